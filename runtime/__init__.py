@@ -1,0 +1,1 @@
+"""Decide what runs next in this process, and run it."""

@@ -1,0 +1,1 @@
+"""Turn what happened into answers, at any size."""

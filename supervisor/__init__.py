@@ -1,0 +1,1 @@
+"""Turn a TOML file into running, healthy, visible processes."""

@@ -1,0 +1,1 @@
+"""Carry one envelope from here to there, or say why not."""
