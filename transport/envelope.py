@@ -1,0 +1,62 @@
+"""Envelope: everything one party says to another, as one flat tuple of nine fields.
+
+On the wire it is a msgpack array in this very order (DESIGN section 6, plus `chain`, the objects that already wait in
+this call, which lets a cycle be refused before it deadlocks). A named tuple: it packs as it is, unpacks positionally in
+hot loops, and reads by name everywhere else. Fields that a kind does not use are nil, which costs one byte each.
+
+| kind | id | route | body |
+|---|---|---|---|
+| CALL | the caller's context id, above 0 | operation | map of arguments |
+| CAST | 0 | operation | map of arguments |
+| REPLY | of the call | nil | the result |
+| STATUS | of the call | nil | [status, message, retry_after seconds or nil, remote traceback or nil] |
+| CANCEL | of the call | nil | nil |
+| PUBLISH | sequence number, from 1, of this publisher to this subscriber and topic | topic | map |
+"""
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from .errors import BackplaneError
+
+
+class Kind(IntEnum):
+    """What an envelope is for; the numbers travel."""
+
+    CALL = 1
+    REPLY = 2
+    STATUS = 3
+    CAST = 4
+    PUBLISH = 5
+    CANCEL = 6
+
+
+# Plain integers for hot loops: comparing an IntEnum member costs three times as much.
+CALL, REPLY, STATUS, CAST, PUBLISH, CANCEL = (int(kind) for kind in Kind)
+
+
+class Envelope(NamedTuple):
+    """One message. `deadline` is the time that remains, in ns, because clocks of two hosts do not agree."""
+
+    kind: int
+    id: int
+    priority: int | None = None
+    route: str | None = None
+    key: str | None = None
+    deadline: int | None = None
+    trace: str | None = None
+    body: Any = None
+    #: [object, route] of every call that waits for this one, outermost first; nil when a client calls.
+    chain: Sequence[Sequence[str]] | None = None
+
+
+def reply(id: int, result: Any) -> Envelope:
+    """The reply to call `id`."""
+    return Envelope(REPLY, id, None, None, None, None, None, result, None)
+
+
+def status(id: int, error: BackplaneError) -> Envelope:
+    """The status in which call `id` ended."""
+    body = [int(error.status), error.message, error.retry_after, error.trace]
+    return Envelope(STATUS, id, None, None, None, None, None, body, None)

@@ -1,0 +1,116 @@
+"""Errors: one root, and below it whose fault it was, because that decides what the reader does next.
+
+`CallerError`: change the call. `PeerError`: try again later or elsewhere. `InternalError`: a bug of the operation or of
+ours; read the log. Each error carries its `Status`, so that it crosses a process boundary and comes out as itself
+(`error_from`), and a `retry_after` in seconds where waiting helps. Nothing here touches a socket or a clock.
+"""
+
+from .status import Status
+
+
+class BackplaneError(Exception):
+    """Root of everything this project raises on purpose."""
+
+    status = Status.INTERNAL
+
+    def __init__(self, message: str, *, retry_after: float | None = None, trace: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        #: Seconds after which trying again makes sense; None: waiting does not help.
+        self.retry_after = retry_after
+        #: The remote traceback, where the callee runs in debug.
+        self.trace = trace
+
+
+class CallerError(BackplaneError):
+    """The call itself is at fault: change it before trying again."""
+
+
+class PeerError(BackplaneError):
+    """The callee cannot serve now: try again later, or elsewhere."""
+
+
+class InternalError(BackplaneError):
+    """The operation raised, or the runtime broke a promise of its own."""
+
+    status = Status.INTERNAL
+
+
+class InvalidArgument(CallerError):
+    """An argument is missing, unknown, too large or of the wrong type."""
+
+    status = Status.INVALID_ARGUMENT
+
+
+class NotFound(CallerError):
+    """No such route, object or topic."""
+
+    status = Status.NOT_FOUND
+
+
+class FailedPrecondition(CallerError):
+    """Refused in the present state: a call cycle, a state machine's refusal, an object in the wait queue."""
+
+    status = Status.FAILED_PRECONDITION
+
+
+class DeadlineExceeded(CallerError):
+    """The deadline passed first. Whether the work ran is not known unless the message says so."""
+
+    status = Status.DEADLINE_EXCEEDED
+
+
+class Cancelled(CallerError):
+    """The caller took the call back."""
+
+    status = Status.CANCELLED
+
+
+class Busy(PeerError):
+    """At its limit: come back after `retry_after` seconds (law 9)."""
+
+    status = Status.RESOURCE_EXHAUSTED
+
+
+class Unavailable(PeerError):
+    """The route exists but is not served now (starting, stopping, or in another state)."""
+
+    status = Status.UNAVAILABLE
+
+
+class PeerDown(PeerError):
+    """The process that held the call died. The work may or may not have run."""
+
+    status = Status.PEER_DOWN
+
+
+class UnknownRoute(NotFound):
+    """No object serves this route."""
+
+    def __init__(self, route: str, nearest: str | None = None) -> None:
+        super().__init__(f"no route {route!r}" + (f" (did you mean {nearest!r}?)" if nearest else ""))
+        self.route, self.nearest = route, nearest
+
+
+class MalformedFrame(PeerError):
+    """A peer sent bytes that are not a batch of envelopes. Counted and dropped by whoever reads; never fatal."""
+
+    status = Status.INVALID_ARGUMENT
+
+
+_BY_STATUS: dict[Status, type[BackplaneError]] = {
+    kind.status: kind
+    for kind in (
+        InternalError, InvalidArgument, NotFound, FailedPrecondition, DeadlineExceeded,
+        Cancelled, Busy, Unavailable, PeerDown,
+    )
+}  # fmt: skip
+
+
+def error_from(status: int, message: str, retry_after: float | None = None, trace: str | None = None) -> BackplaneError:
+    """Rebuild the error that a peer reported; an unknown number becomes an `InternalError` that names it."""
+    try:
+        kind = _BY_STATUS[Status(status)]
+    except (ValueError, KeyError):
+        kind, message = InternalError, f"status {status}: {message}"
+    return kind(message, retry_after=retry_after, trace=trace)

@@ -1,0 +1,108 @@
+"""Link: one ROUTER socket through which a process talks to all others. The only file that knows ZeroMQ.
+
+A ROUTER that binds and also connects: thirty peers cost one descriptor to wait on and one drain, where a DEALER a peer
+would cost thirty (a poller of 16 sockets takes 10 us, TRAPS 12). A round trip against DEALER/ROUTER, interleaved in one
+run: 43.6 against 42.9 us. A connected peer is known by an alias that only we know, so that nobody can take its
+place (a duplicate routing id on connect would abort the process). One owner at a time: whoever uses it holds the lead.
+"""
+
+import os
+import secrets
+from pathlib import Path
+
+import zmq
+
+from .batching import Sent
+from .codec import FRAME_BYTES_MAX
+from .errors import MalformedFrame
+
+#: Frames queued to one peer before it counts as full. A frame is a whole batch, so this is far more than as many calls.
+HIGH_WATER_MARK = 1000
+#: The I/O threads notice a frozen peer or a cut within this (TRAPS 9: 200/600 noticed in 750 ms).
+HEARTBEAT_IVL_MS, HEARTBEAT_TIMEOUT_MS = 2_000, 10_000
+#: Linux limits a socket path to 107 bytes.
+PATH_BYTES_MAX = 107
+
+
+class Link:
+    """Carries frames between this process and its peers, never blocking. Not thread-safe."""
+
+    def __init__(self, identity: str) -> None:
+        """`identity` is how the far end of an outgoing connection knows us: unique in the system and a generation."""
+        self._context = zmq.Context(io_threads=1)
+        self._context.linger = 0
+        self._socket: zmq.Socket[bytes] = self._context.socket(zmq.ROUTER)
+        for option, value in (
+            (zmq.ROUTER_MANDATORY, 1),
+            (zmq.SNDHWM, HIGH_WATER_MARK),
+            (zmq.RCVHWM, HIGH_WATER_MARK),
+            (zmq.MAXMSGSIZE, FRAME_BYTES_MAX),
+            (zmq.HEARTBEAT_IVL, HEARTBEAT_IVL_MS),
+            (zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS),
+            (zmq.HANDSHAKE_IVL, 2_000),
+            (zmq.RECONNECT_IVL, 10),
+            (zmq.RECONNECT_IVL_MAX, 500),
+        ):
+            self._socket.setsockopt(option, value)
+        self._socket.setsockopt(zmq.ROUTING_ID, identity.encode())
+        self._endpoints: dict[bytes, str] = {}
+        self._bound: list[Path] = []
+        self._pid = os.getpid()
+
+    def bind(self, path: Path) -> None:
+        """Listen on a Unix socket. The folder must be 0700: it is what keeps strangers out."""
+        if len(os.fsencode(path)) > PATH_BYTES_MAX:
+            raise ValueError(f"socket path exceeds {PATH_BYTES_MAX} bytes: {path} (choose a shorter [system] run_dir)")
+        self._socket.bind(f"ipc://{path}")
+        self._bound.append(path)
+
+    def connect(self, path: Path) -> bytes:
+        """Connect to the process that listens on `path`; returns the peer to send to. Does not wait."""
+        peer = b"\x01" + secrets.token_bytes(8)
+        self._socket.setsockopt(zmq.CONNECT_ROUTING_ID, peer)
+        endpoint = f"ipc://{path}"
+        self._socket.connect(endpoint)
+        self._endpoints[peer] = endpoint
+        return peer
+
+    def disconnect(self, peer: bytes) -> None:
+        """Forget a peer we connected to; frames it has not read are lost, which its death has already made true."""
+        endpoint = self._endpoints.pop(peer, None)
+        if endpoint is not None:
+            self._socket.disconnect(endpoint)
+
+    def send(self, peer: bytes, frame: bytes) -> Sent:  # hot: scripts/bench call_rtt
+        """Offer one frame; never blocks."""
+        try:
+            self._socket.send(peer, zmq.SNDMORE | zmq.NOBLOCK)
+            self._socket.send(frame, zmq.NOBLOCK)
+        except zmq.Again:
+            return Sent.FULL
+        except zmq.ZMQError as error:
+            if error.errno == zmq.EHOSTUNREACH:
+                return Sent.UNREACHABLE
+            raise
+        return Sent.SENT
+
+    def receive(self) -> tuple[bytes, bytes] | None:  # hot: scripts/bench call_rtt
+        """The next (peer, frame), or None. Raises `MalformedFrame` for a message of another shape, which is consumed.
+
+        Call until None before waiting on `fileno()`, and again after every send: the descriptor is edge-triggered.
+        """
+        socket = self._socket
+        if not socket.getsockopt(zmq.EVENTS) & zmq.POLLIN:  # 1.4 us against 3.2 for a recv that raises
+            return None
+        parts = socket.recv_multipart(zmq.NOBLOCK)
+        if len(parts) != 2:
+            raise MalformedFrame(f"message of {len(parts) - 1} frames, one is expected")
+        return parts[0], parts[1]
+
+    def fileno(self) -> int:
+        """Readable when `receive` may have something. Poll it; never read from it."""
+        return int(self._socket.getsockopt(zmq.FD))
+
+    def close(self) -> None:
+        """Close without lingering and remove the socket files."""
+        self._context.destroy(linger=0)
+        for path in self._bound:
+            path.unlink(missing_ok=True)
