@@ -1,0 +1,35 @@
+"""Addressing: where the sockets of a system lie, and what things are called.
+
+A running system is found by its name through its run directory (DESIGN section 8). Every backplane has a socket a
+generation, so that what was meant for a dead process never reaches its successor (TRAPS 5). Paths only; nothing is
+created here.
+"""
+
+import os
+import tempfile
+from pathlib import Path
+
+#: Reserved first words of routes. A component may not bear these names.
+SUPERVISOR, BACKPLANE, CONTROL = "supervisor", "backplane", "control"
+
+
+def default_run_dir(system: str) -> Path:
+    """`$XDG_RUNTIME_DIR/appbackplane/NAME`, else a folder of the user's under the temporary directory."""
+    runtime_dir = os.environ.get("XDG_RUNTIME_DIR")
+    base = Path(runtime_dir) if runtime_dir else Path(tempfile.gettempdir()) / f"appbackplane-{os.getuid()}"
+    return base / "appbackplane" / system if runtime_dir else base / system
+
+
+def supervisor_socket(run_dir: Path) -> Path:
+    """Where the supervisor listens, for backplanes, clients and the command line."""
+    return run_dir / "supervisor.sock"
+
+
+def backplane_socket(run_dir: Path, name: str, generation: int) -> Path:
+    """Where one generation of a backplane listens."""
+    return run_dir / f"{name}-{generation}.sock"
+
+
+def backplane_route(name: str, operation: str) -> str:
+    """Route of a backplane's own operation: `backplane.query.statistics`."""
+    return f"{BACKPLANE}.{name}.{operation}"

@@ -1,0 +1,103 @@
+"""Directory: who serves which route, who hears which topic, and where each backplane listens.
+
+The supervisor builds it from what the backplanes registered and pushes every new version to backplanes and clients;
+everybody resolves routes locally, so a call needs no third party. A restarted backplane has a new generation and with it
+a new socket path: nothing meant for the dead one can reach the new one (TRAPS 5). Plain data, the same on the wire.
+"""
+
+import difflib
+from typing import Any
+
+import msgspec
+
+
+class OperationEntry(msgspec.Struct, frozen=True):
+    """One operation as its component declared it."""
+
+    route: str
+    priority: int
+    #: As a person would write it: "(text: str, limit: int = 20) -> list[dict]".
+    signature: str
+    states: tuple[str, ...]
+    summary: str = ""
+    reentrant: bool = False
+    #: Routes it declares to call; `check` looks for cycles among these.
+    calls: tuple[str, ...] = ()
+
+
+class ComponentEntry(msgspec.Struct, frozen=True):
+    """One component: a module of the system state machine."""
+
+    name: str
+    depends_on: tuple[str, ...] = ()
+    operations: tuple[OperationEntry, ...] = ()
+    #: Topics its objects subscribe to.
+    topics: tuple[str, ...] = ()
+    objects_count: int = 0
+
+
+class Registration(msgspec.Struct, frozen=True):
+    """What a backplane tells the supervisor once its components are constructed (law 12)."""
+
+    backplane: str
+    generation: int
+    pid: int
+    #: Path of the socket it listens on.
+    path: str
+    components: tuple[ComponentEntry, ...]
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where one backplane can be reached. `is_up` turns False the moment its death is seen."""
+
+    generation: int
+    path: str
+    is_up: bool = True
+
+
+class Directory(msgspec.Struct, frozen=True):
+    """One version of the whole system's map."""
+
+    system: str
+    version: int = 0
+    backplanes: dict[str, Place] = {}
+    #: Route to the names of the backplanes that serve it.
+    routes: dict[str, tuple[str, ...]] = {}
+    #: Topic to the names of the backplanes that subscribe to it.
+    topics: dict[str, tuple[str, ...]] = {}
+
+    @classmethod
+    def from_body(cls, body: Any) -> "Directory":
+        """From the body of an envelope. Raises `msgspec.ValidationError`."""
+        return msgspec.convert(body, cls)
+
+    def to_body(self) -> dict[str, Any]:
+        """As the body of an envelope."""
+        body: dict[str, Any] = msgspec.to_builtins(self)
+        return body
+
+    def nearest(self, route: str) -> str | None:
+        """The known route most like `route`, for an error message."""
+        close = difflib.get_close_matches(route, self.routes, n=1)
+        return close[0] if close else None
+
+
+def build(system: str, version: int, registrations: list[Registration], down: set[str]) -> Directory:
+    """The directory of all registered backplanes; those in `down` keep their routes but cannot be reached."""
+    routes: dict[str, list[str]] = {}
+    topics: dict[str, list[str]] = {}
+    for registration in registrations:
+        name = registration.backplane
+        for component in registration.components:
+            for operation in component.operations:
+                routes.setdefault(operation.route, []).append(name)
+            for topic in component.topics:
+                if name not in topics.setdefault(topic, []):
+                    topics[topic].append(name)
+    return Directory(
+        system=system,
+        version=version,
+        backplanes={r.backplane: Place(r.generation, r.path, r.backplane not in down) for r in registrations},
+        routes={route: tuple(names) for route, names in routes.items()},
+        topics={topic: tuple(names) for topic, names in topics.items()},
+    )
