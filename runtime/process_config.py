@@ -1,0 +1,45 @@
+"""What one backplane process is told at birth: its share of the TOML, the descriptors it inherits, its generation.
+
+The supervisor writes it as JSON to the child's standard input; both sides check it with msgspec. Times are in
+nanoseconds here: the TOML's "5ms" has been understood once, by `supervisor/config.py`.
+"""
+
+from typing import Any
+
+import msgspec
+
+
+class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything `runtime/process.py` needs to assemble one backplane."""
+
+    system: str
+    backplane: str
+    generation: int = 1
+    run_dir: str
+    #: "module:Class" each.
+    components: tuple[str, ...]
+    #: Class name to keyword arguments of the component.
+    settings: dict[str, dict[str, Any]] = {}
+    #: The TOML's own folder: first on sys.path.
+    import_dir: str | None = None
+    board_fd: int | None = None
+    board_slot: int = 0
+    #: Read end of a pipe whose write end only the supervisor holds: end of file means it died.
+    lifeline_fd: int | None = None
+
+    threads: int = 1
+    priorities: int = 8
+    #: Actions a priority may run before the next is served; 0 is unlimited, the last repeats. Empty: the default rule.
+    quotas: tuple[int, ...] = ()
+    tick_ns: int = 1_000_000_000
+    #: Percent of one core; None: no limit.
+    cpu_limit: int | None = None
+    max_latency_ns: int = 5_000_000
+    slow_action_ns: int = 50_000_000
+    #: Whether more urgent work may run beside an action that overruns its quantum, in a thread of its own.
+    preempt: bool = True
+    affinity: tuple[int, ...] = ()
+    #: Remote tracebacks travel with INTERNAL.
+    debug: bool = False
+    #: Construct, print the registration as JSON and exit.
+    describe: bool = False
