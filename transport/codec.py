@@ -2,11 +2,11 @@
 
 One ZeroMQ frame is one msgpack array of envelopes (DESIGN section 6). Decoding trusts nobody: size, depth and types are
 checked here and nowhere else, so that whoever gets an `Envelope` may use it. A reused unpacker can be poisoned by bad
-input (TRAPS 14), hence one `unpackb` a frame; a reused packer is safe and faster. Values that msgpack does not know
+input (TRAPS 14), hence one `unpackb` a frame; a reused packer is safe and faster. An envelope is packed when it is
+handed over, not when its batch leaves: what the caller changes afterwards must not change what it said. Values that msgpack does not know
 (dataclasses, enums, datetimes, sets, msgspec structs) are turned into builtins by msgspec.
 """
 
-from collections.abc import Iterable
 from typing import Any
 
 import msgpack
@@ -19,7 +19,9 @@ from .errors import InvalidArgument, MalformedFrame
 #: below a tenth of a second of copying; above it the caller is told to send a reference instead.
 FRAME_BYTES_MAX = 16 << 20
 #: Envelopes in one frame. Bounds what one `unpackb` can allocate before anything is looked at.
-ENVELOPES_MAX = 65_536
+ENVELOPES_MAX = 65_535
+#: One envelope: a frame less its array header.
+ENVELOPE_BYTES_MAX = FRAME_BYTES_MAX - 3
 
 _FIELDS = 9
 _NONE_OR_STR = (str, type(None))
@@ -33,19 +35,33 @@ def _to_builtins(value: Any) -> Any:
     return msgspec.to_builtins(value, builtin_types=(bytes, bytearray))
 
 
-_packer = msgpack.Packer(default=_to_builtins, autoreset=True, use_bin_type=True)
+
+class Encoder:
+    """Turns envelopes into bytes. One a thread: the packer under it keeps state while it packs."""
+
+    __slots__ = ("_packer",)
+
+    def __init__(self) -> None:
+        self._packer = msgpack.Packer(default=_to_builtins, autoreset=True, use_bin_type=True)
+
+    def encode(self, envelope: Envelope) -> bytes:
+        """One packed envelope. Raises `InvalidArgument` for a value that cannot travel or one that is too large."""
+        try:
+            packed: bytes = self._packer.pack(envelope)
+        except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+            self._packer.reset()
+            raise InvalidArgument(f"a value cannot travel: {error}") from error
+        if len(packed) > ENVELOPE_BYTES_MAX:
+            raise InvalidArgument(f"{len(packed):,} bytes exceed the limit of {ENVELOPE_BYTES_MAX:,} a message")
+        return packed
 
 
-def encode(envelopes: Iterable[Envelope]) -> bytes:
-    """One frame. Raises `InvalidArgument` for a value that cannot travel or a frame above `FRAME_BYTES_MAX`."""
-    try:
-        frame: bytes = _packer.pack(envelopes)
-    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
-        _packer.reset()
-        raise InvalidArgument(f"a value cannot travel: {error}") from error
-    if len(frame) > FRAME_BYTES_MAX:
-        raise InvalidArgument(f"{len(frame):,} bytes exceed the limit of {FRAME_BYTES_MAX:,} a message")
-    return frame
+def batch(packed: list[bytes]) -> bytes:
+    """One frame of envelopes packed before: a msgpack array header and the parts, never packed twice."""
+    count = len(packed)
+    if count < 16:
+        return bytes((0x90 | count,)) + b"".join(packed)
+    return b"\xdc" + count.to_bytes(2, "big") + b"".join(packed)
 
 
 def decode(frame: bytes) -> list[Envelope]:
