@@ -50,7 +50,7 @@ class AppObject:
     """Something that serves: subclass it, mark its operations, and `add` it to a component."""
 
     __slots__ = (
-        "__weakref__", "_component", "_counts", "_head", "_key", "_lends", "_load", "_name", "_priority", "_stale",
+        "__weakref__", "_component", "_counts", "_head", "_key", "_lends", "_load", "_name", "_priority", "_queued", "_stale",
         "_state", "_tail", "_waits",
     )  # fmt: skip
 
@@ -65,6 +65,7 @@ class AppObject:
         self = super().__new__(cls)
         self._head: Action | None = None
         self._tail: Action | None = None
+        self._queued = 0
         self._state = 0  # IDLE of scheduling/object_queue.py
         self._priority = 255  # the ready queue it belongs to while it has work
         self._counts: list[int] | None = None  # actions by priority, only while priorities are mixed
