@@ -27,18 +27,12 @@ class ReadyQueues:
 
     def move(self, object: AppObject, old_priority: int) -> None:
         """The object's priority has changed while it was ready: its place in the old queue is dead."""
-        stale = object._stale
-        if stale is None:
-            stale = object._stale = {}
-        stale[old_priority] = stale.get(old_priority, 0) + 1
+        _note_stale(object, old_priority)
         self.queues[object._priority].append(object)
 
-    def discard(self, object: AppObject) -> None:
+    def discard(self, object: AppObject, priority: int) -> None:
         """The object is no longer ready: its last action was taken back."""
-        stale = object._stale
-        if stale is None:
-            stale = object._stale = {}
-        stale[object._priority] = stale.get(object._priority, 0) + 1
+        _note_stale(object, priority)
         self.count -= 1
 
     def pop(self, priority: int) -> AppObject | None:  # hot: scripts/bench inproc
@@ -64,6 +58,13 @@ class ReadyQueues:
     def depths(self) -> list[int]:
         """Entries a queue; an object that was raised may count twice until its old entry is reached."""
         return [len(queue) for queue in self.queues]
+
+
+def _note_stale(object: AppObject, priority: int) -> None:
+    stale = object._stale
+    if stale is None:
+        stale = object._stale = {}
+    stale[priority] = stale.get(priority, 0) + 1
 
 
 def _was_stale(object: AppObject, priority: int) -> bool:

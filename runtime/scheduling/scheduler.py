@@ -182,9 +182,7 @@ class Scheduler:
         if object._state == READY:
             head = object._head
             if head is None or (object._waits and not head.continues):
-                object._priority, new_priority = old_priority, object._priority
-                self.ready.discard(object)
-                object._priority = new_priority
+                self.ready.discard(object, old_priority)
                 object._state = WAITING if object._waits else IDLE
                 self.waiting_count += bool(object._waits)
             elif object._priority != old_priority:
