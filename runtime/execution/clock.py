@@ -1,0 +1,28 @@
+"""Clock: the only reader of time. Everything else is told `now_ns`.
+
+Monotonic nanoseconds, and the CPU time of the calling thread. A port with two methods, so that tests put a virtual clock
+in its place (testing/virtual_clock.py).
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Where time comes from."""
+
+    def now_ns(self) -> int:
+        """Monotonic nanoseconds."""
+
+    def cpu_ns(self) -> int:
+        """CPU nanoseconds the calling thread has used."""
+
+
+class RealClock:
+    """The machine's."""
+
+    # The C functions themselves: a Python method around each would cost more than the call.
+    now_ns = staticmethod(time.monotonic_ns)
+    cpu_ns = staticmethod(time.thread_time_ns)
