@@ -1,0 +1,126 @@
+"""AppObject: the unit of order. Its actions run one at a time, in the order they came (law 1).
+
+Users subclass it and mark methods with `@operation`, `@subscribe` and `@every`. The scheduler keeps what it needs to know
+in slots here, because a dictionary beside 100,000 objects would cost more than the objects. `__new__` fills the slots, so
+a subclass may write an `__init__` without calling this one's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from .operation import OperationSpec, specs_of
+
+if TYPE_CHECKING:
+    from .action import Action
+    from .component import Component
+
+
+class TimerHandle(Protocol):
+    """A timer that has been set."""
+
+    def cancel(self) -> bool:
+        """Take it back; False when it has already become an action."""
+
+
+class Host(Protocol):
+    """What an object may ask of the backplane it lives in."""
+
+    def call(self, caller: AppObject, route: str, arguments: Mapping[str, Any], options: CallOptions) -> Awaitable[Any]: ...
+    def cast(self, caller: AppObject, route: str, arguments: Mapping[str, Any], options: CallOptions) -> None: ...
+    def publish(self, topic: str, body: Mapping[str, Any]) -> None: ...
+    def after(self, object: AppObject, delay_ns: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> TimerHandle: ...
+    def add_object(self, component: Component, object: AppObject) -> None: ...
+    def remove_object(self, object: AppObject) -> None: ...
+    def shed(self, component: Component, below: int) -> int: ...
+    def requeue_deferred(self, object: AppObject, actions: list[Action]) -> None: ...
+
+
+class CallOptions:
+    """How a call is to be made: `key`, `priority` and `timeout` (seconds); None inherits from the running action."""
+
+    __slots__ = ("key", "priority", "timeout")
+
+    def __init__(self, key: str | None, priority: int | None, timeout: float | None) -> None:
+        self.key, self.priority, self.timeout = key, priority, timeout
+
+
+class AppObject:
+    """Something that serves: subclass it, mark its operations, and `add` it to a component."""
+
+    __slots__ = (
+        "__weakref__", "_component", "_counts", "_head", "_key", "_lends", "_load", "_name", "_priority", "_queued", "_stale",
+        "_state", "_tail", "_waits",
+    )  # fmt: skip
+
+    #: Compiled operations by method name; filled when the class is made.
+    __operations__: ClassVar[dict[str, OperationSpec]] = {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.__operations__ = specs_of(cls)
+
+    def __new__(cls, *_arguments: Any, **_keywords: Any) -> AppObject:
+        self = super().__new__(cls)
+        self._head: Action | None = None
+        self._tail: Action | None = None
+        self._queued = 0
+        self._state = 0  # IDLE of scheduling/object_queue.py
+        self._priority = 255  # the ready queue it belongs to while it has work
+        self._counts: list[int] | None = None  # actions by priority, only while priorities are mixed
+        self._stale: dict[int, int] | None = None  # entries left behind in ready queues it has been raised out of
+        self._waits = 0  # suspended coroutines that await a reply
+        self._load = 0  # actions queued, running or waiting
+        self._lends: int | None = None  # minimum priority lent to whoever calls it
+        self._component: Component | None = None
+        self._key: str | None = None
+        self._name = ""
+        return self
+
+    @property
+    def key(self) -> str | None:
+        """The key under which it was added."""
+        return self._key
+
+    @property
+    def name(self) -> str:
+        """Its full name: BACKPLANE/COMPONENT.KEY (or a number where there is no key)."""
+        return self._name or type(self).__name__
+
+    def call(
+        self, route: str, /, *, key: str | None = None, priority: int | None = None, timeout: float | None = None, **arguments: Any
+    ) -> Awaitable[Any]:
+        """Call an operation and await its result: `stats = await self.call("index.stats", path=p)`.
+
+        Carries the running action's priority, deadline and trace unless told otherwise; `timeout` in seconds, default
+        30. While it waits, the object is in the wait queue: new requests queue behind the reply (law 6).
+        Raises the subclass of `BackplaneError` in which the call ended. Only in `async def` operations.
+        """
+        return self._host.call(self, route, arguments, CallOptions(key, priority, timeout))
+
+    def request(
+        self, route: str, arguments: Mapping[str, Any], *, key: str | None = None, priority: int | None = None, timeout: float | None = None
+    ) -> Awaitable[Any]:
+        """`call`, for arguments whose names clash with its own keywords."""
+        return self._host.call(self, route, arguments, CallOptions(key, priority, timeout))
+
+    def cast(self, route: str, /, *, key: str | None = None, priority: int | None = None, **arguments: Any) -> None:
+        """Send an operation its arguments and expect nothing back. Raises `UnknownRoute`, `Busy`, `InvalidArgument`."""
+        self._host.cast(self, route, arguments, CallOptions(key, priority, None))
+
+    def publish(self, topic: str, /, **body: Any) -> None:
+        """Tell all subscribers of `topic`, in every backplane and client."""
+        self._host.publish(topic, body)
+
+    def after(self, seconds: float, method: Callable[..., Any], /, *arguments: Any) -> TimerHandle:
+        """Run a method of this object once, `seconds` from now, as an action like any other (law 8)."""
+        return self._host.after(self, round(seconds * 1e9), method, arguments)
+
+    @property
+    def _host(self) -> Host:
+        component = self._component
+        host = component._hosted_by if component is not None else None
+        if host is None:
+            raise RuntimeError(f"{self.name} has not been added to a component of a running backplane")
+        return host

@@ -1,0 +1,101 @@
+"""Component: an application, or a part of one, that plugs into a backplane; a module of the system state machine.
+
+A component is itself an object (its hooks are actions, and it may have operations of its own), and holds others. Which
+architecture it runs in, one thread for all or a pool or a process of its own, is the TOML's business, not its own
+(seed 002, "Conceptual Model"). All routes, topics and timers are known once it is constructed (law 12).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from .app_object import AppObject, Host
+from .module_state import ModuleState
+
+if TYPE_CHECKING:
+    from .action import Action
+
+#: Requests a component may have outstanding before callers are told to come back (law 9). At 1 ms a request it is ten
+#: seconds of queue: a caller with the default deadline of 30 s still gets its answer, one behind it would not.
+REQUESTS_MAX_DEFAULT = 10_000
+
+
+class Component(AppObject):
+    """Subclass it; its constructor's keyword arguments come from `[backplane.NAME.settings.CLASS]`."""
+
+    #: First word of its routes; default: the class name in snake_case.
+    component_name: ClassVar[str] = ""
+    #: Names of the components that must have reached a state before this one moves to it.
+    depends_on: ClassVar[tuple[str, ...]] = ()
+    #: Requests outstanding at most.
+    max_requests: ClassVar[int] = REQUESTS_MAX_DEFAULT
+    #: Classes whose operations are routes of this component even before an object of them is added.
+    declares: ClassVar[tuple[type[AppObject], ...]] = ()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "component_name" not in cls.__dict__:
+            cls.component_name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", cls.__name__).lower()
+
+    def __new__(cls, *arguments: Any, **keywords: Any) -> Component:
+        self = super().__new__(cls)
+        assert isinstance(self, Component)
+        self._hosted_by: Host | None = None
+        self._module_state = ModuleState.START
+        self._objects: list[AppObject] = []
+        self._component = self
+        return self
+
+    @property
+    def state(self) -> ModuleState:
+        """Where it is in the system state machine."""
+        return self._module_state
+
+    @property
+    def objects(self) -> tuple[AppObject, ...]:
+        """The objects added so far, itself not among them."""
+        return tuple(self._objects)
+
+    def setup(self) -> None:
+        """Add the objects it starts with. Called once, before any state is entered."""
+
+    def add(self, object: AppObject, *, key: str | None = None) -> AppObject:
+        """Add an object; a call with this `key` goes to it, one without to the least busy that serves the route."""
+        if object._component is not None:
+            raise ValueError(f"{object.name} is already in {object._component.name}")
+        object._component, object._key = self, key
+        if self._hosted_by is not None:
+            self._hosted_by.add_object(self, object)
+        else:
+            self._objects.append(object)
+        return object
+
+    def remove(self, object: AppObject) -> None:
+        """Take an object out. Raises `FailedPrecondition` while it has work or awaits a reply (law 6)."""
+        assert self._hosted_by is not None
+        self._hosted_by.remove_object(object)
+
+    def make_room(self, request: Action) -> bool:
+        """The component is at `max_requests` and `request` has come: free a place and say True, or False for `Busy`.
+
+        Called by whoever received the request: be quick. `self.shed(below=priority)` is the usual means.
+        """
+        return False
+
+    def shed(self, *, below: int) -> int:
+        """Answer queued requests of lower priority than `below` with `Busy`, the least urgent first; how many: 1 or 0."""
+        assert self._hosted_by is not None
+        return self._hosted_by.shed(self, below)
+
+    def on_initializing(self) -> Any:
+        """Hook, plain or `async`: get ready. All it depends on are initializing."""
+
+    def on_primary(self) -> Any:
+        """Hook: take up the work. All it depends on are primary."""
+
+    def on_secondary(self) -> Any:
+        """Hook: stand by."""
+
+    def on_down(self) -> Any:
+        """Hook: let go. All that depend on it are down."""

@@ -1,0 +1,41 @@
+"""Endpoint: where messages enter that are not operations, for those who convert a foreign protocol.
+
+An endpoint names its route and the states in which it is registered, and turns each request into an `Action` of its own
+making, in the thread that received it (law 7; seed 002, "Hermes Request Processing Example"). Work that does not come
+over a link at all (a device, another library's thread) is posted with `Component.post`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .operation import SERVING_STATES
+
+if TYPE_CHECKING:
+    from .action import Action
+
+
+class Request(NamedTuple):
+    """What came, before anyone has looked at its arguments."""
+
+    route: str
+    key: str | None
+    body: Mapping[str, Any]
+    priority: int
+    #: Monotonic ns; None: never too late.
+    deadline_ns: int | None
+
+
+class Endpoint:
+    """Subclass it, write `create_action`, and `expose` it in the component's `setup`."""
+
+    def __init__(self, name: str, *, priority: int, states: tuple[str, ...] = SERVING_STATES, summary: str = "") -> None:
+        self.name, self.priority, self.states, self.summary = name, priority, states, summary
+
+    def create_action(self, request: Request) -> Action:
+        """The action, with its object chosen. Be quick: it runs in the thread that received the request.
+
+        Raise a `CallerError` to refuse. `action.refuse(error)` is called if it cannot run later.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not say what its requests become: define create_action()")

@@ -1,0 +1,198 @@
+"""Registry: the routes, topics and timers of one backplane, known once its components are constructed (law 12).
+
+A route leads to the objects that implement it; a component's state decides whether it is registered now. Objects may come
+and go while running, routes may not: a new class of object would be a route nobody has been told of. Plain tables; the
+supervisor gets them as `ComponentEntry`s for the directory.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+
+from appbackplane.transport.directory import ComponentEntry, OperationEntry
+from appbackplane.transport.topics import TopicTable
+
+from .app_object import AppObject
+from .component import Component
+from .endpoint import Endpoint
+from .operation import DeclarationError, Mark, OperationSpec
+
+
+class Route:
+    """One way in: the objects behind it, and the component whose state opens and shuts it."""
+
+    __slots__ = ("component", "cursor", "endpoint", "mark", "name", "objects", "spec")
+
+    def __init__(self, name: str, component: Component, spec: OperationSpec | None, endpoint: Endpoint | None) -> None:
+        self.name = name
+        self.component = component
+        #: The first declaration of the operation: for descriptions; each object binds by its own class's.
+        self.spec = spec
+        self.endpoint = endpoint
+        self.mark = spec.mark if spec is not None else Mark(kind="endpoint")
+        self.objects: list[AppObject] = []
+        #: Where the search for the least busy object begins next.
+        self.cursor = 0
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        return self.endpoint.states if self.endpoint is not None else self.mark.states
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether it is served in the present state of its component."""
+        return self.component._module_state.value in self.states
+
+    @property
+    def priority(self) -> int:
+        return self.endpoint.priority if self.endpoint is not None else self.mark.priority
+
+
+class Registry:
+    """What this backplane serves."""
+
+    def __init__(self, backplane: str, priorities: int) -> None:
+        self._backplane = backplane
+        self._priorities = priorities
+        self.components: dict[str, Component] = {}
+        self.routes: dict[str, Route] = {}
+        self._by_key: dict[tuple[str, str], AppObject] = {}
+        self._topics: TopicTable[tuple[AppObject, OperationSpec]] = TopicTable()
+        self._numbers: dict[str, int] = {}
+        self.is_static = False
+
+    def add_component(self, component: Component) -> None:
+        """Take in a component with the objects it has; its own marked methods are operations of it as an object."""
+        name = component.component_name
+        if name in self.components:
+            raise DeclarationError(f"two components are named {name!r}: set component_name on one of them")
+        self.components[name] = component
+        component._name = f"{self._backplane}/{name}"
+        for cls in component.declares:
+            self._declare(component, cls)
+        self._enter(component, component)
+        for object in component._objects:
+            self._add(component, object)
+
+    def add_endpoint(self, component: Component, endpoint: Endpoint) -> None:
+        """Take in an endpoint under the component's name."""
+        route = f"{component.component_name}.{endpoint.name}"
+        if route in self.routes:
+            raise DeclarationError(f"two endpoints serve {route!r}")
+        self._check_priority(route, endpoint.priority)
+        self.routes[route] = Route(route, component, None, endpoint)
+
+    def add_object(self, component: Component, object: AppObject) -> None:
+        """Take in an object while running. Raises `DeclarationError` if its class brings a new route or topic."""
+        self._add(component, object)
+        component._objects.append(object)
+
+    def remove_object(self, object: AppObject) -> None:
+        """Forget an object. Whether it may go is for the scheduler to say."""
+        component = object._component
+        assert component is not None
+        component._objects.remove(object)
+        if object._key is not None:
+            del self._by_key[component.component_name, object._key]
+        for spec in type(object).__operations__.values():
+            if spec.mark.kind == "operation":
+                self.routes[f"{component.component_name}.{spec.name}"].objects.remove(object)
+            elif spec.mark.topic is not None:
+                self._topics.remove(spec.mark.topic, (object, spec))
+        object._component = None
+
+    def by_key(self, component: str, key: str) -> AppObject | None:
+        """The object that was added under `key`."""
+        return self._by_key.get((component, key))
+
+    def subscribers(self, topic: str) -> list[tuple[AppObject, OperationSpec]]:
+        """Objects and methods that hear `topic`."""
+        return self._topics.matching(topic)
+
+    def objects(self) -> Iterator[AppObject]:
+        """All objects, components first."""
+        for component in self.components.values():
+            yield component
+            yield from component._objects
+
+    def timers(self, component: Component) -> list[tuple[AppObject, OperationSpec]]:
+        """The `@every` methods of a component and its objects."""
+        return [
+            (object, spec)
+            for object in (component, *component._objects)
+            for spec in type(object).__operations__.values()
+            if spec.mark.kind == "timer"
+        ]
+
+    def entries(self) -> tuple[ComponentEntry, ...]:
+        """The registration, as the directory wants it."""
+        return tuple(self._entry(component) for component in self.components.values())
+
+    def _entry(self, component: Component) -> ComponentEntry:
+        routes = [route for route in self.routes.values() if route.component is component]
+        topics = {s.mark.topic for o in (component, *component._objects) for s in type(o).__operations__.values() if s.mark.topic}
+        return ComponentEntry(
+            name=component.component_name,
+            depends_on=component.depends_on,
+            operations=tuple(
+                OperationEntry(
+                    route=route.name,
+                    priority=route.priority,
+                    signature=route.spec.signature if route.spec else "(...)",
+                    states=route.states,
+                    summary=_summary(route),
+                    reentrant=route.mark.reentrant,
+                    calls=route.mark.calls,
+                )
+                for route in routes
+            ),
+            topics=tuple(sorted(topics)),
+            objects_count=len(component._objects),
+        )
+
+    def _add(self, component: Component, object: AppObject) -> None:
+        name, key = component.component_name, object._key
+        if key is not None and (name, key) in self._by_key:
+            raise DeclarationError(f"{name} already has an object with key {key!r}")
+        if self.is_static:
+            for spec in type(object).__operations__.values():
+                if spec.mark.kind == "operation" and f"{name}.{spec.name}" not in self.routes:
+                    raise DeclarationError(
+                        f"{type(object).__qualname__} brings a new route {name}.{spec.name} after start: "
+                        f"list the class in {type(component).__qualname__}.declares"
+                    )
+        number = self._numbers[name] = self._numbers.get(name, -1) + 1
+        object._name = f"{component._name}.{key if key is not None else number}"
+        if key is not None:
+            self._by_key[name, key] = object
+        self._enter(component, object)
+
+    def _enter(self, component: Component, object: AppObject) -> None:
+        self._declare(component, type(object))
+        for spec in type(object).__operations__.values():
+            if spec.mark.kind == "operation":
+                self.routes[f"{component.component_name}.{spec.name}"].objects.append(object)
+            elif spec.mark.topic is not None:
+                self._topics.add(spec.mark.topic, (object, spec))
+
+    def _declare(self, component: Component, cls: type[AppObject]) -> None:
+        for spec in cls.__operations__.values():
+            route = f"{component.component_name}.{spec.name}"
+            self._check_priority(f"{cls.__qualname__}.{spec.attribute}", spec.mark.priority)
+            if spec.mark.kind == "operation" and route not in self.routes:
+                self.routes[route] = Route(route, component, spec, None)
+            if spec.mark.digest is not None and not callable(getattr(component, spec.mark.digest, None)):
+                raise DeclarationError(
+                    f"{cls.__qualname__}.{spec.attribute}: digest={spec.mark.digest!r} is no method of {type(component).__qualname__}"
+                )
+
+    def _check_priority(self, what: str, priority: int) -> None:
+        if not 0 <= priority < self._priorities:
+            raise DeclarationError(f"{what}: priority {priority}, but the backplane has 0..{self._priorities - 1}")
+
+
+def _summary(route: Route) -> str:
+    if route.spec is None:
+        return route.endpoint.summary if route.endpoint else ""
+    return (inspect.getdoc(route.spec.function) or "").partition("\n")[0]

@@ -1,0 +1,60 @@
+"""Slow actions: those that ran longer than `slow_action`, reported with the stack taken while they ran (law 11).
+
+A stack taken afterwards shows the worker loop; this one shows the culprit. Warnings are limited to one an operation and
+interval, with a count of those left out, so that a system in trouble is not drowned by its own reports (DESIGN 12.10).
+"""
+
+from __future__ import annotations
+
+import traceback
+from types import FrameType
+from typing import NamedTuple
+
+#: One report an operation in this time.
+REPORT_INTERVAL_NS = 5_000_000_000
+#: Frames shown, innermost last; the worker's own outermost frames are cut.
+FRAMES_MAX = 12
+
+
+class SlowAction(NamedTuple):
+    """One report."""
+
+    name: str
+    object: str
+    run_ns: int
+    is_running: bool
+    stack: str
+    left_out: int
+
+    def sentence(self) -> str:
+        """For the log."""
+        done = "has been running for" if self.is_running else "ran"
+        more = f" ({self.left_out} more since the last report)" if self.left_out else ""
+        where = f"\n{self.stack}" if self.stack else ""
+        return f"slow action: {self.name} on {self.object} {done} {self.run_ns / 1e6:.1f} ms{more}{where}"
+
+
+class SlowActions:
+    """Decides what is reported."""
+
+    def __init__(self, threshold_ns: int) -> None:
+        self.threshold_ns = threshold_ns
+        self.count = 0
+        self._reported: dict[str, tuple[int, int]] = {}  # name: when, left out since
+
+    def report(self, name: str, object: str, run_ns: int, now_ns: int, frame: FrameType | None, *, is_running: bool) -> SlowAction | None:
+        """Count one slow action; what to log of it, or None while its operation has been reported lately."""
+        self.count += 1
+        last_ns, left_out = self._reported.get(name, (None, 0))
+        if last_ns is not None and now_ns - last_ns < REPORT_INTERVAL_NS:
+            self._reported[name] = (last_ns, left_out + 1)
+            return None
+        self._reported[name] = (now_ns, 0)
+        return SlowAction(name, object, run_ns, is_running, stack_of(frame), left_out)
+
+
+def stack_of(frame: FrameType | None) -> str:
+    """The stack as text, the innermost frames only."""
+    if frame is None:
+        return ""
+    return "".join(traceback.format_list(traceback.extract_stack(frame)[-FRAMES_MAX:])).rstrip()

@@ -1,0 +1,63 @@
+"""Statistics: what each operation did, cheap enough to be always on (law 11).
+
+One entry an operation: how often, how it ended, how long it queued and ran, and the CPU it took. Written by whoever holds
+the lead, read in one piece by `snapshot`. The table is bounded: names come from registered operations and timers only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .histogram import Histogram
+
+
+class OperationStatistics:
+    """One operation's account."""
+
+    __slots__ = ("cancelled_count", "cpu_ns", "error_count", "expired_count", "refused_count", "run", "slow_count", "wait")
+
+    def __init__(self) -> None:
+        self.wait = Histogram()
+        self.run = Histogram()
+        self.cpu_ns = 0
+        #: It raised.
+        self.error_count = 0
+        #: Its deadline passed before it began.
+        self.expired_count = 0
+        self.cancelled_count = 0
+        #: Throttled, or in the wrong state.
+        self.refused_count = 0
+        self.slow_count = 0
+
+    def snapshot(self) -> dict[str, Any]:
+        """As data for `status --stats`."""
+        return {
+            "count": self.run.count,
+            "errors": self.error_count,
+            "expired": self.expired_count,
+            "cancelled": self.cancelled_count,
+            "refused": self.refused_count,
+            "slow": self.slow_count,
+            "cpu_ms": round(self.cpu_ns / 1e6, 3),
+            "wait": self.wait.summary(),
+            "run": self.run.summary(),
+        }
+
+
+class Statistics:
+    """All operations of one backplane."""
+
+    def __init__(self) -> None:
+        self.operations: dict[str, OperationStatistics] = {}
+        self.actions_count = 0
+
+    def of(self, name: str) -> OperationStatistics:
+        """The account of one operation, opened when first asked for."""
+        found = self.operations.get(name)
+        if found is None:
+            found = self.operations[name] = OperationStatistics()
+        return found
+
+    def snapshot(self) -> dict[str, Any]:
+        """All accounts by name, those that did anything."""
+        return {name: account.snapshot() for name, account in sorted(self.operations.items())}

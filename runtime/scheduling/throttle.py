@@ -1,0 +1,52 @@
+"""Throttle: how many requests a component may have outstanding before callers are told to come back.
+
+Keeps law 9. The component is asked to make room first; only if it cannot does the caller get Busy, with a hint when.
+Counted at admission, not at run: a limit on running work would let the queue behind it grow without end.
+Replies, timers and control are never counted, or a full component could not empty itself.
+"""
+
+from __future__ import annotations
+
+#: Hint before anything has been served: one tick of the default scheduler would be too long, a spin too short.
+RETRY_AFTER_DEFAULT = 0.05
+#: The hint stays within what a caller can use: below a millisecond it is a spin, above five seconds a guess.
+RETRY_AFTER_MIN, RETRY_AFTER_MAX = 0.001, 5.0
+#: Weight of the newest interval between two completions: about the last hundred count.
+_WEIGHT = 0.02
+
+
+class Throttle:
+    """The account of one component."""
+
+    def __init__(self, limit: int) -> None:
+        self.change(limit)
+        self.outstanding = 0
+        self.refused_count = 0
+        self._interval_ns = 0.0  # smoothed time between completions
+        self._ended_ns: int | None = None
+
+    def change(self, limit: int) -> None:
+        """A new limit, for requests from now on."""
+        if limit < 1:
+            raise ValueError(f"max_requests: {limit} would refuse everything: expected 1 or more")
+        self.limit = limit
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next request needs room to be made."""
+        return self.outstanding >= self.limit
+
+    def ended(self, now_ns: int) -> None:
+        """A request has ended, however it did."""
+        self.outstanding -= 1
+        if self._ended_ns is not None:
+            interval_ns = now_ns - self._ended_ns
+            self._interval_ns += (interval_ns - self._interval_ns) * (_WEIGHT if self._interval_ns else 1.0)
+        self._ended_ns = now_ns
+
+    def retry_after(self) -> float:
+        """Seconds until a tenth of the places should be free, at the pace of the last hundred completions."""
+        if not self._interval_ns:
+            return RETRY_AFTER_DEFAULT
+        seconds = self._interval_ns * max(1, self.limit // 10) / 1e9
+        return min(max(seconds, RETRY_AFTER_MIN), RETRY_AFTER_MAX)

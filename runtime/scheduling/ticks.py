@@ -1,0 +1,21 @@
+"""Ticks: the end of each integration period (law 4)."""
+
+from __future__ import annotations
+
+
+class Ticks:
+    """When the next tick is due. Periods that passed unnoticed (an idle or a stopped process) count as one."""
+
+    def __init__(self, period_ns: int, now_ns: int) -> None:
+        if period_ns <= 0:
+            raise ValueError(f"tick: {period_ns} ns is no period: expected a time above 0")
+        self.period_ns = period_ns
+        self.next_ns = now_ns + period_ns
+
+    def advance(self, now_ns: int) -> int:
+        """How many ticks are due; the next lies after `now_ns`, in step with the first."""
+        if now_ns < self.next_ns:
+            return 0
+        passed = (now_ns - self.next_ns) // self.period_ns + 1
+        self.next_ns += passed * self.period_ns
+        return passed

@@ -1,0 +1,87 @@
+"""Timers: what is due and when. They become actions in the scheduler, never calls in a timer's own thread (law 8).
+
+A repeating timer stays in step with its first due time. While its last action has not run, the next is skipped and
+counted: a timer that overruns must not fill its object's queue.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from ..objects.app_object import AppObject
+
+
+class Timer:
+    """One timer; also the handle by which it is taken back."""
+
+    __slots__ = ("arguments", "due_ns", "function", "interval_ns", "is_cancelled", "is_pending", "name", "object", "priority", "skipped_count")
+
+    def __init__(
+        self, object: AppObject, name: str, function: Callable[..., Any], arguments: tuple[Any, ...], priority: int, interval_ns: int
+    ) -> None:
+        self.object, self.name, self.function, self.arguments = object, name, function, arguments
+        self.priority = priority
+        #: 0: one shot.
+        self.interval_ns = interval_ns
+        self.due_ns = 0
+        #: An action of this timer is queued or running.
+        self.is_pending = False
+        self.is_cancelled = False
+        self.skipped_count = 0
+
+    def cancel(self) -> bool:
+        """Take it back; False when a one-shot has already become an action. Leaves no trace."""
+        was_waiting = not self.is_cancelled and not (self.is_pending and not self.interval_ns)
+        self.is_cancelled = True
+        return was_waiting
+
+
+class Timers:
+    """All timers of a backplane, nearest first."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Timer]] = []
+        self._order = itertools.count()
+
+    def __len__(self) -> int:
+        return sum(not timer.is_cancelled for _, _, timer in self._heap)
+
+    def set(self, timer: Timer, due_ns: int) -> None:
+        """Have `timer` fall due at `due_ns`."""
+        timer.due_ns = due_ns
+        heapq.heappush(self._heap, (due_ns, next(self._order), timer))
+
+    def due(self, now_ns: int) -> list[Timer]:
+        """Those that fire now, in the order they fell due; repeating ones are set again."""
+        fired: list[Timer] = []
+        heap = self._heap
+        while heap and heap[0][0] <= now_ns:
+            _, _, timer = heapq.heappop(heap)
+            if timer.is_cancelled:
+                continue
+            if timer.interval_ns:
+                missed = (now_ns - timer.due_ns) // timer.interval_ns
+                timer.skipped_count += missed
+                self.set(timer, timer.due_ns + (missed + 1) * timer.interval_ns)
+                if timer.is_pending:
+                    timer.skipped_count += 1
+                    continue
+            timer.is_pending = True
+            fired.append(timer)
+        return fired
+
+    def cancel_of(self, object: AppObject) -> None:
+        """Take back all timers of an object."""
+        for _, _, timer in self._heap:
+            if timer.object is object:
+                timer.is_cancelled = True
+
+    def next_ns(self) -> int | None:
+        """When the nearest falls due."""
+        heap = self._heap
+        while heap and heap[0][2].is_cancelled:
+            heapq.heappop(heap)
+        return heap[0][0] if heap else None

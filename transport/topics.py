@@ -1,0 +1,73 @@
+"""Topics: who hears what, and whether anything went missing.
+
+A topic is words joined by dots. `files` hears `files` alone; `files.*` hears everything below it; no other wildcards, so
+that a publisher can look its subscribers up instead of matching patterns. Every message to one subscriber is numbered a
+topic, so that a gap is seen and counted instead of guessed at (ZeroMQ's PUB drops silently: TRAPS 10).
+"""
+
+from typing import Generic, TypeVar
+
+Subscriber = TypeVar("Subscriber")
+
+
+class TopicTable(Generic[Subscriber]):
+    """Subscribers by topic."""
+
+    def __init__(self) -> None:
+        self._exact: dict[str, list[Subscriber]] = {}
+        self._below: dict[str, list[Subscriber]] = {}  # "files" for the pattern "files.*"
+
+    def add(self, pattern: str, subscriber: Subscriber) -> None:
+        """Subscribe; a second time is the same as once."""
+        table, name = self._place(pattern)
+        subscribers = table.setdefault(name, [])
+        if subscriber not in subscribers:
+            subscribers.append(subscriber)
+
+    def remove(self, pattern: str, subscriber: Subscriber) -> None:
+        """Unsubscribe; unknown ones are ignored."""
+        table, name = self._place(pattern)
+        subscribers = table.get(name, [])
+        if subscriber in subscribers:
+            subscribers.remove(subscriber)
+            if not subscribers:
+                del table[name]
+
+    def remove_all(self, subscriber: Subscriber) -> None:
+        """Unsubscribe from everything."""
+        for pattern in [*self._exact, *(f"{name}.*" for name in self._below)]:
+            self.remove(pattern, subscriber)
+
+    def matching(self, topic: str) -> list[Subscriber]:
+        """Who hears `topic`, each once, exact subscriptions first."""
+        found = list(self._exact.get(topic, ()))
+        if self._below:
+            end = topic.rfind(".")
+            while end > 0:
+                found += [s for s in self._below.get(topic[:end], ()) if s not in found]
+                end = topic.rfind(".", 0, end)
+        return found
+
+    def _place(self, pattern: str) -> tuple[dict[str, list[Subscriber]], str]:
+        return (self._below, pattern[:-2]) if pattern.endswith(".*") else (self._exact, pattern)
+
+
+class GapCounter:
+    """Sequence numbers a (publisher, topic): how many messages were lost before each one."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[bytes, str], int] = {}
+        self.lost_count = 0
+
+    def gap_before(self, publisher: bytes, topic: str, number: int) -> int:
+        """Messages missing between the last one seen and `number`; 0 for the first and for whatever goes back."""
+        last = self._last.get((publisher, topic))
+        self._last[publisher, topic] = number
+        gap = 0 if last is None else max(0, number - last - 1)
+        self.lost_count += gap
+        return gap
+
+    def forget(self, publisher: bytes) -> None:
+        """Its numbers start again."""
+        for pair in [pair for pair in self._last if pair[0] == publisher]:
+            del self._last[pair]
