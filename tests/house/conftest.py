@@ -6,12 +6,24 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = ("transport", "runtime", "supervisor", "spark")
 
 
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The root of the repository."""
     return ROOT
+
+
+@pytest.fixture(scope="session")
+def modules(root: Path) -> dict[str, Path]:
+    """The modules of the four folders, written or not yet committed: "runtime.scheduling.quotas" to its file."""
+    found = {}
+    for folder in FOLDERS:
+        for path in sorted((root / folder).rglob("*.py")):
+            parts = path.relative_to(root).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
 
 
 @pytest.fixture(scope="session")
