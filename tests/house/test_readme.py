@@ -1,0 +1,60 @@
+"""The README's first program and its TOML do what the README says: they are cut out of it and run.
+
+A block names its file in its first line (`# hello.py`, `# hello.toml`); one that names none is only looked at.
+"""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+BLOCK = re.compile(r"^```(?P<language>python|toml)\b[^\n]*\n(?P<text>.*?)^```\s*$", re.MULTILINE | re.DOTALL)
+FILE_NAME = re.compile(r"# *([\w-]+\.(?:py|toml))\s*$", re.MULTILINE)
+RUN_S_MAX = 60
+
+
+def blocks(readme: str, language: str) -> list[tuple[str, str]]:
+    """(file name, text) of the fenced blocks in one language; a file name is made up where none is given."""
+    found = []
+    for block in BLOCK.finditer(readme):
+        if block["language"] == language:
+            named = FILE_NAME.match(block["text"])
+            extension = {"python": "py", "toml": "toml"}[language]
+            found.append((named[1] if named else f"block{len(found)}.{extension}", block["text"]))
+    return found
+
+
+@pytest.fixture
+def folder(root: Path, tmp_path: Path) -> Path:
+    """A folder with all programs and tables of the README in it."""
+    readme = (root / "README.md").read_text()
+    for name, text in blocks(readme, "python") + blocks(readme, "toml"):
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_the_first_program_runs(root: Path, folder: Path) -> None:
+    """The first thing that a newcomer copies must work as it stands."""
+    programs = blocks((root / "README.md").read_text(), "python")
+    if not programs:
+        pytest.skip("the README shows no program yet")
+    run = subprocess.run(
+        [sys.executable, programs[0][0]], cwd=folder, capture_output=True, text=True, timeout=RUN_S_MAX, check=False
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_each_table_is_toml(folder: Path) -> None:
+    """A configuration that is not even TOML costs a newcomer's first ten minutes."""
+    for path in folder.glob("*.toml"):
+        tomllib.loads(path.read_text())
+
+
+def test_blocks_are_found() -> None:
+    """A test of the README that finds nothing in it would pass for ever."""
+    readme = "x\n```python\n# a.py\nprint()\n```\n```console\n$ ls\n```\n```toml\n[system]\n```\n"
+    assert blocks(readme, "python") == [("a.py", "# a.py\nprint()\n")]
+    assert blocks(readme, "toml") == [("block0.toml", "[system]\n")]
