@@ -10,8 +10,6 @@ Replies leave at the end of a turn: before an action that is not known to be sho
 from __future__ import annotations
 
 import logging
-import os
-import select
 import threading
 from typing import TYPE_CHECKING, Protocol
 
@@ -33,10 +31,11 @@ from .method_action import MethodAction
 from .modules import Modules
 from .outgoing import Outgoing
 from .publishing import Publishing
+from .watch import QUANTUM_NS, Watch
 
 if TYPE_CHECKING:
     from .board import OwnSlot
-    from .worker import ReliefWorker, Worker
+    from .worker import Worker
 
 #: How long short actions may run one after the other before the link is looked at again. A look costs 1.4 us, so 50 us
 #: keep it at 3 %, and 50 us is what an urgent message may lose by it: the price of one round trip on an idle machine.
@@ -45,9 +44,6 @@ DRAIN_INTERVAL_NS = 50_000
 FRAMES_MAX = 64
 #: An action known to take longer than this is worth a hand-over to another thread (15 to 60 us) or a flush (5 us) before.
 SHORT_NS = 100_000
-#: How long one action may run before somebody else looks after the link. With 0.5 ms, urgent p99 behind 20 ms actions
-#: was 1.4 ms and bulk throughput unchanged; without it, 20 ms (DESIGN section 5).
-QUANTUM_NS = 500_000
 #: A peer whose socket was full is offered its envelopes again after this.
 STALLED_RETRY_NS = 2_000_000
 
@@ -96,20 +92,11 @@ class Engine:
         self.outgoing = Outgoing(self)
         self.publishing = Publishing(self)
         self.modules = Modules(self)
-        #: Regular workers; a relief worker serves beside them only while all of them overrun.
-        self.workers: list[Worker] = []
-        self.relief: ReliefWorker | None = None
+        self.watch = Watch(link.fileno())
         self.malformed_count = 0
         self.undelivered_count = 0
         self._drained_ns = 0
         self._retry_ns: int | None = None
-        self._poller: Worker | None = None
-        self._parked: list[Worker] = []
-        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._is_woken = False
-        self._poll = select.poll()
-        self._poll.register(link.fileno(), select.POLLIN)
-        self._poll.register(self._wake_fd, select.POLLIN)
 
     # -- a worker's turn ----------------------------------------------------------------------------------------------
 
@@ -131,10 +118,13 @@ class Engine:
         worker.action = action
         if self.slot is not None:
             self._present()
-        if self.statistics.of(action.name).typical_ns >= SHORT_NS:
-            self._before_long(worker, action)
-        elif self.relief is not None and self.relief.is_active and worker is not self.relief:
-            self._retire_relief()
+        typical_ns = self.statistics.of(action.name).typical_ns
+        if typical_ns >= SHORT_NS:
+            if self.outbox:
+                self.flush(now_ns)
+            self.watch.before_long(worker, has_ready=scheduler.ready.count > 0, is_overrun_sure=typical_ns >= QUANTUM_NS)
+        elif worker is not self.watch.relief:
+            self.watch.retire_relief()
         return action
 
     def execute(self, worker: Worker, action: Action) -> tuple[Outcome, int, int]:  # hot: scripts/bench call_rtt
@@ -182,27 +172,11 @@ class Engine:
             self.outgoing.start(action, now_ns)
 
     def wait(self, worker: Worker) -> None:
-        """Give the lead up until there is something to do. One worker polls the link, the others are parked."""
-        if worker is not self.relief and self.relief is not None and self.relief.is_active:
-            self._retire_relief()
-        if self._poller is not None:
-            self._parked.append(worker)
-            self.lead.release()
-            worker.gate.acquire()
-            self.lead.acquire()
-            return
+        """Give the lead up until there is something to do."""
         wake_ns = self.next_wake_ns()
+        # Rounded up: waking a millisecond early would be a turn for nothing.
         timeout_ms = None if wake_ns is None else max(0, -((self.clock.now_ns() - wake_ns) // 1_000_000))
-        self._poller = worker
-        self.lead.release()
-        try:
-            self._poll.poll(timeout_ms)
-        finally:
-            self.lead.acquire()
-            self._poller = None
-            if self._is_woken:
-                self._is_woken = False
-                os.eventfd_read(self._wake_fd)
+        self.watch.wait(worker, timeout_ms)
 
     def next_wake_ns(self) -> int | None:
         """When something falls due although nothing comes: a timer, a tick, a deadline, a peer to try again."""
@@ -316,7 +290,7 @@ class Engine:
     def post(self, action: Action, now_ns: int) -> None:
         """Queue work that came by no link, and see to it that somebody takes it."""
         self.scheduler.post(action, now_ns)
-        self.notify()
+        self.watch.notify()
 
     def _is_too_late(self, action: Action, now_ns: int) -> bool:
         """Refuse what has not begun (True); what has is told at its next step."""
@@ -339,77 +313,6 @@ class Engine:
         self.scheduler.finished(action, Outcome.DONE, now_ns)
         self.intake.defer(action, now_ns)
 
-    # -- who looks after the link -------------------------------------------------------------------------------------
-
-    def notify(self) -> None:
-        """Work has come by another way than the link: let an idle worker look."""
-        if self._parked and self._poller is None:
-            self._parked.pop().gate.release()
-        elif self._poller is not None and not self._is_woken:
-            self._is_woken = True
-            os.eventfd_write(self._wake_fd, 1)
-
-    def wake_all(self) -> None:
-        """Let everybody look: some are to stop."""
-        while self._parked:
-            self._parked.pop().gate.release()
-        if not self._is_woken:
-            self._is_woken = True
-            os.eventfd_write(self._wake_fd, 1)
-
-    def hand_over(self) -> None:
-        """The caller stops looking after the link: let a parked worker do it."""
-        if self._poller is None and self._parked:
-            self._parked.pop().gate.release()
-
-    def overrun(self, now_ns: int) -> None:
-        """An action has run longer than the quantum: somebody else must look after the link (DESIGN section 5)."""
-        if self._poller is not None:
-            return
-        if self._parked:
-            self.hand_over()
-        elif self.relief is not None and not self.relief.is_active:
-            self._activate_relief()
-
-    def relief_limit(self) -> int | None:
-        """What a relief worker may run: only what is more urgent than this; None while a regular worker is free."""
-        lowest = -1
-        for worker in self.workers:
-            action = worker.action
-            if action is None:
-                return None
-            lowest = max(lowest, action.priority)
-        return lowest if lowest >= 0 else None
-
-    def _before_long(self, worker: Worker, action: Action) -> None:
-        """`action` is known to take its time: what is to leave leaves now, and somebody else takes the link over."""
-        if self.outbox:
-            self.flush(self.clock.now_ns())
-        if self._parked:
-            self._parked.pop().gate.release()
-        elif self._poller is not None:
-            if self.scheduler.ready.count:
-                self.notify()
-        elif (
-            self.relief is not None
-            and worker is not self.relief
-            and not self.relief.is_active
-            and self.statistics.of(action.name).typical_ns >= QUANTUM_NS
-            and self.relief_limit() is not None
-        ):
-            self._activate_relief()
-
-    def _activate_relief(self) -> None:
-        assert self.relief is not None
-        self.relief.is_active = True
-        self.relief.gate.release()
-
-    def _retire_relief(self) -> None:
-        assert self.relief is not None
-        self.relief.is_active = False
-        if self._poller is self.relief:
-            self.notify()
-
     # -- priorities ---------------------------------------------------------------------------------------------------
 
     def has_work_above(self, priority: int) -> bool:
@@ -420,7 +323,7 @@ class Engine:
         if self.slot is not None and self.slot.has_above(priority):
             return True
         now_ns = self.clock.now_ns()
-        if now_ns - self._drained_ns >= DRAIN_INTERVAL_NS and self._poller is None and self.lead.acquire(blocking=False):
+        if now_ns - self._drained_ns >= DRAIN_INTERVAL_NS and self.watch.poller is None and self.lead.acquire(blocking=False):
             try:
                 self.drain(now_ns)
             finally:
@@ -431,7 +334,8 @@ class Engine:
     def _present(self) -> None:
         assert self.slot is not None
         highest = self.scheduler.ready.highest()
-        for worker in (*self.workers, self.relief) if self.relief is not None else self.workers:
+        watch = self.watch
+        for worker in (*watch.workers, watch.relief) if watch.relief is not None else watch.workers:
             action = worker.action
             if action is not None and (highest is None or action.priority < highest):
                 highest = action.priority
@@ -455,7 +359,3 @@ class Engine:
         self.malformed_count += 1
         if self.reports.admit(f"malformed {peer!r}", now_ns) is not None:
             log.warning("malformed frame from peer %r dropped: %s", peer, error)
-
-    def close(self) -> None:
-        """Let go of the descriptor that wakes the poller."""
-        os.close(self._wake_fd)

@@ -43,14 +43,14 @@ class EngineHost:
         with engine.lead:
             trace = action.trace if action is not None else None
             engine.outgoing.cast(caller, route, arguments, options, trace, engine.clock.now_ns())
-            engine.notify()
+            engine.watch.notify()
 
     def publish(self, topic: str, body: Mapping[str, Any]) -> None:
         """To all subscribers."""
         engine, action = self._engine, current.action
         with engine.lead:
             engine.publishing.publish(topic, body, action.trace if action is not None else None, engine.clock.now_ns())
-            engine.notify()
+            engine.watch.notify()
 
     def after(self, object: AppObject, delay_ns: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Timer:
         """A bound method of the object, later, at the priority of the running action."""
@@ -65,7 +65,7 @@ class EngineHost:
         with engine.lead:
             engine.scheduler.timers.set(timer, engine.clock.now_ns() + max(0, delay_ns))
             if action is None:
-                engine.notify()  # from a strange thread: the poller must not sleep past it
+                engine.watch.notify()  # from a strange thread: the poller must not sleep past it
         return timer
 
     def post(self, action: Action) -> None:
@@ -97,4 +97,4 @@ class EngineHost:
         """A state machine has changed its state."""
         with self._engine.lead:
             self._engine.scheduler.requeue(actions)
-            self._engine.notify()
+            self._engine.watch.notify()

@@ -71,7 +71,7 @@ class Worker:
             finally:
                 lead.acquire()
             complete(action, outcome, run_ns, cpu_ns)
-        engine.hand_over()
+        engine.watch.hand_over()
 
 
 class ReliefWorker(Worker):
@@ -87,12 +87,12 @@ class ReliefWorker(Worker):
         while not self.is_stopping:
             if not self.is_active:
                 self.action = None
-                engine.hand_over()
+                engine.watch.hand_over()
                 engine.lead.release()
                 self.gate.acquire()
                 engine.lead.acquire()
                 continue
-            self.below = engine.relief_limit()
+            self.below = engine.watch.relief_limit()
             if self.below is None:
                 self.is_active = False
                 continue
