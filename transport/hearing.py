@@ -1,12 +1,22 @@
 """Hearing: what a client subscribes to, and which backplanes have been asked for it.
 
-A client subscribes at every backplane that is up, and again when a new generation appears; several subscriptions to one
-topic ask once. Nobody can know a topic's publishers beforehand, so all are asked. A subscription stands when every place
+A client subscribes at every backplane that is up, and again when a new generation appears; several subscriptions to
+one topic ask once. Nobody can know a topic's publishers beforehand, so all are asked. A topic stands when every place
 has answered: what is published after that is heard. Pure; the session turns what this returns into calls.
 """
 
-from .errors import BackplaneError, PeerDown
+from collections.abc import Mapping
+from typing import NamedTuple
+
 from .topics import TopicTable
+
+
+class Ask(NamedTuple):
+    """One generation of a backplane is to be asked for one topic."""
+
+    name: str
+    generation: int
+    topic: str
 
 
 class Hearing:
@@ -20,13 +30,11 @@ class Hearing:
         self._unanswered: dict[str, set[str]] = {}
         #: Topic to those who wait until it stands.
         self._waiting: dict[str, list[object]] = {}
-        self._places: set[str] = set()
+        #: Places that are up, to their generations.
+        self._places: dict[str, int] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._subscribers)
-
-    def add(self, topic: str, subscriber: object) -> list[str]:
-        """Subscribe; returns the places to ask."""
+    def add(self, topic: str, subscriber: object) -> list[Ask]:
+        """Subscribe; returns who is to be asked."""
         subscribers = self._subscribers.setdefault(topic, set())
         is_first = not subscribers
         subscribers.add(subscriber)
@@ -34,7 +42,7 @@ class Hearing:
         if not is_first:
             return []
         self._unanswered[topic] = set(self._places)
-        return sorted(self._places)
+        return [Ask(name, generation, topic) for name, generation in self._places.items()]
 
     def wait(self, topic: str, waiter: object) -> bool:
         """Have `waiter` handed back once the topic stands. False: it does already."""
@@ -46,34 +54,45 @@ class Hearing:
     def remove(self, topic: str, subscriber: object) -> list[str]:
         """Unsubscribe; returns the places to tell."""
         self.table.remove(topic, subscriber)
-        subscribers = self._subscribers.get(topic, set())
+        subscribers = self._subscribers.get(topic)
+        if subscribers is None:
+            return []
         subscribers.discard(subscriber)
-        if subscribers or topic not in self._subscribers:
+        if subscribers:
             return []
         del self._subscribers[topic]
-        self._unanswered.pop(topic, None)
-        return sorted(self._places)
+        unanswered = self._unanswered.pop(topic, set())
+        self._waiting.pop(topic, None)
+        return [name for name in self._places if name not in unanswered]
 
-    def place_up(self, name: str) -> list[str]:
-        """A place has appeared; returns the topics to ask it for."""
-        self._places.add(name)
-        for topic in self._subscribers:
-            self._unanswered[topic].add(name)
-        return list(self._subscribers)
+    def update(self, places: Mapping[str, int]) -> tuple[list[Ask], list[object]]:
+        """The places that are up now, by generation: (who is to be asked, who has nobody left to wait for)."""
+        gone = [name for name, generation in self._places.items() if places.get(name) != generation]
+        new = [name for name, generation in places.items() if self._places.get(name) != generation]
+        self._places = dict(places)
+        for unanswered in self._unanswered.values():
+            unanswered.difference_update(gone)
+            unanswered.update(new)
+        freed = [waiter for topic in list(self._waiting) for waiter in self._freed(topic)]
+        return [Ask(name, places[name], topic) for name in new for topic in self._subscribers], freed
 
-    def place_down(self, name: str) -> list[object]:
-        """A place has gone; returns those who waited for nobody else."""
-        self._places.discard(name)
-        return [waiter for topic in list(self._subscribers) for waiter in self.answered(name, topic)]
-
-    def answered(self, name: str, topic: str) -> list[object]:
+    def answered(self, ask: Ask) -> list[object]:
         """A place has subscribed us; returns those who waited for it alone."""
-        unanswered = self._unanswered.get(topic)
-        if unanswered is not None:
-            unanswered.discard(name)
-        return [] if unanswered else self._waiting.pop(topic, [])
+        if self.is_wanted(ask):
+            self._unanswered[ask.topic].discard(ask.name)
+        return self._freed(ask.topic)
 
-    def refused(self, name: str, topic: str, error: BackplaneError) -> tuple[list[object], bool]:
-        """A place did not subscribe us: (who waited and must be told, whether to ask it again)."""
-        is_wanted = topic in self._subscribers and name in self._places and not isinstance(error, PeerDown)
-        return self._waiting.pop(topic, []), is_wanted
+    def refused(self, topic: str) -> list[object]:
+        """A place will never subscribe us to this; returns those who must be told."""
+        return self._waiting.pop(topic, [])
+
+    def is_wanted(self, ask: Ask) -> bool:
+        """Whether somebody still listens, and that generation is still up."""
+        return ask.topic in self._subscribers and self._places.get(ask.name) == ask.generation
+
+    def unanswered(self, topic: str) -> list[str]:
+        """The places that are up and have not subscribed us yet."""
+        return sorted(self._unanswered.get(topic, ()))
+
+    def _freed(self, topic: str) -> list[object]:
+        return [] if self._unanswered.get(topic) else self._waiting.pop(topic, [])
