@@ -28,9 +28,10 @@ from .waiting import Waitable, Waiting
 CONNECT_TIMEOUT_S = 5.0
 #: A client that has not looked for so long looks before it speaks: its directory may be old, or the system gone.
 IDLE_NS = 20_000_000
-#: Calls outstanding up to which each `submit` leaves at once. Beyond, the callees have work in hand, and what is
-#: submitted gathers until so many travel as one frame, or until anybody waits or looks: MEASURE.
-WINDOW, GATHER_MAX = 64, 32
+#: In a burst of submits, each within so long of the one before, the first ones leave at once; then the callees have
+#: work in hand, and further ones gather, up to so many a frame, or until anybody waits or looks. Windows of 1000 on two
+#: cores: 95 k calls/s with a frame a call, 215 k/s so, at a quarter of the callee's CPU.
+BURST_GAP_NS, BURST_EAGER, GATHER_MAX = 20_000, 64, 64
 #: What has been sent has so long to leave when the client is closed.
 LINGER_MS = 500
 
@@ -60,6 +61,8 @@ class Client:
         self._waiting = Waiting(self._link.fileno(), self._look, self._system_gone)
         self._subscriptions: set[Subscription] = set()
         self._looked_ns = 0
+        self._submitted_ns = 0
+        self._burst_count = 0
         self._is_closed = False
 
     def start(self, timeout: float = CONNECT_TIMEOUT_S) -> None:
@@ -103,20 +106,23 @@ class Client:
     ) -> PendingCall:  # fmt: skip  # hot: scripts/bench call_pipelined
         """Begin a call, as `call` does, and do not wait: ask what is returned for the result.
 
-        While fewer than 64 calls are outstanding it leaves at once. Beyond that calls gather and leave together, 32 at
-        a time, or as soon as anybody waits or looks (`result`, `done`, `call`, …); `flush()` sends what has gathered.
+        It leaves at once; but from the 65th of an unbroken burst on, calls gather and leave together, 64 at a time, or
+        as soon as anybody waits or looks (`result`, `done`, `call`, …), or by `flush()`.
         """
         pending = PendingCall(self, route)
         with self._waiting.lock:
             self._begin(pending, key, priority, timeout, arguments, keywords)
-            session = self._session
+            session, now_ns = self._session, time.monotonic_ns()
+            self._burst_count = self._burst_count + 1 if now_ns - self._submitted_ns < BURST_GAP_NS else 1
+            self._submitted_ns = now_ns
             if (
-                session.outstanding_count <= WINDOW
+                self._burst_count <= BURST_EAGER
                 or session.gathered_count >= GATHER_MAX
                 or session.has_more
                 or self._waiting.is_led
             ):
-                self._look(time.monotonic_ns())
+                self._look(now_ns)
+                self._submitted_ns = time.monotonic_ns()
         return pending
 
     def cast(
