@@ -65,7 +65,7 @@ __all__ = [
     "connect_async",
 ]
 
-#: Imported when first asked for: a backplane needs none of these, and asyncio alone costs 30 ms at every start.
+#: Imported when first asked for: a backplane needs none of these, and asyncio alone costs 15 ms at every start.
 _LATER = {
     "AsyncClient": "async_client",
     "AsyncSubscription": "async_client",

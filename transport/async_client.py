@@ -1,8 +1,8 @@
 """Async client: the same way into a running system for programs on asyncio; one event loop, no thread.
 
 The link's descriptor is a reader of the loop. It is edge-triggered, so a turn reads until it is empty, and what is left
-for fairness' sake is taken up in the loop's next iteration. Whatever is asked for in one iteration leaves at its end, as
-one frame a peer. Everything here runs in the loop's thread; cancelling a task takes its call back.
+for fairness' sake is taken up in the loop's next iteration. Whatever is asked for in one iteration leaves at its end,
+as one frame a peer. Everything here runs in the loop's thread; cancelling a task takes its call back.
 """
 
 import asyncio
@@ -205,7 +205,7 @@ class AsyncClient:
             if self._session.subscribe(topic, subscription, confirmed, time.monotonic_ns()):
                 self._soon()
                 await asyncio.wait((confirmed,), timeout=limit_ns / 1e9)
-                if confirmed.done():
+                if not confirmed.cancel():  # it had ended
                     confirmed.result()
         except BaseException:
             self._drop(subscription)

@@ -221,15 +221,14 @@ class Client:
     def _expect_open(self) -> None:
         if self._is_closed:
             raise Unavailable("the client is closed")
+        if self._pid != os.getpid():
+            raise FailedPrecondition("a client does not survive a fork: connect again in the child")
 
     def _ready_to_speak(self, limit_ns: int) -> None:
         """Connected, and not by a directory from long ago."""
-        if self._is_closed:
-            raise Unavailable("the client is closed")
+        self._expect_open()
         now_ns = time.monotonic_ns()
         if now_ns - self._looked_ns > IDLE_NS:
-            if self._pid != os.getpid():
-                raise FailedPrecondition("a client does not survive a fork: connect again in the child")
             self._waiting.check_lifeline()
             self._look(now_ns)
         if self._session.directory is None:

@@ -277,7 +277,7 @@ class ClientSession:
 
     def _finish(self, token: object, result: Any, error: BackplaneError | None, events: Events) -> None:
         if type(token) is _Fetch:
-            if error is None and not self._note(result):
+            if error is None and not self._note(result, is_fetched=True):
                 error = Unavailable("the supervisor sent no directory")
             if token.token is not None:
                 events.append(Ended(token.token, None, error))
@@ -296,14 +296,15 @@ class ClientSession:
         while self._ask_again and self._ask_again[0][0] <= self._now_ns:
             self._ask(heapq.heappop(self._ask_again)[1], self._now_ns)
 
-    def _note(self, body: Any) -> bool:
+    def _note(self, body: Any, *, is_fetched: bool = False) -> bool:
+        """Take a directory up, if it is one and newer; one that was fetched is, even from a supervisor that is new."""
         try:
             directory = Directory.from_body(body)
         except msgspec.ValidationError:
             self._exchange.malformed_count += 1
             return False
         known = self._newest or self.directory
-        if known is None or directory.version > known.version:
+        if known is None or directory.version > known.version or (is_fetched and directory != known):
             self._newest = directory
         return True
 
