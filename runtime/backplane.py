@@ -33,12 +33,20 @@ class Backplane:
     """One scheduler with its components, link and workers."""
 
     def __init__(
-        self, config: ProcessConfig, components: Sequence[Component], *, clock: Clock, link: Port, slot: OwnSlot | None = None
+        self,
+        config: ProcessConfig,
+        components: Sequence[Component],
+        *,
+        clock: Clock,
+        link: Port,
+        slot: OwnSlot | None = None,
     ) -> None:
         """Sets the components up. Raises `DeclarationError`, and whatever a `setup` raises."""
         self.name = config.backplane
         self._preempts = config.preempt
-        policy = Policy(priorities=config.priorities, quotas=config.quotas, tick_ns=config.tick_ns, cpu_limit=config.cpu_limit)
+        policy = Policy(
+            priorities=config.priorities, quotas=config.quotas, tick_ns=config.tick_ns, cpu_limit=config.cpu_limit
+        )
         self.engine = engine = Engine(
             backplane=config.backplane,
             clock=clock,

@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Protocol
 from appbackplane.transport import codec
 from appbackplane.transport.batching import Outbox, Sent
 from appbackplane.transport.envelope import CALL, CANCEL, CAST, PUBLISH, Envelope, reply, status
-from appbackplane.transport.errors import BackplaneError, DeadlineExceeded, InternalError, InvalidArgument, MalformedFrame
+from appbackplane.transport.errors import (
+    BackplaneError,
+    DeadlineExceeded,
+    InternalError,
+    InvalidArgument,
+    MalformedFrame,
+)
 
 from ..objects.action import LOCAL, Action, Outcome
 from ..objects.registry import Registry
@@ -124,7 +130,9 @@ class Engine:
         if typical_ns >= SHORT_NS:
             if self.outbox:
                 self.flush(now_ns)
-            self.watch.before_long(worker, has_ready=scheduler.ready.count > 0, is_overrun_sure=typical_ns >= QUANTUM_NS)
+            self.watch.before_long(
+                worker, has_ready=scheduler.ready.count > 0, is_overrun_sure=typical_ns >= QUANTUM_NS
+            )
         elif worker is not self.watch.relief:
             self.watch.retire_relief()
         return action
@@ -146,7 +154,9 @@ class Engine:
         worker.started_ns = 0
         return outcome, clock.now_ns() - started_ns, clock.cpu_ns() - cpu_ns
 
-    def complete(self, action: Action, outcome: Outcome, run_ns: int, cpu_ns: int) -> None:  # hot: scripts/bench call_rtt
+    def complete(
+        self, action: Action, outcome: Outcome, run_ns: int, cpu_ns: int
+    ) -> None:  # hot: scripts/bench call_rtt
         """Book what became of an action that has run: it ended, awaits something, or stepped aside."""
         now_ns = self.clock.now_ns()
         self.scheduler.budget.charge(cpu_ns)
@@ -299,7 +309,9 @@ class Engine:
 
     def _is_too_late(self, action: Action, now_ns: int) -> bool:
         """Refuse what has not begun (True); what has is told at its next step."""
-        late = DeadlineExceeded(f"{action.name}: the deadline passed {(now_ns - (action.deadline_ns or 0)) / 1e6:.1f} ms ago")
+        late = DeadlineExceeded(
+            f"{action.name}: the deadline passed {(now_ns - (action.deadline_ns or 0)) / 1e6:.1f} ms ago"
+        )
         if isinstance(action, MethodAction) and action.coroutine is not None:
             if action.thrown is None:
                 action.thrown = late
@@ -328,7 +340,11 @@ class Engine:
         if self.slot is not None and self.slot.has_above(priority):
             return True
         now_ns = self.clock.now_ns()
-        if now_ns - self._drained_ns >= DRAIN_INTERVAL_NS and self.watch.poller is None and self.lead.acquire(blocking=False):
+        if (
+            now_ns - self._drained_ns >= DRAIN_INTERVAL_NS
+            and self.watch.poller is None
+            and self.lead.acquire(blocking=False)
+        ):
             try:
                 self.drain(now_ns)
             finally:

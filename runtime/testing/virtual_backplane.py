@@ -171,7 +171,15 @@ class VirtualBackplane:
 
     # -- work ---------------------------------------------------------------------------------------------------------
 
-    def post(self, object: AppObject, operation: str, *, priority: int | None = None, timeout: float | None = None, **arguments: Any) -> Action:
+    def post(
+        self,
+        object: AppObject,
+        operation: str,
+        *,
+        priority: int | None = None,
+        timeout: float | None = None,
+        **arguments: Any,
+    ) -> Action:
         """Queue an operation of one object, as if it had been called; the action shows `result` and `error` later."""
         action = self._action(object, operation, priority, arguments)
         if timeout is not None:
@@ -185,7 +193,15 @@ class VirtualBackplane:
         self.backplane.engine.scheduler.requeue([action])
         return action
 
-    def call(self, route: str, *, key: str | None = None, priority: int | None = None, timeout: float | None = None, **arguments: Any) -> VirtualCall:
+    def call(
+        self,
+        route: str,
+        *,
+        key: str | None = None,
+        priority: int | None = None,
+        timeout: float | None = None,
+        **arguments: Any,
+    ) -> VirtualCall:
         """Call as a client does, over the link; ask the handle for its result."""
         id = len(self._calls) + 1
         call = self._calls[id] = VirtualCall(self, id)
@@ -265,7 +281,9 @@ class VirtualBackplane:
                     for call in self._outside_calls:
                         call.is_cancelled |= call.envelope.id == envelope.id
 
-    def _action(self, object: AppObject, operation: str, priority: int | None, arguments: Mapping[str, Any]) -> MethodAction:
+    def _action(
+        self, object: AppObject, operation: str, priority: int | None, arguments: Mapping[str, Any]
+    ) -> MethodAction:
         _ = self.backplane
         component = object._component
         assert component is not None, "add the object first"
@@ -279,8 +297,11 @@ class VirtualBackplane:
     def _tell_of_outside(self, *, is_up: bool) -> None:
         assert self._backplane is not None
         engine = self._backplane.engine
-        routes = {route: ("outside",) for route in self._outside}
-        topics = {topic: ("outside",) for topic in self._topics}
-        places = {"outside": Place(1, "/nowhere/outside-1.sock", is_up), self._config.backplane: Place(1, "/nowhere/here-1.sock")}
+        routes: dict[str, tuple[str, ...]] = {route: ("outside",) for route in self._outside}
+        topics: dict[str, tuple[str, ...]] = {topic: ("outside",) for topic in self._topics}
+        places = {
+            "outside": Place(1, "/nowhere/outside-1.sock", is_up),
+            self._config.backplane: Place(1, "/nowhere/here-1.sock"),
+        }
         version = engine.outgoing.directory.version + 1
         engine.outgoing.update(Directory("test", version, places, routes, topics), self.clock.now_ns())
