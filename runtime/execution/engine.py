@@ -101,6 +101,8 @@ class Engine:
         self.publishing = Publishing(self)
         self.modules = Modules(self)
         self.watch = Watch(link.fileno())
+        #: Actions that the sentinel has reported while they ran.
+        self.noticed: set[Action] = set()
         self.malformed_count = 0
         self.undelivered_count = 0
         self._drained_ns = 0
@@ -372,6 +374,10 @@ class Engine:
 
     def _report_slow(self, action: Action, run_ns: int, now_ns: int) -> None:
         self.statistics.of(action.name).slow_count += 1
+        self.slow_actions.count += 1
+        if action in self.noticed:
+            self.noticed.discard(action)
+            return
         report = self.slow_actions.report(action.name, action.object.name, run_ns, now_ns, None, is_running=False)
         if report is not None:
             log.warning("%s", report.sentence())

@@ -256,7 +256,8 @@ class Intake:
                 throttle.refused_count += 1
                 self._engine.statistics.of(action.name).refused_count += 1
                 raise Busy(
-                    f"{action.name}: {component.name} has {throttle.outstanding} requests outstanding (max_requests = {throttle.limit})",
+                    f"{action.name}: {component.name} has {throttle.outstanding} requests outstanding "
+                    f"(max_requests = {throttle.limit})",
                     retry_after=throttle.retry_after(),
                 )
         throttle.outstanding += 1

@@ -39,12 +39,12 @@ class SlowActions:
 
     def __init__(self, threshold_ns: int) -> None:
         self.threshold_ns = threshold_ns
+        #: Those that have ended.
         self.count = 0
         self._limit = RateLimit()
 
     def report(self, name: str, object: str, run_ns: int, now_ns: int, frame: FrameType | None, *, is_running: bool) -> SlowAction | None:
-        """Count one slow action; what to log of it, or None while its operation has been reported lately."""
-        self.count += 1
+        """What to log of one, or None while its operation has been reported lately."""
         left_out = self._limit.admit(name, now_ns)
         if left_out is None:
             return None
