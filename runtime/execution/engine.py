@@ -187,6 +187,8 @@ class Engine:
 
     def wait(self, worker: Worker) -> None:
         """Give the lead up until there is something to do."""
+        if self.outbox:
+            self.flush(self.clock.now_ns())
         if self.link.has_input():  # a send since the last look may have used up the descriptor's edge
             self._drained_ns = 0
             return
