@@ -57,7 +57,9 @@ class Port(Protocol):
     def receive(self) -> tuple[bytes, bytes] | None: ...
     def connect(self, path: object) -> bytes: ...
     def disconnect(self, peer: bytes) -> None: ...
+    def has_input(self) -> bool: ...
     def fileno(self) -> int: ...
+    def close(self) -> None: ...
 
 
 class Engine:
@@ -173,6 +175,9 @@ class Engine:
 
     def wait(self, worker: Worker) -> None:
         """Give the lead up until there is something to do."""
+        if self.link.has_input():  # a send since the last look may have used up the descriptor's edge
+            self._drained_ns = 0
+            return
         wake_ns = self.next_wake_ns()
         # Rounded up: waking a millisecond early would be a turn for nothing.
         timeout_ms = None if wake_ns is None else max(0, -((self.clock.now_ns() - wake_ns) // 1_000_000))
