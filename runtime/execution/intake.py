@@ -157,8 +157,6 @@ class Intake:
             if action.awaiting_id:
                 engine.outgoing.give_up(action, now_ns)
         elif engine.scheduler.withdraw(action):
-            del self.accepted[peer, id]
-            action.peer = None
             engine.refuse(action, Cancelled(f"{action.name}: taken back before it began"), now_ns)
         elif isinstance(action, MethodAction):
             action.cancel()  # it runs: if it is to await something, it learns it there
