@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from . import request
-from .client import CONNECT_TIMEOUT_S, LINGER_MS
+from .client import CONNECT_TIMEOUT_S
 from .directory import Directory
 from .discovery import Location, locate
 from .errors import BackplaneError, Cancelled, PeerDown, Unavailable
@@ -235,7 +235,7 @@ class AsyncClient:
             subscription._arrived.set()
         self._subscriptions.clear()
         # Waits for what has been sent to leave: that must not hold up the loop. Nobody else touches the link any more.
-        await asyncio.shield(asyncio.to_thread(self._link.close, LINGER_MS))
+        await asyncio.shield(asyncio.to_thread(self._link.close))
 
     async def __aenter__(self) -> Self:
         return self

@@ -32,8 +32,6 @@ IDLE_NS = 20_000_000
 #: work in hand, and further ones gather, up to so many a frame, or until anybody waits or looks. Windows of 1000 on two
 #: cores: 95 k calls/s with a frame a call, 215 k/s so, at a quarter of the callee's CPU.
 BURST_GAP_NS, BURST_EAGER, GATHER_MAX = 20_000, 64, 64
-#: What has been sent has so long to leave when the client is closed.
-LINGER_MS = 500
 
 
 def connect(target: str | os.PathLike[str], *, timeout: float = CONNECT_TIMEOUT_S) -> "Client":
@@ -203,7 +201,7 @@ class Client:
                 self._waiting.ready(subscription)
             self._subscriptions.clear()
             self._waiting.close()
-            self._link.close(LINGER_MS)
+            self._link.close()
 
     def __enter__(self) -> Self:
         return self
