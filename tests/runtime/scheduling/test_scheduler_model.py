@@ -60,7 +60,6 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.objects: list[tuple[AppObject, Owner]] = []
         self.posted: dict[int, tuple[Work, Job]] = {}
         self.running: list[int] = []
-        self.aside: dict[int, list[int]] = {}  # index of the object: what was set aside of it
         self.ended: list[int] = []
         for _ in range(objects):
             self.add_object()
@@ -107,20 +106,19 @@ class SchedulerMachine(RuleBasedStateMachine):
         work, job = self.posted[number]
         self.real.budget.charge(cpu_ns)
         self.model.used_ns += cpu_ns
-        if outcome == "aside":
-            self.aside.setdefault(self.index_of(work.object), []).append(number)
-        elif outcome is Outcome.DONE:
-            self.ended.append(number)
-        self.real.finished(work, outcome if isinstance(outcome, Outcome) else Outcome.DONE, self.now_ns)
+        if isinstance(outcome, Outcome):
+            self.real.finished(work, outcome, self.now_ns)
+        else:
+            self.real.set_aside(work, self.now_ns)
         if outcome is Outcome.WAITING:
             self.model.awaits(job)
         elif outcome is Outcome.YIELDED:
             self.model.steps_aside(job)
-        else:
+        elif outcome is Outcome.DONE:
+            self.ended.append(number)
             self.model.done(job)
-
-    def index_of(self, object: AppObject) -> int:
-        return next(index for index, (known, _) in enumerate(self.objects) if known is object)
+        else:
+            self.model.set_aside(job)
 
     @precondition(lambda self: any(owner.suspended for _, owner in self.objects))
     @rule(data=st.data())
@@ -129,12 +127,14 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.real.resume(self.posted[job.number][0], self.now_ns)
         self.model.resume(job)
 
-    @precondition(lambda self: self.aside)
+    @precondition(lambda self: any(owner.aside for _, owner in self.objects))
     @rule(data=st.data())
     def requeue(self, data: st.DataObject) -> None:
-        numbers = self.aside.pop(data.draw(st.sampled_from(sorted(self.aside))))
-        self.real.requeue([self.posted[number][0] for number in numbers])
-        self.model.requeue([self.posted[number][1] for number in numbers])
+        self.put_back(data.draw(st.sampled_from([owner for _, owner in self.objects if owner.aside])))
+
+    def put_back(self, owner: Owner) -> None:
+        self.real.requeue([self.posted[job.number][0] for job in owner.aside])
+        self.model.requeue(owner)
 
     @precondition(lambda self: self.posted)
     @rule(data=st.data())
@@ -165,16 +165,15 @@ class SchedulerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.objects)
     @rule(data=st.data())
     def remove_object(self, data: st.DataObject) -> None:
-        """Law 6: not while it has work or awaits a reply."""
+        """Law 6: not while it has work, awaits a reply, or keeps what it has set aside."""
         object, owner = data.draw(st.sampled_from(self.objects))
         if owner.load:
             with pytest.raises(FailedPrecondition):
                 self.real.check_removable(object)
-        elif self.index_of(object) not in self.aside:
+        else:
             self.real.check_removable(object)
-            if not self.aside:  # their numbers would shift
-                self.objects.remove((object, owner))
-                self.model.owners.remove(owner)
+            self.objects.remove((object, owner))
+            self.model.owners.remove(owner)
 
     @invariant()
     def same_facts(self) -> None:
@@ -183,6 +182,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert self.real.queued_count == self.model.queued_count
         assert self.real.waiting_count == self.model.waiting_count
         assert self.real.ready.highest() == self.model.highest()
+        assert self.real.ready.depths() == self.model.depths()
         assert self.real.ready.count == sum(owner.place is not None for owner in self.model.owners)
         assert (self.real.tick_count, self.real.virtual_tick_count) == (self.model.tick_count, self.model.virtual_tick_count)
         assert self.real.quotas.left == self.model.left
@@ -203,9 +203,9 @@ class SchedulerMachine(RuleBasedStateMachine):
             return
         for number in list(self.running):
             self.end(number)
-        for numbers in self.aside.values():
-            self.real.requeue([self.posted[number][0] for number in numbers])
-            self.model.requeue([self.posted[number][1] for number in numbers])
+        for _, owner in self.objects:
+            if owner.aside:
+                self.put_back(owner)
         for job in [job for _, owner in self.objects for job in owner.suspended]:
             self.real.resume(self.posted[job.number][0], self.now_ns)
             self.model.resume(job)
@@ -236,5 +236,6 @@ TestScheduler.settings = settings(
     stateful_step_count=60,
     derandomize=EXAMPLES is None,
     deadline=None,
+    report_multiple_bugs=False,
     suppress_health_check=list(HealthCheck),
 )
