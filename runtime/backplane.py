@@ -33,12 +33,20 @@ class Backplane:
     """One scheduler with its components, link and workers."""
 
     def __init__(
-        self, config: ProcessConfig, components: Sequence[Component], *, clock: Clock, link: Port, slot: OwnSlot | None = None
+        self,
+        config: ProcessConfig,
+        components: Sequence[Component],
+        *,
+        clock: Clock,
+        link: Port,
+        slot: OwnSlot | None = None,
     ) -> None:
         """Sets the components up. Raises `DeclarationError`, and whatever a `setup` raises."""
         self.name = config.backplane
         self._preempts = config.preempt
-        policy = Policy(priorities=config.priorities, quotas=config.quotas, tick_ns=config.tick_ns, cpu_limit=config.cpu_limit)
+        policy = Policy(
+            priorities=config.priorities, quotas=config.quotas, tick_ns=config.tick_ns, cpu_limit=config.cpu_limit
+        )
         self.engine = engine = Engine(
             backplane=config.backplane,
             clock=clock,
@@ -110,13 +118,13 @@ class Backplane:
             engine.watch.wake_all()
         end_ns = engine.clock.now_ns() + round(timeout * 1e9)
         has_ended = all([worker.join(max(0.0, (end_ns - engine.clock.now_ns()) / 1e9)) for worker in workers])
-        with engine.lead:
-            now_ns = engine.clock.now_ns()
-            engine.intake.stop(now_ns)
-            engine.flush(now_ns)
-            if has_ended:
-                engine.link.close()
-                engine.watch.close()
+        # The lead is kept: whoever comes back late finds nothing to do any more.
+        engine.lead.acquire()
+        now_ns = engine.clock.now_ns()
+        engine.intake.stop(now_ns)
+        engine.flush(now_ns)
+        engine.link.close()
+        engine.watch.close()
         return has_ended
 
     # -- figures ------------------------------------------------------------------------------------------------------

@@ -46,14 +46,18 @@ class BackplaneOperations(Component):
         return self._backplane.threads_count
 
     @operation(priority=_PRIORITY)
-    def limits(self, component: str | None = None, max_requests: int | None = None, cpu_limit: int | None = None) -> dict[str, Any]:
-        """The limits; with arguments, new ones: a component's `max_requests`, or `cpu_limit` in percent of a core (0 lifts it)."""
+    def limits(
+        self, component: str | None = None, max_requests: int | None = None, cpu_limit: int | None = None
+    ) -> dict[str, Any]:
+        """The limits; with arguments, new ones: `max_requests` of a component, `cpu_limit` in percent of a core (0: none)."""
         engine = self._backplane.engine
         with engine.lead:
             try:
                 if max_requests is not None:
                     if component not in engine.intake.throttles:
-                        raise NotFound(f"no component {component!r} here: name one of {', '.join(engine.intake.throttles)}")
+                        raise NotFound(
+                            f"no component {component!r} here: name one of {', '.join(engine.intake.throttles)}"
+                        )
                     engine.intake.throttles[component].change(max_requests)
                 if cpu_limit is not None:
                     engine.scheduler.budget.change(cpu_limit or None)
@@ -76,8 +80,8 @@ class BackplaneOperations(Component):
                     raise InvalidArgument(str(error)) from error
             return [0 if quota == UNLIMITED else quota for quota in engine.scheduler.quotas.full]
 
-    @operation(priority=_PRIORITY)
-    def objects(self, component: str) -> list[dict[str, Any]]:
+    @operation(priority=_PRIORITY, name="objects")
+    def list_objects(self, component: str) -> list[dict[str, Any]]:
         """The objects of a component: name, key, class, and actions outstanding."""
         with self._backplane.engine.lead:
             return [
@@ -86,26 +90,30 @@ class BackplaneOperations(Component):
             ]
 
     @operation(priority=_PRIORITY)
-    def add_object(self, component: str, kind: str, key: str | None = None, settings: dict[str, Any] | None = None) -> str:
+    def add_object(
+        self, component: str, kind: str, object_key: str | None = None, settings: dict[str, Any] | None = None
+    ) -> str:
         """Add an object: `kind` is the name of a class that the component has or declares, `settings` its arguments."""
         owner = self._component_named(component)
-        classes: dict[str, type[AppObject]] = {c.__name__: c for c in (*(type(o) for o in owner.objects), *owner.declares)}
+        classes: dict[str, type[AppObject]] = {
+            c.__name__: c for c in (*(type(o) for o in owner.objects), *owner.declares)
+        }
         if kind not in classes:
             raise NotFound(f"{component} has no class {kind!r}: one of {', '.join(sorted(classes)) or 'none'}")
         object = construct(classes[kind], settings or {})
         try:
-            owner.add(object, key=key)
+            owner.add(object, key=object_key)
         except (TypeError, ValueError) as error:
             raise InvalidArgument(str(error)) from error
         return object.name
 
     @operation(priority=_PRIORITY)
-    def remove_object(self, component: str, key: str) -> None:
-        """Remove the object with `key`. Refused while it has work or awaits a reply (law 6)."""
+    def remove_object(self, component: str, object_key: str) -> None:
+        """Remove the object with this key. Refused while it has work or awaits a reply (law 6)."""
         owner = self._component_named(component)
-        object = self._backplane.engine.registry.by_key(component, key)
+        object = self._backplane.engine.registry.by_key(component, object_key)
         if object is None:
-            raise NotFound(f"{component} has no object with key {key!r}")
+            raise NotFound(f"{component} has no object with key {object_key!r}")
         owner.remove(object)
 
     @operation(priority=_PRIORITY)
@@ -129,7 +137,9 @@ class BackplaneOperations(Component):
     def _component_named(self, name: str) -> Component:
         components = self._backplane.engine.registry.components
         if name not in components:
-            raise NotFound(f"no component {name!r} here: name one of {', '.join(sorted(set(components) - {self.component_name}))}")
+            raise NotFound(
+                f"no component {name!r} here: name one of {', '.join(sorted(set(components) - {self.component_name}))}"
+            )
         return components[name]
 
 
@@ -143,4 +153,6 @@ def construct(cls: type[AppObject], settings: dict[str, Any]) -> AppObject:
         if settings:
             raise InvalidArgument(f"{cls.__qualname__} takes no settings: got {', '.join(sorted(settings))}")
         return cls()
-    return cls(*OperationSpec("__init__", init, Mark(kind="settings")).bind(settings, f"settings of {cls.__qualname__}"))
+    return cls(
+        *OperationSpec("__init__", init, Mark(kind="settings")).bind(settings, f"settings of {cls.__qualname__}")
+    )
