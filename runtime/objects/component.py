@@ -85,7 +85,9 @@ class Component(AppObject):
     def expose(self, endpoint: Endpoint) -> None:
         """Serve an endpoint on the route COMPONENT.NAME. Call it in `setup`."""
         if self._hosted_by is not None:
-            raise RuntimeError(f"{self.name} is running: routes are known once a component is set up (expose them in setup)")
+            raise RuntimeError(
+                f"{self.name} is running: routes are known once a component is set up (expose them in setup)"
+            )
         self._endpoints.append(endpoint)
 
     def post(self, action: Action) -> None:

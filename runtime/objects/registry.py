@@ -134,7 +134,12 @@ class Registry:
 
     def _entry(self, component: Component) -> ComponentEntry:
         routes = [route for route in self.routes.values() if route.component is component]
-        topics = {s.mark.topic for o in (component, *component._objects) for s in type(o).__operations__.values() if s.mark.topic}
+        topics = {
+            s.mark.topic
+            for o in (component, *component._objects)
+            for s in type(o).__operations__.values()
+            if s.mark.topic
+        }
         return ComponentEntry(
             name=component.component_name,
             depends_on=component.depends_on,
@@ -189,7 +194,8 @@ class Registry:
                 self.routes[route].specs[cls] = spec
             if spec.mark.digest is not None and not callable(getattr(component, spec.mark.digest, None)):
                 raise DeclarationError(
-                    f"{cls.__qualname__}.{spec.attribute}: digest={spec.mark.digest!r} is no method of {type(component).__qualname__}"
+                    f"{cls.__qualname__}.{spec.attribute}: "
+                    f"digest={spec.mark.digest!r} is no method of {type(component).__qualname__}"
                 )
 
     def _check_priority(self, what: str, priority: int) -> None:

@@ -17,10 +17,27 @@ from ..objects.app_object import AppObject
 class Timer:
     """One timer; also the handle by which it is taken back."""
 
-    __slots__ = ("arguments", "due_ns", "function", "interval_ns", "is_cancelled", "is_pending", "name", "object", "priority", "skipped_count")
+    __slots__ = (
+        "arguments",
+        "due_ns",
+        "function",
+        "interval_ns",
+        "is_cancelled",
+        "is_pending",
+        "name",
+        "object",
+        "priority",
+        "skipped_count",
+    )
 
     def __init__(
-        self, object: AppObject, name: str, function: Callable[..., Any], arguments: tuple[Any, ...], priority: int, interval_ns: int
+        self,
+        object: AppObject,
+        name: str,
+        function: Callable[..., Any],
+        arguments: tuple[Any, ...],
+        priority: int,
+        interval_ns: int,
     ) -> None:
         self.object, self.name, self.function, self.arguments = object, name, function, arguments
         self.priority = priority
