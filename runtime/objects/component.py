@@ -71,10 +71,14 @@ class Component(AppObject):
         if object._component is not None:
             raise ValueError(f"{object.name} is already in {object._component.name}")
         object._component, object._key = self, key
-        if self._hosted_by is not None:
-            self._hosted_by.add_object(self, object)
-        else:
+        if self._hosted_by is None:
             self._objects.append(object)
+            return object
+        try:
+            self._hosted_by.add_object(self, object)
+        except Exception:
+            object._component = object._key = None
+            raise
         return object
 
     def remove(self, object: AppObject) -> None:
