@@ -12,6 +12,7 @@ import os
 import pytest
 from appbackplane.runtime.objects.action import Action, Outcome
 from appbackplane.runtime.objects.app_object import AppObject
+from appbackplane.runtime.scheduling import ready_queues
 from appbackplane.runtime.scheduling.quotas import quotas_from
 from appbackplane.runtime.scheduling.scheduler import Policy, Scheduler
 from appbackplane.transport.errors import FailedPrecondition
@@ -46,12 +47,21 @@ class SchedulerMachine(RuleBasedStateMachine):
         exempt=st.integers(0, 2),
         objects=st.integers(1, 3),
         now_ns=st.integers(0, 5),
+        dead_max=st.sampled_from([0, 2, 64]),
     )
-    def start(self, quotas: list[int], limit: int | None, exempt: int, objects: int, now_ns: int) -> None:
+    def start(
+        self, quotas: list[int], limit: int | None, exempt: int, objects: int, now_ns: int, dead_max: int
+    ) -> None:
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(ready_queues, "DEAD_MAX", dead_max)  # so that small systems sweep too
         self.now_ns = now_ns
         self.priorities = len(quotas)
         policy = Policy(
-            priorities=len(quotas), quotas=quotas, tick_ns=PERIOD_NS, cpu_limit=limit, cpu_exempt=min(exempt, len(quotas))
+            priorities=len(quotas),
+            quotas=quotas,
+            tick_ns=PERIOD_NS,
+            cpu_limit=limit,
+            cpu_exempt=min(exempt, len(quotas)),
         )
         self.real = Scheduler(policy, now_ns)
         full = quotas_from(quotas, len(quotas))
@@ -184,7 +194,10 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert self.real.ready.highest() == self.model.highest()
         assert self.real.ready.depths() == self.model.depths()
         assert self.real.ready.count == sum(owner.place is not None for owner in self.model.owners)
-        assert (self.real.tick_count, self.real.virtual_tick_count) == (self.model.tick_count, self.model.virtual_tick_count)
+        assert (self.real.tick_count, self.real.virtual_tick_count) == (
+            self.model.tick_count,
+            self.model.virtual_tick_count,
+        )
         assert self.real.quotas.left == self.model.left
         assert [object._load for object, _ in self.objects] == [owner.load for _, owner in self.objects]
         if self.real.ready.count and self.model.is_spent:
@@ -201,6 +214,12 @@ class SchedulerMachine(RuleBasedStateMachine):
         """Everything that was posted is run to its end, exactly once, and in the same order by both."""
         if not hasattr(self, "real"):
             return
+        try:
+            self.run_to_the_end()
+        finally:
+            self.patch.undo()
+
+    def run_to_the_end(self) -> None:
         for number in list(self.running):
             self.end(number)
         for _, owner in self.objects:
