@@ -345,7 +345,7 @@ class Engine:
 
     def _defer(self, action: MethodAction, now_ns: int) -> None:
         action.is_deferred = False
-        self.scheduler.finished(action, Outcome.DONE, now_ns)
+        self.scheduler.set_aside(action, now_ns)
         self.intake.defer(action, now_ns)
 
     # -- priorities ---------------------------------------------------------------------------------------------------
