@@ -1,8 +1,9 @@
 """Lifecycle: which components may move to which state now.
 
-Up: a component moves when all it depends on have reached that state. Down: when all that depend on it are down. The steps
-are those of the module table (runtime/objects/module_state.py), and nothing else decides the order: no list is kept, so
-a process that comes back late, or twice, is fitted in by the same rule.
+Up: a component moves when all it depends on have reached that state. Down: when all that depend on it are down; one that
+never left `start` has nothing to let go of. The steps are those of the module table (runtime/objects/module_state.py),
+and nothing else decides the order: no list is kept, so a process that comes back late, or twice, is fitted in by the
+same rule.
 """
 
 from __future__ import annotations
@@ -51,17 +52,15 @@ def moves_up(standings: Mapping[str, Standing], role: ModuleState) -> list[tuple
 
 def moves_down(standings: Mapping[str, Standing]) -> list[str]:
     """The components that may move to down now."""
-    held = {
-        dependency
-        for standing in standings.values()
-        if standing.is_reachable and (standing.state is not ModuleState.DOWN or standing.moving_to is not None)
-        for dependency in standing.depends_on
-    }
+    held = {name for standing in standings.values() if not is_down(standing) for name in standing.depends_on}
     return [
-        name
-        for name, standing in standings.items()
-        if standing.is_idle and standing.state is not ModuleState.DOWN and name not in held
+        name for name, standing in standings.items() if standing.is_idle and not is_down(standing) and name not in held
     ]
+
+
+def is_down(standing: Standing) -> bool:
+    """Whether it holds nothing any more: at the bottom and staying there, or its process is dead."""
+    return not standing.is_reachable or (_HEIGHT[standing.state] == 0 and standing.moving_to is None)
 
 
 def next_step(state: ModuleState, role: ModuleState) -> ModuleState | None:

@@ -1,8 +1,8 @@
 """Plan: whether the components that were found can be brought up at all, and in which order.
 
-Works on what the backplanes say of themselves (`Registration`), so `check` and `up` judge alike. What is wrong is spelled
-out: a cycle link by link, a missing component with who wanted it. Deadlocks by waiting (a call that comes back to where
-it began, DESIGN 12.6) are found in the routes that operations declare to call.
+Works on what the backplanes say of themselves (`Registration`), so `check` and `up` judge alike. What is wrong is
+spelled out: a cycle link by link, a missing component with who wanted it. Deadlocks by waiting (a call that comes back to
+where it began, DESIGN 12.6) are found in the routes that operations declare to call.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _judge(ring: list[str], operations: Mapping[str, OperationEntry]) -> Iterabl
 
 
 def rings(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:
-    """One ring for every edge that closes one, each spelled from its first name (in the order of `graph`) back to itself.
+    """One ring for every edge that closes one, spelled from its first name (in the order of `graph`) back to itself.
 
     Depth first, without recursion: a chain of calls may be longer than Python's stack.
     """
