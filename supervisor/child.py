@@ -37,6 +37,8 @@ class Child:
     policy: RestartPolicy
     phase: Phase = Phase.WAITING
     generation: int = 0
+    #: Above what a killed supervisor may have left in this run directory: no name is used twice there.
+    first_generation: int = 1
     pid: int | None = None
     #: Of the last generation that registered: its routes stay in the directory while it is down.
     registration: Registration | None = None
@@ -57,7 +59,7 @@ class Child:
 
     @property
     def restarts(self) -> int:
-        return max(0, self.generation - 1)
+        return max(0, self.generation - self.first_generation)
 
     def is_at(self, generation: int, *phases: Phase) -> bool:
         """Whether news of `generation` concerns the present process, and it is in one of these phases."""

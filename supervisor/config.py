@@ -102,6 +102,8 @@ class Config(msgspec.Struct, frozen=True):
     #: The TOML's own folder: first on sys.path of every backplane.
     import_dir: str
     run_dir: str
+    #: `up --debug`: remote tracebacks travel with INTERNAL.
+    debug: bool = False
 
 
 def load(path: Path) -> Config:
