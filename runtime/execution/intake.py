@@ -70,14 +70,15 @@ class Intake:
         try:
             self.admit(peer, envelope, now_ns)
         except BackplaneError as error:
-            if envelope.kind == CALL:
-                self._engine.say(peer, status(envelope.id, error), now_ns)
-            else:
-                self.refused_casts_count += 1
-                if self._engine.reports.admit(f"cast {envelope.route}", now_ns) is not None:
-                    log.warning("a cast was refused: %s", error)
+            self._turn_away(peer, envelope, error, now_ns)
+        except Exception as error:  # the edge: what a strange argument makes a library do must not end the process
+            log.exception("%s could not be taken in", envelope.route)
+            problem = InternalError(f"{envelope.route}: {type(error).__name__}: {error}")
+            self._turn_away(peer, envelope, problem, now_ns)
 
-    def admit(self, peer: bytes, envelope: Envelope, now_ns: int, caller: AppObject | None = None) -> None:  # hot: call_pipelined
+    def admit(
+        self, peer: bytes, envelope: Envelope, now_ns: int, caller: AppObject | None = None
+    ) -> None:  # hot: call_pipelined
         """Post what was asked for. Raises the `BackplaneError` that says why not.
 
         `caller`: the object of this backplane that asks; a component's own objects reach each other in every state.
@@ -90,7 +91,9 @@ class Intake:
             raise UnknownRoute(name, self.nearest(name))
         if not route.is_registered and (caller is None or caller._component is not route.component):
             state = route.component.state.value
-            raise Unavailable(f"{name} is not served while {route.component.name} is {state} (served in: {', '.join(route.states)})")
+            raise Unavailable(
+                f"{name} is not served while {route.component.name} is {state} (served in: {', '.join(route.states)})"
+            )
         if priority is None:
             priority = route.priority
         elif not 0 <= priority < engine.scheduler.priorities:
@@ -154,9 +157,9 @@ class Intake:
             if action.awaiting_id:
                 engine.outgoing.give_up(action, now_ns)
         elif engine.scheduler.withdraw(action):
-            del self.accepted[peer, id]
-            action.peer = None
             engine.refuse(action, Cancelled(f"{action.name}: taken back before it began"), now_ns)
+        elif isinstance(action, MethodAction):
+            action.cancel()  # it runs: if it is to await something, it learns it there
 
     def defer(self, action: MethodAction, now_ns: int) -> None:
         """A state machine does not accept this now: beside the queue with it, until the next change of state."""
@@ -174,7 +177,9 @@ class Intake:
             action = object._head
             while action is not None:
                 is_candidate = action.throttle is not None and not action.continues and action.priority > below
-                if is_candidate and (worst is None or (action.priority, action.posted_ns) >= (worst.priority, worst.posted_ns)):
+                if is_candidate and (
+                    worst is None or (action.priority, action.posted_ns) >= (worst.priority, worst.posted_ns)
+                ):
                     worst = action
                 action = action.next
         if worst is None or not self._engine.scheduler.withdraw(worst):
@@ -201,9 +206,19 @@ class Intake:
         close = difflib.get_close_matches(name, self._engine.registry.routes, n=1)
         return close[0] if close else self._engine.outgoing.directory.nearest(name)
 
+    def _turn_away(self, peer: bytes, envelope: Envelope, error: BackplaneError, now_ns: int) -> None:
+        if envelope.kind == CALL:
+            self._engine.say(peer, status(envelope.id, error), now_ns)
+            return
+        self.refused_casts_count += 1
+        if self._engine.reports.admit(f"cast {envelope.route}", now_ns) is not None:
+            log.warning("a cast was refused: %s", error)
+
     # -- steps --------------------------------------------------------------------------------------------------------
 
-    def _target(self, route: Route, key: str | None, chain: Sequence[Sequence[str]] | None) -> tuple[AppObject, OperationSpec]:
+    def _target(
+        self, route: Route, key: str | None, chain: Sequence[Sequence[str]] | None
+    ) -> tuple[AppObject, OperationSpec]:
         objects = route.objects
         if key is not None:
             object = self._engine.registry.by_key(route.component.component_name, key)
@@ -248,7 +263,8 @@ class Intake:
                 throttle.refused_count += 1
                 self._engine.statistics.of(action.name).refused_count += 1
                 raise Busy(
-                    f"{action.name}: {component.name} has {throttle.outstanding} requests outstanding (max_requests = {throttle.limit})",
+                    f"{action.name}: {component.name} has {throttle.outstanding} requests outstanding "
+                    f"(max_requests = {throttle.limit})",
                     retry_after=throttle.retry_after(),
                 )
         throttle.outstanding += 1
@@ -265,14 +281,18 @@ class Intake:
             digester = self._digesters[component.component_name] = Digester()
             digester._component, digester._name = component, f"{component.name}.digester"
         name = f"{component.component_name}.{method_name}"
-        action = MethodAction(digester, name, max(0, priority - 1), lambda _, *given: method(component, *given), arguments)
+        action = MethodAction(
+            digester, name, max(0, priority - 1), lambda _, *given: method(component, *given), arguments
+        )
         remaining_ns = envelope.deadline if envelope.deadline is not None else DEADLINE_DEFAULT_NS
         deadline_ns = now_ns + remaining_ns if envelope.kind == CALL else None
 
         def dispatch(ended: Action) -> None:
             then_ns = self._engine.clock.now_ns()
             if ended.error is not None or not isinstance(ended.result, str):
-                problem = f"expected a key (a string), got {ended.result!r}" if ended.error is None else f"{ended.error}"
+                problem = (
+                    f"expected a key (a string), got {ended.result!r}" if ended.error is None else f"{ended.error}"
+                )
                 if envelope.kind == CALL:
                     self._engine.say(peer, status(envelope.id, InternalError(f"{name}: {problem}")), then_ns)
                 return
@@ -294,5 +314,7 @@ def _from_endpoint(route: Route, request: Request) -> Action:
         log.exception("%s.create_action failed", route.name)
         raise InternalError(f"{route.name}: {type(error).__name__}: {error}") from error
     if not isinstance(action, Action) or action.object._component is not route.component:
-        raise InternalError(f"{route.name}: create_action must return an Action for an object of {route.component.name}")
+        raise InternalError(
+            f"{route.name}: create_action must return an Action for an object of {route.component.name}"
+        )
     return action
