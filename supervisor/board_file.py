@@ -1,8 +1,7 @@
 """Board file: the supervisor's side of the shared page; a slot a backplane, in the order of the TOML.
 
 The layout is the runtime's (runtime/execution/board.py). Here it is made, read for `status`, and cleared for the dead,
-whose "urgent work is present" would otherwise stay for ever (DESIGN 12.9). Its owner's generation is written by the owner
-alone, so a slot is cleared between two generations, never beside one.
+whose "urgent work is present" would otherwise stay for ever (DESIGN 12.9): between two generations, never beside one.
 """
 
 from __future__ import annotations

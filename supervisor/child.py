@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.transport.directory import Registration
@@ -13,7 +13,7 @@ from .lifecycle import Standing, is_down
 from .restart import RestartHistory
 
 
-class Phase(str, Enum):
+class Phase(StrEnum):
     """Where the process of a backplane is; the values are what `status` shows."""
 
     WAITING = "waiting"  # there is none: not spawned yet, or its next start is due later
@@ -49,7 +49,7 @@ class Child:
     since_ns: int = 0
     #: When all its components had reached their role.
     up_since_ns: int | None = None
-    history: RestartHistory = RestartHistory()
+    history: RestartHistory = field(default_factory=RestartHistory)
     #: Why it is not as it should be; kept after a restart, for whoever asks.
     reason: str | None = None
 

@@ -1,4 +1,4 @@
-"""Control socket: what the supervisor hears and says, on `supervisor.sock` (docs/architecture.md, who says what to whom).
+"""Control socket: what the supervisor hears and says on `supervisor.sock` (who says what: docs/architecture.md).
 
 Backplanes connect as `control/NAME-GENERATION`, clients as whatever they like. Nobody here can make the supervisor wait
 or fail: nothing blocks, a malformed frame is counted and reported once a peer, every call ends by its limit, and a
@@ -160,7 +160,7 @@ class ControlSocket:
         for peer in gone:
             self._fail(peer, "cannot be reached", heard)
         read = self._drain(heard)
-        for _, peer, (token, route, limit_ns) in self._calls.expire(now_ns):
+        for _, _, (token, route, limit_ns) in self._calls.expire(now_ns):
             heard.append(Answered(token, None, DeadlineExceeded(f"{route}: no answer within {limit_ns / 1e9:g} s")))
         # Sending may bring something in that the descriptor, being edge-triggered, will not tell of: look once more.
         self.has_more = read > 0 or bool(gone) or bool(self._ended)

@@ -28,17 +28,16 @@ from .events import (
     Moved,
     MoveFailed,
     Registered,
-    SpawnFailed,
     Spawned,
+    SpawnFailed,
     TimePassed,
     UpOrdered,
 )
 from .lifecycle import Standing, moves_down, moves_up
 from .restart import sentence
 
-
-#: How long SIGKILL may take while going down (0.9 s were measured for a throttled process: TRAPS 22); then the process is
-#: stuck in the kernel, and waiting for it helps nobody.
+#: How long SIGKILL may take while going down (0.9 s were measured for a throttled process: TRAPS 22). A process that
+#: survives it is stuck in the kernel, and waiting for it helps nobody.
 KILL_LIMIT_NS = 10_000_000_000
 
 
@@ -266,7 +265,9 @@ class Director:
                 self._kill(child, f"did not register within {self._start_limit_ns / 1e9:g} s", now_ns)
             elif child.phase is Phase.KILLED:
                 self._exit_code = 1
-                text = f"backplane {child.name!r}: process {child.pid} survives SIGKILL (stuck in the kernel): left behind"
+                text = (
+                    f"backplane {child.name!r}: process {child.pid} survives SIGKILL (stuck in the kernel): left behind"
+                )
                 self._effects.append(Say(text, is_error=True))
                 self._on_death(child, "left behind", now_ns, repeats=True)
             else:

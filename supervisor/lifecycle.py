@@ -1,7 +1,7 @@
 """Lifecycle: which components may move to which state now.
 
-Up: a component moves when all it depends on have reached that state. Down: when all that depend on it are down; one that
-never left `start` has nothing to let go of. The steps are those of the module table (runtime/objects/module_state.py),
+Up: a component moves when all it depends on have reached that state. Down: when all that depend on it are down; one
+that never left `start` has nothing to let go of. The steps are those of the module table (runtime/objects/module_state.py),
 and nothing else decides the order: no list is kept, so a process that comes back late, or twice, is fitted in by the
 same rule.
 """

@@ -1,8 +1,8 @@
 """Log pipes: what the processes of a system print, line by line, with the name of the backplane before each.
 
-Lines are bounded, and so is what is read of one pipe in one turn: a backplane that prints without end gets as much of the
-supervisor as any other, and then waits for its own pipe. The last line a process writes before it dies is most often
-the reason, so it is kept for whoever reports the death.
+Lines are bounded, and so is what is read of one pipe in one turn: a backplane that prints without end gets as much of
+the supervisor as any other, and then waits for its own pipe. The last line a process writes before it dies is most
+often the reason, so it is kept for whoever reports the death.
 """
 
 from __future__ import annotations

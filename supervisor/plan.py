@@ -1,8 +1,8 @@
 """Plan: whether the components that were found can be brought up at all, and in which order.
 
 Works on what the backplanes say of themselves (`Registration`), so `check` and `up` judge alike. What is wrong is
-spelled out: a cycle link by link, a missing component with who wanted it. Deadlocks by waiting (a call that comes back to
-where it began, DESIGN 12.6) are found in the routes that operations declare to call.
+spelled out: a cycle link by link, a missing component with who wanted it. Deadlocks by waiting (a call that comes back
+to where it began, DESIGN 12.6) are found in the routes that operations declare to call.
 """
 
 from __future__ import annotations

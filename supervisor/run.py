@@ -155,7 +155,7 @@ class Supervisor:
             self._poll.register(self._output.fd, select.POLLOUT)
         ready = [(fd, self._watched.get(fd)) for fd, _ in self._poll.poll(self._timeout_ms())]
         for fd, on_ready in ready:
-            # A death earlier in this very list has closed its descriptors, and a spawn may have been given their numbers.
+            # A death earlier in this very list closed its descriptors, and a spawn may have been given their numbers.
             if on_ready is not None and self._watched.get(fd) is on_ready and self._outcome is None:
                 on_ready()
         if self._output:

@@ -1,8 +1,8 @@
 """Run directory: where a running system is found, and the lock that makes it one.
 
-0700 and ours, or it is refused: the folder is all that keeps strangers from the sockets in it. Locked before any socket is
-bound, because a second bind would steal a live one (TRAPS 7). The lock dies with its holder, so what a killed supervisor
-left is told from what a living one uses, and is reclaimed. Only files of ours are ever removed.
+0700 and ours, or it is refused: the folder is all that keeps strangers from the sockets in it. Locked before any socket
+is bound, because a second bind would steal a live one (TRAPS 7). The lock dies with its holder, so what a killed
+supervisor left is told from what a living one uses, and is reclaimed. Only files of ours are ever removed.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class RunDir:
         self.path = path
         _make_private(path)
         self._lock_fd = _lock(path)
-        #: Above every generation whose sockets were left here: an old process that has not noticed yet that its supervisor
-        #: was killed shares no name with ours.
+        #: Above every generation whose sockets were left here: an old process that has not noticed yet that its
+        #: supervisor was killed shares no name with ours.
         self.first_generation = 1 + max(self._remove_sockets(), default=0)
 
     def close(self) -> None:
@@ -89,7 +89,9 @@ def _make_private(path: Path) -> None:
         raise FailedPrecondition(f"run directory {path} is open to others: chmod 700 {path}")
     above = path.parent.stat()
     if above.st_uid not in (0, os.getuid()) or (above.st_mode & 0o022 and not above.st_mode & stat.S_ISVTX):
-        raise FailedPrecondition(f"{path.parent}, which holds the run directory, can be changed by others: choose another")
+        raise FailedPrecondition(
+            f"{path.parent}, which holds the run directory, can be changed by others: choose another"
+        )
 
 
 def _lock(path: Path) -> int:

@@ -1,7 +1,7 @@
 """Signals: as bytes on a descriptor, so that the loop hears them among everything else and never in between.
 
-A handler that does not raise would let poll run on (TRAPS 11), and one that raises would interrupt anything: the wake-up
-descriptor does neither. SIGHUP means that the terminal has gone, unless whoever started us said to ignore it (nohup).
+A handler that does not raise would let poll run on (TRAPS 11), and one that raises would interrupt anything: the
+wake-up descriptor does neither. SIGHUP means that the terminal has gone, unless whoever started us said to ignore it (nohup).
 """
 
 from __future__ import annotations

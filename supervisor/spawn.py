@@ -1,9 +1,9 @@
 """Spawn: backplane processes begin here, and their ends are seen here.
 
-Exec only, from the main thread, no code between (TRAPS 20). A process group of its own, so that all of it can be killed;
-the supervisor's session, because nice does not count between sessions (DESIGN section 5). It learns of the supervisor's
-death by a pipe that only we hold open, and we of its death by a pidfd; when it is dead, what is left of its group is
-killed before its number can be given to somebody else. About a millisecond a process.
+Exec only, from the main thread, no code between (TRAPS 20). A process group of its own, so that all of it can be
+killed; the supervisor's session, because nice does not count between sessions (DESIGN section 5). It learns of the
+supervisor's death by a pipe that only we hold open, and we of its death by a pidfd; when it is dead, what is left of its
+group is killed before its number can be given to somebody else. About a millisecond a process.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Status: what the supervisor tells of its system, as plain maps for the wire. Pure.
 
 Whether a process lives (its pidfd), whether its sentinel turns (heartbeat) and whether its scheduler makes progress are
-three answers, never one (DESIGN 12.2): a process that says nothing is "unknown", not dead. What is shown of the board was
-written by the backplane itself a moment ago and costs it nothing.
+three answers, never one (DESIGN 12.2): a process that says nothing is "unknown", not dead. What is shown of the board
+was written by the backplane itself a moment ago and costs it nothing.
 """
 
 from __future__ import annotations
