@@ -151,16 +151,17 @@ class Supervisor:
             self._wait()
 
     def _wait(self) -> None:
-        if self._output:
+        self._output.write()
+        has_no_room = bool(self._output)
+        if has_no_room:
             self._poll.register(self._output.fd, select.POLLOUT)
         ready = [(fd, self._watched.get(fd)) for fd, _ in self._poll.poll(self._timeout_ms())]
         for fd, on_ready in ready:
             # A death earlier in this very list closed its descriptors, and a spawn may have been given their numbers.
             if on_ready is not None and self._watched.get(fd) is on_ready and self._outcome is None:
                 on_ready()
-        if self._output:
+        if has_no_room:
             self._poll.unregister(self._output.fd)
-            self._output.write()
 
     def _timeout_ms(self) -> int | None:
         now_ns = self._now_ns()
