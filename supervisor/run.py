@@ -102,6 +102,7 @@ class Supervisor:
     ) -> None:
         self._output, self._on_up = output, on_up
         self._now_ns = RealClock.now_ns
+        self._run_dir = run_dir
         self._name_width = max(len(name) for name in ("supervisor", *config.backplane))
         self._board = BoardFile(config.backplane)
         stack.callback(self._board.close)
@@ -197,6 +198,7 @@ class Supervisor:
             self._show(process.backplane, pipe.finish())
         code = process.reap()
         self._control.forget(control_peer(process.backplane, process.generation))
+        self._run_dir.remove_socket(process.backplane, process.generation)
         last_words = running.stderr.last_words or running.stdout.last_words
         self._take(events.Exited(process.backplane, process.generation, code, last_words))
 

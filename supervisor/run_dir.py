@@ -16,7 +16,7 @@ import struct
 from contextlib import suppress
 from pathlib import Path
 
-from appbackplane.transport.addressing import supervisor_socket
+from appbackplane.transport.addressing import backplane_socket, supervisor_socket
 from appbackplane.transport.errors import FailedPrecondition
 
 #: Holds the pid of whoever has it locked.
@@ -35,6 +35,10 @@ class RunDir:
         #: Above every generation whose sockets were left here: an old process that has not noticed yet that its
         #: supervisor was killed shares no name with ours.
         self.first_generation = 1 + max(self._remove_sockets(), default=0)
+
+    def remove_socket(self, backplane: str, generation: int) -> None:
+        """Of a process that has died: nobody will ever listen there again."""
+        backplane_socket(self.path, backplane, generation).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Remove everything that is ours, and the folder if nothing else is in it."""

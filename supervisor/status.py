@@ -18,8 +18,9 @@ from .child import Child
 from .director import Director
 from .lifecycle import next_step, waits_for
 
-#: A sentinel turns many times a second: ten seconds of silence is a frozen process, not a busy machine.
-SILENT_NS = 10_000_000_000
+#: A sentinel beats four times a second (runtime/execution/sentinel.py): two seconds of silence are a process that was
+#: stopped, or an extension that keeps the GIL. With less, a machine that swaps looks like either.
+SILENT_NS = 2_000_000_000
 #: How long backplanes may take to hand in their statistics. Sentinels answer between two turns, so this is generous.
 STATISTICS_LIMIT_NS = 2_000_000_000
 #: Askers that may wait for statistics at one time.

@@ -55,7 +55,8 @@ def _remarks(answer: dict[str, Any]) -> list[str]:
     remarks = [f"going down: {answer['reason']}"] if answer["state"] == "stopping" else []
     for backplane in answer["backplanes"]:
         if backplane["reason"]:
-            remarks.append(f"{backplane['name']}: {backplane['reason']}")
+            before = "its last process: " if backplane["state"] in ("up", "starting") else ""
+            remarks.append(f"{backplane['name']}: {before}{backplane['reason']}")
         for component, dependencies in backplane["waits_for"].items():
             if dependencies:
                 remarks.append(f"{backplane['name']}: {component} waits for {', '.join(dependencies)}")
