@@ -16,7 +16,7 @@ def enter(index: ShardIndex, path: str, text: str) -> None:
     scan = Scan(text)
     while not scan.advance(1_000_000):
         continue
-    for part in portions(scan, 1, to_all=True):
+    for part in portions(scan, 1):
         index.ingest(path, part.tokens, part.definitions, part.lines, is_first=part.is_first, is_last=part.is_last)
 
 
@@ -106,7 +106,7 @@ def test_a_file_that_is_replaced_is_found_all_the_time() -> None:
     enter(index, "a.py", "alpha\nbeta")
     scan = Scan("\nalpha\nbeta")
     scan.advance(100)
-    (part,) = portions(scan, 1, to_all=True)
+    (part,) = portions(scan, 1)
     alpha = {"alpha": part.tokens["alpha"]}
     index.ingest("a.py", alpha, {}, {2: "alpha"}, is_first=True, is_last=False)
     assert index.search("alpha", 9) == [Hit(file="a.py", line=2, context="alpha")]

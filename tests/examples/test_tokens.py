@@ -78,13 +78,11 @@ def test_slices_do_not_change_what_is_found(text: str, slice_lines: int) -> None
     assert (whole.tokens, whole.definitions, whole.lines) == (sliced.tokens, sliced.definitions, sliced.lines)
 
 
-@given(
-    st.lists(st.text(st.sampled_from("abcdé_"), min_size=2, max_size=4), max_size=40), st.integers(1, 9), st.booleans()
-)
-def test_portions_hold_each_word_once_in_its_own_shard(words: list[str], shards: int, to_all: bool) -> None:
+@given(st.lists(st.text(st.sampled_from("abcdé_"), min_size=2, max_size=4), max_size=40), st.integers(1, 9))
+def test_portions_hold_each_word_once_in_its_own_shard(words: list[str], shards: int) -> None:
     """A word in the wrong shard is never found: a search asks one shard alone."""
     scan = scanned("\n".join(f"def {word}({word})" for word in words))
-    parts = list(portions(scan, shards, to_all=to_all))
+    parts = list(portions(scan, shards))
     found: dict[str, tuple[int, ...]] = {}
     for part in parts:
         for word, packed in part.tokens.items():
@@ -93,14 +91,13 @@ def test_portions_hold_each_word_once_in_its_own_shard(words: list[str], shards:
             found[word] = unpack(packed)
             assert all(part.lines[line] == scan.lines[line] for line in found[word])
     assert found == {word: tuple(lines) for word, lines in scan.tokens.items()}
-    if to_all:
-        assert {part.shard for part in parts} == set(range(shards))
+    assert {part.shard for part in parts} == set(range(shards)), "one that is not told keeps words of an older text"
 
 
 def test_a_large_file_comes_in_several_portions() -> None:
     """A portion is an action of the shard, and a search has to wait for it."""
     scan = scanned("\n".join(f"name_{n}" for n in range(PORTION_TOKENS * 2 + 1)))
-    parts = list(portions(scan, 1, to_all=False))
+    parts = list(portions(scan, 1))
     assert [len(part.tokens) for part in parts] == [PORTION_TOKENS, PORTION_TOKENS, 1]
     assert [(part.is_first, part.is_last) for part in parts] == [(True, False), (False, False), (False, True)]
 

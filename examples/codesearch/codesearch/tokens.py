@@ -95,16 +95,14 @@ class Portion:
     is_last: bool = True
 
 
-def portions(scan: Scan, shards: int, *, to_all: bool) -> Iterator[Portion]:
-    """What each shard has to be told of a file; with `to_all`, shards that get nothing are told just that."""
+def portions(scan: Scan, shards: int) -> Iterator[Portion]:
+    """What each shard has to be told of a file. One that gets nothing is told so: it may hold words of an older text."""
     tokens: list[list[str]] = [[] for _ in range(shards)]
     for token in scan.tokens:
         tokens[shard_of(token, shards)].append(token)
     for name in scan.definitions.keys() - scan.tokens.keys():  # a name of one letter is no token
         tokens[shard_of(name, shards)].append(name)
     for shard, mine in enumerate(tokens):
-        if not mine and not to_all:
-            continue
         starts = range(0, max(len(mine), 1), PORTION_TOKENS)
         for start in starts:
             part = mine[start : start + PORTION_TOKENS]
