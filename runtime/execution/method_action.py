@@ -1,13 +1,12 @@
 """MethodAction: an action that runs a method of its object. Every call, topic, timer and hook is one.
 
 Plain methods run in one go. Coroutine methods run from await to await; the same action is queued again, in front, when
-what it awaited has come. How it ended is kept here until the engine tells the caller: a peer (by packed reply), an
-action of this same backplane, or whoever set `on_end`. Slots only: this is allocated once a call.
+what it awaited has come. Slots only: this is allocated once a call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from appbackplane.transport.errors import BackplaneError, Cancelled, FailedPrecondition
@@ -19,19 +18,15 @@ from .coroutines import STEP_ASIDE, CallRequest, Pause
 
 if TYPE_CHECKING:
     from ..objects.app_object import AppObject
-    from ..scheduling.throttle import Throttle
     from ..scheduling.timers import Timer
-
-#: Stands for the peer of a call whose caller is an action of this very backplane.
-LOCAL = b""
 
 
 class MethodAction(Action):
     """One run of one method, from arrival to end."""
 
     __slots__ = (
-        "arguments", "awaiting_id", "call_id", "chain", "coroutine", "cpu_ns", "error", "function", "inbox", "is_cancelled",
-        "is_deferred", "on_end", "peer", "request", "result", "run_ns", "spec", "thrown", "throttle", "timer", "trace", "wait_ns",
+        "arguments", "awaiting_id", "coroutine", "function", "inbox", "is_cancelled", "is_deferred", "received", "request",
+        "spec", "thrown", "timer",
     )  # fmt: skip
 
     def __init__(
@@ -43,34 +38,23 @@ class MethodAction(Action):
         arguments: tuple[Any, ...],
         deadline_ns: int | None = None,
     ) -> None:
-        self.object, self.name, self.priority, self.deadline_ns = object, name, priority, deadline_ns
-        self.posted_ns = 0
-        self.continues = False
-        self.next = None
+        super().__init__(object, name, priority, deadline_ns)
         #: Called with the object and the arguments.
         self.function = function
         self.arguments = arguments
         self.spec: OperationSpec | None = None
-        #: Who waits for the reply: a peer, LOCAL, or None for nobody; and its context id.
-        self.peer: bytes | None = None
-        self.call_id = 0
-        self.chain: Sequence[Sequence[str]] = ()
-        self.trace: str | None = None
-        self.throttle: Throttle | None = None
         self.timer: Timer | None = None
-        self.on_end: Callable[[MethodAction], None] | None = None
         self.coroutine: Coroutine[Any, Any, Any] | None = None
         #: What the coroutine is sent, or has thrown into it, when it goes on.
         self.inbox: Any = None
         self.thrown: BaseException | None = None
+        #: The last error that a call of its own ended in: if it comes out unhandled, it is not the caller's fault.
+        self.received: BaseException | None = None
         #: What it awaits now, and the id of the call that became of it.
         self.request: CallRequest | Pause | None = None
         self.awaiting_id = 0
         self.is_cancelled = False
         self.is_deferred = False
-        self.result: Any = None
-        self.error: BaseException | None = None
-        self.wait_ns = self.run_ns = self.cpu_ns = 0
 
     def run(self) -> Outcome:  # hot: scripts/bench call_rtt
         """Run to the end, or to the next await."""
@@ -124,7 +108,7 @@ class MethodAction(Action):
 
     def refuse(self, error: BackplaneError) -> None:
         """End without (further) running."""
-        self.error = error
+        super().refuse(error)
         if self.coroutine is not None:
             self.coroutine.close()
 

@@ -8,13 +8,23 @@ idle object owns no queue at all.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from appbackplane.transport.errors import BackplaneError
 
 if TYPE_CHECKING:
     from .app_object import AppObject
+
+#: Stands for the peer of a call whose caller is an action of this very backplane.
+LOCAL = b""
+
+
+class Throttle(Protocol):
+    """The account in which an admitted request counts until it ends (scheduling/throttle.py)."""
+
+    def ended(self, now_ns: int) -> None: ...
 
 
 class Outcome(Enum):
@@ -34,7 +44,10 @@ class Action:
     ...         return Outcome.DONE
     """
 
-    __slots__ = ("continues", "deadline_ns", "name", "next", "object", "posted_ns", "priority")
+    __slots__ = (
+        "call_id", "chain", "continues", "cpu_ns", "deadline_ns", "error", "name", "next", "object", "on_end", "peer",
+        "posted_ns", "priority", "result", "run_ns", "throttle", "trace", "wait_ns",
+    )  # fmt: skip
 
     def __init__(self, object: AppObject, name: str, priority: int, deadline_ns: int | None = None) -> None:
         self.object = object
@@ -49,10 +62,26 @@ class Action:
         #: Whether it may run while its object awaits a reply: the reply itself, or a reentrant call.
         self.continues = False
         self.next: Action | None = None
+        #: What the caller gets: set `result` in `run`, or raise.
+        self.result: Any = None
+        self.error: BaseException | None = None
+        #: Who waits for the answer: a peer, LOCAL, or None for nobody; and its context id. Written by the intake.
+        self.peer: bytes | None = None
+        self.call_id = 0
+        #: [object, route] of every call that waits for this one, outermost first.
+        self.chain: Sequence[Sequence[str]] = ()
+        self.trace: str | None = None
+        #: The account in which it counts as outstanding.
+        self.throttle: Throttle | None = None
+        #: Called once, when it has ended, however it did.
+        self.on_end: Callable[[Action], None] | None = None
+        #: Time in queues, time running and CPU time so far.
+        self.wait_ns = self.run_ns = self.cpu_ns = 0
 
     def run(self) -> Outcome:
         """Do the work. Called by a worker, never at the same time as another action of the same object."""
         raise NotImplementedError(f"{type(self).__name__} does not say what it does: define run()")
 
     def refuse(self, error: BackplaneError) -> None:
-        """It will not run (again): tell whoever asked for it. The default has nobody to tell."""
+        """It will not run (again). Its caller is told `error`; override to let go of what it holds."""
+        self.error = error

@@ -15,6 +15,7 @@ from .module_state import ModuleState
 
 if TYPE_CHECKING:
     from .action import Action
+    from .endpoint import Endpoint
 
 #: Requests a component may have outstanding before callers are told to come back (law 9). At 1 ms a request it is ten
 #: seconds of queue: a caller with the default deadline of 30 s still gets its answer, one behind it would not.
@@ -44,6 +45,7 @@ class Component(AppObject):
         self._hosted_by: Host | None = None
         self._module_state = ModuleState.START
         self._objects: list[AppObject] = []
+        self._endpoints: list[Endpoint] = []
         self._component = self
         return self
 
@@ -75,6 +77,16 @@ class Component(AppObject):
         """Take an object out. Raises `FailedPrecondition` while it has work or awaits a reply (law 6)."""
         assert self._hosted_by is not None
         self._hosted_by.remove_object(object)
+
+    def expose(self, endpoint: Endpoint) -> None:
+        """Serve an endpoint on the route COMPONENT.NAME. Call it in `setup`."""
+        if self._hosted_by is not None:
+            raise RuntimeError(f"{self.name} is running: routes are known once a component is set up (expose them in setup)")
+        self._endpoints.append(endpoint)
+
+    def post(self, action: Action) -> None:
+        """Queue work for an object of this component, from any thread: a device, another library's callback."""
+        self._host.post(action)
 
     def make_room(self, request: Action) -> bool:
         """The component is at `max_requests` and `request` has come: free a place and say True, or False for `Busy`.

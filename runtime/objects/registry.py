@@ -22,13 +22,14 @@ from .operation import DeclarationError, Mark, OperationSpec
 class Route:
     """One way in: the objects behind it, and the component whose state opens and shuts it."""
 
-    __slots__ = ("component", "cursor", "endpoint", "mark", "name", "objects", "spec")
+    __slots__ = ("component", "cursor", "endpoint", "mark", "name", "objects", "spec", "specs")
 
     def __init__(self, name: str, component: Component, spec: OperationSpec | None, endpoint: Endpoint | None) -> None:
         self.name = name
         self.component = component
         #: The first declaration of the operation: for descriptions; each object binds by its own class's.
         self.spec = spec
+        self.specs: dict[type[AppObject], OperationSpec] = {}
         self.endpoint = endpoint
         self.mark = spec.mark if spec is not None else Mark(kind="endpoint")
         self.objects: list[AppObject] = []
@@ -74,6 +75,8 @@ class Registry:
         self._enter(component, component)
         for object in component._objects:
             self._add(component, object)
+        for endpoint in component._endpoints:
+            self.add_endpoint(component, endpoint)
 
     def add_endpoint(self, component: Component, endpoint: Endpoint) -> None:
         """Take in an endpoint under the component's name."""
@@ -180,8 +183,10 @@ class Registry:
         for spec in cls.__operations__.values():
             route = f"{component.component_name}.{spec.name}"
             self._check_priority(f"{cls.__qualname__}.{spec.attribute}", spec.mark.priority)
-            if spec.mark.kind == "operation" and route not in self.routes:
-                self.routes[route] = Route(route, component, spec, None)
+            if spec.mark.kind == "operation":
+                if route not in self.routes:
+                    self.routes[route] = Route(route, component, spec, None)
+                self.routes[route].specs[cls] = spec
             if spec.mark.digest is not None and not callable(getattr(component, spec.mark.digest, None)):
                 raise DeclarationError(
                     f"{cls.__qualname__}.{spec.attribute}: digest={spec.mark.digest!r} is no method of {type(component).__qualname__}"

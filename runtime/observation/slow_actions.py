@@ -10,8 +10,8 @@ import traceback
 from types import FrameType
 from typing import NamedTuple
 
-#: One report an operation in this time.
-REPORT_INTERVAL_NS = 5_000_000_000
+from .rate_limit import RateLimit
+
 #: Frames shown, innermost last; the worker's own outermost frames are cut.
 FRAMES_MAX = 12
 
@@ -40,16 +40,14 @@ class SlowActions:
     def __init__(self, threshold_ns: int) -> None:
         self.threshold_ns = threshold_ns
         self.count = 0
-        self._reported: dict[str, tuple[int, int]] = {}  # name: when, left out since
+        self._limit = RateLimit()
 
     def report(self, name: str, object: str, run_ns: int, now_ns: int, frame: FrameType | None, *, is_running: bool) -> SlowAction | None:
         """Count one slow action; what to log of it, or None while its operation has been reported lately."""
         self.count += 1
-        last_ns, left_out = self._reported.get(name, (None, 0))
-        if last_ns is not None and now_ns - last_ns < REPORT_INTERVAL_NS:
-            self._reported[name] = (last_ns, left_out + 1)
+        left_out = self._limit.admit(name, now_ns)
+        if left_out is None:
             return None
-        self._reported[name] = (now_ns, 0)
         return SlowAction(name, object, run_ns, is_running, stack_of(frame), left_out)
 
 

@@ -14,7 +14,7 @@ from .histogram import Histogram
 class OperationStatistics:
     """One operation's account."""
 
-    __slots__ = ("cancelled_count", "cpu_ns", "error_count", "expired_count", "refused_count", "run", "slow_count", "wait")
+    __slots__ = ("cancelled_count", "cpu_ns", "error_count", "expired_count", "refused_count", "run", "slow_count", "typical_ns", "wait")
 
     def __init__(self) -> None:
         self.wait = Histogram()
@@ -28,6 +28,8 @@ class OperationStatistics:
         #: Throttled, or in the wrong state.
         self.refused_count = 0
         self.slow_count = 0
+        #: How long a run lately takes, smoothed over about eight: what the workers expect of the next.
+        self.typical_ns = 0
 
     def snapshot(self) -> dict[str, Any]:
         """As data for `status --stats`."""

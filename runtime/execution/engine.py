@@ -1,0 +1,361 @@
+"""Engine: what the workers of one backplane share, and the turn each of them takes when it holds the lead.
+
+The lead is one lock over scheduler, registry, link and outstanding calls. `choose` drains the link into the ready queues
+(law 7: whoever receives dispatches), flushes what is to leave and takes the next action; `complete` books what became of
+it; `wait` gives the lead up until there is something to do. Between these the worker runs the action without the lead.
+Replies leave at the end of a turn: before an action that is not known to be short, and at the latest after
+`DRAIN_INTERVAL_NS`. A virtual backplane takes the same turns in one thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Protocol
+
+from appbackplane.transport import codec
+from appbackplane.transport.batching import Outbox, Sent
+from appbackplane.transport.envelope import CALL, CANCEL, CAST, PUBLISH, Envelope, reply, status
+from appbackplane.transport.errors import BackplaneError, DeadlineExceeded, InternalError, InvalidArgument, MalformedFrame
+
+from ..objects.action import LOCAL, Action, Outcome
+from ..objects.registry import Registry
+from ..observation.rate_limit import RateLimit
+from ..observation.slow_actions import SlowActions
+from ..observation.statistics import Statistics
+from ..scheduling.scheduler import Scheduler
+from .clock import Clock
+from .failures import as_error
+from .intake import Intake
+from .method_action import MethodAction
+from .modules import Modules
+from .outgoing import Outgoing
+from .publishing import Publishing
+from .watch import QUANTUM_NS, Watch
+
+if TYPE_CHECKING:
+    from .board import OwnSlot
+    from .worker import Worker
+
+#: How long short actions may run one after the other before the link is looked at again. A look costs 1.4 us, so 50 us
+#: keep it at 3 %, and 50 us is what an urgent message may lose by it: the price of one round trip on an idle machine.
+DRAIN_INTERVAL_NS = 50_000
+#: Frames taken in one look. A frame holds up to 512 calls: a flood must not keep the workers from working.
+FRAMES_MAX = 64
+#: An action known to take longer than this is worth a hand-over to another thread (15 to 60 us) or a flush (5 us) before.
+SHORT_NS = 100_000
+#: A peer whose socket was full is offered its envelopes again after this.
+STALLED_RETRY_NS = 2_000_000
+
+log = logging.getLogger("appbackplane.runtime")
+
+
+class Port(Protocol):
+    """What the engine needs of a link (transport/link.py; testing/memory_link.py)."""
+
+    def send(self, peer: bytes, frame: bytes) -> Sent: ...
+    def receive(self) -> tuple[bytes, bytes] | None: ...
+    def connect(self, path: object) -> bytes: ...
+    def disconnect(self, peer: bytes) -> None: ...
+    def fileno(self) -> int: ...
+
+
+class Engine:
+    """The shared part of one backplane. Everything but `execute` needs the lead."""
+
+    def __init__(
+        self,
+        *,
+        backplane: str,
+        clock: Clock,
+        link: Port,
+        registry: Registry,
+        scheduler: Scheduler,
+        slow_action_ns: int,
+        slot: OwnSlot | None = None,
+        is_debug: bool = False,
+    ) -> None:
+        self.backplane = backplane
+        self.clock = clock
+        self.link = link
+        self.registry = registry
+        self.scheduler = scheduler
+        self.slot = slot
+        self.is_debug = is_debug
+        self.lead = threading.RLock()
+        self.outbox = Outbox()
+        self.encoder = codec.Encoder()
+        self.statistics = Statistics()
+        self.slow_actions = SlowActions(slow_action_ns)
+        self.reports = RateLimit()
+        self.intake = Intake(self)
+        self.outgoing = Outgoing(self)
+        self.publishing = Publishing(self)
+        self.modules = Modules(self)
+        self.watch = Watch(link.fileno())
+        self.malformed_count = 0
+        self.undelivered_count = 0
+        self._drained_ns = 0
+        self._retry_ns: int | None = None
+
+    # -- a worker's turn ----------------------------------------------------------------------------------------------
+
+    def choose(self, worker: Worker) -> Action | None:  # hot: scripts/bench call_rtt
+        """The action that `worker` is to run now, or None: then it waits."""
+        now_ns = self.clock.now_ns()
+        scheduler = self.scheduler
+        if now_ns - self._drained_ns >= DRAIN_INTERVAL_NS or not scheduler.ready.count:
+            self.drain(now_ns)
+        while (action := scheduler.next(now_ns, worker.below)) is not None:
+            if action.deadline_ns is not None and now_ns >= action.deadline_ns and self._is_too_late(action, now_ns):
+                continue
+            break
+        if action is None:
+            worker.action = None
+            if self.slot is not None:
+                self._present()
+            return None
+        worker.action = action
+        if self.slot is not None:
+            self._present()
+        typical_ns = self.statistics.of(action.name).typical_ns
+        if typical_ns >= SHORT_NS:
+            if self.outbox:
+                self.flush(now_ns)
+            self.watch.before_long(worker, has_ready=scheduler.ready.count > 0, is_overrun_sure=typical_ns >= QUANTUM_NS)
+        elif worker is not self.watch.relief:
+            self.watch.retire_relief()
+        return action
+
+    def execute(self, worker: Worker, action: Action) -> tuple[Outcome, int, int]:  # hot: scripts/bench call_rtt
+        """Run the action in the calling thread, without the lead: (outcome, run ns, CPU ns)."""
+        clock = self.clock
+        cpu_ns = clock.cpu_ns()
+        started_ns = clock.now_ns()
+        action.wait_ns += started_ns - action.posted_ns
+        worker.started_ns = started_ns
+        worker.current.action = action
+        try:
+            outcome = action.run()
+        except BaseException as error:  # the edge: sys.exit() in an operation ends the operation, not the worker
+            action.error = error
+            outcome = Outcome.DONE
+        worker.current.action = None
+        worker.started_ns = 0
+        return outcome, clock.now_ns() - started_ns, clock.cpu_ns() - cpu_ns
+
+    def complete(self, action: Action, outcome: Outcome, run_ns: int, cpu_ns: int) -> None:  # hot: scripts/bench call_rtt
+        """Book what became of an action that has run: it ended, awaits something, or stepped aside."""
+        now_ns = self.clock.now_ns()
+        self.scheduler.budget.charge(cpu_ns)
+        account = self.statistics.of(action.name)
+        account.typical_ns += (run_ns - account.typical_ns) >> 3 if account.typical_ns else run_ns
+        action.run_ns += run_ns
+        action.cpu_ns += cpu_ns
+        if run_ns >= self.slow_actions.threshold_ns:
+            self._report_slow(action, run_ns, now_ns)
+        if outcome is Outcome.DONE:
+            if isinstance(action, MethodAction) and action.is_deferred:
+                self._defer(action, now_ns)
+            else:
+                # The answer is packed before the object may run again: what it changes later must not change what it said.
+                self.end(action, now_ns)
+                self.scheduler.finished(action, outcome, now_ns)
+                if action.on_end is not None:
+                    action.on_end(action)
+            return
+        assert isinstance(action, MethodAction), "only a method can await or step aside"
+        if action.is_cancelled and action.thrown is None:
+            action.cancel()
+        self.scheduler.finished(action, outcome, now_ns)
+        if outcome is Outcome.WAITING:
+            self.outgoing.start(action, now_ns)
+
+    def wait(self, worker: Worker) -> None:
+        """Give the lead up until there is something to do."""
+        wake_ns = self.next_wake_ns()
+        # Rounded up: waking a millisecond early would be a turn for nothing.
+        timeout_ms = None if wake_ns is None else max(0, -((self.clock.now_ns() - wake_ns) // 1_000_000))
+        self.watch.wait(worker, timeout_ms)
+
+    def next_wake_ns(self) -> int | None:
+        """When something falls due although nothing comes: a timer, a tick, a deadline, a peer to try again."""
+        times = (self.scheduler.next_wake_ns(), self.outgoing.calls.next_deadline_ns(), self._retry_ns)
+        return min((ns for ns in times if ns is not None), default=None)
+
+    # -- the link -----------------------------------------------------------------------------------------------------
+
+    def drain(self, now_ns: int) -> None:  # hot: scripts/bench call_rtt
+        """Let go what is to leave, take in what has come, and let what is due fall due."""
+        if self.outbox:
+            self.flush(now_ns)
+        receive = self.link.receive
+        frames = 0
+        while frames < FRAMES_MAX:
+            try:
+                received = receive()
+                if received is None:
+                    self._drained_ns = now_ns
+                    break
+                frames += 1
+                for envelope in codec.decode(received[1]):
+                    self.hear(received[0], envelope, now_ns)
+            except MalformedFrame as error:
+                self._report_malformed(received[0] if received else b"", error, now_ns)
+        for timer in self.scheduler.timers.due(now_ns):
+            action = MethodAction(timer.object, timer.name, timer.priority, timer.function, timer.arguments)
+            action.timer = timer
+            self.scheduler.post(action, now_ns)
+        self.outgoing.expire(now_ns)
+        if self.outbox:
+            self.flush(now_ns)
+
+    def hear(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:  # hot: scripts/bench call_pipelined
+        """The one way in: what a peer, or this backplane itself (LOCAL), says."""
+        kind = envelope.kind
+        if kind == CALL or kind == CAST:
+            self.intake.accept(peer, envelope, now_ns)
+        elif kind == PUBLISH:
+            self.intake.accept_topic(peer, envelope, now_ns)
+        elif kind == CANCEL:
+            self.intake.cancel(peer, envelope.id, now_ns)
+        else:
+            self.outgoing.answered(peer, envelope, now_ns)
+
+    def say(self, peer: bytes, envelope: Envelope, now_ns: int) -> bool:  # hot: scripts/bench call_pipelined
+        """The one way out. False: the peer is at its bound. Raises `InvalidArgument` for what cannot travel.
+
+        What is said to this backplane itself is packed and unpacked all the same: where an object lives must not decide
+        whether two objects share a list.
+        """
+        if peer is LOCAL:
+            self.hear(LOCAL, self.as_received(envelope), now_ns)
+            return True
+        return self.outbox.add(peer, self.encoder.encode(envelope))
+
+    def as_received(self, envelope: Envelope) -> Envelope:
+        """What a peer would make of it. Raises `InvalidArgument` for what cannot travel."""
+        return codec.decode(codec.batch([self.encoder.encode(envelope)]))[0]
+
+    def flush(self, now_ns: int) -> None:
+        """Offer everything to the link; the calls of peers that cannot be reached end here."""
+        for peer in self.outbox.flush(self.link.send):
+            self.undelivered_count += 1
+            self.publishing.forget(peer)
+            self.outgoing.fail_peer(peer, now_ns)
+        self._retry_ns = now_ns + STALLED_RETRY_NS if self.outbox else None
+
+    # -- ends ---------------------------------------------------------------------------------------------------------
+
+    def end(self, action: Action, now_ns: int) -> None:  # hot: scripts/bench call_rtt
+        """An action has ended: book it and tell its caller."""
+        account = self.statistics.of(action.name)
+        account.run.record(action.run_ns)
+        account.wait.record(action.wait_ns)
+        account.cpu_ns += action.cpu_ns
+        self.statistics.actions_count += 1
+        if action.throttle is not None:
+            action.throttle.ended(now_ns)
+        if isinstance(action, MethodAction) and action.timer is not None:
+            action.timer.is_pending = False
+        peer, error = action.peer, action.error
+        if peer is not None:
+            self.intake.accepted.pop((peer, action.call_id), None)
+        if error is None:
+            if peer is not None:
+                try:
+                    is_sent = self.say(peer, reply(action.call_id, action.result), now_ns)
+                except InvalidArgument as problem:
+                    action.error = error = InternalError(f"{action.name} returned what cannot be sent: {problem}")
+                else:
+                    if not is_sent:
+                        self.undelivered_count += 1
+                    return
+            else:
+                return
+        account.error_count += 1
+        told = as_error(action, error, is_debug=self.is_debug)
+        if not isinstance(error, BackplaneError) or (peer is None and action.on_end is None):
+            self._report_failure(action, error, now_ns)
+        if peer is not None and not self.say(peer, status(action.call_id, told), now_ns):
+            self.undelivered_count += 1
+
+    def refuse(self, action: Action, error: BackplaneError, now_ns: int) -> None:
+        """End an action that is in no queue and will not run (again)."""
+        action.refuse(error)
+        self.end(action, now_ns)
+        if action.on_end is not None:
+            action.on_end(action)
+
+    def post(self, action: Action, now_ns: int) -> None:
+        """Queue work that came by no link, and see to it that somebody takes it."""
+        self.scheduler.post(action, now_ns)
+        self.watch.notify()
+
+    def _is_too_late(self, action: Action, now_ns: int) -> bool:
+        """Refuse what has not begun (True); what has is told at its next step."""
+        late = DeadlineExceeded(f"{action.name}: the deadline passed {(now_ns - (action.deadline_ns or 0)) / 1e6:.1f} ms ago")
+        if isinstance(action, MethodAction) and action.coroutine is not None:
+            if action.thrown is None:
+                action.thrown = late
+            return False
+        self.statistics.of(action.name).expired_count += 1
+        action.wait_ns += now_ns - action.posted_ns
+        action.refuse(late)
+        self.end(action, now_ns)
+        self.scheduler.finished(action, Outcome.DONE, now_ns)
+        if action.on_end is not None:
+            action.on_end(action)
+        return True
+
+    def _defer(self, action: MethodAction, now_ns: int) -> None:
+        action.is_deferred = False
+        self.scheduler.finished(action, Outcome.DONE, now_ns)
+        self.intake.defer(action, now_ns)
+
+    # -- priorities ---------------------------------------------------------------------------------------------------
+
+    def has_work_above(self, priority: int) -> bool:
+        """Whether work of higher priority than this is present, here or in any backplane. For a running action.
+
+        Nobody looks after the link while the only worker runs, so this does, now and then.
+        """
+        if self.slot is not None and self.slot.has_above(priority):
+            return True
+        now_ns = self.clock.now_ns()
+        if now_ns - self._drained_ns >= DRAIN_INTERVAL_NS and self.watch.poller is None and self.lead.acquire(blocking=False):
+            try:
+                self.drain(now_ns)
+            finally:
+                self.lead.release()
+        # Read without the lead: an entry left behind by a raised object may say yes too often, never no.
+        return any(self.scheduler.ready.queues[:priority])
+
+    def _present(self) -> None:
+        assert self.slot is not None
+        highest = self.scheduler.ready.highest()
+        watch = self.watch
+        for worker in (*watch.workers, watch.relief) if watch.relief is not None else watch.workers:
+            action = worker.action
+            if action is not None and (highest is None or action.priority < highest):
+                highest = action.priority
+        self.slot.present(highest)
+
+    # -- reports ------------------------------------------------------------------------------------------------------
+
+    def _report_failure(self, action: Action, error: BaseException, now_ns: int) -> None:
+        left_out = self.reports.admit(f"failure {action.name}", now_ns)
+        if left_out is not None:
+            more = f" ({left_out} more since the last report)" if left_out else ""
+            log.error("%s on %s failed: %s%s", action.name, action.object.name, error, more, exc_info=error)
+
+    def _report_slow(self, action: Action, run_ns: int, now_ns: int) -> None:
+        self.statistics.of(action.name).slow_count += 1
+        report = self.slow_actions.report(action.name, action.object.name, run_ns, now_ns, None, is_running=False)
+        if report is not None:
+            log.warning("%s", report.sentence())
+
+    def _report_malformed(self, peer: bytes, error: MalformedFrame, now_ns: int) -> None:
+        self.malformed_count += 1
+        if self.reports.admit(f"malformed {peer!r}", now_ns) is not None:
+            log.warning("malformed frame from peer %r dropped: %s", peer, error)

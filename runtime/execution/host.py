@@ -1,0 +1,100 @@
+"""Host: what objects and components may ask of the backplane they live in (the port is in objects/app_object.py).
+
+Called from inside actions, and by `Component.post` from any thread: each method takes the lead for as long as it needs
+it. Nothing here waits.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..objects.action import Action
+from ..objects.app_object import AppObject, CallOptions
+from ..objects.component import Component
+from ..objects.operation import PRIORITY_DEFAULT
+from ..scheduling.timers import Timer
+from .coroutines import CallRequest
+from .current import current
+from .method_action import MethodAction
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+
+class EngineHost:
+    """The engine, as objects see it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def call(self, caller: AppObject, route: str, arguments: Mapping[str, Any], options: CallOptions) -> CallRequest:
+        """To be awaited by the coroutine that runs now."""
+        action = current.action
+        if not isinstance(action, MethodAction) or action.coroutine is None:
+            where = f"{action.name} is a plain operation" if action is not None else "no operation of this thread is running"
+            raise RuntimeError(f"{caller.name} cannot await a call to {route!r}: {where}; declare it `async def` and await the call")
+        return CallRequest(route, arguments, options)
+
+    def cast(self, caller: AppObject, route: str, arguments: Mapping[str, Any], options: CallOptions) -> None:
+        """Nobody waits for a cast, so it runs at its operation's priority, not at its sender's."""
+        engine, action = self._engine, current.action
+        with engine.lead:
+            trace = action.trace if action is not None else None
+            engine.outgoing.cast(caller, route, arguments, options, trace, engine.clock.now_ns())
+            engine.watch.notify()
+
+    def publish(self, topic: str, body: Mapping[str, Any]) -> None:
+        """To all subscribers."""
+        engine, action = self._engine, current.action
+        with engine.lead:
+            engine.publishing.publish(topic, body, action.trace if action is not None else None, engine.clock.now_ns())
+            engine.watch.notify()
+
+    def after(self, object: AppObject, delay_ns: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Timer:
+        """A bound method of the object, later, at the priority of the running action."""
+        if getattr(function, "__self__", None) is not object:
+            raise TypeError(f"after() runs methods of {object.name} itself: got {function!r}")
+        engine, action = self._engine, current.action
+        method = inspect.unwrap(function.__func__)  # type: ignore[attr-defined]
+        component = object._component
+        assert component is not None
+        name = f"{component.component_name}.{method.__name__}"
+        timer = Timer(object, name, method, arguments, action.priority if action is not None else PRIORITY_DEFAULT, 0)
+        with engine.lead:
+            engine.scheduler.timers.set(timer, engine.clock.now_ns() + max(0, delay_ns))
+            if action is None:
+                engine.watch.notify()  # from a strange thread: the poller must not sleep past it
+        return timer
+
+    def post(self, action: Action) -> None:
+        """Work that comes from elsewhere: a device, another library's thread."""
+        with self._engine.lead:
+            self._engine.post(action, self._engine.clock.now_ns())
+
+    def add_object(self, component: Component, object: AppObject) -> None:
+        """While running."""
+        with self._engine.lead:
+            self._engine.registry.add_object(component, object)
+            self._engine.modules.start_timers_of(object)
+
+    def remove_object(self, object: AppObject) -> None:
+        """Raises `FailedPrecondition` while it has work or waits."""
+        engine = self._engine
+        with engine.lead:
+            engine.scheduler.check_removable(object)
+            engine.scheduler.timers.cancel_of(object)
+            engine.modules.forget(object)
+            engine.registry.remove_object(object)
+
+    def shed(self, component: Component, below: int) -> int:
+        """Make room by refusing what is less urgent."""
+        with self._engine.lead:
+            return self._engine.intake.shed(component, below, self._engine.clock.now_ns())
+
+    def requeue_deferred(self, object: AppObject, actions: list[Action]) -> None:
+        """A state machine has changed its state."""
+        with self._engine.lead:
+            self._engine.scheduler.requeue(actions)
+            self._engine.watch.notify()

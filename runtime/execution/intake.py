@@ -1,0 +1,298 @@
+"""Intake: turns what was said to this backplane into queued actions, or into a refusal that says why (laws 7 and 9).
+
+In this order: the route is looked up, the component's state asked, the object found (by key, or the least busy one), the
+arguments checked, a cycle of calls recognised, the throttle asked; then the action is posted. All of it in the thread
+that received the message. Where finding the object is slow, a digester does it as work of its own.
+"""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from appbackplane.transport.envelope import CALL, Envelope, status
+from appbackplane.transport.errors import (
+    BackplaneError,
+    Busy,
+    Cancelled,
+    FailedPrecondition,
+    InternalError,
+    InvalidArgument,
+    NotFound,
+    Unavailable,
+    UnknownRoute,
+)
+from appbackplane.transport.topics import GapCounter
+
+from ..objects.action import LOCAL, Action
+from ..objects.app_object import AppObject
+from ..objects.component import Component
+from ..objects.endpoint import Request
+from ..objects.module_state import ModuleState
+from ..objects.operation import OperationSpec
+from ..objects.registry import Route
+from ..objects.state_machine import StateMachine
+from ..scheduling.balance import least_busy
+from ..scheduling.throttle import Throttle
+from .method_action import MethodAction
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+#: A call that came without a deadline gets this one: every call has one (DESIGN 12.5).
+DEADLINE_DEFAULT_NS = 30_000_000_000
+_SERVING = frozenset((ModuleState.PRIMARY, ModuleState.SECONDARY))
+
+log = logging.getLogger("appbackplane.runtime")
+
+
+class Digester(AppObject):
+    """Works out targets, one after the other, so that this can be slow without holding up whoever receives (law 7)."""
+
+
+class Intake:
+    """What may come in. Part of the engine: whoever holds the lead owns it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        #: Calls that were admitted and have not ended, by caller and context id.
+        self.accepted: dict[tuple[bytes, int], Action] = {}
+        self.throttles: dict[str, Throttle] = {}
+        self.gaps = GapCounter()
+        self.refused_casts_count = 0
+        self._digesters: dict[str, Digester] = {}
+
+    def accept(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:  # hot: scripts/bench call_pipelined
+        """Admit a call or a cast, or tell its caller why not."""
+        try:
+            self.admit(peer, envelope, now_ns)
+        except BackplaneError as error:
+            if envelope.kind == CALL:
+                self._engine.say(peer, status(envelope.id, error), now_ns)
+            else:
+                self.refused_casts_count += 1
+                if self._engine.reports.admit(f"cast {envelope.route}", now_ns) is not None:
+                    log.warning("a cast was refused: %s", error)
+
+    def admit(self, peer: bytes, envelope: Envelope, now_ns: int, caller: AppObject | None = None) -> None:  # hot: call_pipelined
+        """Post what was asked for. Raises the `BackplaneError` that says why not.
+
+        `caller`: the object of this backplane that asks; a component's own objects reach each other in every state.
+        """
+        kind, id, priority, name, key, remaining_ns, trace, body, chain = envelope
+        assert name is not None
+        engine = self._engine
+        route = engine.registry.routes.get(name)
+        if route is None:
+            raise UnknownRoute(name, self.nearest(name))
+        if not route.is_registered and (caller is None or caller._component is not route.component):
+            state = route.component.state.value
+            raise Unavailable(f"{name} is not served while {route.component.name} is {state} (served in: {', '.join(route.states)})")
+        if priority is None:
+            priority = route.priority
+        elif not 0 <= priority < engine.scheduler.priorities:
+            raise InvalidArgument(f"{name}: priority {priority}, expected 0..{engine.scheduler.priorities - 1}")
+        deadline_ns = None
+        if kind == CALL:
+            deadline_ns = now_ns + (DEADLINE_DEFAULT_NS if remaining_ns is None else remaining_ns)
+        if route.endpoint is not None:
+            action = _from_endpoint(route, Request(name, key, body, priority, deadline_ns))
+        elif route.mark.digest is not None and key is None:
+            return self._digest(route, peer, envelope, priority, now_ns)
+        else:
+            object, spec = self._target(route, key, chain)
+            action = MethodAction(object, name, priority, spec.function, spec.bind(body, name), deadline_ns)
+            action.spec = spec
+        if action.object._lends is not None and action.object._lends < action.priority:
+            action.priority = action.object._lends
+        if chain:
+            self._check_cycle(action, chain, is_reentrant=route.mark.reentrant)
+            action.chain = chain
+        action.trace = trace
+        self._throttle(action, route.component)
+        if kind == CALL:
+            action.peer, action.call_id = peer, id
+            self.accepted[peer, id] = action
+        engine.scheduler.post(action, now_ns)
+
+    def accept_topic(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
+        """Post a topic's message to whoever of this backplane hears it."""
+        topic, body = envelope.route, envelope.body
+        assert topic is not None
+        if peer is not LOCAL:
+            self.gaps.gap_before(peer, topic, envelope.id)
+        for number, (object, spec) in enumerate(self._engine.registry.subscribers(topic)):
+            component = object._component
+            assert component is not None
+            name = f"{component.component_name}.{spec.attribute}"
+            try:
+                if component.state not in _SERVING:
+                    raise Unavailable(f"{component.name} is {component.state.value}")
+                arguments = spec.bind(copy.deepcopy(body) if number else body, name)
+                action = MethodAction(object, name, spec.mark.priority, spec.function, arguments)
+                action.trace = envelope.trace
+                self._throttle(action, component)
+            except BackplaneError as error:
+                self._engine.statistics.of(name).refused_count += 1
+                if self._engine.reports.admit(f"topic {name}", now_ns) is not None:
+                    log.warning("a message of topic %r did not reach %s: %s", topic, object.name, error)
+            else:
+                self._engine.scheduler.post(action, now_ns)
+
+    def cancel(self, peer: bytes, id: int, now_ns: int) -> None:
+        """The caller takes a call back: out of its queue, out of its wait, or told at its next step."""
+        action = self.accepted.get((peer, id))
+        if action is None:
+            return  # it has ended: the answer and the cancellation crossed
+        engine = self._engine
+        engine.statistics.of(action.name).cancelled_count += 1
+        if isinstance(action, MethodAction) and action.coroutine is not None:
+            action.cancel()
+            if action.awaiting_id:
+                engine.outgoing.give_up(action, now_ns)
+        elif engine.scheduler.withdraw(action):
+            del self.accepted[peer, id]
+            action.peer = None
+            engine.refuse(action, Cancelled(f"{action.name}: taken back before it began"), now_ns)
+
+    def defer(self, action: MethodAction, now_ns: int) -> None:
+        """A state machine does not accept this now: beside the queue with it, until the next change of state."""
+        machine = action.object
+        assert isinstance(machine, StateMachine) and action.spec is not None
+        if machine._machine_state in (action.spec.mark.accepted_in or ()):
+            self._engine.scheduler.requeue([action])  # the state has changed since
+        else:
+            machine._deferred.append(action)
+
+    def shed(self, component: Component, below: int, now_ns: int) -> int:
+        """Refuse one queued request of lower priority than `below`: the least urgent, the newest of these."""
+        worst: Action | None = None
+        for object in (component, *component._objects):
+            action = object._head
+            while action is not None:
+                is_candidate = action.throttle is not None and not action.continues and action.priority > below
+                if is_candidate and (worst is None or (action.priority, action.posted_ns) >= (worst.priority, worst.posted_ns)):
+                    worst = action
+                action = action.next
+        if worst is None or not self._engine.scheduler.withdraw(worst):
+            return 0
+        throttle = self.throttles[component.component_name]
+        throttle.refused_count += 1
+        self._engine.refuse(
+            worst,
+            Busy(f"{worst.name}: made room for more urgent work", retry_after=throttle.retry_after()),
+            now_ns,
+        )
+        return 1
+
+    def stop(self, now_ns: int) -> None:
+        """The process ends: whoever still waits for an answer is told."""
+        for action in list(self.accepted.values()):
+            if action.peer is not None and action.peer is not LOCAL:
+                error = Unavailable(f"{action.name}: backplane {self._engine.backplane} is stopping")
+                self._engine.say(action.peer, status(action.call_id, error), now_ns)
+        self.accepted.clear()
+
+    def nearest(self, name: str) -> str | None:
+        """The known route most like `name`, for an error message."""
+        close = difflib.get_close_matches(name, self._engine.registry.routes, n=1)
+        return close[0] if close else self._engine.outgoing.directory.nearest(name)
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _target(self, route: Route, key: str | None, chain: Sequence[Sequence[str]] | None) -> tuple[AppObject, OperationSpec]:
+        objects = route.objects
+        if key is not None:
+            object = self._engine.registry.by_key(route.component.component_name, key)
+            if object is None:
+                raise NotFound(f"{route.component.name} has no object with key {key!r}")
+            spec = route.specs.get(type(object))
+            if spec is None:
+                raise NotFound(f"{object.name} does not serve {route.name}")
+            return object, spec
+        if len(objects) == 1:
+            return objects[0], route.specs[type(objects[0])]
+        found = least_busy(objects, route.cursor, [link[0] for link in chain] if chain else ())
+        route.cursor += 1
+        if found is None:
+            raise Unavailable(f"{route.name}: {route.component.name} has no object that serves it now")
+        return found, route.specs[type(found)]
+
+    def _check_cycle(self, action: Action, chain: Sequence[Sequence[str]], *, is_reentrant: bool) -> None:
+        name = action.object.name
+        for index, (waiting, _) in enumerate(chain):
+            if waiting == name:
+                if is_reentrant:
+                    action.continues = True
+                    return
+                steps = [f"{route} on {object}" for object, route in chain[index:]] + [f"{action.name} on {name}"]
+                raise FailedPrecondition(
+                    f"call cycle: {' -> '.join(steps)}, which waits for this very call; "
+                    f"declare {action.name} reentrant=True, or call without waiting (cast)"
+                )
+
+    def _throttle(self, action: Action, component: Component) -> None:
+        throttle = self.throttles.get(component.component_name)
+        if throttle is None:
+            return
+        if throttle.is_full:
+            try:
+                component.make_room(action)
+            except Exception as error:
+                log.exception("%s.make_room failed", component.name)
+                raise InternalError(f"{component.name}.make_room: {type(error).__name__}: {error}") from error
+            if throttle.is_full:
+                throttle.refused_count += 1
+                self._engine.statistics.of(action.name).refused_count += 1
+                raise Busy(
+                    f"{action.name}: {component.name} has {throttle.outstanding} requests outstanding (max_requests = {throttle.limit})",
+                    retry_after=throttle.retry_after(),
+                )
+        throttle.outstanding += 1
+        action.throttle = throttle
+
+    def _digest(self, route: Route, peer: bytes, envelope: Envelope, priority: int, now_ns: int) -> None:
+        """Leave it to the digester to find the key, one priority above the request it is for."""
+        component, method_name = route.component, route.mark.digest
+        assert method_name is not None and route.spec is not None
+        arguments = route.spec.bind(envelope.body, route.name)
+        method = getattr(type(component), method_name)
+        digester = self._digesters.get(component.component_name)
+        if digester is None:
+            digester = self._digesters[component.component_name] = Digester()
+            digester._component, digester._name = component, f"{component.name}.digester"
+        name = f"{component.component_name}.{method_name}"
+        action = MethodAction(digester, name, max(0, priority - 1), lambda _, *given: method(component, *given), arguments)
+        remaining_ns = envelope.deadline if envelope.deadline is not None else DEADLINE_DEFAULT_NS
+        deadline_ns = now_ns + remaining_ns if envelope.kind == CALL else None
+
+        def dispatch(ended: Action) -> None:
+            then_ns = self._engine.clock.now_ns()
+            if ended.error is not None or not isinstance(ended.result, str):
+                problem = f"expected a key (a string), got {ended.result!r}" if ended.error is None else f"{ended.error}"
+                if envelope.kind == CALL:
+                    self._engine.say(peer, status(envelope.id, InternalError(f"{name}: {problem}")), then_ns)
+                return
+            left_ns = None if deadline_ns is None else max(0, deadline_ns - then_ns)
+            self.accept(peer, envelope._replace(key=ended.result, deadline=left_ns), then_ns)
+
+        action.on_end = dispatch
+        self._throttle(action, component)
+        self._engine.scheduler.post(action, now_ns)
+
+
+def _from_endpoint(route: Route, request: Request) -> Action:
+    assert route.endpoint is not None
+    try:
+        action = route.endpoint.create_action(request)
+    except BackplaneError:
+        raise
+    except Exception as error:
+        log.exception("%s.create_action failed", route.name)
+        raise InternalError(f"{route.name}: {type(error).__name__}: {error}") from error
+    if not isinstance(action, Action) or action.object._component is not route.component:
+        raise InternalError(f"{route.name}: create_action must return an Action for an object of {route.component.name}")
+    return action

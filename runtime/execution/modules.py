@@ -1,0 +1,82 @@
+"""Modules: moves the components of this backplane through the states, each move an action (laws 8 and 12).
+
+The supervisor says when, in dependency order; here the table is kept (objects/module_state.py), the hook is run as work
+of the component, and operations and timers follow the state. A component serves in its new state once the hook of that
+state has finished; on the way down it stops serving first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from appbackplane.transport.errors import NotFound
+
+from ..objects.action import Action
+from ..objects.app_object import AppObject
+from ..objects.component import Component
+from ..objects.module_state import ModuleState, check_move
+from ..scheduling.timers import Timer
+from .method_action import MethodAction
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+_SERVING = frozenset((ModuleState.PRIMARY, ModuleState.SECONDARY))
+
+
+class Modules:
+    """The state machine of each component. Part of the engine: whoever holds the lead owns it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._timers: dict[AppObject, list[Timer]] = {}
+
+    def move(self, name: str, to: ModuleState, on_end: Callable[[BaseException | None], None]) -> None:
+        """Begin a move; `on_end` is called with None or with what the hook raised. Raises `BackplaneError` at once."""
+        component = self._engine.registry.components.get(name)
+        if component is None:
+            raise NotFound(f"no component {name!r} in backplane {self._engine.backplane}")
+        check_move(component.name, component.state, to)
+        if to not in _SERVING:
+            component._module_state = to
+            if to is ModuleState.DOWN:
+                self._stop_timers(component)
+        now_ns = self._engine.clock.now_ns()
+        hook = getattr(type(component), f"on_{to.value}")
+        action = MethodAction(component, f"{name}.on_{to.value}", 0, hook, ())
+
+        def ended(action: Action) -> None:
+            if action.error is None and to in _SERVING:
+                component._module_state = to
+                for object in (component, *component._objects):
+                    self.start_timers_of(object)
+            on_end(action.error)
+
+        action.on_end = ended
+        self._engine.post(action, now_ns)
+
+    def start_timers_of(self, object: AppObject) -> None:
+        """Its `@every` methods run from now on, if its component serves."""
+        component = object._component
+        assert component is not None
+        if component.state not in _SERVING or object in self._timers:
+            return
+        now_ns = self._engine.clock.now_ns()
+        timers = self._timers[object] = []
+        for spec in type(object).__operations__.values():
+            if spec.mark.kind == "timer":
+                name = f"{component.component_name}.{spec.attribute}"
+                timer = Timer(object, name, spec.function, spec.bind({}, name), spec.mark.priority, spec.mark.interval_ns)
+                self._engine.scheduler.timers.set(timer, now_ns + spec.mark.interval_ns)
+                timers.append(timer)
+
+    def forget(self, object: AppObject) -> None:
+        """The object has been removed."""
+        for timer in self._timers.pop(object, ()):
+            timer.cancel()
+
+    def _stop_timers(self, component: Component) -> None:
+        for object in (component, *component._objects):
+            self.forget(object)
+            self._engine.scheduler.timers.cancel_of(object)

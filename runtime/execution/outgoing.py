@@ -1,0 +1,189 @@
+"""Outgoing: the calls and casts that objects of this backplane make, and how their answers come back.
+
+Routes are resolved here, in the caller, from the directory that the supervisor pushes; a call needs no third party.
+A call carries the running action's priority, what is left of its deadline, its trace, and the chain of objects that wait
+for it. It ends once: by an answer, by its deadline, or because the process that held it died.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from appbackplane.transport.calls import OutstandingCalls
+from appbackplane.transport.directory import Directory
+from appbackplane.transport.envelope import CALL, CANCEL, CAST, STATUS, Envelope
+from appbackplane.transport.errors import (
+    BackplaneError,
+    Busy,
+    DeadlineExceeded,
+    PeerDown,
+    Unavailable,
+    UnknownRoute,
+    error_from,
+)
+from appbackplane.transport.resolver import Resolver
+
+from ..objects.action import LOCAL
+from ..objects.app_object import AppObject, CallOptions
+from .coroutines import CallRequest, Pause
+from .method_action import MethodAction
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+#: A call that names no timeout ends after this (DESIGN 12.5): long enough for bulk work in a full queue, short enough
+#: that a lost callee is noticed by people who are still there.
+TIMEOUT_DEFAULT_NS = 30_000_000_000
+#: Stands for the callee of a pause: the clock.
+_CLOCK = b"\x00clock"
+
+log = logging.getLogger("appbackplane.runtime")
+
+
+class Outgoing:
+    """What leaves, and what is awaited. Part of the engine: whoever holds the lead owns it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.calls: OutstandingCalls[MethodAction] = OutstandingCalls()
+        self.directory = Directory(system="")
+        self._resolver = Resolver(self.directory)
+        self._peers: dict[str, tuple[int, bytes]] = {}  # backplane: generation, peer
+
+    def start(self, action: MethodAction, now_ns: int) -> None:
+        """Let what an action awaits begin; its object is in the wait queue already."""
+        request = action.request
+        if isinstance(request, Pause):
+            action.awaiting_id = self.calls.open(_CLOCK, now_ns + request.delay_ns, action)
+            return
+        assert request is not None
+        try:
+            self._call(action, request, now_ns)
+        except BackplaneError as error:
+            if action.awaiting_id:
+                self.calls.end(action.awaiting_id)
+            self._go_on(action, now_ns, error=error)
+
+    def cast(self, caller: AppObject, route: str, arguments: Mapping[str, Any], options: CallOptions, trace: str | None, now_ns: int) -> None:
+        """Send and forget. Raises the `BackplaneError` that is known at once."""
+        place = self._resolve(route, options.key)
+        envelope = Envelope(CAST, 0, options.priority, route, options.key, None, trace, arguments)
+        if place is None:
+            self._engine.intake.admit(LOCAL, self._engine.as_received(envelope), now_ns, caller)
+        elif not self._engine.say(self._peer(place), envelope, now_ns):
+            raise Busy(f"{route}: {place} does not keep up with what is sent to it", retry_after=0.05)
+
+    def answered(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:  # hot: scripts/bench call_rtt
+        """A reply or a status has come; one that nobody awaits any more is counted and dropped."""
+        action = self.calls.end(envelope.id, peer)
+        if action is None:
+            return
+        if envelope.kind == STATUS:
+            code, message, retry_after, trace = envelope.body
+            self._go_on(action, now_ns, error=error_from(code, message, retry_after, trace))
+        else:
+            self._go_on(action, now_ns, result=envelope.body)
+
+    def expire(self, now_ns: int) -> None:
+        """End what has waited too long, and let pauses go on."""
+        for id, peer, action in self.calls.expire(now_ns):
+            if peer is _CLOCK:
+                self._go_on(action, now_ns)
+                continue
+            self._take_back(peer, id, now_ns)
+            assert isinstance(action.request, CallRequest)
+            self._go_on(action, now_ns, error=DeadlineExceeded(f"{action.request.route}: no answer before the deadline"))
+
+    def give_up(self, action: MethodAction, now_ns: int) -> None:
+        """The waiting action has been cancelled: so is what it awaits, and it goes on with `Cancelled`."""
+        id = action.awaiting_id
+        peer = self.calls.peer_of(id)
+        if peer is None:
+            return
+        self.calls.end(id)
+        if peer is not _CLOCK:
+            self._take_back(peer, id, now_ns)
+        self._go_on(action, now_ns)
+
+    def fail_peer(self, peer: bytes, now_ns: int) -> None:
+        """A peer is dead: the calls it held end in PEER_DOWN."""
+        for _, action in self.calls.fail_peer(peer):
+            assert isinstance(action.request, CallRequest)
+            self._go_on(action, now_ns, error=PeerDown(f"{action.request.route}: the process that held the call died"))
+
+    def update(self, directory: Directory, now_ns: int) -> None:
+        """A new version of the map: calls to places that have died end now; new places are connected when first used."""
+        if directory.version < self.directory.version:
+            return
+        self.directory, self._resolver = directory, Resolver(directory)
+        for name, (generation, peer) in list(self._peers.items()):
+            place = directory.backplanes.get(name)
+            if place is None or not place.is_up or place.generation != generation:
+                del self._peers[name]
+                self._engine.outbox.forget(peer)
+                self._engine.publishing.forget(peer)
+                self._engine.link.disconnect(peer)
+                self.fail_peer(peer, now_ns)
+        self._engine.publishing.update(directory)
+
+    def peer_of(self, backplane: str) -> bytes | None:
+        """The peer that a backplane is, connected if need be; None while it is down."""
+        place = self.directory.backplanes.get(backplane)
+        if place is None or not place.is_up:
+            return None
+        known = self._peers.get(backplane)
+        if known is None:
+            known = self._peers[backplane] = (place.generation, self._engine.link.connect(Path(place.path)))
+        return known[1]
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _call(self, action: MethodAction, request: CallRequest, now_ns: int) -> None:
+        options, route = request.options, request.route
+        timeout_ns = TIMEOUT_DEFAULT_NS if options.timeout is None else round(options.timeout * 1e9)
+        deadline_ns = now_ns + timeout_ns
+        if action.deadline_ns is not None and action.deadline_ns < deadline_ns:
+            deadline_ns = action.deadline_ns
+        place = self._resolve(route, options.key)
+        peer = LOCAL if place is None else self._peer(place)
+        action.awaiting_id = id = self.calls.open(peer, deadline_ns, action)
+        chain: Sequence[Sequence[str]] = (*action.chain, (action.object.name, action.name))
+        priority = action.priority if options.priority is None else options.priority
+        envelope = Envelope(CALL, id, priority, route, options.key, deadline_ns - now_ns, action.trace, request.arguments, chain)
+        if peer is LOCAL:
+            self._engine.intake.admit(LOCAL, self._engine.as_received(envelope), now_ns, action.object)
+        elif not self._engine.say(peer, envelope, now_ns):
+            raise Busy(f"{route}: {place} does not keep up with what is sent to it", retry_after=0.05)
+
+    def _resolve(self, route: str, key: str | None) -> str | None:
+        """The backplane that is to serve a call: None is this one."""
+        engine = self._engine
+        here = engine.registry.routes.get(route)
+        if here is not None and (key is None or engine.registry.by_key(here.component.component_name, key) is not None):
+            return None
+        try:
+            place = self._resolver.resolve(route, key)
+        except UnknownRoute:
+            if here is None:
+                raise UnknownRoute(route, engine.intake.nearest(route)) from None
+            return None  # the supervisor has not told us of ourselves yet
+        return None if place == engine.backplane else place
+
+    def _peer(self, backplane: str) -> bytes:
+        peer = self.peer_of(backplane)
+        if peer is None:
+            raise Unavailable(f"backplane {backplane} is down")
+        return peer
+
+    def _take_back(self, peer: bytes, id: int, now_ns: int) -> None:
+        self._engine.say(peer, Envelope(CANCEL, id), now_ns)
+
+    def _go_on(self, action: MethodAction, now_ns: int, result: Any = None, error: BackplaneError | None = None) -> None:
+        action.request, action.awaiting_id = None, 0
+        if action.thrown is None:  # a cancellation or a deadline goes before whatever came
+            action.inbox, action.thrown = result, error
+            action.received = error
+        self._engine.scheduler.resume(action, now_ns)

@@ -1,0 +1,71 @@
+"""Publishing: one message to every subscriber of a topic: objects here, other backplanes, clients that asked.
+
+Objects subscribe by declaration, so other backplanes are found in the directory; clients subscribe while running
+(`backplane.NAME.subscribe`). Each subscriber's messages are numbered a topic, so that it sees what it lost. A subscriber
+that does not keep up loses messages, never the publisher its pace; each loss is counted here and seen there as a gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from appbackplane.transport.directory import Directory
+from appbackplane.transport.envelope import PUBLISH, Envelope
+from appbackplane.transport.topics import TopicTable
+
+from ..objects.action import LOCAL
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+
+class Publishing:
+    """Who hears what this backplane publishes. Part of the engine: whoever holds the lead owns it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._clients: TopicTable[bytes] = TopicTable()
+        self._backplanes: TopicTable[str] = TopicTable()
+        self._numbers: dict[tuple[bytes, str], int] = {}
+        #: Messages that a subscriber did not get because it does not read.
+        self.lost_count = 0
+
+    def publish(self, topic: str, body: Mapping[str, Any], trace: str | None, now_ns: int) -> None:
+        """Tell all. Raises `InvalidArgument` for a body that cannot travel."""
+        engine = self._engine
+        local = engine.as_received(Envelope(PUBLISH, 0, None, topic, None, None, trace, body))
+        engine.intake.accept_topic(LOCAL, local, now_ns)
+        for name in self._backplanes.matching(topic):
+            peer = engine.outgoing.peer_of(name)
+            if peer is not None:
+                self._send(peer, topic, body, trace, now_ns)
+        for peer in self._clients.matching(topic):
+            self._send(peer, topic, body, trace, now_ns)
+
+    def subscribe(self, peer: bytes, pattern: str) -> None:
+        """A client wants to hear `pattern`."""
+        self._clients.add(pattern, peer)
+
+    def unsubscribe(self, peer: bytes, pattern: str) -> None:
+        """A client has heard enough."""
+        self._clients.remove(pattern, peer)
+
+    def forget(self, peer: bytes) -> None:
+        """A peer has gone."""
+        self._clients.remove_all(peer)
+        for pair in [pair for pair in self._numbers if pair[0] == peer]:
+            del self._numbers[pair]
+
+    def update(self, directory: Directory) -> None:
+        """A new version of the map."""
+        self._backplanes = TopicTable()
+        for pattern, names in directory.topics.items():
+            for name in names:
+                if name != self._engine.backplane:
+                    self._backplanes.add(pattern, name)
+
+    def _send(self, peer: bytes, topic: str, body: Mapping[str, Any], trace: str | None, now_ns: int) -> None:
+        number = self._numbers[peer, topic] = self._numbers.get((peer, topic), 0) + 1
+        if not self._engine.say(peer, Envelope(PUBLISH, number, None, topic, None, None, trace, body), now_ns):
+            self.lost_count += 1

@@ -1,0 +1,108 @@
+"""Worker: a thread that takes the lead, chooses, gives the lead up to run the action, and takes it again.
+
+The same worker receives, schedules and runs (leader/follower): short work is never handed from thread to thread. A relief
+worker runs the same loop, parked until all regular workers overrun, and then takes only what is more urgent than what
+they run. Threads are daemons: a process that is told to go does not wait for an operation that never returns.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from ..objects.action import Action
+from .current import current
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+log = logging.getLogger("appbackplane.runtime")
+
+
+class Worker:
+    """One thread. Its fields are read by the sentinel without the lead: each is one reference or one integer."""
+
+    def __init__(self, engine: Engine, number: int) -> None:
+        self.engine = engine
+        self.number = number
+        #: What it runs now, or is about to.
+        self.action: Action | None = None
+        #: When that began; 0 while nothing runs.
+        self.started_ns = 0
+        #: Only priorities above this one; None: all.
+        self.below: int | None = None
+        self.is_stopping = False
+        self.gate = threading.Lock()
+        self.gate.acquire()
+        self.current = current
+        self._thread = threading.Thread(target=self._run, name=f"worker-{number}", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def join(self, timeout: float) -> bool:
+        """Whether the thread has ended within `timeout` seconds."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    @property
+    def ident(self) -> int:
+        """The thread's, for looking at its stack."""
+        return self._thread.ident or 0
+
+    def _run(self) -> None:
+        current.engine = self.engine
+        with self.engine.lead:
+            self._serve()
+
+    def _serve(self) -> None:  # hot: scripts/bench call_rtt
+        engine = self.engine
+        choose, execute, complete, lead = engine.choose, engine.execute, engine.complete, engine.lead
+        while not self.is_stopping:
+            action = choose(self)
+            if action is None:
+                engine.wait(self)
+                continue
+            lead.release()
+            try:
+                outcome, run_ns, cpu_ns = execute(self, action)
+            finally:
+                lead.acquire()
+            complete(action, outcome, run_ns, cpu_ns)
+        engine.watch.hand_over()
+
+
+class ReliefWorker(Worker):
+    """Runs what is more urgent while every regular worker overruns."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine, number=-1)
+        #: Written under the lead by the engine, which opens the gate when it says True.
+        self.is_active = False
+
+    def _serve(self) -> None:
+        engine = self.engine
+        while not self.is_stopping:
+            if not self.is_active:
+                self.action = None
+                engine.watch.hand_over()
+                engine.lead.release()
+                self.gate.acquire()
+                engine.lead.acquire()
+                continue
+            self.below = engine.watch.relief_limit()
+            if self.below is None:
+                self.is_active = False
+                continue
+            action = engine.choose(self)
+            if action is None:
+                engine.wait(self)
+                continue
+            engine.lead.release()
+            try:
+                outcome, run_ns, cpu_ns = engine.execute(self, action)
+            finally:
+                engine.lead.acquire()
+            engine.complete(action, outcome, run_ns, cpu_ns)

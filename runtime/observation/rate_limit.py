@@ -1,0 +1,29 @@
+"""Rate limit of reports: one a subject and interval, with a count of those left out.
+
+A system in trouble must not be drowned by its own warnings, and the reader must know that there were more (DESIGN 12.10).
+"""
+
+from __future__ import annotations
+
+#: One report a subject in this time: often enough to see that trouble goes on, seldom enough to read.
+REPORT_INTERVAL_NS = 5_000_000_000
+#: Subjects remembered. Names come from declarations and are few, but peers are named by strangers.
+SUBJECTS_MAX = 1_000
+
+
+class RateLimit:
+    """Decides whether one more report is made."""
+
+    def __init__(self) -> None:
+        self._reported: dict[str, tuple[int, int]] = {}  # subject: when, left out since
+
+    def admit(self, subject: str, now_ns: int) -> int | None:
+        """How many reports of `subject` were left out before this one, which is made; None: leave this one out too."""
+        last = self._reported.get(subject)
+        if last is not None and now_ns - last[0] < REPORT_INTERVAL_NS:
+            self._reported[subject] = (last[0], last[1] + 1)
+            return None
+        if len(self._reported) >= SUBJECTS_MAX:
+            self._reported.clear()
+        self._reported[subject] = (now_ns, 0)
+        return 0 if last is None else last[1]
