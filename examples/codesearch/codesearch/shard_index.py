@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypedDict
 
-from .tokens import unpack, words_of
+from .tokens import Portion, unpack, words_of
 
 #: Files remembered for one word. `self` is in nearly all; nobody reads more than a few screens of them.
 FILES_MAX = 256
@@ -109,20 +109,12 @@ class ShardIndex:
         self._lines: dict[int, dict[int, str]] = {}
         self._arriving: dict[int, _Arriving] = {}
 
-    def ingest(
-        self,
-        path: str,
-        tokens: dict[str, bytes],
-        definitions: dict[str, bytes],
-        lines: dict[int, str],
-        *,
-        is_first: bool,
-        is_last: bool,
-    ) -> int:
-        """Take in one portion of a file; after its last one, what the file no longer has is gone. Entries added."""
-        file = self._id(path)
+    def ingest(self, portion: Portion) -> int:
+        """Take in one portion of a file; after its last one, what the file no longer has is gone. Entries taken in."""
+        tokens, definitions, lines = portion.tokens, portion.definitions, portion.lines
+        file = self._id(portion.path)
         arriving = self._arriving.get(file)
-        if is_first or arriving is None:
+        if portion.is_first or arriving is None:
             arriving = _Arriving(self._mentions.words_of_file(file), self._definitions.words_of_file(file))
             self._arriving[file] = arriving
         arriving.tokens.extend(tokens)
@@ -130,7 +122,7 @@ class ShardIndex:
         arriving.lines.update(lines)
         self._mentions.enter(file, tokens, arriving.known_tokens)
         self._definitions.enter(file, definitions, arriving.known_definitions)
-        if is_last:
+        if portion.is_last:
             del self._arriving[file]
             self._mentions.settle(file, arriving.tokens, arriving.known_tokens)
             self._definitions.settle(file, arriving.definitions, arriving.known_definitions)

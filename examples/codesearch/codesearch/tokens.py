@@ -12,7 +12,7 @@ import io
 import re
 import struct
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from keyword import kwlist
@@ -38,6 +38,7 @@ def decode(data: bytes) -> tuple[str, bool]:
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         text, is_exact = data.decode(encoding), True
+        text.encode()  # some codecs make lone surrogates, which can neither be shown nor sent
     except (SyntaxError, LookupError, UnicodeError):
         text, is_exact = data.removeprefix(codecs.BOM_UTF8).decode("utf-8", "replace"), False
     return text.replace("\r\n", "\n").replace("\r", "\n"), is_exact
@@ -87,6 +88,7 @@ class Scan:
 class Portion:
     """A part of one file for one shard. Line numbers are packed, so that a shard stores what it is sent as it is."""
 
+    path: str
     shard: int
     tokens: dict[str, bytes] = field(default_factory=dict)
     definitions: dict[str, bytes] = field(default_factory=dict)
@@ -94,8 +96,13 @@ class Portion:
     is_first: bool = True
     is_last: bool = True
 
+    @property
+    def words_count(self) -> int:
+        """What it costs a shard to take it in, roughly; telling it that there is nothing costs about as much as a word."""
+        return len(self.tokens) + len(self.definitions) or 1
 
-def portions(scan: Scan, shards: int) -> Iterator[Portion]:
+
+def portions(path: str, scan: Scan, shards: int) -> Iterator[Portion]:
     """What each shard has to be told of a file. One that gets nothing is told so: it may hold words of an older text."""
     tokens: list[list[str]] = [[] for _ in range(shards)]
     for token in scan.tokens:
@@ -107,6 +114,7 @@ def portions(scan: Scan, shards: int) -> Iterator[Portion]:
         for start in starts:
             part = mine[start : start + PORTION_TOKENS]
             yield Portion(
+                path=path,
                 shard=shard,
                 tokens={token: pack(scan.tokens[token]) for token in part if token in scan.tokens},
                 definitions={token: pack(scan.definitions[token]) for token in part if token in scan.definitions},
@@ -114,6 +122,27 @@ def portions(scan: Scan, shards: int) -> Iterator[Portion]:
                 is_first=start == starts[0],
                 is_last=start == starts[-1],
             )
+
+
+def batches(parts: Iterable[Portion], shards: int, first: int = 0) -> Iterator[tuple[int, list[Portion]]]:
+    """What is sent together: portions of one shard, in order, up to `PORTION_TOKENS` words a batch.
+
+    `first` is the shard to begin with: those who send at the same time begin at different ones.
+    """
+    mine: list[list[Portion]] = [[] for _ in range(shards)]
+    for part in parts:
+        mine[part.shard].append(part)
+    for shard in (*range(first, shards), *range(first)):
+        batch: list[Portion] = []
+        words = 0
+        for part in mine[shard]:
+            if batch and words + part.words_count > PORTION_TOKENS:
+                yield shard, batch
+                batch, words = [], 0
+            batch.append(part)
+            words += part.words_count
+        if batch:
+            yield shard, batch
 
 
 def _lines_of(scan: Scan, tokens: list[str]) -> dict[int, str]:
