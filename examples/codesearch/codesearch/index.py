@@ -13,10 +13,10 @@ import os
 import sysconfig
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from appbackplane.runtime import AppObject, Component, checkpoint, every, operation, pause
-from appbackplane.transport.errors import BackplaneError, DeadlineExceeded, PeerError
+from appbackplane.transport.errors import BackplaneError, DeadlineExceeded, InvalidArgument, PeerError
 
 from .tokens import Portion, Scan, batches, decode, portions
 from .tree import SUFFIXES, source_files
@@ -58,6 +58,16 @@ class Progress(TypedDict):
     batches_outstanding_max: int
 
 
+class _Read(NamedTuple):
+    """A file that has been read."""
+
+    job: Job
+    digest: bytes
+    size: int
+    parts: list[Portion]
+    names: list[str]
+
+
 class Reader(AppObject):
     """Works on some files at a time."""
 
@@ -68,66 +78,67 @@ class Reader(AppObject):
     @operation(priority=BULK, calls=("query.ingest",))
     async def work(self) -> None:
         """Take files and feed them to the shards; go on as long as there are any."""
+        index, work = self._index, self._index.work
+        epoch, reason = index.epoch, ""
+        group = await self._read_some()
+        try:
+            await self._feed([part for file in group for part in file.parts], epoch)
+        except BackplaneError as error:
+            reason = f"not indexed: {error}"
+        for file in group:
+            if index.epoch != epoch:
+                work.drop(file.job)
+            elif reason:
+                work.fail(file.job, reason)
+            else:
+                entries = sum(len(part.tokens) + len(part.definitions) for part in file.parts)
+                work.done(file.job, file.digest, file.size, entries, file.names)
+        if not work.is_empty:
+            self.cast("index.work", key=self.key)
+        elif group and work.is_idle:
+            index.round_ended()
+
+    async def _read_some(self) -> list[_Read]:
         work = self._index.work
-        group: list[Job] = []
-        found: list[Portion] = []
-        read: list[tuple[Job, bytes, int, int, list[str]]] = []
+        group: list[_Read] = []
         size = 0
         while size < GROUP_BYTES and (job := work.take()) is not None:
-            group.append(job)
             try:
-                data = b"" if job.is_gone else _read(Path(job.path))
+                data = b"" if job.is_gone else _bytes_of(Path(job.path))
             except OSError as error:
                 work.fail(job, error.strerror or str(error))
                 continue
             size += len(data)
             digest = blake2b(data, digest_size=16).digest()
             parts: list[Portion] = []
-            scan = Scan("")
+            names: list[str] = []
             if job.is_gone or work.needs_tokens(job, digest):
-                text, _ = decode(data)
-                scan = Scan(text)
+                scan = Scan(decode(data)[0])
                 while not scan.advance(SLICE_LINES):
                     await checkpoint()
-                for part in portions(shown(job.path), scan, self._index.shards):
-                    parts.append(part)
-                await checkpoint()
-            found += parts
-            entries = sum(len(part.tokens) + len(part.definitions) for part in parts)
-            read.append((job, digest, len(data), entries, list(scan.definitions)))
-        reason = await self._feed(found)
-        for job, digest, length, entries, names in read:
-            if reason:
-                work.fail(job, reason)
-            else:
-                work.done(job, digest, length, entries, names)
-        if not work.is_empty:
-            self.cast("index.work", key=self.key)
-        elif group and work.is_idle:
-            self._index.round_ended()
+                parts, names = list(portions(shown(job.path), scan, self._index.shards)), list(scan.definitions)
+            group.append(_Read(job, digest, len(data), parts, names))
+            await checkpoint()
+        return group
 
-    async def _feed(self, found: list[Portion]) -> str:
-        """Send what was found; why it could not be, or an empty string."""
+    async def _feed(self, parts: list[Portion], epoch: str) -> None:
+        """Send it all, a batch at a time; end early if it turns out that the index was lost meanwhile."""
         index = self._index
-        epoch = index.epoch
-        for shard, batch in batches(found, index.shards, first=self._number % index.shards):
-            while True:
-                index.batch_sent()
-                try:
-                    answer = await self.call("query.ingest", key=f"shard-{shard}", portions=batch)
-                except (PeerError, DeadlineExceeded) as error:
-                    retry_after = error.retry_after or RETRY_S
-                except BackplaneError as error:
-                    return f"not indexed: {error}"
-                else:
-                    break
-                finally:
-                    index.batch_answered()
-                await pause(retry_after)
+        for shard, batch in batches(parts, index.shards, first=self._number % index.shards):
+            answer = await self._ingest(f"shard-{shard}", batch)
             if answer["epoch"] != epoch:
-                index.lost()
-                return "not indexed: the index was lost meanwhile"
-        return ""
+                return index.lost()
+
+    async def _ingest(self, key: str, batch: list[Portion]) -> Any:
+        while True:
+            self._index.batch_sent()
+            try:
+                return await self.call("query.ingest", key=key, portions=batch)
+            except (PeerError, DeadlineExceeded) as error:
+                retry_after = error.retry_after or RETRY_S
+            finally:
+                self._index.batch_answered()
+            await pause(retry_after)
 
 
 class Walker(AppObject):
@@ -163,12 +174,12 @@ class Walker(AppObject):
         index = self._index
         top = index.root if root is None else Path(root).expanduser()
         if not top.is_dir():
-            raise ValueError(f"root {str(top)!r} is no folder: name one that holds source files")
-        index.work.stop()
+            raise InvalidArgument(f"root: {str(top)!r} is no folder; expected one that holds source files")
         paths: list[str] = []
         for folder in source_files(top, index.suffixes):
             paths += folder
             await checkpoint()
+        index.work.stop()
         while not index.work.is_idle:
             await pause(0.01)
         while True:
@@ -268,17 +279,13 @@ class Index(Component):
             self.work.stop()
             self.cast("index.rebuild")
 
-    def make_room(self, request: Any) -> bool:
-        """Nothing here may be dropped: whoever asks for more is told to come back."""
-        return False
-
 
 def shown(path: str) -> str:
     """A path as text: file names are bytes, and need not be text in any encoding."""
     return os.fsencode(path).decode("utf-8", "replace")
 
 
-def _read(path: Path) -> bytes:
+def _bytes_of(path: Path) -> bytes:
     with path.open("rb") as file:
         data = file.read(FILE_BYTES_MAX + 1)
     if len(data) > FILE_BYTES_MAX:

@@ -75,7 +75,7 @@ class Worklist:
         self._jobs.clear()
 
     def take(self) -> Job | None:
-        """The next file, or None. Whoever takes it gives it back by `done` or `fail`."""
+        """The next file, or None. Whoever takes it gives it back by `done`, `fail` or `drop`."""
         if not self._jobs:
             return None
         self.under_way += 1
@@ -101,6 +101,10 @@ class Worklist:
         self._hashes[job.path] = b""  # no file's hash; forgetting the path would leave its old text in the index for ever
         self.failed += 1
         self.failures.append((job.path, reason))
+
+    def drop(self, job: Job) -> None:
+        """It turned out that this round is void: the job counts for nothing."""
+        self.under_way -= 1
 
     def _ended(self, size: int) -> None:
         self.under_way -= 1
