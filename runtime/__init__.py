@@ -1,1 +1,63 @@
-"""Decide what runs next in this process, and run it."""
+"""Runtime: decide what runs next in this process, and run it.
+
+Users import what `__all__` lists and nothing deeper. The storeys, from the ground up: `objects/` what users declare,
+`scheduling/` what runs next (pure) and `observation/` what happened, `execution/` running it, `backplane.py` the assembly,
+`testing/` a whole backplane under a virtual clock. Never here: who starts processes (supervisor), how bytes travel
+(transport). Read `objects/action.py` first, then `scheduling/scheduler.py`, `execution/worker.py` and `backplane.py`.
+"""
+
+from appbackplane.transport.errors import (
+    BackplaneError,
+    Busy,
+    CallerError,
+    Cancelled,
+    DeadlineExceeded,
+    FailedPrecondition,
+    InternalError,
+    InvalidArgument,
+    NotFound,
+    PeerDown,
+    PeerError,
+    Unavailable,
+    UnknownRoute,
+)
+
+from .execution.coroutines import checkpoint, pause, should_yield
+from .objects.action import Action, Outcome
+from .objects.app_object import AppObject
+from .objects.component import Component
+from .objects.endpoint import Endpoint, Request
+from .objects.module_state import ModuleState
+from .objects.operation import DeclarationError, every, operation, subscribe
+from .objects.state_machine import StateMachine
+
+__all__ = [
+    "Action",
+    "AppObject",
+    "BackplaneError",
+    "Busy",
+    "CallerError",
+    "Cancelled",
+    "Component",
+    "DeadlineExceeded",
+    "DeclarationError",
+    "Endpoint",
+    "FailedPrecondition",
+    "InternalError",
+    "InvalidArgument",
+    "ModuleState",
+    "NotFound",
+    "Outcome",
+    "PeerDown",
+    "PeerError",
+    "Request",
+    "StateMachine",
+    "Unavailable",
+    "UnknownRoute",
+    "checkpoint",
+    "every",
+    "operation",
+    "pause",
+    "should_yield",
+    "subscribe",
+]

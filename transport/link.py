@@ -20,6 +20,8 @@ from .errors import MalformedFrame
 HIGH_WATER_MARK = 1000
 #: The I/O threads notice a frozen peer or a cut within this (TRAPS 9: 200/600 noticed in 750 ms).
 HEARTBEAT_IVL_MS, HEARTBEAT_TIMEOUT_MS = 2_000, 10_000
+#: How long a last answer may take to leave. A living peer needs well under a millisecond; a frozen one gets no more.
+LINGER_MS = 200
 #: Linux limits a socket path to 107 bytes.
 PATH_BYTES_MAX = 107
 
@@ -90,19 +92,23 @@ class Link:
         Call until None before waiting on `fileno()`, and again after every send: the descriptor is edge-triggered.
         """
         socket = self._socket
-        if not socket.getsockopt(zmq.EVENTS) & zmq.POLLIN:  # 1.4 us against 3.2 for a recv that raises
+        if not int(socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:  # 1.4 us against 3.2 for a recv that raises
             return None
         parts = socket.recv_multipart(zmq.NOBLOCK)
         if len(parts) != 2:
             raise MalformedFrame(f"message of {len(parts) - 1} frames, one is expected")
         return parts[0], parts[1]
 
+    def has_input(self) -> bool:
+        """Whether `receive` has something. Ask after the last send before waiting: a send may use up the descriptor's edge."""
+        return bool(int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN)
+
     def fileno(self) -> int:
         """Readable when `receive` may have something. Poll it; never read from it."""
         return int(self._socket.getsockopt(zmq.FD))
 
     def close(self) -> None:
-        """Close without lingering and remove the socket files."""
-        self._context.destroy(linger=0)
+        """Close and remove the socket files. Frames on their way to living peers get `LINGER_MS` to leave."""
+        self._context.destroy(linger=LINGER_MS)
         for path in self._bound:
             path.unlink(missing_ok=True)

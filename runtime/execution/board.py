@@ -17,7 +17,9 @@ from typing import NamedTuple
 #: Slots on a board, as many as the row has bytes.
 SLOTS_MAX = 256
 _WORDS = 16  # a slot: 128 bytes, two cache lines
-_GENERATION, _PID, _HEARTBEAT, _FINISHED, _QUEUED, _WAITING, _RUNNING_SINCE, _CPU, _BOOSTS, _THROTTLED, _SLOW = range(11)
+_GENERATION, _PID, _HEARTBEAT, _FINISHED, _QUEUED, _WAITING, _RUNNING_SINCE, _CPU, _BOOSTS, _THROTTLED, _SLOW = range(
+    11
+)
 
 
 class BoardSlot(NamedTuple):
@@ -69,7 +71,7 @@ class Board:
         base = slot * _WORDS
         words = self._words[base : base + 11].tolist()
         byte = self._map[slot]
-        return BoardSlot(*words, highest_priority=255 - byte if byte else None)
+        return BoardSlot(*words, 255 - byte if byte else None)
 
     def clear_slot(self, slot: int) -> None:
         """Its owner is dead: what it left would stay for ever (DESIGN 12.9)."""
@@ -112,7 +114,17 @@ class OwnSlot:
         """Whether any backplane has work of higher priority than this."""
         return max(self._map[: self._row_end]) > 255 - priority
 
-    def beat(self, now_ns: int, finished: int, queued: int, waiting: int, running_since_ns: int, cpu_ns: int, throttled: int, slow: int) -> None:
+    def beat(
+        self,
+        now_ns: int,
+        finished: int,
+        queued: int,
+        waiting: int,
+        running_since_ns: int,
+        cpu_ns: int,
+        throttled: int,
+        slow: int,
+    ) -> None:
         """The sentinel's report."""
         words, base = self._words, self._base
         words[base + _HEARTBEAT] = now_ns

@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Protocol
 from appbackplane.transport import codec
 from appbackplane.transport.batching import Outbox, Sent
 from appbackplane.transport.envelope import CALL, CANCEL, CAST, PUBLISH, Envelope, reply, status
-from appbackplane.transport.errors import BackplaneError, DeadlineExceeded, InternalError, InvalidArgument, MalformedFrame
+from appbackplane.transport.errors import (
+    BackplaneError,
+    DeadlineExceeded,
+    InternalError,
+    InvalidArgument,
+    MalformedFrame,
+)
 
 from ..objects.action import LOCAL, Action, Outcome
 from ..objects.registry import Registry
@@ -57,7 +63,9 @@ class Port(Protocol):
     def receive(self) -> tuple[bytes, bytes] | None: ...
     def connect(self, path: object) -> bytes: ...
     def disconnect(self, peer: bytes) -> None: ...
+    def has_input(self) -> bool: ...
     def fileno(self) -> int: ...
+    def close(self) -> None: ...
 
 
 class Engine:
@@ -93,6 +101,8 @@ class Engine:
         self.publishing = Publishing(self)
         self.modules = Modules(self)
         self.watch = Watch(link.fileno())
+        #: Actions that the sentinel has reported while they ran.
+        self.noticed: set[Action] = set()
         self.malformed_count = 0
         self.undelivered_count = 0
         self._drained_ns = 0
@@ -122,7 +132,9 @@ class Engine:
         if typical_ns >= SHORT_NS:
             if self.outbox:
                 self.flush(now_ns)
-            self.watch.before_long(worker, has_ready=scheduler.ready.count > 0, is_overrun_sure=typical_ns >= QUANTUM_NS)
+            self.watch.before_long(
+                worker, has_ready=scheduler.ready.count > 0, is_overrun_sure=typical_ns >= QUANTUM_NS
+            )
         elif worker is not self.watch.relief:
             self.watch.retire_relief()
         return action
@@ -144,7 +156,9 @@ class Engine:
         worker.started_ns = 0
         return outcome, clock.now_ns() - started_ns, clock.cpu_ns() - cpu_ns
 
-    def complete(self, action: Action, outcome: Outcome, run_ns: int, cpu_ns: int) -> None:  # hot: scripts/bench call_rtt
+    def complete(
+        self, action: Action, outcome: Outcome, run_ns: int, cpu_ns: int
+    ) -> None:  # hot: scripts/bench call_rtt
         """Book what became of an action that has run: it ended, awaits something, or stepped aside."""
         now_ns = self.clock.now_ns()
         self.scheduler.budget.charge(cpu_ns)
@@ -173,6 +187,11 @@ class Engine:
 
     def wait(self, worker: Worker) -> None:
         """Give the lead up until there is something to do."""
+        if self.outbox:
+            self.flush(self.clock.now_ns())
+        if self.link.has_input():  # a send since the last look may have used up the descriptor's edge
+            self._drained_ns = 0
+            return
         wake_ns = self.next_wake_ns()
         # Rounded up: waking a millisecond early would be a turn for nothing.
         timeout_ms = None if wake_ns is None else max(0, -((self.clock.now_ns() - wake_ns) // 1_000_000))
@@ -294,7 +313,9 @@ class Engine:
 
     def _is_too_late(self, action: Action, now_ns: int) -> bool:
         """Refuse what has not begun (True); what has is told at its next step."""
-        late = DeadlineExceeded(f"{action.name}: the deadline passed {(now_ns - (action.deadline_ns or 0)) / 1e6:.1f} ms ago")
+        late = DeadlineExceeded(
+            f"{action.name}: the deadline passed {(now_ns - (action.deadline_ns or 0)) / 1e6:.1f} ms ago"
+        )
         if isinstance(action, MethodAction) and action.coroutine is not None:
             if action.thrown is None:
                 action.thrown = late
@@ -323,7 +344,11 @@ class Engine:
         if self.slot is not None and self.slot.has_above(priority):
             return True
         now_ns = self.clock.now_ns()
-        if now_ns - self._drained_ns >= DRAIN_INTERVAL_NS and self.watch.poller is None and self.lead.acquire(blocking=False):
+        if (
+            now_ns - self._drained_ns >= DRAIN_INTERVAL_NS
+            and self.watch.poller is None
+            and self.lead.acquire(blocking=False)
+        ):
             try:
                 self.drain(now_ns)
             finally:
@@ -351,6 +376,10 @@ class Engine:
 
     def _report_slow(self, action: Action, run_ns: int, now_ns: int) -> None:
         self.statistics.of(action.name).slow_count += 1
+        self.slow_actions.count += 1
+        if action in self.noticed:
+            self.noticed.discard(action)
+            return
         report = self.slow_actions.report(action.name, action.object.name, run_ns, now_ns, None, is_running=False)
         if report is not None:
             log.warning("%s", report.sentence())

@@ -10,7 +10,15 @@ from __future__ import annotations
 
 import traceback
 
-from appbackplane.transport.errors import BackplaneError, CallerError, Cancelled, DeadlineExceeded, InternalError, PeerDown, Unavailable
+from appbackplane.transport.errors import (
+    BackplaneError,
+    CallerError,
+    Cancelled,
+    DeadlineExceeded,
+    InternalError,
+    PeerDown,
+    Unavailable,
+)
 
 from ..objects.action import Action
 from .method_action import MethodAction
@@ -25,7 +33,9 @@ def as_error(action: Action, error: BaseException, *, is_debug: bool) -> Backpla
             return Unavailable(f"{action.name}: {error.message}")
         if not isinstance(error, CallerError) or isinstance(error, (DeadlineExceeded, Cancelled)):
             return error
-        return InternalError(f"{action.name}: {type(error).__name__}: {error.message}", trace=_trace(error, is_debug=is_debug))
+        return InternalError(
+            f"{action.name}: {type(error).__name__}: {error.message}", trace=_trace(error, is_debug=is_debug)
+        )
     return InternalError(f"{action.name}: {type(error).__name__}: {error}", trace=_trace(error, is_debug=is_debug))
 
 

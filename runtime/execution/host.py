@@ -33,8 +33,14 @@ class EngineHost:
         """To be awaited by the coroutine that runs now."""
         action = current.action
         if not isinstance(action, MethodAction) or action.coroutine is None:
-            where = f"{action.name} is a plain operation" if action is not None else "no operation of this thread is running"
-            raise RuntimeError(f"{caller.name} cannot await a call to {route!r}: {where}; declare it `async def` and await the call")
+            where = (
+                f"{action.name} is a plain operation"
+                if action is not None
+                else "no operation of this thread is running"
+            )
+            raise RuntimeError(
+                f"{caller.name} cannot await a call to {route!r}: {where}; declare it `async def` and await the call"
+            )
         return CallRequest(route, arguments, options)
 
     def cast(self, caller: AppObject, route: str, arguments: Mapping[str, Any], options: CallOptions) -> None:
@@ -52,7 +58,9 @@ class EngineHost:
             engine.publishing.publish(topic, body, action.trace if action is not None else None, engine.clock.now_ns())
             engine.watch.notify()
 
-    def after(self, object: AppObject, delay_ns: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Timer:
+    def after(
+        self, object: AppObject, delay_ns: int, function: Callable[..., Any], arguments: tuple[Any, ...]
+    ) -> Timer:
         """A bound method of the object, later, at the priority of the running action."""
         if getattr(function, "__self__", None) is not object:
             raise TypeError(f"after() runs methods of {object.name} itself: got {function!r}")

@@ -77,7 +77,9 @@ class Intake:
                 if self._engine.reports.admit(f"cast {envelope.route}", now_ns) is not None:
                     log.warning("a cast was refused: %s", error)
 
-    def admit(self, peer: bytes, envelope: Envelope, now_ns: int, caller: AppObject | None = None) -> None:  # hot: call_pipelined
+    def admit(
+        self, peer: bytes, envelope: Envelope, now_ns: int, caller: AppObject | None = None
+    ) -> None:  # hot: call_pipelined
         """Post what was asked for. Raises the `BackplaneError` that says why not.
 
         `caller`: the object of this backplane that asks; a component's own objects reach each other in every state.
@@ -90,7 +92,9 @@ class Intake:
             raise UnknownRoute(name, self.nearest(name))
         if not route.is_registered and (caller is None or caller._component is not route.component):
             state = route.component.state.value
-            raise Unavailable(f"{name} is not served while {route.component.name} is {state} (served in: {', '.join(route.states)})")
+            raise Unavailable(
+                f"{name} is not served while {route.component.name} is {state} (served in: {', '.join(route.states)})"
+            )
         if priority is None:
             priority = route.priority
         elif not 0 <= priority < engine.scheduler.priorities:
@@ -174,7 +178,9 @@ class Intake:
             action = object._head
             while action is not None:
                 is_candidate = action.throttle is not None and not action.continues and action.priority > below
-                if is_candidate and (worst is None or (action.priority, action.posted_ns) >= (worst.priority, worst.posted_ns)):
+                if is_candidate and (
+                    worst is None or (action.priority, action.posted_ns) >= (worst.priority, worst.posted_ns)
+                ):
                     worst = action
                 action = action.next
         if worst is None or not self._engine.scheduler.withdraw(worst):
@@ -203,7 +209,9 @@ class Intake:
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
-    def _target(self, route: Route, key: str | None, chain: Sequence[Sequence[str]] | None) -> tuple[AppObject, OperationSpec]:
+    def _target(
+        self, route: Route, key: str | None, chain: Sequence[Sequence[str]] | None
+    ) -> tuple[AppObject, OperationSpec]:
         objects = route.objects
         if key is not None:
             object = self._engine.registry.by_key(route.component.component_name, key)
@@ -248,7 +256,8 @@ class Intake:
                 throttle.refused_count += 1
                 self._engine.statistics.of(action.name).refused_count += 1
                 raise Busy(
-                    f"{action.name}: {component.name} has {throttle.outstanding} requests outstanding (max_requests = {throttle.limit})",
+                    f"{action.name}: {component.name} has {throttle.outstanding} requests outstanding "
+                    f"(max_requests = {throttle.limit})",
                     retry_after=throttle.retry_after(),
                 )
         throttle.outstanding += 1
@@ -265,14 +274,18 @@ class Intake:
             digester = self._digesters[component.component_name] = Digester()
             digester._component, digester._name = component, f"{component.name}.digester"
         name = f"{component.component_name}.{method_name}"
-        action = MethodAction(digester, name, max(0, priority - 1), lambda _, *given: method(component, *given), arguments)
+        action = MethodAction(
+            digester, name, max(0, priority - 1), lambda _, *given: method(component, *given), arguments
+        )
         remaining_ns = envelope.deadline if envelope.deadline is not None else DEADLINE_DEFAULT_NS
         deadline_ns = now_ns + remaining_ns if envelope.kind == CALL else None
 
         def dispatch(ended: Action) -> None:
             then_ns = self._engine.clock.now_ns()
             if ended.error is not None or not isinstance(ended.result, str):
-                problem = f"expected a key (a string), got {ended.result!r}" if ended.error is None else f"{ended.error}"
+                problem = (
+                    f"expected a key (a string), got {ended.result!r}" if ended.error is None else f"{ended.error}"
+                )
                 if envelope.kind == CALL:
                     self._engine.say(peer, status(envelope.id, InternalError(f"{name}: {problem}")), then_ns)
                 return
@@ -294,5 +307,7 @@ def _from_endpoint(route: Route, request: Request) -> Action:
         log.exception("%s.create_action failed", route.name)
         raise InternalError(f"{route.name}: {type(error).__name__}: {error}") from error
     if not isinstance(action, Action) or action.object._component is not route.component:
-        raise InternalError(f"{route.name}: create_action must return an Action for an object of {route.component.name}")
+        raise InternalError(
+            f"{route.name}: create_action must return an Action for an object of {route.component.name}"
+        )
     return action

@@ -102,7 +102,8 @@ class MethodAction(Action):
         else:
             accepted = ", ".join(state.name for state in spec.mark.accepted_in)
             self.error = FailedPrecondition(
-                f"{self.name} is not accepted by {machine.name} in state {machine._machine_state.name} (accepted in: {accepted})"
+                f"{self.name} is not accepted by {machine.name} in state {machine._machine_state.name} "
+                f"(accepted in: {accepted})"
             )
         return False
 

@@ -67,7 +67,9 @@ class Modules:
         for spec in type(object).__operations__.values():
             if spec.mark.kind == "timer":
                 name = f"{component.component_name}.{spec.attribute}"
-                timer = Timer(object, name, spec.function, spec.bind({}, name), spec.mark.priority, spec.mark.interval_ns)
+                timer = Timer(
+                    object, name, spec.function, spec.bind({}, name), spec.mark.priority, spec.mark.interval_ns
+                )
                 self._engine.scheduler.timers.set(timer, now_ns + spec.mark.interval_ns)
                 timers.append(timer)
 

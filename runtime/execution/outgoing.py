@@ -67,7 +67,15 @@ class Outgoing:
                 self.calls.end(action.awaiting_id)
             self._go_on(action, now_ns, error=error)
 
-    def cast(self, caller: AppObject, route: str, arguments: Mapping[str, Any], options: CallOptions, trace: str | None, now_ns: int) -> None:
+    def cast(
+        self,
+        caller: AppObject,
+        route: str,
+        arguments: Mapping[str, Any],
+        options: CallOptions,
+        trace: str | None,
+        now_ns: int,
+    ) -> None:
         """Send and forget. Raises the `BackplaneError` that is known at once."""
         place = self._resolve(route, options.key)
         envelope = Envelope(CAST, 0, options.priority, route, options.key, None, trace, arguments)
@@ -95,7 +103,9 @@ class Outgoing:
                 continue
             self._take_back(peer, id, now_ns)
             assert isinstance(action.request, CallRequest)
-            self._go_on(action, now_ns, error=DeadlineExceeded(f"{action.request.route}: no answer before the deadline"))
+            self._go_on(
+                action, now_ns, error=DeadlineExceeded(f"{action.request.route}: no answer before the deadline")
+            )
 
     def give_up(self, action: MethodAction, now_ns: int) -> None:
         """The waiting action has been cancelled: so is what it awaits, and it goes on with `Cancelled`."""
@@ -152,7 +162,9 @@ class Outgoing:
         action.awaiting_id = id = self.calls.open(peer, deadline_ns, action)
         chain: Sequence[Sequence[str]] = (*action.chain, (action.object.name, action.name))
         priority = action.priority if options.priority is None else options.priority
-        envelope = Envelope(CALL, id, priority, route, options.key, deadline_ns - now_ns, action.trace, request.arguments, chain)
+        envelope = Envelope(
+            CALL, id, priority, route, options.key, deadline_ns - now_ns, action.trace, request.arguments, chain
+        )
         if peer is LOCAL:
             self._engine.intake.admit(LOCAL, self._engine.as_received(envelope), now_ns, action.object)
         elif not self._engine.say(peer, envelope, now_ns):
@@ -181,7 +193,9 @@ class Outgoing:
     def _take_back(self, peer: bytes, id: int, now_ns: int) -> None:
         self._engine.say(peer, Envelope(CANCEL, id), now_ns)
 
-    def _go_on(self, action: MethodAction, now_ns: int, result: Any = None, error: BackplaneError | None = None) -> None:
+    def _go_on(
+        self, action: MethodAction, now_ns: int, result: Any = None, error: BackplaneError | None = None
+    ) -> None:
         action.request, action.awaiting_id = None, 0
         if action.thrown is None:  # a cancellation or a deadline goes before whatever came
             action.inbox, action.thrown = result, error

@@ -33,6 +33,13 @@ class Watch:
         self._wake_fd = -1
         self._is_woken = False
         self._poll: select.poll | None = None
+        #: The sentinel's alarm clock, and whether it relies on being woken.
+        self.sentinel_fd = -1
+        self.is_sentinel_asleep = False
+
+    def everybody(self) -> list[Worker]:
+        """All workers, the relief among them. Also without the lead: a list of the moment."""
+        return [*self.workers] if self.relief is None else [*self.workers, self.relief]
 
     def wait(self, worker: Worker, timeout_ms: int | None) -> None:
         """Wait, without the lead, until there may be something to do: at most `timeout_ms`, or until somebody says so."""
@@ -53,6 +60,9 @@ class Watch:
         finally:
             lead.acquire()
             self.poller = None
+            if self.is_sentinel_asleep and self.sentinel_fd >= 0:
+                self.is_sentinel_asleep = False
+                os.eventfd_write(self.sentinel_fd, 1)
             if self._is_woken:
                 self._is_woken = False
                 os.eventfd_read(self._wake_fd)
@@ -85,7 +95,8 @@ class Watch:
         if self._parked:
             self._parked.pop().gate.release()
         elif self.poller is not None:
-            if has_ready:
+            # The relief need not be told: what was chosen is the most urgent there is, and new work comes over the link.
+            if has_ready and self.poller is not self.relief:
                 self.notify()
         elif is_overrun_sure and worker is not self.relief and self.relief_limit() is not None:
             self._activate_relief()
@@ -115,6 +126,12 @@ class Watch:
             relief.is_active = False
             if self.poller is relief:
                 self.notify()
+
+    def left(self, worker: Worker) -> None:
+        """A worker has ended: somebody else takes over what it looked after."""
+        if worker in self.workers:
+            self.workers.remove(worker)
+        self.hand_over()
 
     def close(self) -> None:
         """Let go of the descriptor."""

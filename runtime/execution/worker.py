@@ -56,6 +56,7 @@ class Worker:
         current.engine = self.engine
         with self.engine.lead:
             self._serve()
+            self.engine.watch.left(self)
 
     def _serve(self) -> None:  # hot: scripts/bench call_rtt
         engine = self.engine
@@ -71,7 +72,6 @@ class Worker:
             finally:
                 lead.acquire()
             complete(action, outcome, run_ns, cpu_ns)
-        engine.watch.hand_over()
 
 
 class ReliefWorker(Worker):

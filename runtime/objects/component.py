@@ -26,7 +26,7 @@ class Component(AppObject):
     """Subclass it; its constructor's keyword arguments come from `[backplane.NAME.settings.CLASS]`."""
 
     #: First word of its routes; default: the class name in snake_case.
-    component_name: ClassVar[str] = ""
+    component_name: str = ""
     #: Names of the components that must have reached a state before this one moves to it.
     depends_on: ClassVar[tuple[str, ...]] = ()
     #: Requests outstanding at most.

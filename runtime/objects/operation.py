@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 import msgspec
-
 from appbackplane.transport.errors import InvalidArgument
 
 #: Priority of an operation that names none: the middle of the default eight, so that there is room on both sides.

@@ -14,6 +14,8 @@ from .rate_limit import RateLimit
 
 #: Frames shown, innermost last; the worker's own outermost frames are cut.
 FRAMES_MAX = 12
+#: The file that calls the user's code: frames up to it are ours.
+_OUTERMOST = "execution/method_action.py"
 
 
 class SlowAction(NamedTuple):
@@ -39,12 +41,12 @@ class SlowActions:
 
     def __init__(self, threshold_ns: int) -> None:
         self.threshold_ns = threshold_ns
+        #: Those that have ended.
         self.count = 0
         self._limit = RateLimit()
 
     def report(self, name: str, object: str, run_ns: int, now_ns: int, frame: FrameType | None, *, is_running: bool) -> SlowAction | None:
-        """Count one slow action; what to log of it, or None while its operation has been reported lately."""
-        self.count += 1
+        """What to log of one, or None while its operation has been reported lately."""
         left_out = self._limit.admit(name, now_ns)
         if left_out is None:
             return None
@@ -52,7 +54,9 @@ class SlowActions:
 
 
 def stack_of(frame: FrameType | None) -> str:
-    """The stack as text, the innermost frames only."""
+    """The stack as text, from where the user's code begins."""
     if frame is None:
         return ""
-    return "".join(traceback.format_list(traceback.extract_stack(frame)[-FRAMES_MAX:])).rstrip()
+    frames = traceback.extract_stack(frame)
+    ours = [n for n, entry in enumerate(frames) if entry.filename.endswith(_OUTERMOST)]
+    return "".join(traceback.format_list(frames[ours[-1] + 1 if ours else 0 :][-FRAMES_MAX:])).rstrip()

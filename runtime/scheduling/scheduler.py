@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
-
 from appbackplane.transport.errors import FailedPrecondition
 
 from ..objects.action import Action, Outcome

@@ -1,0 +1,16 @@
+"""Testing: a whole backplane in the test's own thread, under a clock that moves when told to. No sockets, no threads.
+
+The scheduler, the intake, the codec and the workers' turn are the real ones; only the clock and the link are replaced, so
+what passes here runs the same in a process, and runs the same every time. For the tests of your components and of this
+project. Read `virtual_backplane.py` first.
+
+>>> backplane = VirtualBackplane(Greeter())
+>>> backplane.call("greeter.greet", name="Ada").result()
+'Hello, Ada'
+"""
+
+from .memory_link import MemoryLink
+from .virtual_backplane import OutsideCall, VirtualBackplane, VirtualCall
+from .virtual_clock import VirtualClock
+
+__all__ = ["MemoryLink", "OutsideCall", "VirtualBackplane", "VirtualCall", "VirtualClock"]

@@ -158,7 +158,9 @@ def imports(modules: dict[str, Path]) -> Imports:
 
 def test_those_who_decide_touch_nothing_outside(imports: Imports) -> None:
     """A decision that reads a clock or a socket cannot be tested in every small case, nor replayed from a seed."""
-    assert touched_by_deciders(imports) == [], "hand it the fact instead (or, if it is a doer by design, add it to DOERS)"
+    assert touched_by_deciders(imports) == [], (
+        "hand it the fact instead (or, if it is a doer by design, add it to DOERS)"
+    )
 
 
 def test_zeromq_is_known_to_its_own_files_only(imports: Imports) -> None:
@@ -205,5 +207,7 @@ def test_a_broken_wall_is_seen(name: str) -> None:
 def test_what_is_allowed_passes() -> None:
     """Types alone, the doers themselves, and what only computes."""
     source = "import heapq, os\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import threading\n"
-    imports = Imports({"transport.calls": (source, False), "transport.link": ("import zmq\nfrom .calls import x", False)})
+    imports = Imports(
+        {"transport.calls": (source, False), "transport.link": ("import zmq\nfrom .calls import x", False)}
+    )
     assert not (touched_by_deciders(imports) or strangers_to_zmq(imports) or badly_crossed(imports) or imports.cycle())

@@ -1,0 +1,177 @@
+"""Backplane: the assembly of one process. Knows everybody, decides nothing.
+
+Components are set up, their routes registered, and from then on fixed (law 12); the engine gets its link, its clock and
+its limits; workers are started, added and taken away. What runs when is the scheduler's business, what a message means
+the intake's. The same assembly runs in a process (process.py) and in a test's own thread (testing/).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from appbackplane.transport.directory import ComponentEntry
+from appbackplane.transport.errors import InvalidArgument
+
+from .backplane_operations import BackplaneOperations
+from .execution.board import OwnSlot
+from .execution.clock import Clock
+from .execution.engine import Engine, Port
+from .execution.host import EngineHost
+from .execution.worker import ReliefWorker, Worker
+from .objects.component import Component
+from .objects.registry import Registry
+from .process_config import ProcessConfig
+from .scheduling.scheduler import Policy, Scheduler
+from .scheduling.throttle import Throttle
+
+#: Workers of one backplane. Beyond a few dozen, threads wait for each other's GIL; more cores are more backplanes.
+THREADS_MAX = 256
+
+
+class Backplane:
+    """One scheduler with its components, link and workers."""
+
+    def __init__(
+        self,
+        config: ProcessConfig,
+        components: Sequence[Component],
+        *,
+        clock: Clock,
+        link: Port,
+        slot: OwnSlot | None = None,
+    ) -> None:
+        """Sets the components up. Raises `DeclarationError`, and whatever a `setup` raises."""
+        self.name = config.backplane
+        self._preempts = config.preempt
+        policy = Policy(
+            priorities=config.priorities, quotas=config.quotas, tick_ns=config.tick_ns, cpu_limit=config.cpu_limit
+        )
+        self.engine = engine = Engine(
+            backplane=config.backplane,
+            clock=clock,
+            link=link,
+            registry=Registry(config.backplane, config.priorities),
+            scheduler=Scheduler(policy, clock.now_ns()),
+            slow_action_ns=config.slow_action_ns,
+            slot=slot,
+            is_debug=config.debug,
+        )
+        self._own = BackplaneOperations(self, config.backplane)
+        for component in components:
+            component.setup()
+        host = EngineHost(engine)
+        for component in (self._own, *components):
+            engine.registry.add_component(component)
+            component._hosted_by = host
+            if component is not self._own:
+                engine.intake.throttles[component.component_name] = Throttle(component.max_requests)
+        engine.registry.is_static = True
+        self._numbers = 0
+
+    def entries(self) -> tuple[ComponentEntry, ...]:
+        """What the supervisor is told of its components; its own operations everybody knows."""
+        return tuple(entry for entry in self.engine.registry.entries() if entry.name != self._own.component_name)
+
+    # -- workers ------------------------------------------------------------------------------------------------------
+
+    @property
+    def threads_count(self) -> int:
+        """Workers that are to stay."""
+        return sum(not worker.is_stopping for worker in self.engine.watch.workers)
+
+    def start(self, threads: int) -> None:
+        """Start the workers."""
+        if self._preempts:
+            with self.engine.lead:
+                relief = self.engine.watch.relief = ReliefWorker(self.engine)
+            relief.start()
+        self.set_threads(threads)
+
+    def set_threads(self, count: int) -> None:
+        """So many workers from now on. One that is taken away finishes what it runs. Raises `InvalidArgument`."""
+        if not 1 <= count <= THREADS_MAX:
+            raise InvalidArgument(f"{count} threads: expected 1 to {THREADS_MAX}")
+        engine = self.engine
+        started: list[Worker] = []
+        with engine.lead:
+            staying = [worker for worker in engine.watch.workers if not worker.is_stopping]
+            for worker in staying[count:]:
+                worker.is_stopping = True
+            for _ in range(count - len(staying)):
+                self._numbers += 1
+                started.append(Worker(engine, self._numbers))
+            engine.watch.workers += started
+            engine.watch.wake_all()
+        for worker in started:
+            worker.start()
+
+    def stop(self, timeout: float) -> bool:
+        """Tell who still waits, let what runs finish for `timeout` seconds, let go of the link. False: something still runs."""
+        engine = self.engine
+        with engine.lead:
+            workers = [*engine.watch.workers]
+            if engine.watch.relief is not None:
+                workers.append(engine.watch.relief)
+            for worker in workers:
+                worker.is_stopping = True
+            engine.watch.wake_all()
+        end_ns = engine.clock.now_ns() + round(timeout * 1e9)
+        has_ended = all([worker.join(max(0.0, (end_ns - engine.clock.now_ns()) / 1e9)) for worker in workers])
+        with engine.lead:
+            now_ns = engine.clock.now_ns()
+            engine.intake.stop(now_ns)
+            engine.flush(now_ns)
+            if has_ended:
+                engine.link.close()
+                engine.watch.close()
+        return has_ended
+
+    # -- figures ------------------------------------------------------------------------------------------------------
+
+    def statistics(self) -> dict[str, Any]:
+        """All figures, as data."""
+        engine = self.engine
+        with engine.lead:
+            scheduler = engine.scheduler
+            return {
+                "backplane": self.name,
+                "threads": self.threads_count,
+                "actions": engine.statistics.actions_count,
+                "operations": engine.statistics.snapshot(),
+                "queues": {
+                    "ready": scheduler.ready.depths(),
+                    "actions": scheduler.queued_count,
+                    "waiting": scheduler.waiting_count,
+                    "timers": len(scheduler.timers),
+                },
+                "components": {
+                    name: {
+                        "state": component.state.value,
+                        "objects": len(component.objects),
+                        **self._throttle_figures(name),
+                    }
+                    for name, component in engine.registry.components.items()
+                    if component is not self._own
+                },
+                "cpu": {
+                    "limit_percent": scheduler.budget.limit_percent,
+                    "used_ms": round(scheduler.budget.used_total_ns / 1e6, 3),
+                    "ticks": scheduler.tick_count,
+                    "virtual_ticks": scheduler.virtual_tick_count,
+                },
+                "links": {
+                    "malformed": engine.malformed_count,
+                    "undelivered": engine.undelivered_count,
+                    "late": engine.outgoing.calls.late_count,
+                    "outstanding": len(engine.outgoing.calls),
+                    "refused_casts": engine.intake.refused_casts_count,
+                    "topics_lost_here": engine.publishing.lost_count,
+                    "topics_lost_elsewhere": engine.intake.gaps.lost_count,
+                },
+                "slow_actions": engine.slow_actions.count,
+            }
+
+    def _throttle_figures(self, component: str) -> dict[str, int]:
+        throttle = self.engine.intake.throttles[component]
+        return {"outstanding": throttle.outstanding, "max_requests": throttle.limit, "refused": throttle.refused_count}

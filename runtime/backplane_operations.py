@@ -1,0 +1,158 @@
+"""What a backplane says and does about itself: a component like any other, on reserved routes `backplane.NAME.…`.
+
+Always in service and never throttled: whoever wants to know why a backplane is busy must not be told that it is busy. The
+supervisor does not move it and the directory does not list it; every backplane has it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from appbackplane.transport import addressing
+from appbackplane.transport.errors import InvalidArgument, NotFound
+
+from .execution.current import current
+from .objects.app_object import AppObject
+from .objects.component import Component
+from .objects.module_state import ModuleState
+from .objects.operation import Mark, OperationSpec, operation
+from .scheduling.quotas import UNLIMITED, quotas_from
+
+if TYPE_CHECKING:
+    from .backplane import Backplane
+
+#: Above all default priorities of users: an operator at work is urgent, and these take microseconds.
+_PRIORITY = 0
+
+
+class BackplaneOperations(Component):
+    """The backplane as a component (seed 002: "backplane is itself an application")."""
+
+    def __init__(self, backplane: Backplane, name: str) -> None:
+        self._backplane = backplane
+        self.component_name = f"{addressing.BACKPLANE}.{name}"
+        self._module_state = ModuleState.PRIMARY
+
+    @operation(priority=_PRIORITY)
+    def statistics(self) -> dict[str, Any]:
+        """All figures of this backplane: operations, queues, throttles, CPU, links."""
+        return self._backplane.statistics()
+
+    @operation(priority=_PRIORITY)
+    def threads(self, count: int | None = None) -> int:
+        """How many workers it has; with `count`, that many from now on (1 or more)."""
+        if count is not None:
+            self._backplane.set_threads(count)
+        return self._backplane.threads_count
+
+    @operation(priority=_PRIORITY)
+    def limits(
+        self, component: str | None = None, max_requests: int | None = None, cpu_limit: int | None = None
+    ) -> dict[str, Any]:
+        """The limits; with arguments, new ones: `max_requests` of a component, `cpu_limit` in percent of a core (0: none)."""
+        engine = self._backplane.engine
+        with engine.lead:
+            try:
+                if max_requests is not None:
+                    if component not in engine.intake.throttles:
+                        raise NotFound(
+                            f"no component {component!r} here: name one of {', '.join(engine.intake.throttles)}"
+                        )
+                    engine.intake.throttles[component].change(max_requests)
+                if cpu_limit is not None:
+                    engine.scheduler.budget.change(cpu_limit or None)
+            except ValueError as error:
+                raise InvalidArgument(str(error)) from error
+            return {
+                "cpu_limit": engine.scheduler.budget.limit_percent,
+                "max_requests": {name: throttle.limit for name, throttle in engine.intake.throttles.items()},
+            }
+
+    @operation(priority=_PRIORITY)
+    def quotas(self, quotas: list[int] | None = None) -> list[int]:
+        """Actions a priority may run a tick, 0 for unlimited; with `quotas`, new ones (the last repeats)."""
+        engine = self._backplane.engine
+        with engine.lead:
+            if quotas is not None:
+                try:
+                    engine.scheduler.quotas.change(quotas_from(quotas, engine.scheduler.priorities))
+                except ValueError as error:
+                    raise InvalidArgument(str(error)) from error
+            return [0 if quota == UNLIMITED else quota for quota in engine.scheduler.quotas.full]
+
+    @operation(priority=_PRIORITY, name="objects")
+    def list_objects(self, component: str) -> list[dict[str, Any]]:
+        """The objects of a component: name, key, class, and actions outstanding."""
+        with self._backplane.engine.lead:
+            return [
+                {"name": o.name, "key": o.key, "class": type(o).__qualname__, "outstanding": o._load}
+                for o in self._component_named(component).objects
+            ]
+
+    @operation(priority=_PRIORITY)
+    def add_object(
+        self, component: str, kind: str, key: str | None = None, settings: dict[str, Any] | None = None
+    ) -> str:
+        """Add an object: `kind` is the name of a class that the component has or declares, `settings` its arguments."""
+        owner = self._component_named(component)
+        classes: dict[str, type[AppObject]] = {
+            c.__name__: c for c in (*(type(o) for o in owner.objects), *owner.declares)
+        }
+        if kind not in classes:
+            raise NotFound(f"{component} has no class {kind!r}: one of {', '.join(sorted(classes)) or 'none'}")
+        object = construct(classes[kind], settings or {})
+        try:
+            owner.add(object, key=key)
+        except (TypeError, ValueError) as error:
+            raise InvalidArgument(str(error)) from error
+        return object.name
+
+    @operation(priority=_PRIORITY)
+    def remove_object(self, component: str, key: str) -> None:
+        """Remove the object with `key`. Refused while it has work or awaits a reply (law 6)."""
+        owner = self._component_named(component)
+        object = self._backplane.engine.registry.by_key(component, key)
+        if object is None:
+            raise NotFound(f"{component} has no object with key {key!r}")
+        owner.remove(object)
+
+    @operation(priority=_PRIORITY)
+    def subscribe(self, topic: str) -> None:
+        """The calling client gets what is published here on `topic` (`a.b` exactly, `a.*` for all below)."""
+        with self._backplane.engine.lead:
+            self._backplane.engine.publishing.subscribe(self._peer(), topic)
+
+    @operation(priority=_PRIORITY)
+    def unsubscribe(self, topic: str) -> None:
+        """The calling client has heard enough."""
+        with self._backplane.engine.lead:
+            self._backplane.engine.publishing.unsubscribe(self._peer(), topic)
+
+    def _peer(self) -> bytes:
+        action = current.action
+        if action is None or not action.peer:
+            raise InvalidArgument("objects subscribe with @subscribe; this is for clients")
+        return action.peer
+
+    def _component_named(self, name: str) -> Component:
+        components = self._backplane.engine.registry.components
+        if name not in components:
+            raise NotFound(
+                f"no component {name!r} here: name one of {', '.join(sorted(set(components) - {self.component_name}))}"
+            )
+        return components[name]
+
+
+def construct(cls: type[AppObject], settings: dict[str, Any]) -> AppObject:
+    """Make an object with arguments that came from outside, checked against its constructor's annotations.
+
+    Raises `InvalidArgument` that names the argument.
+    """
+    init = cls.__init__
+    if init is object.__init__:
+        if settings:
+            raise InvalidArgument(f"{cls.__qualname__} takes no settings: got {', '.join(sorted(settings))}")
+        return cls()
+    return cls(
+        *OperationSpec("__init__", init, Mark(kind="settings")).bind(settings, f"settings of {cls.__qualname__}")
+    )

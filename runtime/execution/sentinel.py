@@ -1,0 +1,212 @@
+"""Sentinel: the process's main thread, which looks after what must not wait behind user code.
+
+It owns the control link, notices that the supervisor has died, hears signals, writes the heartbeat, and looks at the
+workers a quantum at a time: when an action overruns and nobody looks after the link, somebody is sent to (watch.py); when
+one exceeds `slow_action`, its stack is taken while it runs. Like Go's sysmon it looks often only while there is something
+to see: a look that finds nothing makes the next one later, and with all workers idle it sleeps until one wakes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import select
+import sys
+from pathlib import Path
+from typing import Any
+
+from appbackplane.transport.directory import Directory, Registration
+from appbackplane.transport.errors import InvalidArgument
+from appbackplane.transport.link import Link
+
+from ..objects.module_state import ModuleState
+from .board import OwnSlot
+from .control import Answer, Control
+from .engine import Engine
+from .watch import QUANTUM_NS
+from .worker import Worker
+
+#: A look costs about 15 us of CPU, so one every quantum is 3 %. After this many that found no overrun ...
+LOOKS_OFTEN = 16
+#: ... one in 2 ms must do: a first overrun is then noticed later, well inside the default latency contract of 5 ms.
+SELDOM_NS = 2_000_000
+#: Looks without any running action before it goes to sleep until a worker has something to do.
+LOOKS_IDLE = 50
+#: Heartbeats, also while asleep: the supervisor calls a backplane silent after several of these.
+HEARTBEAT_NS = 250_000_000
+
+log = logging.getLogger("appbackplane.runtime")
+
+
+class Sentinel:
+    """Runs in the main thread until the supervisor says stop, or is gone, or a signal comes."""
+
+    def __init__(self, engine: Engine, link: Link, run_dir: Path, *, lifeline_fd: int | None, slot: OwnSlot | None, statistics: Any) -> None:
+        self._engine = engine
+        self._link = link
+        self._slot = slot
+        self._lifeline_fd = lifeline_fd
+        self._statistics = statistics
+        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        engine.watch.sentinel_fd = self._wake_fd
+        self._control = Control(
+            link,
+            run_dir,
+            {
+                "control.directory": self._directory,
+                "control.move": self._move,
+                "control.statistics": self._tell_statistics,
+                "control.stop": self._stop,
+            },
+            self.wake,
+        )
+        self._stop_reason: str | None = None
+        self._looks_without_overrun = 0
+        self._looks_idle = 0
+        self._beaten_ns = 0
+
+    def register(self, registration: Registration) -> None:
+        """Tell the supervisor what is here."""
+        self._control.register(registration)
+        self._control.turn()
+
+    def wake(self) -> None:
+        """Have it look now. From any thread."""
+        os.eventfd_write(self._wake_fd, 1)
+
+    def stop(self, reason: str) -> None:
+        """Have `run` return. From a signal handler, or the control link."""
+        self._stop_reason = reason
+        self.wake()
+
+    def run(self) -> str:
+        """Look after things until there is a reason to stop; which one."""
+        clock = self._engine.clock
+        poll = select.poll()
+        poll.register(self._wake_fd, select.POLLIN)
+        poll.register(self._link.fileno(), select.POLLIN)
+        if self._lifeline_fd is not None:
+            poll.register(self._lifeline_fd, select.POLLIN)
+        while self._stop_reason is None:
+            self._control.turn()
+            pause_ns = self._look(clock.now_ns())
+            if self._stop_reason is not None or self._link.has_input():
+                continue
+            # Whole milliseconds are what poll() knows; the quantum needs less, which select() can wait.
+            events = _wait(poll, pause_ns, self._fds())
+            if self._wake_fd in events:
+                with contextlib.suppress(BlockingIOError):
+                    os.eventfd_read(self._wake_fd)
+                self._looks_idle = 0
+            if self._lifeline_fd is not None and self._lifeline_fd in events:
+                self._stop_reason = "the supervisor is gone"
+        return self._stop_reason
+
+    def close(self) -> None:
+        """Send what is left to say and let go of the link."""
+        self._control.turn()
+        self._engine.watch.sentinel_fd = -1
+        self._link.close()
+        os.close(self._wake_fd)
+
+    # -- looking ------------------------------------------------------------------------------------------------------
+
+    def _look(self, now_ns: int) -> int:  # hot: scripts/bench urgent_latency
+        """Look at the workers; nanoseconds until the next look."""
+        engine = self._engine
+        watch = engine.watch
+        running_since_ns = 0
+        for worker in watch.everybody():
+            # No lead: `started_ns` is written by its worker alone, and a look too early or too late does no harm.
+            started_ns = worker.started_ns
+            if started_ns:
+                running_since_ns = min(running_since_ns or started_ns, started_ns)
+                if now_ns - started_ns >= engine.slow_actions.threshold_ns:
+                    self._notice_slow(worker, started_ns, now_ns)
+        if now_ns - self._beaten_ns >= HEARTBEAT_NS:
+            self._beat(now_ns, running_since_ns)
+        if not running_since_ns:
+            self._looks_idle += 1
+            if self._looks_idle >= LOOKS_IDLE:
+                watch.is_sentinel_asleep = True
+                return HEARTBEAT_NS
+            return SELDOM_NS
+        self._looks_idle = 0
+        watch.is_sentinel_asleep = False
+        if now_ns - running_since_ns >= QUANTUM_NS and watch.poller is None:
+            self._looks_without_overrun = 0
+            with engine.lead:
+                watch.overrun()
+        else:
+            self._looks_without_overrun += 1
+        return QUANTUM_NS if self._looks_without_overrun < LOOKS_OFTEN else SELDOM_NS
+
+    def _notice_slow(self, worker: Worker, started_ns: int, now_ns: int) -> None:
+        action = worker.action
+        if action is None or action in self._engine.noticed:
+            return
+        frame = sys._current_frames().get(worker.ident)
+        with self._engine.lead:
+            if worker.action is not action or worker.started_ns != started_ns:
+                return  # it has just ended, and is reported without a stack
+            self._engine.noticed.add(action)
+            report = self._engine.slow_actions.report(
+                action.name, action.object.name, now_ns - started_ns, now_ns, frame, is_running=True
+            )
+        if report is not None:
+            log.warning("%s", report.sentence())
+
+    def _beat(self, now_ns: int, running_since_ns: int) -> None:
+        self._beaten_ns = now_ns
+        if self._slot is None:
+            return
+        engine = self._engine
+        # Integers that others write; each is read once, and the board is a picture, not an account.
+        self._slot.beat(
+            now_ns,
+            engine.statistics.actions_count,
+            engine.scheduler.queued_count,
+            engine.scheduler.waiting_count,
+            running_since_ns,
+            engine.scheduler.budget.used_total_ns,
+            sum(throttle.refused_count for throttle in list(engine.intake.throttles.values())),
+            engine.slow_actions.count,
+        )
+
+    def _fds(self) -> list[int]:
+        fds = [self._wake_fd, self._link.fileno()]
+        return fds if self._lifeline_fd is None else [*fds, self._lifeline_fd]
+
+    # -- what the supervisor asks -------------------------------------------------------------------------------------
+
+    def _directory(self, body: Any, answer: Answer) -> None:
+        directory = Directory.from_body(body["directory"])
+        engine = self._engine
+        with engine.lead:
+            now_ns = engine.clock.now_ns()
+            engine.outgoing.update(directory, now_ns)
+            engine.watch.notify()
+        answer({}, None)
+
+    def _move(self, body: Any, answer: Answer) -> None:
+        try:
+            name, state = str(body["component"]), ModuleState(body["state"])
+        except (KeyError, ValueError) as error:
+            raise InvalidArgument(f"control.move: {error}") from error
+        with self._engine.lead:
+            self._engine.modules.move(name, state, lambda error: answer({}, error))
+
+    def _tell_statistics(self, body: Any, answer: Answer) -> None:
+        answer(self._statistics(), None)
+
+    def _stop(self, body: Any, answer: Answer) -> None:
+        self._stop_reason = "the supervisor said so"
+        answer({}, None)
+
+
+def _wait(poll: select.poll, pause_ns: int, fds: list[int]) -> list[int]:
+    if pause_ns >= 1_000_000:
+        return [fd for fd, _ in poll.poll(pause_ns // 1_000_000)]
+    readable, _, _ = select.select(fds, [], [], pause_ns / 1e9)
+    return readable

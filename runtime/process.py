@@ -1,0 +1,173 @@
+"""One backplane, one process: `python -m appbackplane.runtime.process`, its `ProcessConfig` as JSON on standard input.
+
+Started by the supervisor, never by hand. The main thread is the sentinel; workers run user code. It ends with exit code 0
+when told to stop, 2 when its configuration or a component is at fault (one line on standard error says what), 1 when the
+supervisor refused it. Dies with its supervisor (PDEATHSIG), so that nothing is left behind.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+import msgspec
+import setproctitle
+
+from appbackplane.transport import addressing
+from appbackplane.transport.directory import Registration
+from appbackplane.transport.errors import BackplaneError, InvalidArgument
+from appbackplane.transport.link import Link
+
+from .backplane import Backplane
+from .backplane_operations import construct
+from .execution.board import Board, OwnSlot
+from .execution.clock import RealClock
+from .execution.sentinel import Sentinel
+from .objects.component import Component
+from .process_config import ProcessConfig
+
+#: How long running actions may take to end once the process is told to stop; the supervisor has moved the components
+#: down before, so what still runs is what nobody waits for.
+STOP_TIMEOUT_S = 1.0
+#: Threads take turns at the GIL at this fraction of the latency contract: at 5 ms every 0.1 ms, with which urgent p99
+#: behind 20 ms actions was 1.4 ms (DESIGN section 5).
+_SWITCH_FRACTION = 50
+#: The interpreter's default; a longer interval serves nobody.
+_SWITCH_MAX_S = 0.005
+_PR_SET_PDEATHSIG = 1
+
+log = logging.getLogger("appbackplane.runtime")
+
+
+def main() -> int:
+    """Run one backplane until it is told to stop; the exit code."""
+    try:
+        config = msgspec.json.decode(sys.stdin.buffer.read(), type=ProcessConfig)
+    except msgspec.DecodeError as error:
+        print(f"appbackplane.runtime.process: not a process configuration on standard input: {error}", file=sys.stderr)
+        return 2
+    logging.basicConfig(level=logging.DEBUG if config.debug else logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    if config.import_dir is not None:
+        sys.path.insert(0, config.import_dir)
+    try:
+        components = [load_component(name, config) for name in config.components]
+        return describe(config, components) if config.describe else serve(config, components)
+    except (BackplaneError, DeclarationFault) as error:
+        print(f"backplane {config.backplane}: {error}", file=sys.stderr)
+        if config.debug:
+            log.exception("backplane %s", config.backplane)
+        return 2
+
+
+class DeclarationFault(Exception):
+    """A component cannot be imported or constructed; says which and why."""
+
+
+def load_component(name: str, config: ProcessConfig) -> Component:
+    """Import and construct "module:Class" with its settings. Raises `DeclarationFault`, `InvalidArgument`."""
+    module_name, _, class_name = name.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise DeclarationFault(f"component {name!r}: {error}") from error
+    except Exception as error:
+        raise DeclarationFault(f"component {name!r}: importing {module_name} failed: {type(error).__name__}: {error}") from error
+    cls = getattr(module, class_name, None)
+    if not (isinstance(cls, type) and issubclass(cls, Component)):
+        found = [n for n, c in vars(module).items() if isinstance(c, type) and issubclass(c, Component) and c is not Component]
+        raise DeclarationFault(f"component {name!r}: {module_name} has no Component {class_name!r} (it has: {', '.join(found) or 'none'})")
+    try:
+        component = construct(cls, config.settings.get(class_name, {}))
+    except InvalidArgument:
+        raise
+    except Exception as error:
+        raise DeclarationFault(f"component {name!r}: its constructor failed: {type(error).__name__}: {error}") from error
+    assert isinstance(component, Component)
+    return component
+
+
+def describe(config: ProcessConfig, components: Sequence[Component]) -> int:
+    """Print what would be registered."""
+    backplane = assemble(config, components, Link("describe"), None)
+    registration = Registration(config.backplane, config.generation, os.getpid(), "", backplane.entries())
+    sys.stdout.write(json.dumps(msgspec.to_builtins(registration)) + "\n")
+    return 0
+
+
+def assemble(config: ProcessConfig, components: Sequence[Component], link: Link, slot: OwnSlot | None) -> Backplane:
+    """The backplane, its components set up. Raises `DeclarationFault`."""
+    try:
+        return Backplane(config, components, clock=RealClock(), link=link, slot=slot)
+    except BackplaneError:
+        raise
+    except Exception as error:
+        log.debug("setup failed", exc_info=error)
+        raise DeclarationFault(f"{type(error).__name__}: {error}") from error
+
+
+def serve(config: ProcessConfig, components: Sequence[Component]) -> int:
+    """Serve until told to stop."""
+    die_with(os.getppid())
+    setproctitle.setproctitle(f"appbackplane: {config.system}/{config.backplane}")
+    sys.setswitchinterval(min(_SWITCH_MAX_S, config.max_latency_ns / 1e9 / _SWITCH_FRACTION))
+    if config.affinity:
+        os.sched_setaffinity(0, config.affinity)
+    slot = None
+    if config.board_fd is not None:
+        slot = OwnSlot(Board.attach(config.board_fd), config.board_slot, config.generation)
+    identity = f"{config.backplane}-{config.generation}"
+    run_dir = Path(config.run_dir)
+    link = Link(identity)
+    backplane = assemble(config, components, link, slot)
+    path = addressing.backplane_socket(run_dir, config.backplane, config.generation)
+    link.bind(path)
+    sentinel = Sentinel(
+        backplane.engine,
+        Link(f"{addressing.CONTROL}/{identity}"),
+        run_dir,
+        lifeline_fd=config.lifeline_fd,
+        slot=slot,
+        statistics=backplane.statistics,
+    )
+    # Ctrl-C is the supervisor's to act on: it stops everything in order.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        sentinel.stop(f"{signal.Signals(number).name} came")
+
+    signal.signal(signal.SIGTERM, on_signal)
+    # What the imports left is not garbage: not looking at it again keeps collections short.
+    gc.collect()
+    gc.freeze()
+    backplane.start(config.threads)
+    sentinel.register(Registration(config.backplane, config.generation, os.getpid(), str(path), backplane.entries()))
+    reason = sentinel.run()
+    log.debug("stopping: %s", reason)
+    has_ended = backplane.stop(STOP_TIMEOUT_S)
+    sentinel.close()
+    if not has_ended:
+        log.warning("an operation did not end within %s s of being told to stop", STOP_TIMEOUT_S)
+    logging.shutdown()
+    sys.stderr.flush()
+    # Not through the interpreter's own shutdown: it would wait for threads that user code started.
+    os._exit(0)
+
+
+def die_with(parent: int) -> None:
+    """Have the kernel kill this process when its parent dies."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before the call
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,307 @@
+"""VirtualBackplane: a backplane that runs in the calling thread, one action at a time, until nothing is left to do.
+
+The test is everybody outside: the client that calls, the other backplanes that its objects call, the supervisor that
+moves its components. Each `run_until_idle` takes the very turns that a worker takes (execution/engine.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from appbackplane.transport import codec
+from appbackplane.transport.directory import Directory, Place
+from appbackplane.transport.envelope import CALL, CANCEL, CAST, PUBLISH, REPLY, STATUS, Envelope, reply, status
+from appbackplane.transport.errors import BackplaneError, error_from
+
+from ..backplane import Backplane
+from ..execution.method_action import MethodAction
+from ..execution.worker import Worker
+from ..objects.action import Action
+from ..objects.app_object import AppObject
+from ..objects.component import Component
+from ..objects.module_state import ModuleState
+from ..process_config import ProcessConfig
+from .memory_link import MemoryLink
+from .virtual_clock import VirtualClock
+
+_CLIENT = b"test"
+#: A test that runs this many actions without coming to rest is going in circles.
+ACTIONS_MAX = 1_000_000
+
+
+class Bench(Component):
+    """Holds the objects that a test adds without a component of their own: routes `bench.OPERATION`."""
+
+
+class VirtualCall:
+    """A call that the test made as a client."""
+
+    def __init__(self, backplane: VirtualBackplane, id: int) -> None:
+        self._backplane, self._id = backplane, id
+        self._answers: list[Envelope] = []
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it has ended."""
+        self._backplane.collect()
+        return bool(self._answers)
+
+    def result(self) -> Any:
+        """Its result; runs the backplane until idle first. Raises the error it ended in."""
+        if not self.is_done:
+            self._backplane.run_until_idle()
+        if not self.is_done:
+            raise AssertionError("the call has not ended: its object awaits something, or time has to pass (advance)")
+        assert len(self._answers) == 1, f"a call was answered {len(self._answers)} times: {self._answers}"
+        answer = self._answers[0]
+        if answer.kind == REPLY:
+            return answer.body
+        raise error_from(*answer.body)
+
+    def error(self) -> BackplaneError:
+        """The error it ended in; fails if it went well."""
+        try:
+            result = self.result()
+        except BackplaneError as error:
+            return error
+        raise AssertionError(f"the call was expected to fail; it returned {result!r}")
+
+    def cancel(self) -> None:
+        """Take it back."""
+        self._backplane.hear(Envelope(CANCEL, self._id))
+
+
+class OutsideCall:
+    """A call that an object of the backplane made to somebody outside."""
+
+    def __init__(self, backplane: VirtualBackplane, peer: bytes, envelope: Envelope) -> None:
+        self._backplane, self._peer = backplane, peer
+        self.envelope = envelope
+        self.is_cancelled = False
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """What it was called with."""
+        arguments: Mapping[str, Any] = self.envelope.body
+        return arguments
+
+    def reply(self, result: Any = None) -> None:
+        """Answer it."""
+        self._backplane.hear(reply(self.envelope.id, result), self._peer)
+
+    def fail(self, error: BackplaneError) -> None:
+        """End it in an error."""
+        self._backplane.hear(status(self.envelope.id, error), self._peer)
+
+
+class VirtualBackplane:
+    """A backplane for tests. Options are those of `[backplane.NAME]`, times in seconds."""
+
+    def __init__(
+        self,
+        *components: Component,
+        name: str = "virtual",
+        role: str | None = "primary",
+        priorities: int = 8,
+        quotas: tuple[int, ...] = (),
+        tick: float = 1.0,
+        cpu_limit: int | None = None,
+        slow_action: float = 0.05,
+        outside: tuple[str, ...] = (),
+        topics: tuple[str, ...] = (),
+    ) -> None:
+        """`role`: the state its components are brought to; None leaves them in `start`.
+
+        `outside` and `topics`: routes served, and topics heard, by another backplane, which the test plays.
+        """
+        self.clock = VirtualClock()
+        self.link = MemoryLink()
+        self._config = ProcessConfig(
+            system="test", backplane=name, run_dir="/nowhere", components=(), priorities=priorities, quotas=quotas,
+            tick_ns=round(tick * 1e9), cpu_limit=cpu_limit, slow_action_ns=round(slow_action * 1e9), preempt=False,
+        )  # fmt: skip
+        self._components = list(components)
+        self._role = role
+        self._outside, self._topics = outside, topics
+        self._backplane: Backplane | None = None
+        self._worker: Worker | None = None
+        self._calls: dict[int, VirtualCall] = {}
+        self._outside_calls: list[OutsideCall] = []
+        #: What was published to the outside: (topic, body).
+        self.published: list[tuple[str, Mapping[str, Any]]] = []
+        #: Casts to the outside: (route, arguments).
+        self.casts: list[tuple[str, Mapping[str, Any]]] = []
+
+    # -- what is in it ------------------------------------------------------------------------------------------------
+
+    @property
+    def backplane(self) -> Backplane:
+        """The real thing; constructed, and its components moved to their role, when first asked for."""
+        if self._backplane is None:
+            self._backplane = Backplane(self._config, self._components, clock=self.clock, link=self.link)
+            self._worker = Worker(self._backplane.engine, 0)
+            self._backplane.engine.watch.workers.append(self._worker)
+            self._tell_of_outside(is_up=True)
+            if self._role is not None:
+                self.move("initializing")
+                self.move(self._role)
+        return self._backplane
+
+    def add(self, object: AppObject, *, key: str | None = None) -> Any:
+        """Add an object to the component `bench`; before anything has run. Returns it."""
+        assert self._backplane is None, "objects of new classes are added before anything runs (law 12)"
+        bench = next((c for c in self._components if isinstance(c, Bench)), None)
+        if bench is None:
+            bench = Bench()
+            self._components.append(bench)
+        return bench.add(object, key=key)
+
+    def move(self, state: str, component: str | None = None) -> list[str]:
+        """Move one component, or all in the order given, and run its hook. Raises what the hook raised."""
+        order: list[str] = []
+        for each in self._components:
+            if component is None or each.component_name == component:
+                failures: list[BaseException | None] = []
+                self.backplane.engine.modules.move(each.component_name, ModuleState(state), failures.append)
+                order += self.run_until_idle()
+                if failures and failures[0] is not None:
+                    raise failures[0]
+        return order
+
+    # -- work ---------------------------------------------------------------------------------------------------------
+
+    def post(
+        self,
+        object: AppObject,
+        operation: str,
+        *,
+        priority: int | None = None,
+        timeout: float | None = None,
+        **arguments: Any,
+    ) -> Action:
+        """Queue an operation of one object, as if it had been called; the action shows `result` and `error` later."""
+        action = self._action(object, operation, priority, arguments)
+        if timeout is not None:
+            action.deadline_ns = self.clock.now_ns() + round(timeout * 1e9)
+        self.backplane.engine.post(action, self.clock.now_ns())
+        return action
+
+    def post_reply(self, object: AppObject, operation: str, **arguments: Any) -> Action:
+        """Queue an operation in front of all others of its object, as the reply that it awaited would be (law 6)."""
+        action = self._action(object, operation, None, arguments)
+        self.backplane.engine.scheduler.requeue([action])
+        return action
+
+    def call(
+        self,
+        route: str,
+        *,
+        key: str | None = None,
+        priority: int | None = None,
+        timeout: float | None = None,
+        **arguments: Any,
+    ) -> VirtualCall:
+        """Call as a client does, over the link; ask the handle for its result."""
+        id = len(self._calls) + 1
+        call = self._calls[id] = VirtualCall(self, id)
+        deadline = None if timeout is None else round(timeout * 1e9)
+        self.hear(Envelope(CALL, id, priority, route, key, deadline, None, arguments))
+        return call
+
+    def cast(self, route: str, *, key: str | None = None, priority: int | None = None, **arguments: Any) -> None:
+        """Cast as a client does."""
+        self.hear(Envelope(CAST, 0, priority, route, key, None, None, arguments))
+
+    def publish(self, topic: str, **body: Any) -> None:
+        """Publish as another backplane does."""
+        self.hear(Envelope(PUBLISH, 1, None, topic, None, None, None, body))
+
+    def outside_calls(self, route: str | None = None) -> list[OutsideCall]:
+        """Calls that its objects have made to the outside so far, oldest first."""
+        self.collect()
+        return [call for call in self._outside_calls if route is None or call.envelope.route == route]
+
+    def kill_outside(self) -> None:
+        """The other backplane dies; the supervisor says so."""
+        self._tell_of_outside(is_up=False)
+
+    # -- time ---------------------------------------------------------------------------------------------------------
+
+    def run_until_idle(self) -> list[str]:
+        """Run what there is to run, without letting time pass; the operations in the order they ran, step by step."""
+        engine, worker = self.backplane.engine, self._worker
+        assert worker is not None
+        order: list[str] = []
+        worker.current.engine = engine
+        try:
+            while (action := engine.choose(worker)) is not None:
+                order.append(action.name.rpartition(".")[2])
+                assert len(order) < ACTIONS_MAX, "it does not come to rest"
+                engine.complete(action, *engine.execute(worker, action))
+        finally:
+            worker.current.engine = None
+        engine.flush(self.clock.now_ns())
+        self.collect()
+        return order
+
+    def advance(self, seconds: float) -> list[str]:
+        """Let time pass; what falls due meanwhile runs when it falls due. What ran, in order."""
+        end_ns = self.clock.now_ns() + round(seconds * 1e9)
+        order = self.run_until_idle()
+        while (wake_ns := self.backplane.engine.next_wake_ns()) is not None and wake_ns <= end_ns:
+            self.clock.move(wake_ns)
+            order += self.run_until_idle()
+        self.clock.move(end_ns)
+        return order + self.run_until_idle()
+
+    # -- the far ends -------------------------------------------------------------------------------------------------
+
+    def hear(self, envelope: Envelope, peer: bytes = _CLIENT) -> None:
+        """Deliver one envelope, through the codec."""
+        _ = self.backplane
+        self.link.deliver(peer, codec.batch([codec.Encoder().encode(envelope)]))
+
+    def collect(self) -> None:
+        """Look at what the backplane has sent."""
+        while self.link.sent:
+            peer, frame = self.link.sent.popleft()
+            for envelope in codec.decode(frame):
+                if envelope.kind in (REPLY, STATUS):
+                    self._calls[envelope.id]._answers.append(envelope)
+                elif envelope.kind == PUBLISH:
+                    assert envelope.route is not None
+                    self.published.append((envelope.route, envelope.body))
+                elif envelope.kind == CAST:
+                    assert envelope.route is not None
+                    self.casts.append((envelope.route, envelope.body))
+                elif envelope.kind == CALL:
+                    self._outside_calls.append(OutsideCall(self, peer, envelope))
+                else:
+                    for call in self._outside_calls:
+                        call.is_cancelled |= call.envelope.id == envelope.id
+
+    def _action(
+        self, object: AppObject, operation: str, priority: int | None, arguments: Mapping[str, Any]
+    ) -> MethodAction:
+        _ = self.backplane
+        component = object._component
+        assert component is not None, "add the object first"
+        spec = next(spec for spec in type(object).__operations__.values() if spec.name == operation)
+        name = f"{component.component_name}.{operation}"
+        urgency = spec.mark.priority if priority is None else priority
+        action = MethodAction(object, name, urgency, spec.function, spec.bind(arguments, name))
+        action.spec = spec
+        return action
+
+    def _tell_of_outside(self, *, is_up: bool) -> None:
+        assert self._backplane is not None
+        engine = self._backplane.engine
+        routes: dict[str, tuple[str, ...]] = {route: ("outside",) for route in self._outside}
+        topics: dict[str, tuple[str, ...]] = {topic: ("outside",) for topic in self._topics}
+        places = {
+            "outside": Place(1, "/nowhere/outside-1.sock", is_up),
+            self._config.backplane: Place(1, "/nowhere/here-1.sock"),
+        }
+        version = engine.outgoing.directory.version + 1
+        engine.outgoing.update(Directory("test", version, places, routes, topics), self.clock.now_ns())
