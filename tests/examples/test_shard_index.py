@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 from codesearch import shard_index
 from codesearch.shard_index import LIMIT_MAX, Hit, ShardIndex
-from codesearch.tokens import Scan, portions
+from codesearch.tokens import Portion, Scan, portions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,8 +16,8 @@ def enter(index: ShardIndex, path: str, text: str) -> None:
     scan = Scan(text)
     while not scan.advance(1_000_000):
         continue
-    for part in portions(scan, 1):
-        index.ingest(path, part.tokens, part.definitions, part.lines, is_first=part.is_first, is_last=part.is_last)
+    for part in portions(path, scan, 1):
+        index.ingest(part)
 
 
 @dataclass
@@ -106,13 +106,13 @@ def test_a_file_that_is_replaced_is_found_all_the_time() -> None:
     enter(index, "a.py", "alpha\nbeta")
     scan = Scan("\nalpha\nbeta")
     scan.advance(100)
-    (part,) = portions(scan, 1)
+    (part,) = portions("a.py", scan, 1)
     alpha = {"alpha": part.tokens["alpha"]}
-    index.ingest("a.py", alpha, {}, {2: "alpha"}, is_first=True, is_last=False)
+    index.ingest(Portion(path="a.py", shard=0, tokens=alpha, lines={2: "alpha"}, is_last=False))
     assert index.search("alpha", 9) == [Hit(file="a.py", line=2, context="alpha")]
     assert index.search("beta", 9)[0]["file"] == "a.py"
     beta = {"beta": part.tokens["beta"]}
-    index.ingest("a.py", beta, {}, {3: "beta"}, is_first=False, is_last=True)
+    index.ingest(Portion(path="a.py", shard=0, tokens=beta, lines={3: "beta"}, is_first=False))
     assert [hit["line"] for word in ("alpha", "beta") for hit in index.search(word, 9)] == [2, 3]
 
 
@@ -120,7 +120,7 @@ def test_a_file_that_is_gone_is_not_found() -> None:
     """An answer that names a file which does not exist is worse than none."""
     index = ShardIndex()
     enter(index, "a.py", "def alpha(): beta")
-    index.ingest("a.py", {}, {}, {}, is_first=True, is_last=True)
+    index.ingest(Portion(path="a.py", shard=0))
     assert index.search("alpha", 9) == index.symbol("alpha", 9) == []
     assert index.statistics() == {"files": 0, "words": 0, "entries": 0, "beyond": 0}
 

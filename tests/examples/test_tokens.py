@@ -5,7 +5,19 @@ from pathlib import Path
 
 import pytest
 from codesearch import tokens
-from codesearch.tokens import LINES_MAX, PORTION_TOKENS, Scan, decode, pack, portions, shard_of, unpack, words_of
+from codesearch.tokens import (
+    LINES_MAX,
+    PORTION_TOKENS,
+    Portion,
+    Scan,
+    batches,
+    decode,
+    pack,
+    portions,
+    shard_of,
+    unpack,
+    words_of,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,6 +64,7 @@ def test_only_line_feeds_end_a_line() -> None:
 @pytest.mark.parametrize(
     ("data", "text", "is_exact"),
     [
+        (b"# coding: raw_unicode_escape\nx = '\\ud800'", "# coding: raw_unicode_escape\nx = '\\ud800'", False),
         ("# -*- coding: latin-1 -*-\nä = 1".encode("latin-1"), "# -*- coding: latin-1 -*-\nä = 1", True),
         (b"\xef\xbb\xbfx = 1", "x = 1", True),
         (b"x = '\xff'", "x = '\ufffd'", False),
@@ -82,7 +95,7 @@ def test_slices_do_not_change_what_is_found(text: str, slice_lines: int) -> None
 def test_portions_hold_each_word_once_in_its_own_shard(words: list[str], shards: int) -> None:
     """A word in the wrong shard is never found: a search asks one shard alone."""
     scan = scanned("\n".join(f"def {word}({word})" for word in words))
-    parts = list(portions(scan, shards))
+    parts = list(portions("x.py", scan, shards))
     found: dict[str, tuple[int, ...]] = {}
     for part in parts:
         for word, packed in part.tokens.items():
@@ -97,9 +110,23 @@ def test_portions_hold_each_word_once_in_its_own_shard(words: list[str], shards:
 def test_a_large_file_comes_in_several_portions() -> None:
     """A portion is an action of the shard, and a search has to wait for it."""
     scan = scanned("\n".join(f"name_{n}" for n in range(PORTION_TOKENS * 2 + 1)))
-    parts = list(portions(scan, 1))
+    parts = list(portions("x.py", scan, 1))
     assert [len(part.tokens) for part in parts] == [PORTION_TOKENS, PORTION_TOKENS, 1]
     assert [(part.is_first, part.is_last) for part in parts] == [(True, False), (False, False), (False, True)]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, PORTION_TOKENS)), max_size=30), st.integers(0, 3))
+def test_batches_keep_order_and_bound(sizes: list[tuple[int, int]], first: int) -> None:
+    """A shard takes in a batch in one go, so its size is what a search waits for; out of order, a file is torn."""
+    parts = [
+        Portion(path=str(number), shard=shard, tokens={f"w{n}": b"" for n in range(size)})
+        for number, (shard, size) in enumerate(sizes)
+    ]
+    sent = list(batches(parts, 4, first))
+    for shard in range(4):
+        assert [part for to, batch in sent if to == shard for part in batch] == [p for p in parts if p.shard == shard]
+    assert all(sum(part.words_count for part in batch) <= PORTION_TOKENS for _, batch in sent)
+    assert all(batch for _, batch in sent)
 
 
 def test_only_the_first_lines_of_a_token_are_kept() -> None:

@@ -15,8 +15,18 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
-from appbackplane.runtime import AppObject, Component, checkpoint, every, operation, pause
-from appbackplane.transport.errors import BackplaneError, DeadlineExceeded, InvalidArgument, PeerError
+from appbackplane.runtime import (
+    AppObject,
+    BackplaneError,
+    Component,
+    DeadlineExceeded,
+    InvalidArgument,
+    PeerError,
+    checkpoint,
+    every,
+    operation,
+    pause,
+)
 
 from .tokens import Portion, Scan, batches, decode, portions
 from .tree import SUFFIXES, source_files

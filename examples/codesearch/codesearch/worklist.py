@@ -98,7 +98,9 @@ class Worklist:
     def fail(self, job: Job, reason: str) -> None:
         """A file could not be worked on; it is tried again in the next round."""
         self._ended(0)
-        self._hashes[job.path] = b""  # no file's hash; forgetting the path would leave its old text in the index for ever
+        self._hashes[job.path] = (
+            b""  # no file's hash; forgetting the path would leave its old text in the index for ever
+        )
         self.failed += 1
         self.failures.append((job.path, reason))
 
