@@ -135,7 +135,7 @@ def test_an_index_that_is_lost_on_the_way_is_fed_again(tree: Path) -> None:
 def test_bulk_steps_aside_for_questions(tmp_path: Path) -> None:
     """One long file must not hold up whoever asks the index something."""
     (tmp_path / "long.py").write_text("a_word = 1\n" * 20_000)
-    backplane = VirtualBackplane(Index(root=str(tmp_path)), outside=OUTSIDE)
+    backplane = VirtualBackplane(Index(root=str(tmp_path), window=1), outside=OUTSIDE)
     query = PlayedQuery(backplane)
     asked: list[Any] = []
 
