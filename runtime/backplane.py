@@ -118,13 +118,13 @@ class Backplane:
             engine.watch.wake_all()
         end_ns = engine.clock.now_ns() + round(timeout * 1e9)
         has_ended = all([worker.join(max(0.0, (end_ns - engine.clock.now_ns()) / 1e9)) for worker in workers])
-        with engine.lead:
-            now_ns = engine.clock.now_ns()
-            engine.intake.stop(now_ns)
-            engine.flush(now_ns)
-            if has_ended:
-                engine.link.close()
-                engine.watch.close()
+        # The lead is kept: whoever comes back late finds nothing to do any more.
+        engine.lead.acquire()
+        now_ns = engine.clock.now_ns()
+        engine.intake.stop(now_ns)
+        engine.flush(now_ns)
+        engine.link.close()
+        engine.watch.close()
         return has_ended
 
     # -- figures ------------------------------------------------------------------------------------------------------

@@ -21,7 +21,6 @@ from types import FrameType
 
 import msgspec
 import setproctitle
-
 from appbackplane.transport import addressing
 from appbackplane.transport.directory import Registration
 from appbackplane.transport.errors import BackplaneError, InvalidArgument
@@ -55,7 +54,9 @@ def main() -> int:
     except msgspec.DecodeError as error:
         print(f"appbackplane.runtime.process: not a process configuration on standard input: {error}", file=sys.stderr)
         return 2
-    logging.basicConfig(level=logging.DEBUG if config.debug else logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(
+        level=logging.DEBUG if config.debug else logging.INFO, format="%(levelname)s %(name)s: %(message)s"
+    )
     if config.import_dir is not None:
         sys.path.insert(0, config.import_dir)
     try:
@@ -80,17 +81,27 @@ def load_component(name: str, config: ProcessConfig) -> Component:
     except ImportError as error:
         raise DeclarationFault(f"component {name!r}: {error}") from error
     except Exception as error:
-        raise DeclarationFault(f"component {name!r}: importing {module_name} failed: {type(error).__name__}: {error}") from error
+        raise DeclarationFault(
+            f"component {name!r}: importing {module_name} failed: {type(error).__name__}: {error}"
+        ) from error
     cls = getattr(module, class_name, None)
     if not (isinstance(cls, type) and issubclass(cls, Component)):
-        found = [n for n, c in vars(module).items() if isinstance(c, type) and issubclass(c, Component) and c is not Component]
-        raise DeclarationFault(f"component {name!r}: {module_name} has no Component {class_name!r} (it has: {', '.join(found) or 'none'})")
+        found = [
+            n
+            for n, c in vars(module).items()
+            if isinstance(c, type) and issubclass(c, Component) and c is not Component
+        ]
+        raise DeclarationFault(
+            f"component {name!r}: {module_name} has no Component {class_name!r} (it has: {', '.join(found) or 'none'})"
+        )
     try:
         component = construct(cls, config.settings.get(class_name, {}))
     except InvalidArgument:
         raise
     except Exception as error:
-        raise DeclarationFault(f"component {name!r}: its constructor failed: {type(error).__name__}: {error}") from error
+        raise DeclarationFault(
+            f"component {name!r}: its constructor failed: {type(error).__name__}: {error}"
+        ) from error
     assert isinstance(component, Component)
     return component
 

@@ -71,7 +71,7 @@ class Board:
         base = slot * _WORDS
         words = self._words[base : base + 11].tolist()
         byte = self._map[slot]
-        return BoardSlot(*words, 255 - byte if byte else None)
+        return BoardSlot._make([*words, 255 - byte if byte else None])
 
     def clear_slot(self, slot: int) -> None:
         """Its owner is dead: what it left would stay for ever (DESIGN 12.9)."""

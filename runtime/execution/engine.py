@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from appbackplane.transport import codec
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
 DRAIN_INTERVAL_NS = 50_000
 #: Frames taken in one look. A frame holds up to 512 calls: a flood must not keep the workers from working.
 FRAMES_MAX = 64
+#: Taking in calls costs about 8 us each: after this long in one look, what has come already gets its turn.
+DRAIN_MAX_NS = 1_000_000
 #: An action known to take longer than this is worth a hand-over to another thread (15 to 60 us) or a flush (5 us) before.
 SHORT_NS = 100_000
 #: A peer whose socket was full is offered its envelopes again after this.
@@ -61,7 +64,7 @@ class Port(Protocol):
 
     def send(self, peer: bytes, frame: bytes) -> Sent: ...
     def receive(self) -> tuple[bytes, bytes] | None: ...
-    def connect(self, path: object) -> bytes: ...
+    def connect(self, path: Path) -> bytes: ...
     def disconnect(self, peer: bytes) -> None: ...
     def has_input(self) -> bool: ...
     def fileno(self) -> int: ...
@@ -152,6 +155,9 @@ class Engine:
         except BaseException as error:  # the edge: sys.exit() in an operation ends the operation, not the worker
             action.error = error
             outcome = Outcome.DONE
+        if outcome is not Outcome.DONE and not isinstance(action, MethodAction) and outcome is not Outcome.YIELDED:
+            action.error = TypeError(f"{type(action).__name__}.run() returned {outcome!r}: expected Outcome.DONE or YIELDED")
+            outcome = Outcome.DONE
         worker.current.action = None
         worker.started_ns = 0
         return outcome, clock.now_ns() - started_ns, clock.cpu_ns() - cpu_ns
@@ -178,11 +184,9 @@ class Engine:
                 if action.on_end is not None:
                     action.on_end(action)
             return
-        assert isinstance(action, MethodAction), "only a method can await or step aside"
-        if action.is_cancelled and action.thrown is None:
-            action.cancel()
         self.scheduler.finished(action, outcome, now_ns)
         if outcome is Outcome.WAITING:
+            assert isinstance(action, MethodAction), "only a method can await"
             self.outgoing.start(action, now_ns)
 
     def wait(self, worker: Worker) -> None:
@@ -219,6 +223,8 @@ class Engine:
                 frames += 1
                 for envelope in codec.decode(received[1]):
                     self.hear(received[0], envelope, now_ns)
+                if self.clock.now_ns() - now_ns >= DRAIN_MAX_NS:
+                    break
             except MalformedFrame as error:
                 self._report_malformed(received[0] if received else b"", error, now_ns)
         for timer in self.scheduler.timers.due(now_ns):

@@ -70,12 +70,11 @@ class Intake:
         try:
             self.admit(peer, envelope, now_ns)
         except BackplaneError as error:
-            if envelope.kind == CALL:
-                self._engine.say(peer, status(envelope.id, error), now_ns)
-            else:
-                self.refused_casts_count += 1
-                if self._engine.reports.admit(f"cast {envelope.route}", now_ns) is not None:
-                    log.warning("a cast was refused: %s", error)
+            self._turn_away(peer, envelope, error, now_ns)
+        except Exception as error:  # the edge: what a strange argument makes a library do must not end the process
+            log.exception("%s could not be taken in", envelope.route)
+            problem = InternalError(f"{envelope.route}: {type(error).__name__}: {error}")
+            self._turn_away(peer, envelope, problem, now_ns)
 
     def admit(
         self, peer: bytes, envelope: Envelope, now_ns: int, caller: AppObject | None = None
@@ -158,9 +157,9 @@ class Intake:
             if action.awaiting_id:
                 engine.outgoing.give_up(action, now_ns)
         elif engine.scheduler.withdraw(action):
-            del self.accepted[peer, id]
-            action.peer = None
             engine.refuse(action, Cancelled(f"{action.name}: taken back before it began"), now_ns)
+        elif isinstance(action, MethodAction):
+            action.cancel()  # it runs: if it is to await something, it learns it there
 
     def defer(self, action: MethodAction, now_ns: int) -> None:
         """A state machine does not accept this now: beside the queue with it, until the next change of state."""
@@ -206,6 +205,14 @@ class Intake:
         """The known route most like `name`, for an error message."""
         close = difflib.get_close_matches(name, self._engine.registry.routes, n=1)
         return close[0] if close else self._engine.outgoing.directory.nearest(name)
+
+    def _turn_away(self, peer: bytes, envelope: Envelope, error: BackplaneError, now_ns: int) -> None:
+        if envelope.kind == CALL:
+            self._engine.say(peer, status(envelope.id, error), now_ns)
+            return
+        self.refused_casts_count += 1
+        if self._engine.reports.admit(f"cast {envelope.route}", now_ns) is not None:
+            log.warning("a cast was refused: %s", error)
 
     # -- steps --------------------------------------------------------------------------------------------------------
 

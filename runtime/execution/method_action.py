@@ -25,7 +25,7 @@ class MethodAction(Action):
     """One run of one method, from arrival to end."""
 
     __slots__ = (
-        "arguments", "awaiting_id", "coroutine", "function", "inbox", "is_cancelled", "is_deferred", "received", "request",
+        "arguments", "awaiting_id", "coroutine", "function", "inbox", "is_deferred", "received", "request",
         "spec", "thrown", "timer",
     )  # fmt: skip
 
@@ -53,7 +53,6 @@ class MethodAction(Action):
         #: What it awaits now, and the id of the call that became of it.
         self.request: CallRequest | Pause | None = None
         self.awaiting_id = 0
-        self.is_cancelled = False
         self.is_deferred = False
 
     def run(self) -> Outcome:  # hot: scripts/bench call_rtt
@@ -115,5 +114,4 @@ class MethodAction(Action):
 
     def cancel(self) -> None:
         """Its caller has gone: at the next await it ends with `Cancelled`."""
-        self.is_cancelled = True
         self.thrown = Cancelled(f"{self.name}: the caller took the call back")

@@ -56,6 +56,9 @@ class Outgoing:
     def start(self, action: MethodAction, now_ns: int) -> None:
         """Let what an action awaits begin; its object is in the wait queue already."""
         request = action.request
+        if action.thrown is not None:  # cancelled while it ran
+            self._go_on(action, now_ns)
+            return
         if isinstance(request, Pause):
             action.awaiting_id = self.calls.open(_CLOCK, now_ns + request.delay_ns, action)
             return

@@ -42,7 +42,16 @@ log = logging.getLogger("appbackplane.runtime")
 class Sentinel:
     """Runs in the main thread until the supervisor says stop, or is gone, or a signal comes."""
 
-    def __init__(self, engine: Engine, link: Link, run_dir: Path, *, lifeline_fd: int | None, slot: OwnSlot | None, statistics: Any) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        link: Link,
+        run_dir: Path,
+        *,
+        lifeline_fd: int | None,
+        slot: OwnSlot | None,
+        statistics: Any,
+    ) -> None:
         self._engine = engine
         self._link = link
         self._slot = slot

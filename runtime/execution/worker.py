@@ -8,6 +8,7 @@ they run. Threads are daemons: a process that is told to go does not wait for an
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,9 @@ from .current import current
 
 if TYPE_CHECKING:
     from .engine import Engine
+
+#: EX_SOFTWARE of sysexits.h.
+EXIT_BUG = 70
 
 log = logging.getLogger("appbackplane.runtime")
 
@@ -54,9 +58,14 @@ class Worker:
 
     def _run(self) -> None:
         current.engine = self.engine
-        with self.engine.lead:
-            self._serve()
-            self.engine.watch.left(self)
+        try:
+            with self.engine.lead:
+                self._serve()
+                self.engine.watch.left(self)
+        except BaseException:
+            # A promise of our own is broken, and what it guarded may be half done: the supervisor starts us afresh.
+            log.critical("worker %d failed: this is a bug of the runtime", self.number, exc_info=True)
+            os._exit(EXIT_BUG)
 
     def _serve(self) -> None:  # hot: scripts/bench call_rtt
         engine = self.engine

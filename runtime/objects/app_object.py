@@ -8,7 +8,7 @@ a subclass may write an `__init__` without calling this one's.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from .operation import OperationSpec, specs_of
 
@@ -55,6 +55,27 @@ class AppObject:
         "_state", "_tail", "_waits",
     )  # fmt: skip
 
+    # Declared here, filled in `__new__`: a slot whose type is first said there is unknown to type checkers.
+    _head: Action | None
+    _tail: Action | None
+    _queued: int
+    _state: int
+    #: The ready queue it belongs to while it has work.
+    _priority: int
+    #: Actions by priority, only while priorities are mixed.
+    _counts: list[int] | None
+    #: Entries left behind in ready queues it has been raised out of.
+    _stale: dict[int, int] | None
+    #: Suspended coroutines that await a reply.
+    _waits: int
+    #: Actions queued, running or waiting.
+    _load: int
+    #: Minimum priority lent to whoever calls it.
+    _lends: int | None
+    _component: Component | None
+    _key: str | None
+    _name: str
+
     #: Compiled operations by method name; filled when the class is made.
     __operations__: ClassVar[dict[str, OperationSpec]] = {}
 
@@ -62,20 +83,14 @@ class AppObject:
         super().__init_subclass__(**options)
         cls.__operations__ = specs_of(cls)
 
-    def __new__(cls, *_arguments: Any, **_keywords: Any) -> AppObject:
+    def __new__(cls, *_arguments: Any, **_keywords: Any) -> Self:
         self = super().__new__(cls)
-        self._head: Action | None = None
-        self._tail: Action | None = None
-        self._queued = 0
+        self._head = self._tail = None
+        self._queued = self._waits = self._load = 0
         self._state = 0  # IDLE of scheduling/object_queue.py
-        self._priority = 255  # the ready queue it belongs to while it has work
-        self._counts: list[int] | None = None  # actions by priority, only while priorities are mixed
-        self._stale: dict[int, int] | None = None  # entries left behind in ready queues it has been raised out of
-        self._waits = 0  # suspended coroutines that await a reply
-        self._load = 0  # actions queued, running or waiting
-        self._lends: int | None = None  # minimum priority lent to whoever calls it
-        self._component: Component | None = None
-        self._key: str | None = None
+        self._priority = 255  # none yet
+        self._counts = self._stale = None
+        self._lends = self._component = self._key = None
         self._name = ""
         return self
 

@@ -8,7 +8,7 @@ architecture it runs in, one thread for all or a pool or a process of its own, i
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from .app_object import AppObject, Host
 from .module_state import ModuleState
@@ -34,18 +34,22 @@ class Component(AppObject):
     #: Classes whose operations are routes of this component even before an object of them is added.
     declares: ClassVar[tuple[type[AppObject], ...]] = ()
 
+    _hosted_by: Host | None
+    _module_state: ModuleState
+    _objects: list[AppObject]
+    _endpoints: list[Endpoint]
+
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "component_name" not in cls.__dict__:
             cls.component_name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", cls.__name__).lower()
 
-    def __new__(cls, *arguments: Any, **keywords: Any) -> Component:
+    def __new__(cls, *arguments: Any, **keywords: Any) -> Self:
         self = super().__new__(cls)
-        assert isinstance(self, Component)
-        self._hosted_by: Host | None = None
+        self._hosted_by = None
         self._module_state = ModuleState.START
-        self._objects: list[AppObject] = []
-        self._endpoints: list[Endpoint] = []
+        self._objects = []
+        self._endpoints = []
         self._component = self
         return self
 

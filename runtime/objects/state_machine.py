@@ -8,7 +8,7 @@ rule of OTP's gen_statem). Deferred work still counts towards the component's li
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from .app_object import AppObject
 from .operation import DeclarationError
@@ -23,6 +23,8 @@ class StateMachine(AppObject):
     __slots__ = ("_deferred", "_machine_state")
 
     initial: ClassVar[Enum]
+    _machine_state: Enum
+    _deferred: list[Action]
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -34,11 +36,10 @@ class StateMachine(AppObject):
                 if not isinstance(state, type(initial)):
                     raise DeclarationError(f"{cls.__qualname__}.{spec.attribute}: {state!r} is no {type(initial).__name__}")
 
-    def __new__(cls, *arguments: Any, **keywords: Any) -> StateMachine:
+    def __new__(cls, *arguments: Any, **keywords: Any) -> Self:
         self = super().__new__(cls)
-        assert isinstance(self, StateMachine)
-        self._machine_state: Enum = cls.initial
-        self._deferred: list[Action] = []
+        self._machine_state = cls.initial
+        self._deferred = []
         return self
 
     @property

@@ -6,6 +6,7 @@ Answers as `transport/link.py` does, frame by frame: a peer may be full, or have
 from __future__ import annotations
 
 from collections import deque
+from pathlib import Path
 
 from appbackplane.transport.batching import Sent
 
@@ -43,7 +44,7 @@ class MemoryLink:
         """Whether `receive` has something."""
         return bool(self._inbox)
 
-    def connect(self, path: object) -> bytes:
+    def connect(self, path: Path) -> bytes:
         """A peer for a path."""
         self._connected += 1
         return b"connected-%d %s" % (self._connected, str(path).encode())

@@ -224,6 +224,7 @@ class VirtualBackplane:
 
     def kill_outside(self) -> None:
         """The other backplane dies; the supervisor says so."""
+        _ = self.backplane
         self._tell_of_outside(is_up=False)
 
     # -- time ---------------------------------------------------------------------------------------------------------
@@ -235,7 +236,11 @@ class VirtualBackplane:
         order: list[str] = []
         worker.current.engine = engine
         try:
-            while (action := engine.choose(worker)) is not None:
+            while True:
+                engine.drain(self.clock.now_ns())  # time stands still, so nothing else would make it look
+                action = engine.choose(worker)
+                if action is None:
+                    break
                 order.append(action.name.rpartition(".")[2])
                 assert len(order) < ACTIONS_MAX, "it does not come to rest"
                 engine.complete(action, *engine.execute(worker, action))

@@ -1,0 +1,412 @@
+"""Intake: whatever is said to a backplane becomes queued work, or a refusal that names the thing and the remedy."""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+from typing import Any
+
+import pytest
+from appbackplane.runtime import (
+    Action,
+    AppObject,
+    Busy,
+    Cancelled,
+    Component,
+    DeadlineExceeded,
+    Endpoint,
+    FailedPrecondition,
+    InternalError,
+    InvalidArgument,
+    NotFound,
+    Outcome,
+    Request,
+    StateMachine,
+    Unavailable,
+    UnknownRoute,
+    operation,
+)
+from appbackplane.runtime.testing import VirtualBackplane
+
+
+class Shelf(AppObject):
+    """Serves a little of everything."""
+
+    @operation(priority=2)
+    def find(self, title: str, limit: int = 3) -> list[str]:
+        """Titles like this one."""
+        return [title] * limit
+
+    @operation(priority=6)
+    def sort(self) -> str:
+        return "sorted"
+
+    @operation()
+    def tear(self) -> None:
+        raise ValueError("the page is torn")
+
+    @operation()
+    def open(self, path: Path) -> str:
+        return type(path).__name__
+
+
+class Library(Component):
+    """Two shelves."""
+
+    max_requests = 4
+
+    def setup(self) -> None:
+        self.add(Shelf(), key="a")
+        self.add(Shelf(), key="b")
+
+
+@pytest.fixture
+def library() -> VirtualBackplane:
+    return VirtualBackplane(Library())
+
+
+@pytest.mark.parametrize(
+    ("route", "options", "kind", "words"),
+    [
+        ("library.fnd", {"title": "x"}, UnknownRoute, "did you mean 'library.find'"),
+        ("library.find", {}, InvalidArgument, "missing argument 'title'"),
+        ("library.find", {"title": "x", "limt": 3}, InvalidArgument, "unknown argument 'limt'"),
+        ("library.find", {"title": 3}, InvalidArgument, "argument 'title': expected `str`, got `int`"),
+        ("library.find", {"title": "x", "limit": "many"}, InvalidArgument, "expected (title: str, limit: int = 3)"),
+        ("library.find", {"title": "x", "key": "z"}, NotFound, "no object with key 'z'"),
+        ("library.find", {"title": "x", "priority": 8}, InvalidArgument, "priority 8, expected 0..7"),
+        ("library.find", {"title": "x", "priority": -1}, InvalidArgument, "priority -1, expected 0..7"),
+        ("library.tear", {}, InternalError, "library.tear: ValueError: the page is torn"),
+    ],
+)
+def test_bad_input_is_answered_by_name(library: VirtualBackplane, route: str, options: Any, kind: type, words: str) -> None:
+    """DESIGN 12: the caller learns which thing is wrong and what was expected, and the backplane goes on."""
+    error = library.call(route, **options).error()
+    assert type(error) is (NotFound if kind is UnknownRoute else kind)
+    assert words in error.message
+    assert library.call("library.find", title="t", limit=1).result() == ["t"]
+
+
+def test_arguments_arrive_as_annotated(library: VirtualBackplane) -> None:
+    """A path travels as a string and arrives as what the operation asked for."""
+    assert library.call("library.open", path="/tmp").result() == "PosixPath"
+
+
+def test_a_cast_that_is_refused_is_counted(library: VirtualBackplane, caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody waits for a cast, so a refusal must show elsewhere: nothing is dropped silently."""
+    library.cast("library.fnd")
+    library.run_until_idle()
+    assert library.backplane.statistics()["links"]["refused_casts"] == 1
+    assert "did you mean 'library.find'" in caplog.text
+
+
+def test_operations_follow_the_state() -> None:
+    """Law 12. Before its component serves, an operation is refused with the state's name; afterwards it is served."""
+    library = VirtualBackplane(Library(), role=None)
+    error = library.call("library.find", title="t").error()
+    assert isinstance(error, Unavailable)
+    assert "not served while virtual/library is start" in error.message
+    library.move("initializing")
+    library.move("primary")
+    assert library.call("library.find", title="t", limit=1).result() == ["t"]
+    library.move("down")
+    assert isinstance(library.call("library.find", title="t").error(), Unavailable)
+
+
+def test_full_component_refuses_with_a_hint(library: VirtualBackplane) -> None:
+    """Law 9. At the limit the caller gets Busy and a time; nothing that was admitted is lost."""
+    calls = [library.call("library.sort") for _ in range(6)]
+    library.run_until_idle()
+    results = [call.result() if not _is_busy(call) else "busy" for call in calls]
+    assert results == ["sorted"] * 4 + ["busy"] * 2
+    assert calls[-1].error().retry_after is not None
+
+
+def _is_busy(call: Any) -> bool:
+    try:
+        call.result()
+    except Busy:
+        return True
+    return False
+
+
+class Accommodating(Library):
+    """Sheds what is less urgent."""
+
+    component_name = "library"
+
+    def make_room(self, request: Action) -> bool:
+        return self.shed(below=request.priority) > 0
+
+
+def test_make_room_sheds_the_least_urgent() -> None:
+    """Law 9. The component is asked first: an urgent request gets the place of the newest of the least urgent."""
+    library = VirtualBackplane(Accommodating())
+    bulk = [library.call("library.sort") for _ in range(4)]
+    urgent = library.call("library.find", title="t", limit=1)
+    assert urgent.result() == ["t"]
+    assert [_is_busy(call) for call in bulk] == [False, False, False, True]
+
+
+def test_make_room_that_raises_is_told_to_the_caller(caplog: pytest.LogCaptureFixture) -> None:
+    """A bug in the component's own rule must not end the backplane."""
+
+    class Broken(Library):
+        component_name = "library"
+
+        def make_room(self, request: Action) -> bool:
+            raise KeyError("room")
+
+    library = VirtualBackplane(Broken())
+    calls = [library.call("library.sort") for _ in range(5)]
+    assert "make_room: KeyError" in calls[-1].error().message
+    assert calls[0].result() == "sorted"
+
+
+def test_a_refused_request_frees_its_place(library: VirtualBackplane) -> None:
+    """A place that is not given back would shut the component for ever."""
+    for _ in range(3):
+        calls = [library.call("library.tear") for _ in range(4)]
+        assert all(isinstance(call.error(), InternalError) for call in calls)
+    assert library.backplane.engine.intake.throttles["library"].outstanding == 0
+
+
+def test_expired_work_does_not_run(library: VirtualBackplane) -> None:
+    """DESIGN 12.5. Its caller has gone: running it would take time from those who still wait."""
+    late = library.call("library.sort", timeout=0.5)
+    library.backplane.engine.drain(library.clock.now_ns())
+    library.clock.sleep(1.0)
+    assert isinstance(late.error(), DeadlineExceeded)
+    assert library.backplane.statistics()["operations"]["library.sort"]["expired"] == 1
+    assert library.backplane.engine.intake.throttles["library"].outstanding == 0
+
+
+def test_a_cancelled_call_leaves_its_queue(library: VirtualBackplane) -> None:
+    """What nobody waits for any more is not run."""
+    call = library.call("library.sort", key="a")
+    library.call("library.find", title="t", key="b")
+    call.cancel()
+    assert library.run_until_idle() == ["find"]
+    assert isinstance(call.error(), Cancelled)
+
+
+def test_calls_without_a_key_spread(library: VirtualBackplane) -> None:
+    """Seed 002: the least busy object that serves the route; one object must not do all the work."""
+    for _ in range(4):
+        library.call("library.sort")
+    objects = library.call("backplane.virtual.objects", component="library")
+    library.run_until_idle()
+    assert {entry["key"]: entry["outstanding"] for entry in objects.result()} == {"a": 2, "b": 2}
+
+
+# -- call cycles ------------------------------------------------------------------------------------------------------
+
+
+class Knot(AppObject):
+    """Calls others by name; `echo` calls back."""
+
+    @operation(priority=3)
+    async def start(self, first: str, then: str) -> Any:
+        return await self.call(first, then=then)
+
+    @operation()
+    async def hop(self, then: str) -> Any:
+        return await self.call(then)
+
+    @operation()
+    def back(self) -> str:
+        return "back"
+
+    @operation(reentrant=True)
+    def welcome(self) -> str:
+        return "welcome"
+
+
+class Left(Component):
+    """One object."""
+
+    def setup(self) -> None:
+        self.add(Knot())
+
+
+class Right(Left):
+    """Another."""
+
+
+def test_a_call_cycle_is_refused_with_the_cycle_spelled_out() -> None:
+    """DESIGN 12.6. A waits for B, which waits for A: without the refusal both wait until a deadline."""
+    backplane = VirtualBackplane(Left(), Right())
+    error = backplane.call("left.start", first="right.hop", then="left.back").error()
+    assert "left.start on virtual/left.0 -> right.hop on virtual/right.0 -> left.back on virtual/left.0" in error.message
+    assert "reentrant=True" in error.message
+    assert backplane.call("left.back").result() == "back"
+
+
+def test_a_reentrant_operation_is_served_within_its_own_chain() -> None:
+    """DESIGN 12.6. Declared safe, it runs at once although its object waits, and no deadline is needed to get out."""
+    backplane = VirtualBackplane(Left(), Right())
+    assert backplane.call("left.start", first="right.hop", then="left.welcome").result() == "welcome"
+
+
+def test_an_object_that_calls_itself_is_refused() -> None:
+    """The smallest cycle."""
+    backplane = VirtualBackplane(Left())
+    assert "call cycle" in backplane.call("left.hop", then="left.back").error().message
+
+
+# -- digesters and endpoints ------------------------------------------------------------------------------------------
+
+
+class Desk(Component):
+    """Finds out slowly who is to serve."""
+
+    def setup(self) -> None:
+        self.add(Clerk(), key="ada")
+        self.add(Clerk(), key="bob")
+
+    def whose(self, letter: str) -> str:
+        return "ada" if letter < "m" else "bob"
+
+    def broken(self, letter: str) -> str:
+        raise LookupError("no book")
+
+
+class Clerk(AppObject):
+    """Says who it is."""
+
+    @operation(priority=4, digest="whose")
+    def handle(self, letter: str) -> str | None:
+        return self.key
+
+    @operation(digest="broken")
+    def lose(self, letter: str) -> None: ...
+
+
+def test_a_digester_works_out_the_target_before_other_work() -> None:
+    """Law 7. Slow dispatch is work of its own, one priority above what it dispatches, not a burden of the receiver."""
+    backplane = VirtualBackplane(Desk())
+    call = backplane.call("desk.handle", letter="z")
+    assert backplane.run_until_idle() == ["whose", "handle"]
+    assert call.result() == "bob"
+
+
+def test_a_digester_that_fails_tells_the_caller() -> None:
+    """Nothing is lost on the way to the target."""
+    backplane = VirtualBackplane(Desk())
+    assert "no book" in backplane.call("desk.lose", letter="a").error().message
+    assert backplane.backplane.engine.intake.throttles["desk"].outstanding == 0
+
+
+class Telegram(Action):
+    """Foreign work."""
+
+    __slots__ = ("words",)
+
+    def __init__(self, object: AppObject, request: Request) -> None:
+        super().__init__(object, request.route, request.priority, request.deadline_ns)
+        self.words = request.body["words"]
+
+    def run(self) -> Outcome:
+        self.result = len(self.words)
+        return Outcome.DONE
+
+
+class TelegramEndpoint(Endpoint):
+    """Makes telegrams."""
+
+    def __init__(self, office: AppObject) -> None:
+        super().__init__("telegram", priority=1)
+        self._office = office
+
+    def create_action(self, request: Request) -> Action:
+        if "words" not in request.body:
+            raise InvalidArgument("a telegram has words")
+        return Telegram(self._office, request)
+
+
+class Office(Component):
+    """Serves a protocol of its own."""
+
+    def setup(self) -> None:
+        self.expose(TelegramEndpoint(self))
+
+
+def test_an_endpoint_makes_its_own_actions() -> None:
+    """Seed 002: all operations are actions; a foreign protocol brings its own."""
+    backplane = VirtualBackplane(Office())
+    assert backplane.call("office.telegram", words=["stop", "stop"]).result() == 2
+    assert "has words" in backplane.call("office.telegram").error().message
+
+
+def test_an_action_that_says_nonsense_ends_in_an_error() -> None:
+    """A subclass of Action is user code: what it returns must not break the worker."""
+
+    class Odd(Action):
+        def run(self) -> Outcome:
+            return "done"  # type: ignore[return-value]
+
+    backplane = VirtualBackplane(Library())
+    component = backplane.backplane.engine.registry.components["library"]
+    action = Odd(component, "library.odd", 3)
+    component.post(action)
+    backplane.run_until_idle()
+    assert isinstance(action.error, TypeError)
+    assert "expected Outcome.DONE" in str(action.error)
+
+
+# -- state machines ---------------------------------------------------------------------------------------------------
+
+
+class Phase(enum.Enum):
+    """Of a door."""
+
+    SHUT = 1
+    OPEN = 2
+
+
+class Door(StateMachine):
+    """Opens and lets pass."""
+
+    initial = Phase.SHUT
+
+    def __init__(self) -> None:
+        self.passed: list[str] = []
+
+    @operation(accepted_in=(Phase.SHUT,))
+    def unlock(self) -> str:
+        self.become(Phase.OPEN)
+        return "open"
+
+    @operation(accepted_in=(Phase.OPEN,), otherwise="defer")
+    def enter(self, who: str) -> list[str]:
+        self.passed.append(who)
+        return self.passed
+
+    @operation(accepted_in=(Phase.OPEN,))
+    def leave(self) -> None: ...
+
+
+class House(Component):
+    """With one door."""
+
+    def setup(self) -> None:
+        self.add(Door())
+
+
+def test_a_state_machine_refuses_by_state() -> None:
+    """The caller learns the state and where the operation is accepted."""
+    error = VirtualBackplane(House()).call("house.leave").error()
+    assert isinstance(error, FailedPrecondition)
+    assert "in state SHUT (accepted in: OPEN)" in error.message
+
+
+def test_a_state_machine_defers_in_order() -> None:
+    """gen_statem's postpone: what came too early runs after the change, in its order and before anything newer."""
+    backplane = VirtualBackplane(House())
+    early = [backplane.call("house.enter", who=who) for who in ("ada", "bob")]
+    backplane.run_until_idle()
+    assert not any(call.is_done for call in early)
+    backplane.call("house.unlock")
+    newer = backplane.call("house.enter", who="cyd")
+    assert newer.result() == ["ada", "bob", "cyd"]
+    assert [call.is_done for call in early] == [True, True]

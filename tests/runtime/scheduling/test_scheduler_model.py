@@ -1,0 +1,240 @@
+"""The scheduler and its slow twin are driven side by side through everything that may happen to it.
+
+Laws 1 to 6 in all their combinations: what no single example would think of. Set APPBACKPLANE_MODEL_EXAMPLES to a number to
+search that many programs from a new seed; the default is few, the same each time, and quick.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+
+import pytest
+from appbackplane.runtime.objects.action import Action, Outcome
+from appbackplane.runtime.objects.app_object import AppObject
+from appbackplane.runtime.scheduling.quotas import quotas_from
+from appbackplane.runtime.scheduling.scheduler import Policy, Scheduler
+from appbackplane.transport.errors import FailedPrecondition
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from tests.models.scheduler_model import Job, Owner, SchedulerModel
+
+PERIOD_NS = 1000
+#: With four workers, three objects and few quotas, everything collides; more only makes collisions rarer.
+WORKERS_MAX = 4
+EXAMPLES = os.environ.get("APPBACKPLANE_MODEL_EXAMPLES")
+
+
+class Work(Action):
+    """An action that the test runs itself."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, object: AppObject, number: int, priority: int) -> None:
+        super().__init__(object, f"work-{number}", priority)
+        self.number = number
+
+
+class SchedulerMachine(RuleBasedStateMachine):
+    """Whatever is done to the scheduler is done to the model; whatever comes out must be the same."""
+
+    @initialize(
+        quotas=st.lists(st.integers(0, 3), min_size=1, max_size=4),
+        limit=st.none() | st.sampled_from([10, 50, 100]),
+        exempt=st.integers(0, 2),
+        objects=st.integers(1, 3),
+        now_ns=st.integers(0, 5),
+    )
+    def start(self, quotas: list[int], limit: int | None, exempt: int, objects: int, now_ns: int) -> None:
+        self.now_ns = now_ns
+        self.priorities = len(quotas)
+        policy = Policy(
+            priorities=len(quotas), quotas=quotas, tick_ns=PERIOD_NS, cpu_limit=limit, cpu_exempt=min(exempt, len(quotas))
+        )
+        self.real = Scheduler(policy, now_ns)
+        full = quotas_from(quotas, len(quotas))
+        self.model = SchedulerModel(full, PERIOD_NS, limit, min(exempt, len(quotas)), now_ns)
+        self.numbers = itertools.count()
+        self.objects: list[tuple[AppObject, Owner]] = []
+        self.posted: dict[int, tuple[Work, Job]] = {}
+        self.running: list[int] = []
+        self.aside: dict[int, list[int]] = {}  # index of the object: what was set aside of it
+        self.ended: list[int] = []
+        for _ in range(objects):
+            self.add_object()
+
+    @rule()
+    def add_object(self) -> None:
+        if len(self.objects) < 4:
+            owner = Owner()
+            self.model.owners.append(owner)
+            self.objects.append((AppObject(), owner))
+
+    @rule(data=st.data(), urgency=st.integers(0, 3), reentrant=st.booleans())
+    def post(self, data: st.DataObject, urgency: int, reentrant: bool) -> None:
+        if not self.objects:
+            return
+        object, owner = data.draw(st.sampled_from(self.objects))
+        number, priority = next(self.numbers), urgency % self.priorities
+        work, job = Work(object, number, priority), Job(number, owner, priority, continues=reentrant)
+        work.continues = reentrant
+        self.posted[number] = work, job
+        self.real.post(work, self.now_ns)
+        self.model.post(job)
+
+    @precondition(lambda self: len(self.running) < WORKERS_MAX)
+    @rule(below=st.none() | st.integers(0, 4))
+    def next(self, below: int | None) -> None:
+        self.take(None if below is None else min(below, self.priorities))
+
+    def take(self, below: int | None) -> int | None:
+        """Have both choose."""
+        job = self.model.next(self.now_ns, below)
+        work = self.real.next(self.now_ns, below)
+        assert (work.number if isinstance(work, Work) else None) == (job.number if job else None)
+        if job is not None:
+            self.running.append(job.number)
+            assert job.number not in self.ended, "run twice"
+        return job.number if job else None
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data(), outcome=st.sampled_from([*Outcome, "aside"]), cpu_ns=st.integers(0, PERIOD_NS))
+    def finish(self, data: st.DataObject, outcome: Outcome | str, cpu_ns: int) -> None:
+        number = data.draw(st.sampled_from(self.running))
+        self.running.remove(number)
+        work, job = self.posted[number]
+        self.real.budget.charge(cpu_ns)
+        self.model.used_ns += cpu_ns
+        if outcome == "aside":
+            self.aside.setdefault(self.index_of(work.object), []).append(number)
+        elif outcome is Outcome.DONE:
+            self.ended.append(number)
+        self.real.finished(work, outcome if isinstance(outcome, Outcome) else Outcome.DONE, self.now_ns)
+        if outcome is Outcome.WAITING:
+            self.model.awaits(job)
+        elif outcome is Outcome.YIELDED:
+            self.model.steps_aside(job)
+        else:
+            self.model.done(job)
+
+    def index_of(self, object: AppObject) -> int:
+        return next(index for index, (known, _) in enumerate(self.objects) if known is object)
+
+    @precondition(lambda self: any(owner.suspended for _, owner in self.objects))
+    @rule(data=st.data())
+    def reply(self, data: st.DataObject) -> None:
+        job = data.draw(st.sampled_from([job for _, owner in self.objects for job in owner.suspended]))
+        self.real.resume(self.posted[job.number][0], self.now_ns)
+        self.model.resume(job)
+
+    @precondition(lambda self: self.aside)
+    @rule(data=st.data())
+    def requeue(self, data: st.DataObject) -> None:
+        numbers = self.aside.pop(data.draw(st.sampled_from(sorted(self.aside))))
+        self.real.requeue([self.posted[number][0] for number in numbers])
+        self.model.requeue([self.posted[number][1] for number in numbers])
+
+    @precondition(lambda self: self.posted)
+    @rule(data=st.data())
+    def withdraw(self, data: st.DataObject) -> None:
+        queued = [job.number for _, owner in self.objects for job in owner.queue]
+        number = data.draw(st.sampled_from(queued or self.running or sorted(self.posted)))
+        work, job = self.posted[number]
+        was_queued = self.model.withdraw(job)
+        assert self.real.withdraw(work) == was_queued
+        if was_queued:
+            self.ended.append(number)
+
+    @rule(passed_ns=st.sampled_from([1, PERIOD_NS // 2, PERIOD_NS, 3 * PERIOD_NS, 70 * PERIOD_NS]))
+    def time_passes(self, passed_ns: int) -> None:
+        self.now_ns += passed_ns
+
+    @rule(quota=st.integers(1, 3))
+    def change_quotas(self, quota: int) -> None:
+        self.real.quotas.change([quota] * self.priorities)
+        self.model.full = self.model.left = [quota] * self.priorities
+        self.model.left = list(self.model.full)
+
+    @rule(limit=st.none() | st.sampled_from([10, 50, 100]))
+    def change_limit(self, limit: int | None) -> None:
+        self.real.budget.change(limit)
+        self.model.limit = limit
+
+    @precondition(lambda self: self.objects)
+    @rule(data=st.data())
+    def remove_object(self, data: st.DataObject) -> None:
+        """Law 6: not while it has work or awaits a reply."""
+        object, owner = data.draw(st.sampled_from(self.objects))
+        if owner.load:
+            with pytest.raises(FailedPrecondition):
+                self.real.check_removable(object)
+        elif self.index_of(object) not in self.aside:
+            self.real.check_removable(object)
+            if not self.aside:  # their numbers would shift
+                self.objects.remove((object, owner))
+                self.model.owners.remove(owner)
+
+    @invariant()
+    def same_facts(self) -> None:
+        if not hasattr(self, "real"):
+            return
+        assert self.real.queued_count == self.model.queued_count
+        assert self.real.waiting_count == self.model.waiting_count
+        assert self.real.ready.highest() == self.model.highest()
+        assert self.real.ready.count == sum(owner.place is not None for owner in self.model.owners)
+        assert (self.real.tick_count, self.real.virtual_tick_count) == (self.model.tick_count, self.model.virtual_tick_count)
+        assert self.real.quotas.left == self.model.left
+        assert [object._load for object, _ in self.objects] == [owner.load for _, owner in self.objects]
+        if self.real.ready.count and self.model.is_spent:
+            assert self.real.next_wake_ns() == self.model.tick_ns
+
+    @invariant()
+    def one_at_a_time(self) -> None:
+        """Law 1: an object has one running action at most."""
+        if hasattr(self, "real"):
+            owners = [id(self.posted[number][1].owner) for number in self.running]
+            assert len(owners) == len(set(owners))
+
+    def teardown(self) -> None:
+        """Everything that was posted is run to its end, exactly once, and in the same order by both."""
+        if not hasattr(self, "real"):
+            return
+        for number in list(self.running):
+            self.end(number)
+        for numbers in self.aside.values():
+            self.real.requeue([self.posted[number][0] for number in numbers])
+            self.model.requeue([self.posted[number][1] for number in numbers])
+        for job in [job for _, owner in self.objects for job in owner.suspended]:
+            self.real.resume(self.posted[job.number][0], self.now_ns)
+            self.model.resume(job)
+        while self.model.queued_count:
+            number = self.take(None)
+            if number is None:
+                assert self.model.is_spent, "work is left, the budget is not spent, and nothing is chosen"
+                self.now_ns += PERIOD_NS
+            else:
+                self.end(number)
+        self.same_facts()
+        assert sorted(self.ended) == sorted(self.posted), "lost, or run twice"
+        for object, _ in self.objects:
+            self.real.check_removable(object)
+
+    def end(self, number: int) -> None:
+        """A running action is done."""
+        self.running.remove(number)
+        self.ended.append(number)
+        work, job = self.posted[number]
+        self.real.finished(work, Outcome.DONE, self.now_ns)
+        self.model.done(job)
+
+
+TestScheduler = SchedulerMachine.TestCase
+TestScheduler.settings = settings(
+    max_examples=int(EXAMPLES or 250),
+    stateful_step_count=60,
+    derandomize=EXAMPLES is None,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
