@@ -91,7 +91,7 @@ class BackplaneOperations(Component):
 
     @operation(priority=_PRIORITY)
     def add_object(
-        self, component: str, kind: str, key: str | None = None, settings: dict[str, Any] | None = None
+        self, component: str, kind: str, object_key: str | None = None, settings: dict[str, Any] | None = None
     ) -> str:
         """Add an object: `kind` is the name of a class that the component has or declares, `settings` its arguments."""
         owner = self._component_named(component)
@@ -102,18 +102,18 @@ class BackplaneOperations(Component):
             raise NotFound(f"{component} has no class {kind!r}: one of {', '.join(sorted(classes)) or 'none'}")
         object = construct(classes[kind], settings or {})
         try:
-            owner.add(object, key=key)
+            owner.add(object, key=object_key)
         except (TypeError, ValueError) as error:
             raise InvalidArgument(str(error)) from error
         return object.name
 
     @operation(priority=_PRIORITY)
-    def remove_object(self, component: str, key: str) -> None:
-        """Remove the object with `key`. Refused while it has work or awaits a reply (law 6)."""
+    def remove_object(self, component: str, object_key: str) -> None:
+        """Remove the object with this key. Refused while it has work or awaits a reply (law 6)."""
         owner = self._component_named(component)
-        object = self._backplane.engine.registry.by_key(component, key)
+        object = self._backplane.engine.registry.by_key(component, object_key)
         if object is None:
-            raise NotFound(f"{component} has no object with key {key!r}")
+            raise NotFound(f"{component} has no object with key {object_key!r}")
         owner.remove(object)
 
     @operation(priority=_PRIORITY)

@@ -79,7 +79,9 @@ def library() -> VirtualBackplane:
         ("library.tear", {}, InternalError, "library.tear: ValueError: the page is torn"),
     ],
 )
-def test_bad_input_is_answered_by_name(library: VirtualBackplane, route: str, options: Any, kind: type, words: str) -> None:
+def test_bad_input_is_answered_by_name(
+    library: VirtualBackplane, route: str, options: Any, kind: type, words: str
+) -> None:
     """DESIGN 12: the caller learns which thing is wrong and what was expected, and the backplane goes on."""
     error = library.call(route, **options).error()
     assert type(error) is (NotFound if kind is UnknownRoute else kind)
@@ -237,7 +239,9 @@ def test_a_call_cycle_is_refused_with_the_cycle_spelled_out() -> None:
     """DESIGN 12.6. A waits for B, which waits for A: without the refusal both wait until a deadline."""
     backplane = VirtualBackplane(Left(), Right())
     error = backplane.call("left.start", first="right.hop", then="left.back").error()
-    assert "left.start on virtual/left.0 -> right.hop on virtual/right.0 -> left.back on virtual/left.0" in error.message
+    assert (
+        "left.start on virtual/left.0 -> right.hop on virtual/right.0 -> left.back on virtual/left.0" in error.message
+    )
     assert "reentrant=True" in error.message
     assert backplane.call("left.back").result() == "back"
 

@@ -1,0 +1,131 @@
+"""Engine: what goes wrong on the link, and what an operation returns that cannot be sent."""
+
+from __future__ import annotations
+
+import pytest
+from appbackplane.runtime import AppObject, Component, InternalError, operation
+from appbackplane.runtime.testing import VirtualBackplane
+from appbackplane.transport.batching import PEER_BYTES_MAX
+
+
+class Source(AppObject):
+    """Returns strange things."""
+
+    @operation()
+    def strange(self) -> object:
+        return object()
+
+    @operation()
+    def plain(self) -> int:
+        return 1
+
+    @operation()
+    def quits(self) -> None:
+        raise SystemExit(3)
+
+    @operation()
+    def large(self, size: int) -> bytes:
+        return bytes(size)
+
+    @operation()
+    def slow(self) -> None:
+        backplane.clock.work(0.2)
+
+
+class Well(Component):
+    """One source."""
+
+    def setup(self) -> None:
+        self.add(Source())
+
+
+backplane: VirtualBackplane
+
+
+@pytest.fixture(autouse=True)
+def well() -> VirtualBackplane:
+    global backplane
+    backplane = VirtualBackplane(Well())
+    return backplane
+
+
+def test_a_malformed_frame_is_counted_and_the_rest_goes_on(
+    well: VirtualBackplane, caplog: pytest.LogCaptureFixture
+) -> None:
+    """DESIGN 6. Never fatal; logged once a peer, or a broken client would fill the disk."""
+    _ = well.backplane
+    for frame in (b"\xc1", b"\x91\x01", b"", b"\x93\x01\x02\x03"):
+        well.link.deliver(b"stranger", frame)
+    assert well.call("well.plain").result() == 1
+    assert well.backplane.statistics()["links"]["malformed"] == 4
+    assert caplog.text.count("malformed frame") == 1
+
+
+def test_a_result_that_cannot_travel_is_an_error(well: VirtualBackplane) -> None:
+    """The caller is told, and the operation named, instead of waiting for its deadline."""
+    error = well.call("well.strange").error()
+    assert isinstance(error, InternalError)
+    assert "well.strange returned what cannot be sent" in error.message
+
+
+def test_a_result_above_the_limit_is_an_error(well: VirtualBackplane) -> None:
+    """A frame has a bound; the bound has an answer."""
+    assert "exceed the limit" in well.call("well.large", size=17 << 20).error().message
+
+
+def test_sys_exit_ends_the_operation_and_not_the_worker(well: VirtualBackplane) -> None:
+    """User code has no say over the process."""
+    assert "SystemExit: 3" in well.call("well.quits").error().message
+    assert well.call("well.plain").result() == 1
+
+
+def test_a_peer_that_does_not_read_is_offered_its_answers_again(well: VirtualBackplane) -> None:
+    """Backpressure, not loss: answers wait in order until the peer reads."""
+    well.link.full.add(b"test")
+    calls = [well.call("well.plain") for _ in range(3)]
+    well.run_until_idle()
+    assert not any(call.is_done for call in calls)
+    well.link.full.clear()
+    well.advance(0.01)
+    assert [call.result() for call in calls] == [1, 1, 1]
+
+
+def test_a_peer_that_never_reads_is_bounded(well: VirtualBackplane) -> None:
+    """Memory stays flat; what could not be kept is counted."""
+    _ = well.backplane
+    well.link.full.add(b"test")
+    size = PEER_BYTES_MAX // 4
+    for _ in range(6):
+        well.call("well.large", size=size)
+    well.run_until_idle()
+    assert well.backplane.statistics()["links"]["undelivered"] >= 2
+
+
+def test_a_peer_that_has_gone_is_forgotten(well: VirtualBackplane) -> None:
+    """Its answers cannot be delivered; that is counted, and nothing is kept for it."""
+    well.call("well.plain")
+    well.link.gone.add(b"test")
+    well.run_until_idle()
+    assert well.backplane.statistics()["links"]["undelivered"] == 1
+    assert not well.backplane.engine.outbox
+
+
+def test_a_slow_action_is_counted_and_said(well: VirtualBackplane, caplog: pytest.LogCaptureFixture) -> None:
+    """Law 11."""
+    well.call("well.slow").result()
+    figures = well.backplane.statistics()
+    assert figures["slow_actions"] == 1
+    assert figures["operations"]["well.slow"]["slow"] == 1
+    assert "slow action: well.slow on virtual/well.0 ran 200.0 ms" in caplog.text
+
+
+def test_statistics_count_every_action(well: VirtualBackplane) -> None:
+    """Law 11. Queue wait, run time and CPU of each operation."""
+    for _ in range(4):
+        well.call("well.slow")
+    well.run_until_idle()
+    account = well.backplane.statistics()["operations"]["well.slow"]
+    assert account["count"] == 4
+    assert account["cpu_ms"] == 800.0
+    assert account["run"]["p50_us"] == 200_000
+    assert 500_000 <= account["wait"]["max_us"] <= 600_000
