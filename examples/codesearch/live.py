@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 
 from appbackplane.transport import connect
 from appbackplane.transport.errors import BackplaneError
-from codesearch.figures import BulkMeter, Latencies, Second, line, summary
+from codesearch.figures import BulkMeter, Latencies, Second, Throughput, line, summary
 from codesearch.view import draw
 from rich.console import Console
 from rich.live import Live
@@ -54,7 +54,7 @@ class System:
         self._is_echoing = is_echoing
         # A process group of its own: Ctrl-C is for us, and we take it down in order.
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "appbackplane.supervisor", "up", str(TOML)],
+            [sys.executable, "-m", "appbackplane.supervisor.commands", "up", str(TOML)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -206,7 +206,7 @@ class Show:
 
     def _look(self, number: int = 0) -> Second:
         now, host, searcher = self._searcher.take(), {}, self._searcher
-        bulk = self._bulk.total.__class__()
+        bulk = Throughput()
         self._urgent.add(now)
         try:
             self._progress = self._client.call("index.progress", timeout=5.0)

@@ -51,7 +51,8 @@ def _contract(ms: float) -> Text:
 
 def _round(second: Second) -> RenderableType:
     progress = second.progress
-    label = f"round {progress['round']}, {progress['round_files_done']} of {progress['round_files']} files of {progress['root']}"
+    done = f"{progress['round_files_done']} of {progress['round_files']} files"
+    label = f"round {progress['round']}: {done} of {progress['root']}"
     return Group(
         Text(label, no_wrap=True, overflow="ellipsis"),
         ProgressBar(total=max(1, progress["round_files"]), completed=progress["round_files_done"]),
