@@ -1,12 +1,11 @@
 """Outbox: one frame a peer at the end of a turn, in order, bounded, and nothing dropped."""
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from appbackplane.transport import batching
 from appbackplane.transport.batching import BATCH_BYTES_MAX, BATCH_MAX, PEER_BYTES_MAX, Outbox, Sent
 from appbackplane.transport.codec import Encoder, decode
 from appbackplane.transport.envelope import reply
+from hypothesis import given
+from hypothesis import strategies as st
 
 encoder = Encoder()
 
@@ -99,7 +98,9 @@ def test_an_unreachable_peer_is_reported_once_and_forgotten() -> None:
     st.lists(st.tuples(st.sampled_from([b"a", b"b"]), st.sampled_from([0, 10, 400_000])), max_size=30),
     st.lists(st.sampled_from([Sent.SENT, Sent.FULL]), max_size=30),
 )
-def test_whatever_stalls_everything_arrives_once_and_in_order(posts: list[tuple[bytes, int]], answers: list[Sent]) -> None:
+def test_whatever_stalls_everything_arrives_once_and_in_order(
+    posts: list[tuple[bytes, int]], answers: list[Sent]
+) -> None:
     """The rule of the file, against a wire that is full at the worst moments."""
     outbox, wire = Outbox(), Wire()
     wire.answers = {b"a": list(answers), b"b": list(reversed(answers))}

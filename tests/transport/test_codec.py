@@ -6,12 +6,11 @@ import enum
 
 import msgpack
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from appbackplane.transport import codec
 from appbackplane.transport.envelope import CALL, CANCEL, CAST, PUBLISH, REPLY, STATUS, Envelope, reply, status
 from appbackplane.transport.errors import Busy, InvalidArgument, MalformedFrame
+from hypothesis import given
+from hypothesis import strategies as st
 
 encoder = codec.Encoder()
 
@@ -146,7 +145,9 @@ def test_a_body_that_is_too_large_is_the_callers_fault() -> None:
         encoder.encode(reply(1, b"x" * codec.FRAME_BYTES_MAX))
 
 
-@pytest.mark.parametrize("value", [object(), 2**64, {"a": lambda: None}, "\ud800"], ids=["object", "big", "code", "text"])
+@pytest.mark.parametrize(
+    "value", [object(), 2**64, {"a": lambda: None}, "\ud800"], ids=["object", "big", "code", "text"]
+)
 def test_a_value_that_cannot_travel_is_the_callers_fault(value: object) -> None:
     """And the packer is as good as new afterwards."""
     with pytest.raises(InvalidArgument, match="cannot travel"):

@@ -1,7 +1,6 @@
 """Errors and statuses: an error that crosses a process comes out as itself."""
 
 import pytest
-
 from appbackplane.transport import errors
 from appbackplane.transport.envelope import status
 from appbackplane.transport.status import Status
@@ -33,11 +32,16 @@ def test_every_error_says_whose_fault_it_was() -> None:
     roots = (errors.CallerError, errors.PeerError, errors.InternalError)
     kinds = [k for k in vars(errors).values() if isinstance(k, type) and issubclass(k, errors.BackplaneError)]
     assert len(kinds) > len(KINDS)
-    assert [k for k in kinds if k is not errors.BackplaneError and sum(issubclass(k, root) for root in roots) != 1] == []
+    assert [
+        k for k in kinds if k is not errors.BackplaneError and sum(issubclass(k, root) for root in roots) != 1
+    ] == []
 
 
 def test_an_unknown_route_names_the_nearest() -> None:
     """Most unknown routes are typing errors."""
-    assert str(errors.UnknownRoute("query.serch", "query.search")) == "no route 'query.serch' (did you mean 'query.search'?)"
+    assert (
+        str(errors.UnknownRoute("query.serch", "query.search"))
+        == "no route 'query.serch' (did you mean 'query.search'?)"
+    )
     assert str(errors.UnknownRoute("x")) == "no route 'x'"
     assert type(errors.error_from(*status(1, errors.UnknownRoute("x")).body)) is errors.NotFound

@@ -3,12 +3,18 @@
 from enum import IntEnum
 
 import pytest
-
 from appbackplane.transport import codec, request
 from appbackplane.transport.envelope import CALL, Envelope
 from appbackplane.transport.errors import InvalidArgument
 
-WRONG = [("", None, None), (5, None, None), ("a.b", 7, None), ("a.b", None, -1), ("a.b", None, True), ("a.b", None, "1")]
+WRONG = [
+    ("", None, None),
+    (5, None, None),
+    ("a.b", 7, None),
+    ("a.b", None, -1),
+    ("a.b", None, True),
+    ("a.b", None, "1"),
+]
 
 
 @pytest.mark.parametrize(("route", "key", "priority"), WRONG)
@@ -49,5 +55,5 @@ def test_arguments_that_clash_with_keywords_have_a_way() -> None:
     assert request.body_of("a.b", {"key": 1}, {"text": "x"}) == {"key": 1, "text": "x"}
     assert request.body_of("a.b", None, {"text": "x"}) == {"text": "x"}
     for wrong in ({"text": 1}, {5: 1}, [("a", 1)]):
-        with pytest.raises(InvalidArgument, match="a.b"):
+        with pytest.raises(InvalidArgument, match=r"a\.b"):
             request.body_of("a.b", wrong, {"text": "x"})  # type: ignore[arg-type]
