@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from appbackplane.transport.batching import Sent
+from appbackplane.transport.batching import PEER_BYTES_MAX, Sent
 from appbackplane.transport.codec import FRAME_BYTES_MAX, Encoder, batch, decode
 from appbackplane.transport.directory import Directory, Place
 from appbackplane.transport.envelope import CALL, CANCEL, CAST, PUBLISH, Envelope, reply, status
@@ -365,9 +365,11 @@ def test_a_peer_that_does_not_read_is_tried_again_and_at_its_bound_refused(world
     world.link.answers["query-1"] = Sent.FULL
     world.turn()
     assert world.session.next_wake_ns(world.now_ns) == world.now_ns + STALLED_RETRY_NS
+    body = {"x": b"." * (PEER_BYTES_MAX // 4)}
+    for n in range(3):
+        world.session.call(f"{n}", world.now_ns, 10**12, "query.search", None, None, body)
     with pytest.raises(Busy, match="query does not read") as caught:
-        for n in range(64):
-            world.session.call(f"{n}", world.now_ns, 10**12, "query.search", None, None, {"x": b"." * (1 << 20)})
+        world.session.call("too much", world.now_ns, 10**12, "query.search", None, None, body)
     assert caught.value.retry_after
     outstanding = world.session.outstanding_count
     del world.link.answers["query-1"]
@@ -591,7 +593,7 @@ class CallsOfASession(RuleBasedStateMachine):
     @rule(data=st.data(), socket=st.sampled_from(["index", "query"]), is_error=st.booleans())
     def somebody_answers(self, data: st.DataObject, socket: str, is_error: bool) -> None:
         index = data.draw(st.integers(0, len(self.ids) - 1))
-        id, route = self.ids[index]
+        id, _route = self.ids[index]
         name = f"{socket}-{self.generations[socket]}"
         if name in self.world.link.peers.values():
             self.world.link.feed(name, status(id, Busy("full")) if is_error else reply(id, "done"))
