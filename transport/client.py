@@ -16,7 +16,7 @@ from typing import Any, Self
 from . import request
 from .directory import Directory
 from .discovery import Location, locate
-from .errors import Cancelled, FailedPrecondition, PeerDown, Unavailable
+from .errors import Cancelled, FailedPrecondition, PeerDown, Unavailable, UnknownRoute
 from .handles import PendingCall, Subscription
 from .inbox import Message
 from .lifeline import open_lifeline
@@ -251,7 +251,11 @@ class Client:
         timeout_ns = request.duration_ns(timeout)
         body = keywords if arguments is None else request.body_of(route, arguments, keywords)
         self._ready_to_speak(timeout_ns)
-        pending._id = self._session.call(pending, time.monotonic_ns(), timeout_ns, route, key, priority, body)
+        try:
+            pending._id = self._session.call(pending, time.monotonic_ns(), timeout_ns, route, key, priority, body)
+        except (Unavailable, UnknownRoute):  # by a directory that may be old: the new one may be lying in the link
+            self._look(time.monotonic_ns())
+            pending._id = self._session.call(pending, time.monotonic_ns(), timeout_ns, route, key, priority, body)
 
     def _look(self, now_ns: int) -> int | None:  # hot: scripts/bench call_rtt
         if self._is_closed:

@@ -41,6 +41,7 @@ class StandIn:
         self.subscribers: dict[str, list[bytes]] = {}
         self.watchers: list[bytes] = []
         self.hooks: dict[str, Callable[[Envelope], Any]] = {}
+        self._callers: dict[int, bytes] = {}
         self._numbers: dict[tuple[bytes, str], int] = {}
         self._changed = threading.Condition()
         self._commands: list[tuple[Callable[[], Any], Future[Any]]] = []
@@ -92,6 +93,10 @@ class StandIn:
                 self._say(self._backplane_outbox, peer, Envelope(PUBLISH, number, None, topic, body=body))
 
         self.do(act)
+
+    def answer_later(self, envelope: Envelope, result: Any) -> None:
+        """Answer a call that a hook has left unanswered (by returning `...`)."""
+        self.do(lambda: self._say(self._backplane_outbox, self._callers[envelope.id], reply(envelope.id, result)))
 
     def die(self) -> None:
         """Backplane `query` dies; the supervisor says so."""
@@ -211,7 +216,9 @@ class StandIn:
             return None
         try:
             if route in self.hooks:
-                return reply(envelope.id, self.hooks[route](envelope))
+                result = self.hooks[route](envelope)
+                self._callers[envelope.id] = peer
+                return None if result is ... else reply(envelope.id, result)
             if route == "query.busy":
                 raise Busy("full", retry_after=0.125)
             if route == "query.broken":
