@@ -134,8 +134,7 @@ def test_ctrl_c_ends_the_waiting_and_takes_the_call_back(client: Client, stand_i
     assert threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGUSR1, signal.default_int_handler)
 
-    def interrupt(e: Any) -> Any:
-        print("HOOK", e, signal.getsignal(signal.SIGUSR1), flush=True)
+    def interrupt(_: Any) -> Any:
         os.kill(os.getpid(), signal.SIGUSR1)
         return NO_ANSWER
 

@@ -28,6 +28,7 @@ from appbackplane.transport.session import (
     SUBSCRIBE_RETRY_NS,
     ClientSession,
     Ended,
+    Events,
     Heard,
 )
 from hypothesis import settings
@@ -96,6 +97,13 @@ def directory(version: int = 1, **generations: int | None) -> Directory:
     )
 
 
+def take_all(events: Events) -> list[Ended | Heard]:
+    """What an owner does with them."""
+    taken = list(events)
+    events.clear()
+    return taken
+
+
 class World:
     """A session, its link and a clock that is a number."""
 
@@ -114,7 +122,7 @@ class World:
     def turn(self, after_ns: int = 0) -> list[Ended | Heard]:
         """What happened by then."""
         self.now_ns += after_ns
-        return self.session.turn(self.now_ns)
+        return take_all(self.session.turn(self.now_ns))
 
     def call(self, token: str, route: str = "query.search", *, key: str | None = None, timeout_ns: int = 10**9) -> int:
         """Begin a call."""
@@ -429,7 +437,7 @@ def test_the_end_of_the_owner_ends_every_call_and_still_sends_what_was_cast(worl
     world.call("mine")
     world.turn()
     world.session.cast("query.search", None, 3, {"text": "last"})
-    events = world.session.end_all(Cancelled("closed"))
+    events = take_all(world.session.end_all(Cancelled("closed")))
     assert [(e.token, type(e.error)) for e in events if isinstance(e, Ended)] == [("mine", Cancelled)]
     cast = world.link.take("query-1")[-1]
     assert cast == Envelope(CAST, 0, 3, "query.search", body={"text": "last"})
