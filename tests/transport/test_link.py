@@ -3,6 +3,7 @@
 import select
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zmq
@@ -116,6 +117,62 @@ def test_a_message_of_several_frames_is_malformed_and_the_next_one_fine(
         receive(server)
     assert receive(server)[1] == b"sense"
     context.destroy(linger=0)
+
+
+def test_who_comes_back_under_its_identity_is_heard_at_once(server: Link, client: Link, run_dir: Path) -> None:
+    """TRAPS 6. Ignored silently, it would wait for its deadlines for ever: the first connection's end is seen late."""
+    for n in range(300):
+        peer = client.connect(run_dir / "server.sock")
+        client.send(peer, b"%d" % n)
+        caller, frame = receive(server)
+        assert frame == b"%d" % n
+        assert server.send(caller, frame) is Sent.SENT
+        assert receive(client) == (peer, frame)
+        client.disconnect(peer)
+
+
+@pytest.mark.parametrize("step", ["send", "recv"])
+def test_a_message_cut_by_a_signal_leaves_the_next_one_whole(
+    server: Link, client: Link, run_dir: Path, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C between the parts of a message: else the next message's address would be taken for this one's content."""
+    peer = client.connect(run_dir / "server.sock")
+    client.send(peer, b"first")
+    caller, _ = receive(server)
+    server.send(caller, b"cut")
+    cut = Cut(server._socket if step == "send" else client._socket, step)
+    if step == "recv":
+        poll = select.poll()
+        poll.register(client.fileno(), select.POLLIN)
+        while not client.has_input():
+            assert poll.poll(LIMIT_MS)
+    monkeypatch.setattr(server if step == "send" else client, "_socket", cut)
+    with pytest.raises(KeyboardInterrupt):
+        server.send(caller, b"cut") if step == "send" else client.receive()
+    server.send(caller, b"whole")
+    frames = [receive(client)[1]]
+    while frames[-1] != b"whole":
+        frames.append(receive(client)[1])
+    assert set(frames) <= {b"cut", b"", b"whole"}
+
+
+class Cut:
+    """A socket whose first `send` or `recv` is done, and then interrupted."""
+
+    def __init__(self, socket: "zmq.Socket[bytes]", step: str) -> None:
+        self.socket, self.step, self.is_cut = socket, step, False
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self.socket, name)
+        if name != self.step or self.is_cut:
+            return method
+
+        def interrupted(*arguments: Any) -> Any:
+            self.is_cut = True
+            method(*arguments)
+            raise KeyboardInterrupt
+
+        return interrupted
 
 
 def test_a_path_that_is_too_long_is_said_with_the_remedy(server: Link, run_dir: Path) -> None:
