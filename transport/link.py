@@ -8,6 +8,7 @@ place (a duplicate routing id on connect would abort the process). One owner at 
 
 import os
 import secrets
+import weakref
 from pathlib import Path
 
 import zmq
@@ -51,7 +52,9 @@ class Link:
         self._socket.setsockopt(zmq.ROUTING_ID, identity.encode())
         self._endpoints: dict[bytes, str] = {}
         self._bound: list[Path] = []
-        self._pid = os.getpid()
+        # A link that is forgotten unclosed, in a ring of references, would hang the garbage collector: pyzmq's context waits
+        # in `__del__` for sockets it cannot see any more. The finalizer keeps both alive until it has closed them in order.
+        self._shut = weakref.finalize(self, _shut, self._socket, self._context, os.getpid())
 
     def bind(self, path: Path) -> None:
         """Listen on a Unix socket. The folder must be 0700: it is what keeps strangers out."""
@@ -114,6 +117,13 @@ class Link:
 
     def close(self, linger_ms: int = LINGER_MS) -> None:
         """Close, and remove the socket files. What has been sent has `linger_ms` to leave; blocks for no longer."""
-        self._context.destroy(linger=linger_ms)
+        self._socket.linger = linger_ms
+        self._shut()
         for path in self._bound:
             path.unlink(missing_ok=True)
+
+
+def _shut(socket: "zmq.Socket[bytes]", context: "zmq.Context[zmq.Socket[bytes]]", pid: int) -> None:
+    if os.getpid() == pid:  # ZeroMQ's threads did not come along into a fork: there is nothing to wait for
+        socket.close()
+        context.term()
