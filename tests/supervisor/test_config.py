@@ -156,7 +156,7 @@ def test_a_run_directory_is_relative_to_the_file() -> None:
 
 def test_a_file_that_cannot_be_read_says_so(tmp_path: Path) -> None:
     """With the file's name, which a traceback would hide."""
-    with pytest.raises(ConfigError, match="none.toml: cannot be read: No such file"):
+    with pytest.raises(ConfigError, match=r"none\.toml: cannot be read: No such file"):
         config.load(tmp_path / "none.toml")
 
 

@@ -55,11 +55,7 @@ def test_a_ring_of_calls_is_spelled_out() -> None:
 def test_a_ring_of_reentrant_calls_is_no_error() -> None:
     """Whoever says that it may be entered again knows why."""
     registrations = system(
-        x=(
-            component(
-                "a", operation("a.one", "b.two", reentrant=True), operation("b.two", "a.one", reentrant=True)
-            ),
-        )
+        x=(component("a", operation("a.one", "b.two", reentrant=True), operation("b.two", "a.one", reentrant=True)),)
     )
     assert plan.find(registrations) == []
 

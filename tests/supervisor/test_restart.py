@@ -41,7 +41,9 @@ def test_never_restarted_means_never() -> None:
 
 
 @given(st.integers(0, 4), st.integers(1, 20), st.lists(st.tuples(st.integers(0, 10), st.integers(0, 4)), max_size=30))
-def test_no_more_than_max_restarts_in_any_period(restarts_max: int, within_s: int, deaths: list[tuple[int, int]]) -> None:
+def test_no_more_than_max_restarts_in_any_period(
+    restarts_max: int, within_s: int, deaths: list[tuple[int, int]]
+) -> None:
     """The slow twin counts the restarts of the last period in a list of all of them."""
     history, now_ns, restarts = RestartHistory(), 0, []
     for later_s, up_s in deaths:
