@@ -172,9 +172,9 @@ def start(tmp_path: Path) -> Iterator[Callable[..., RunningSystem]]:
     """Starts a system; whatever of it is left at the end is killed."""
     systems: list[RunningSystem] = []
 
-    def begin(system: str = "", index: str = "", *, stand_in: bool = False) -> RunningSystem:
+    def begin(system: str = "", index: str = "", *, module: str = MODULE, stand_in: bool = False) -> RunningSystem:
         toml = tmp_path / "demo.toml"
-        (tmp_path / "demo.py").write_text(MODULE)
+        (tmp_path / "demo.py").write_text(module)
         toml.write_text((STAND_INS if stand_in else TOML).format(system=system, index=index))
         if stand_in:
             program = [sys.executable, str(HERE / "up_stand_in.py")]

@@ -20,7 +20,6 @@ from click.testing import CliRunner, Result
 
 from .conftest import LIMIT_S, MODULE, TOML, RunningSystem
 
-Run = Callable[..., Result]
 DONE, FAILED, WRONG = 0, 1, 2
 
 
@@ -166,8 +165,7 @@ def test_publish_says_when_nobody_hears(up: RunningSystem) -> None:
 def test_listen_prints_so_many_messages(folder: Path, start: Callable[..., RunningSystem]) -> None:
     """And ends; a shell loop counts on it."""
     beat = "\n    from appbackplane.runtime import every\n    @every(0.01)\n    def beat(self) -> None:\n"
-    system = start()
-    (folder / "demo.py").write_text(MODULE + beat + '        self.publish("beats.one", n=1)\n')
+    system = start(module=MODULE + beat + '        self.publish("beats.one", n=1)\n')
     system.wait_up()
     result = run("listen", "beats.*", "--count", "2", "--json")
     assert [json.loads(line)["topic"] for line in result.stdout.splitlines()] == ["beats.one"] * 2

@@ -126,9 +126,7 @@ def test_a_call_ends_once_by_its_answer(control: ControlSocket, connect: Callabl
     assert heard_until(control, lambda heard: bool(heard)) == [Answered("token", "well", None)]
 
 
-def test_a_call_that_is_not_answered_ends_at_its_limit(
-    control: ControlSocket, connect: Callable[[str], Peer]
-) -> None:
+def test_a_call_that_is_not_answered_ends_at_its_limit(control: ControlSocket, connect: Callable[[str], Peer]) -> None:
     """A hook that hangs would keep the system from ever going down."""
     peer, now_ns = connect("control/query-1"), time.monotonic_ns()
     introduce(control, peer, b"control/query-1")
@@ -155,9 +153,7 @@ def test_a_peer_that_is_not_there_is_named(control: ControlSocket) -> None:
     assert control.turn(time.monotonic_ns()) == ([], [b"control/gone-1"])
 
 
-def test_subscribers_hear_each_new_directory_numbered(
-    control: ControlSocket, connect: Callable[[str], Peer]
-) -> None:
+def test_subscribers_hear_each_new_directory_numbered(control: ControlSocket, connect: Callable[[str], Peer]) -> None:
     """A gap in the numbers is how a client sees that it missed one."""
     peer = connect("client")
     control.subscribe(introduce(control, peer, b"client").caller.peer)
@@ -204,9 +200,7 @@ def test_a_subscriber_that_does_not_read_delays_nobody_and_gets_the_newest(
     assert numbers == sorted(set(numbers))
 
 
-def test_an_answer_that_cannot_travel_becomes_a_status(
-    control: ControlSocket, connect: Callable[[str], Peer]
-) -> None:
+def test_an_answer_that_cannot_travel_becomes_a_status(control: ControlSocket, connect: Callable[[str], Peer]) -> None:
     """Whoever asked must not wait for its deadline because of our bug."""
     peer = connect("client")
     control.reply(introduce(control, peer, b"client").caller, {"x": object()})
