@@ -97,6 +97,8 @@ def every(seconds: float, *, priority: int = PRIORITY_DEFAULT) -> Callable[[Meth
 
 def _mark(mark: Mark) -> Callable[[Method], Method]:
     def decorate(method: Method) -> Method:
+        if not inspect.isfunction(method):
+            raise DeclarationError(f"{method!r} is marked as an operation: expected a plain method")
         setattr(method, _MARK, mark)
         return method
 
@@ -184,7 +186,7 @@ def _parameters(function: Callable[..., Any]) -> tuple[list[inspect.Parameter], 
     for parameter in parameters:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
             raise DeclarationError(
-                f"{function.__qualname__}: parameter {parameter} has no name a caller could give: name each argument"
+                f"{function.__qualname__}: parameter {parameter.name!r} has no name a caller could give: name each argument"
             )
     try:
         return parameters, get_type_hints(function)
