@@ -139,7 +139,8 @@ class Intake:
                 action.trace = envelope.trace
                 self._throttle(action, component)
             except BackplaneError as error:
-                self._engine.statistics.of(name).refused_count += 1
+                if not isinstance(error, Busy):  # the throttle has counted that
+                    self._engine.statistics.of(name).refused_count += 1
                 if self._engine.reports.admit(f"topic {name}", now_ns) is not None:
                     log.warning("a message of topic %r did not reach %s: %s", topic, object.name, error)
             else:
