@@ -32,7 +32,7 @@ class Query(Component):
         self.backplane: VirtualBackplane | None = None
 
     def setup(self) -> None:
-        for name in ("a", "b"):
+        for name in "abc":
             self.add(Shard(name), key=name)
 
     def shard_of(self, text: str) -> str:
@@ -73,7 +73,7 @@ def test_what_has_been_received_stands_in_its_queue_before_the_next_action_is_ch
 def test_a_slow_target_is_worked_out_by_a_digester_above_the_requests_priority(backplane: VirtualBackplane) -> None:
     """Law 7. In the receiving thread it would hold up everybody; below the request's priority it would lose its own."""
     for _ in range(2):
-        backplane.cast("query.bulk", key="a")
+        backplane.cast("query.bulk", key="c")
     call = backplane.call("query.search", text="beta")
     other = backplane.call("query.search", text="alpha")
     assert backplane.run_until_idle() == ["shard_of", "shard_of", "search", "search", "bulk", "bulk"]

@@ -73,6 +73,7 @@ def workers() -> WorkerComponent:
 @pytest.fixture
 def backplane(workers: WorkerComponent) -> VirtualBackplane:
     backplane = VirtualBackplane(workers, Helper(), outside=("other.value",))
+    _ = backplane.backplane  # sets the components up
     workers.one.backplane = workers.other.backplane = backplane
     return backplane
 

@@ -17,6 +17,7 @@ from appbackplane.runtime.backplane import Backplane
 from appbackplane.runtime.execution.clock import RealClock
 from appbackplane.runtime.execution.sentinel import Sentinel
 from appbackplane.runtime.objects.component import Component
+from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.runtime.process_config import ProcessConfig
 from appbackplane.runtime.testing import VirtualBackplane, VirtualClock
 from appbackplane.transport.link import Link
@@ -127,8 +128,6 @@ def test_the_stack_is_taken_while_it_runs(
     stuck: tuple[Sentinel, Stuck, Backplane], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Law 11. Afterwards the stack shows the worker loop; during the stall it shows the culprit, to the line."""
-    from appbackplane.runtime.objects.module_state import ModuleState
-
     sentinel, component, backplane = stuck
     engine = backplane.engine
     with engine.lead:
