@@ -19,6 +19,7 @@ from typing import Any, TypeVar, get_type_hints
 
 import msgspec
 from appbackplane.transport.errors import InvalidArgument
+from appbackplane.transport.topics import check_pattern
 
 #: Priority of an operation that names none: the middle of the default eight, so that there is room on both sides.
 PRIORITY_DEFAULT = 4
@@ -85,6 +86,10 @@ def operation(
 
 def subscribe(topic: str, *, priority: int = PRIORITY_DEFAULT) -> Callable[[Method], Method]:
     """Have a method run for each message of `topic` (`a.b` exactly, or `a.*` for all below it)."""
+    try:
+        check_pattern(topic)
+    except InvalidArgument as error:
+        raise DeclarationError(str(error)) from None
     return _mark(Mark(kind="topic", topic=topic, priority=priority))
 
 

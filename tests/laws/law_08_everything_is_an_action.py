@@ -114,3 +114,7 @@ def test_an_overrun_skips_and_does_not_pile_up() -> None:
     component.sensor.backplane = backplane
     backplane.post(component.sensor, "overrun")
     assert backplane.run_until_idle() == ["overrun", "sample"]
+    backplane.post(component.sensor, "ask")
+    assert backplane.advance(2) == ["ask"], "the sensor awaits a reply for eight intervals"
+    backplane.outside_calls()[0].reply(7)
+    assert backplane.run_until_idle() == ["ask", "sample"]

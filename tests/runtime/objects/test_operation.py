@@ -216,6 +216,9 @@ def test_marks_that_make_no_sense_are_refused() -> None:
     for seconds in (0, -1.0, 1e-12, float("nan"), float("inf")):
         with pytest.raises(DeclarationError, match="expected a number of seconds above 0"):
             every(seconds)
+    for topic in ("", "*", "files.*.old", "two words"):
+        with pytest.raises(DeclarationError, match="subscribe to a topic such as"):
+            subscribe(topic)
     with pytest.raises(DeclarationError, match="primry"):
         operation(states=("primry",))
     with pytest.raises(DeclarationError, match="expected 'refuse' or 'defer'"):
