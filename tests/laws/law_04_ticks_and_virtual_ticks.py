@@ -70,3 +70,17 @@ def test_there_is_no_virtual_tick_without_budget() -> None:
     run(scheduler, 9, 0, cpu_ns=PERIOD_NS)
     assert scheduler.next(1) is None
     assert scheduler.virtual_tick_count == 0
+    exempt = Scheduler(Policy(priorities=1, quotas=[1], cpu_limit=10, cpu_exempt=1), 0)
+    for _ in range(2):
+        exempt.post(Action(AppObject(), "work", 0), 0)
+    assert run(exempt, 2, 0, cpu_ns=PERIOD_NS) == [0], "what is exempt from the budget is not exempt from its quota"
+    assert run(exempt, 2, PERIOD_NS) == [0]
+
+
+def test_there_is_no_virtual_tick_while_any_queue_with_work_has_quota() -> None:
+    """Law 4. A worker that may run only urgent work must not reset what lower priorities have been promised."""
+    scheduler = scheduler_with([1, 5], [3, 3])
+    assert run(scheduler, 1, 0) == [0]
+    assert scheduler.next(0, below=1) is None
+    assert scheduler.virtual_tick_count == 0
+    assert run(scheduler, 4, 0) == [1, 1, 1, 0]

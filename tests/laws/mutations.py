@@ -28,6 +28,7 @@ READY_QUEUES = "runtime/scheduling/ready_queues.py"
 ENGINE = "runtime/execution/engine.py"
 INTAKE = "runtime/execution/intake.py"
 MODULES = "runtime/execution/modules.py"
+COROUTINES = "runtime/execution/coroutines.py"
 
 MUTATIONS = (
     Mutation(
@@ -68,7 +69,10 @@ MUTATIONS = (
         4, "a tick leaves the quotas", SCHEDULER,
         "        self.quotas.reset()\n        self.tick_count += 1", "        self.tick_count += 1",
     ),
-    Mutation(4, "a tick leaves the CPU account", SCHEDULER, "self.budget.reset(self.ticks.advance(now_ns))", "self.ticks.advance(now_ns)"),
+    Mutation(
+        4, "a tick leaves the CPU account", SCHEDULER,
+        "self.budget.reset(self.ticks.advance(now_ns))", "self.ticks.advance(now_ns)",
+    ),
     Mutation(
         4, "no virtual tick", SCHEDULER, "if action is None and not is_spent and self._are_quotas_spent(end):", "if False:"
     ),
@@ -85,7 +89,10 @@ MUTATIONS = (
         "if action is None and not is_spent and self", "if action is None and self",
     ),
     Mutation(5, "the budget does not bind", SCHEDULER, "is_spent = self.budget.is_spent", "is_spent = False"),
-    Mutation(5, "waiting counts as CPU", ENGINE, "self.scheduler.budget.charge(cpu_ns)", "self.scheduler.budget.charge(run_ns)"),
+    Mutation(
+        5, "waiting counts as CPU", ENGINE,
+        "self.scheduler.budget.charge(cpu_ns)", "self.scheduler.budget.charge(run_ns)",
+    ),
     Mutation(
         5, "debts are forgiven", "runtime/scheduling/cpu_budget.py",
         "max(0, self.used_ns - periods * self._budget_ns)", "0",
@@ -122,14 +129,18 @@ MUTATIONS = (
     ),
     Mutation(7, "the digester is no more urgent than its request", INTAKE, "max(0, priority - 1)", "priority"),
     Mutation(7, "the digester goes before everything", INTAKE, "digester, name, max(0, priority - 1)", "digester, name, 0"),
-    Mutation(7, "everything is digested", INTAKE, "elif route.mark.digest is not None and key is None:", "elif route.mark.digest is not None:"),
+    Mutation(
+        7, "everything is digested", INTAKE,
+        "elif route.mark.digest is not None and key is None:", "elif route.mark.digest is not None:",
+    ),
     Mutation(
         7, "a request vanishes with its digester", INTAKE,
         'self._turn_away(peer, envelope, InternalError(f"{name}: {problem}"), then_ns)', "pass",
     ),
     Mutation(
         8, "timers run at once", ENGINE,
-        "action.timer = timer\n            self.scheduler.post(action, now_ns)", "action.timer = timer\n            action.run()",
+        "action.timer = timer\n            self.scheduler.post(action, now_ns)",
+        "action.timer = timer\n            action.run()",
     ),
     Mutation(8, "timers pile up", "runtime/scheduling/timers.py", "if timer.is_pending:", "if False:"),
     Mutation(8, "hooks run beside the scheduler", MODULES, "self._engine.post(action, now_ns)", "action.run(); ended(action)"),
@@ -148,10 +159,13 @@ MUTATIONS = (
         "        self._engine.refuse(\n            worst,", "        (lambda *_: None)(\n            worst,",
     ),
     Mutation(9, "room is made at the cost of anybody", INTAKE, " and action.priority > below", ""),
-    Mutation(9, "no hint", INTAKE, "                    retry_after=throttle.retry_after(),", "                    retry_after=None,"),
+    Mutation(
+        9, "no hint", INTAKE,
+        "                    retry_after=throttle.retry_after(),", "                    retry_after=None,",
+    ),
     Mutation(9, "a refusal is not counted", INTAKE, "self._engine.statistics.of(action.name).refused_count += 1", "pass"),
-    Mutation(10, "a checkpoint never yields", "runtime/execution/coroutines.py", "        if should_yield():", "        if False:"),
-    Mutation(10, "a checkpoint always yields", "runtime/execution/coroutines.py", "        if should_yield():", "        if True:"),
+    Mutation(10, "a checkpoint never yields", COROUTINES, "        if should_yield():", "        if False:"),
+    Mutation(10, "a checkpoint always yields", COROUTINES, "        if should_yield():", "        if True:"),
     Mutation(
         10, "other backplanes are not seen", ENGINE,
         "if self.slot is not None and self.slot.has_above(priority):", "if False:",
@@ -164,9 +178,13 @@ MUTATIONS = (
     Mutation(10, "nothing is lent", INTAKE, "if action.object._lends is not None and", "if False and"),
     Mutation(
         10, "who steps aside goes to the end", SCHEDULER,
-        "            self.queued_count += 1\n            object_queue.prepend", "            self.queued_count += 1\n            object_queue.append",
+        "            self.queued_count += 1\n            object_queue.prepend",
+        "            self.queued_count += 1\n            object_queue.append",
     ),
-    Mutation(10, "what has run stays on the board", ENGINE, "        self.slot.present(highest)", "        highest is None or self.slot.present(highest)"),
+    Mutation(
+        10, "what has run stays on the board", ENGINE,
+        "        self.slot.present(highest)", "        highest is None or self.slot.present(highest)",
+    ),
     Mutation(11, "CPU is taken for run time", ENGINE, "account.cpu_ns += action.cpu_ns", "account.cpu_ns += action.run_ns"),
     Mutation(11, "waiting is not counted", ENGINE, "action.wait_ns += started_ns - action.posted_ns", "pass"),
     Mutation(
