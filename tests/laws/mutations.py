@@ -60,7 +60,7 @@ MUTATIONS = (
     Mutation(3, "other default quotas", "runtime/scheduling/quotas.py", "following // 2", "following // 3"),
     Mutation(
         3, "the search begins at the bottom", SCHEDULER,
-        "enumerate(self.ready.queues[:end]):", "reversed([*enumerate(self.ready.queues[:end])]):",
+        "enumerate(ready.queues):", "reversed([*enumerate(ready.queues)]):",
     ),
     Mutation(
         3, "priority 0 is limited", "runtime/scheduling/quotas.py", "quotas = [UNLIMITED]\n", "quotas = [200]\n"
