@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 import pytest
-from appbackplane.transport import connect
+from appbackplane.transport import Client, connect
 from appbackplane.transport.errors import BackplaneError
 
 LIVE = Path(__file__).resolve().parents[2] / "examples" / "codesearch" / "live.py"
@@ -29,9 +29,13 @@ P99_MS_MAX = 50.0
 @pytest.fixture(autouse=True)
 def run_dirs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A place of its own for run directories, with a path short enough for sockets."""
+    before = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # ignored (`pytest &`), it would be so in children
     with tempfile.TemporaryDirectory(prefix="ab-") as folder:
         monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
         yield Path(folder)
+    signal.signal(signal.SIGINT, before)
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
@@ -45,20 +49,21 @@ def start(*arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def wait_for_client() -> Any:
+def wait_for_client() -> Client:
     """A client, once the system is up."""
     end = time.monotonic() + UP_S_MAX
     while True:
         try:
             client = connect("codesearch")
-            client.call("index.progress", timeout=1.0)
-            return client
         except BackplaneError:
             assert time.monotonic() < end, "it does not come up"
             time.sleep(0.05)
+        else:
+            wait_until(client, "index.progress", bool)
+            return client
 
 
-def wait_until(client: Any, route: str, is_so: Any, **arguments: Any) -> Any:
+def wait_until(client: Client, route: str, is_so: Any, **arguments: Any) -> Any:
     """Ask until the answer is as expected; what fails meanwhile (a restart) is asked again."""
     end = time.monotonic() + UP_S_MAX
     while True:

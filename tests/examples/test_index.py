@@ -177,6 +177,7 @@ def test_rounds_follow_each_other_and_none_is_cut_short(tree: Path, monkeypatch:
     while not again.is_done:
         backplane.advance(0.02)  # the readers finish what they have
         next(query.answer_all(), None)
+    assert again.result() == 40
     progress = backplane.call("index.progress").result()
     assert progress["round"] == 2
     assert progress["files"] < 40, "the first round was to be cut short"
