@@ -3,8 +3,8 @@
 One ZeroMQ frame is one msgpack array of envelopes (DESIGN section 6). Decoding trusts nobody: size, depth and types are
 checked here and nowhere else, so that whoever gets an `Envelope` may use it. A reused unpacker can be poisoned by bad
 input (TRAPS 14), hence one `unpackb` a frame; a reused packer is safe and faster. An envelope is packed when it is
-handed over, not when its batch leaves: what the caller changes afterwards must not change what it said. Values that msgpack does not know
-(dataclasses, enums, datetimes, sets, msgspec structs) are turned into builtins by msgspec.
+handed over, not when its batch leaves: what the caller changes afterwards must not change what it said. Values that
+msgpack does not know (dataclasses, enums, datetimes, sets, msgspec structs) are turned into builtins by msgspec.
 """
 
 from typing import Any
@@ -33,7 +33,6 @@ _ANSWERS = frozenset((REPLY, STATUS, CANCEL))
 def _to_builtins(value: Any) -> Any:
     # str_keys stays off: msgpack carries integer keys, and a silent change of type would be a lie.
     return msgspec.to_builtins(value, builtin_types=(bytes, bytearray))
-
 
 
 class Encoder:
@@ -69,12 +68,17 @@ def decode(frame: bytes) -> list[Envelope]:
     if len(frame) > FRAME_BYTES_MAX:
         raise MalformedFrame(f"frame of {len(frame):,} bytes, limit {FRAME_BYTES_MAX:,}")
     try:
-        rows = msgpack.unpackb(frame, raw=False, strict_map_key=False, max_array_len=len(frame), max_map_len=len(frame))
+        # Arrays and maps may have no more elements than the frame has bytes: unpackb's own default.
+        rows = msgpack.unpackb(frame, strict_map_key=False, ext_hook=_refuse_extension)
     except Exception as error:  # the edge: whatever unpackb raises (TRAPS 15), the peer is at fault
         raise MalformedFrame(f"not msgpack: {type(error).__name__}: {error}") from error
     if type(rows) is not list or len(rows) > ENVELOPES_MAX:
         raise MalformedFrame("not a batch of envelopes")
     return [_checked(row) for row in rows]
+
+
+def _refuse_extension(code: int, _data: bytes) -> Any:
+    raise ValueError(f"extension type {code} is not part of the wire")
 
 
 def _checked(row: Any) -> Envelope:  # hot: scripts/bench call_pipelined

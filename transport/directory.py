@@ -1,8 +1,8 @@
 """Directory: who serves which route, who hears which topic, and where each backplane listens.
 
 The supervisor builds it from what the backplanes registered and pushes every new version to backplanes and clients;
-everybody resolves routes locally, so a call needs no third party. A restarted backplane has a new generation and with it
-a new socket path: nothing meant for the dead one can reach the new one (TRAPS 5). Plain data, the same on the wire.
+everybody resolves routes locally, so a call needs no third party. A restarted backplane has a new generation and with
+it a new socket path: nothing meant for the dead one can reach the new one (TRAPS 5). Plain data, the same on the wire.
 """
 
 import difflib

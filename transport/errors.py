@@ -78,6 +78,16 @@ class Unavailable(PeerError):
     status = Status.UNAVAILABLE
 
 
+class SystemNotRunning(Unavailable):
+    """Nobody serves the system that was asked for."""
+
+    def __init__(self, system: str, run_dir: str, toml: str) -> None:
+        super().__init__(
+            f"system {system!r} is not running: no supervisor listens in {run_dir} (start it: appbackplane up {toml})"
+        )
+        self.system, self.run_dir = system, run_dir
+
+
 class PeerDown(PeerError):
     """The process that held the call died. The work may or may not have run."""
 

@@ -1,8 +1,8 @@
 """Resolver: which backplane a route goes to, by one version of the directory.
 
 Several backplanes may serve one route. Without a key they take turns (who is least busy inside a backplane is the
-backplane's own matter); with a key the choice is a stable hash over all that serve it, up or not, because a key names an
-object, and its requests must not wander to another place whenever its own restarts. Pure, the same in clients and
+backplane's own matter); with a key the choice is a stable hash over all that serve it, up or not, because a key names
+an object, and its requests must not wander to another place whenever its own restarts. Pure, the same in clients and
 backplanes; a new directory is a new resolver. A resolution without a key costs two dictionary look-ups.
 """
 
@@ -12,7 +12,7 @@ from . import addressing
 from .directory import Directory, Place
 from .errors import Unavailable, UnknownRoute
 
-#: When a caller may look again for a place that is down: a process is back in 56 ms (TRAPS 21), its imports take longer.
+#: When a caller may look again for a place that is down: a process is back in 56 ms (TRAPS 21), imports take longer.
 RETRY_AFTER_S = 0.25
 
 

@@ -1,13 +1,31 @@
 """Topics: who hears what, and whether anything went missing.
 
-A topic is words joined by dots. `files` hears `files` alone; `files.*` hears everything below it; no other wildcards, so
-that a publisher can look its subscribers up instead of matching patterns. Every message to one subscriber is numbered a
-topic, so that a gap is seen and counted instead of guessed at (ZeroMQ's PUB drops silently: TRAPS 10).
+A topic is words joined by dots. `files` hears `files` alone; `files.*` hears everything below it; no other wildcards,
+so that a publisher can look its subscribers up instead of matching patterns. Every message to one subscriber is
+numbered a topic, so that a gap is seen and counted instead of guessed at (ZeroMQ's PUB drops silently: TRAPS 10).
 """
 
+import re
 from typing import Generic, TypeVar
 
+from .errors import InvalidArgument
+
 Subscriber = TypeVar("Subscriber")
+
+
+_TOPIC = re.compile(r"[^.*\s]+(\.[^.*\s]+)*")
+
+
+def check_topic(topic: str) -> None:
+    """Raises `InvalidArgument` for what is not a topic."""
+    if type(topic) is not str or not _TOPIC.fullmatch(topic):
+        raise InvalidArgument(f"a topic is words joined by dots, such as 'files.changed', got {topic!r}")
+
+
+def check_pattern(pattern: str) -> None:
+    """Raises `InvalidArgument` for what cannot be subscribed to."""
+    if type(pattern) is not str or not _TOPIC.fullmatch(pattern.removesuffix(".*")):
+        raise InvalidArgument(f"subscribe to a topic such as 'files.changed', or to 'files.*', got {pattern!r}")
 
 
 class TopicTable(Generic[Subscriber]):

@@ -132,12 +132,11 @@ class Engine:
         if self.slot is not None:
             self._present()
         typical_ns = self.statistics.of(action.name).typical_ns
-        if typical_ns >= SHORT_NS:
+        if typical_ns >= SHORT_NS or not typical_ns:  # what has never run may take any time
             if self.outbox:
                 self.flush(now_ns)
-            self.watch.before_long(
-                worker, has_ready=scheduler.ready.count > 0, is_overrun_sure=typical_ns >= QUANTUM_NS
-            )
+            is_long = typical_ns >= QUANTUM_NS or not typical_ns
+            self.watch.before_long(worker, has_ready=scheduler.ready.count > 0, is_overrun_sure=is_long)
         elif worker is not self.watch.relief:
             self.watch.retire_relief()
         return action
@@ -156,7 +155,9 @@ class Engine:
             action.error = error
             outcome = Outcome.DONE
         if outcome is not Outcome.DONE and not isinstance(action, MethodAction) and outcome is not Outcome.YIELDED:
-            action.error = TypeError(f"{type(action).__name__}.run() returned {outcome!r}: expected Outcome.DONE or YIELDED")
+            action.error = TypeError(
+                f"{type(action).__name__}.run() returned {outcome!r}: expected Outcome.DONE or YIELDED"
+            )
             outcome = Outcome.DONE
         worker.current.action = None
         worker.started_ns = 0
@@ -200,6 +201,13 @@ class Engine:
         # Rounded up: waking a millisecond early would be a turn for nothing.
         timeout_ms = None if wake_ns is None else max(0, -((self.clock.now_ns() - wake_ns) // 1_000_000))
         self.watch.wait(worker, timeout_ms)
+
+    def left(self, worker: Worker) -> None:
+        """A worker has ended."""
+        worker.action = None
+        if self.outbox:
+            self.flush(self.clock.now_ns())
+        self.watch.left(worker)
 
     def next_wake_ns(self) -> int | None:
         """When something falls due although nothing comes: a timer, a tick, a deadline, a peer to try again."""
@@ -337,7 +345,7 @@ class Engine:
 
     def _defer(self, action: MethodAction, now_ns: int) -> None:
         action.is_deferred = False
-        self.scheduler.finished(action, Outcome.DONE, now_ns)
+        self.scheduler.set_aside(action, now_ns)
         self.intake.defer(action, now_ns)
 
     # -- priorities ---------------------------------------------------------------------------------------------------

@@ -79,9 +79,8 @@ class Watch:
         """Let everybody look: some are to stop."""
         while self._parked:
             self._parked.pop().gate.release()
-        if self.relief is not None and not self.relief.is_active and self.relief.is_stopping:
-            self.relief.is_active = True
-            self.relief.gate.release()
+        if self.relief is not None and self.relief.is_stopping:
+            self._activate_relief()
         if self.poller is not None:
             self.notify()
 
@@ -94,9 +93,11 @@ class Watch:
         """`worker` begins an action that is known to take its time: somebody else takes the link over, if there is one."""
         if self._parked:
             self._parked.pop().gate.release()
+        elif self.poller is self.relief and self.relief is not None:
+            # It may be on its way out. It need not be told of anything: what was chosen is the most urgent there is.
+            self._activate_relief()
         elif self.poller is not None:
-            # The relief need not be told: what was chosen is the most urgent there is, and new work comes over the link.
-            if has_ready and self.poller is not self.relief:
+            if has_ready:
                 self.notify()
         elif is_overrun_sure and worker is not self.relief and self.relief_limit() is not None:
             self._activate_relief()
@@ -140,9 +141,12 @@ class Watch:
             self._wake_fd = -1
 
     def _activate_relief(self) -> None:
-        if self.relief is not None and not self.relief.is_active:
-            self.relief.is_active = True
-            self.relief.gate.release()
+        relief = self.relief
+        if relief is not None:
+            relief.is_active = True
+            if relief.is_parked:
+                relief.is_parked = False
+                relief.gate.release()
 
     def _open(self) -> select.poll:
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)

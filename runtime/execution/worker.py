@@ -61,7 +61,7 @@ class Worker:
         try:
             with self.engine.lead:
                 self._serve()
-                self.engine.watch.left(self)
+                self.engine.left(self)
         except BaseException:
             # A promise of our own is broken, and what it guarded may be half done: the supervisor starts us afresh.
             log.critical("worker %d failed: this is a bug of the runtime", self.number, exc_info=True)
@@ -88,14 +88,16 @@ class ReliefWorker(Worker):
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine, number=-1)
-        #: Written under the lead by the engine, which opens the gate when it says True.
+        #: Whether it is wanted, and whether it stands at the gate. Both belong to whoever holds the lead.
         self.is_active = False
+        self.is_parked = False
 
     def _serve(self) -> None:
         engine = self.engine
         while not self.is_stopping:
             if not self.is_active:
                 self.action = None
+                self.is_parked = True
                 engine.watch.hand_over()
                 engine.lead.release()
                 self.gate.acquire()

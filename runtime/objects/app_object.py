@@ -27,10 +27,14 @@ class TimerHandle(Protocol):
 class Host(Protocol):
     """What an object may ask of the backplane it lives in."""
 
-    def call(self, caller: AppObject, route: str, arguments: Mapping[str, Any], options: CallOptions) -> Awaitable[Any]: ...
+    def call(
+        self, caller: AppObject, route: str, arguments: Mapping[str, Any], options: CallOptions
+    ) -> Awaitable[Any]: ...
     def cast(self, caller: AppObject, route: str, arguments: Mapping[str, Any], options: CallOptions) -> None: ...
     def publish(self, topic: str, body: Mapping[str, Any]) -> None: ...
-    def after(self, object: AppObject, delay_ns: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> TimerHandle: ...
+    def after(
+        self, object: AppObject, delay_ns: int, function: Callable[..., Any], arguments: tuple[Any, ...]
+    ) -> TimerHandle: ...
     def add_object(self, component: Component, object: AppObject) -> None: ...
     def remove_object(self, object: AppObject) -> None: ...
     def shed(self, component: Component, below: int) -> int: ...
@@ -105,7 +109,14 @@ class AppObject:
         return self._name or type(self).__name__
 
     def call(
-        self, route: str, /, *, key: str | None = None, priority: int | None = None, timeout: float | None = None, **arguments: Any
+        self,
+        route: str,
+        /,
+        *,
+        key: str | None = None,
+        priority: int | None = None,
+        timeout: float | None = None,
+        **arguments: Any,
     ) -> Awaitable[Any]:
         """Call an operation and await its result: `stats = await self.call("index.stats", path=p)`.
 
@@ -116,7 +127,13 @@ class AppObject:
         return self._host.call(self, route, arguments, CallOptions(key, priority, timeout))
 
     def request(
-        self, route: str, arguments: Mapping[str, Any], *, key: str | None = None, priority: int | None = None, timeout: float | None = None
+        self,
+        route: str,
+        arguments: Mapping[str, Any],
+        *,
+        key: str | None = None,
+        priority: int | None = None,
+        timeout: float | None = None,
     ) -> Awaitable[Any]:
         """`call`, for arguments whose names clash with its own keywords."""
         return self._host.call(self, route, arguments, CallOptions(key, priority, timeout))

@@ -71,10 +71,14 @@ class Component(AppObject):
         if object._component is not None:
             raise ValueError(f"{object.name} is already in {object._component.name}")
         object._component, object._key = self, key
-        if self._hosted_by is not None:
-            self._hosted_by.add_object(self, object)
-        else:
+        if self._hosted_by is None:
             self._objects.append(object)
+            return object
+        try:
+            self._hosted_by.add_object(self, object)
+        except Exception:
+            object._component = object._key = None
+            raise
         return object
 
     def remove(self, object: AppObject) -> None:
@@ -85,7 +89,9 @@ class Component(AppObject):
     def expose(self, endpoint: Endpoint) -> None:
         """Serve an endpoint on the route COMPONENT.NAME. Call it in `setup`."""
         if self._hosted_by is not None:
-            raise RuntimeError(f"{self.name} is running: routes are known once a component is set up (expose them in setup)")
+            raise RuntimeError(
+                f"{self.name} is running: routes are known once a component is set up (expose them in setup)"
+            )
         self._endpoints.append(endpoint)
 
     def post(self, action: Action) -> None:

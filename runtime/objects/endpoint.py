@@ -30,7 +30,9 @@ class Request(NamedTuple):
 class Endpoint:
     """Subclass it, write `create_action`, and `expose` it in the component's `setup`."""
 
-    def __init__(self, name: str, *, priority: int, states: tuple[str, ...] = SERVING_STATES, summary: str = "") -> None:
+    def __init__(
+        self, name: str, *, priority: int, states: tuple[str, ...] = SERVING_STATES, summary: str = ""
+    ) -> None:
         self.name, self.priority, self.states, self.summary = name, priority, states, summary
 
     def create_action(self, request: Request) -> Action:
@@ -38,4 +40,6 @@ class Endpoint:
 
         Raise a `CallerError` to refuse. `action.refuse(error)` is called if it cannot run later.
         """
-        raise NotImplementedError(f"{type(self).__name__} does not say what its requests become: define create_action()")
+        raise NotImplementedError(
+            f"{type(self).__name__} does not say what its requests become: define create_action()"
+        )

@@ -6,12 +6,12 @@ is the supervisor's business; a component only knows its own steps.
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 from appbackplane.transport.errors import FailedPrecondition
 
 
-class ModuleState(str, Enum):
+class ModuleState(StrEnum):
     """The words of the system state machine; their values are what users write and see."""
 
     START = "start"

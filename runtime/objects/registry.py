@@ -17,6 +17,7 @@ from .app_object import AppObject
 from .component import Component
 from .endpoint import Endpoint
 from .operation import DeclarationError, Mark, OperationSpec
+from .state_machine import StateMachine
 
 
 class Route:
@@ -134,7 +135,12 @@ class Registry:
 
     def _entry(self, component: Component) -> ComponentEntry:
         routes = [route for route in self.routes.values() if route.component is component]
-        topics = {s.mark.topic for o in (component, *component._objects) for s in type(o).__operations__.values() if s.mark.topic}
+        topics = {
+            s.mark.topic
+            for o in (component, *component._objects)
+            for s in type(o).__operations__.values()
+            if s.mark.topic
+        }
         return ComponentEntry(
             name=component.component_name,
             depends_on=component.depends_on,
@@ -158,13 +164,14 @@ class Registry:
         name, key = component.component_name, object._key
         if key is not None and (name, key) in self._by_key:
             raise DeclarationError(f"{name} already has an object with key {key!r}")
-        if self.is_static:
+        if self.is_static:  # whatever is wrong is found before anything is noted
             for spec in type(object).__operations__.values():
                 if spec.mark.kind == "operation" and f"{name}.{spec.name}" not in self.routes:
                     raise DeclarationError(
                         f"{type(object).__qualname__} brings a new route {name}.{spec.name} after start: "
                         f"list the class in {type(component).__qualname__}.declares"
                     )
+        self._declare(component, type(object))
         number = self._numbers[name] = self._numbers.get(name, -1) + 1
         object._name = f"{component._name}.{key if key is not None else number}"
         if key is not None:
@@ -183,13 +190,16 @@ class Registry:
         for spec in cls.__operations__.values():
             route = f"{component.component_name}.{spec.name}"
             self._check_priority(f"{cls.__qualname__}.{spec.attribute}", spec.mark.priority)
+            if spec.mark.accepted_in is not None and not issubclass(cls, StateMachine):
+                raise DeclarationError(f"{cls.__qualname__}.{spec.attribute}: accepted_in is for a StateMachine")
             if spec.mark.kind == "operation":
                 if route not in self.routes:
                     self.routes[route] = Route(route, component, spec, None)
                 self.routes[route].specs[cls] = spec
             if spec.mark.digest is not None and not callable(getattr(component, spec.mark.digest, None)):
                 raise DeclarationError(
-                    f"{cls.__qualname__}.{spec.attribute}: digest={spec.mark.digest!r} is no method of {type(component).__qualname__}"
+                    f"{cls.__qualname__}.{spec.attribute}: "
+                    f"digest={spec.mark.digest!r} is no method of {type(component).__qualname__}"
                 )
 
     def _check_priority(self, what: str, priority: int) -> None:

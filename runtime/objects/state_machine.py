@@ -34,7 +34,9 @@ class StateMachine(AppObject):
         for spec in cls.__operations__.values():
             for state in spec.mark.accepted_in or ():
                 if not isinstance(state, type(initial)):
-                    raise DeclarationError(f"{cls.__qualname__}.{spec.attribute}: {state!r} is no {type(initial).__name__}")
+                    raise DeclarationError(
+                        f"{cls.__qualname__}.{spec.attribute}: {state!r} is no {type(initial).__name__}"
+                    )
 
     def __new__(cls, *arguments: Any, **keywords: Any) -> Self:
         self = super().__new__(cls)

@@ -45,7 +45,9 @@ class SlowActions:
         self.count = 0
         self._limit = RateLimit()
 
-    def report(self, name: str, object: str, run_ns: int, now_ns: int, frame: FrameType | None, *, is_running: bool) -> SlowAction | None:
+    def report(
+        self, name: str, object: str, run_ns: int, now_ns: int, frame: FrameType | None, *, is_running: bool
+    ) -> SlowAction | None:
         """What to log of one, or None while its operation has been reported lately."""
         left_out = self._limit.admit(name, now_ns)
         if left_out is None:

@@ -14,7 +14,17 @@ from .histogram import Histogram
 class OperationStatistics:
     """One operation's account."""
 
-    __slots__ = ("cancelled_count", "cpu_ns", "error_count", "expired_count", "refused_count", "run", "slow_count", "typical_ns", "wait")
+    __slots__ = (
+        "cancelled_count",
+        "cpu_ns",
+        "error_count",
+        "expired_count",
+        "refused_count",
+        "run",
+        "slow_count",
+        "typical_ns",
+        "wait",
+    )
 
     def __init__(self) -> None:
         self.wait = Histogram()

@@ -35,6 +35,6 @@ class CpuBudget:
         self.used_ns += cpu_ns
         self.used_total_ns += cpu_ns
 
-    def reset(self) -> None:
-        """A real tick: a new period, less the debt of the last."""
-        self.used_ns = 0 if self._budget_ns is None else max(0, self.used_ns - self._budget_ns)
+    def reset(self, periods: int = 1) -> None:
+        """A real tick: a new period, less the debt of the last. Each period that has passed pays off its share."""
+        self.used_ns = 0 if self._budget_ns is None else max(0, self.used_ns - periods * self._budget_ns)

@@ -29,7 +29,7 @@ def append(object: AppObject, action: Action, priorities: int) -> None:  # hot: 
 
 
 def prepend(object: AppObject, action: Action, priorities: int) -> None:
-    """Put an action first: a reply, or one that stepped aside."""
+    """Put an action first."""
     head = object._head
     action.next = head
     object._head = action
@@ -38,6 +38,21 @@ def prepend(object: AppObject, action: Action, priorities: int) -> None:
         object._priority = action.priority
         object._queued = 1
     else:
+        _note(object, action.priority, priorities)
+
+
+def insert(object: AppObject, action: Action, priorities: int) -> None:
+    """Put an action behind those that continue and before all others. Those that continue are few: linear in them."""
+    before: Action | None = None
+    here = object._head
+    while here is not None and here.continues:
+        before, here = here, here.next
+    if before is None:
+        prepend(object, action, priorities)
+    elif here is None:
+        append(object, action, priorities)
+    else:
+        before.next, action.next = action, here
         _note(object, action.priority, priorities)
 
 

@@ -1,15 +1,14 @@
 """Scheduler: what runs next in this process. Composes queues, quotas, ticks and budget; keeps laws 1 to 6.
 
 Pure: the owner of the lead calls it with `now_ns` and does what it says. `post` puts work in, `next` chooses, `finished`
-says what became of the object. An object is in exactly one of four places: idle, in a ready queue, with a worker, or in
-the wait queue; `MOVES` below is that rule, and nothing else may change `_state`.
+says what became of the object. An object is in exactly one of four places, and `_place` is that rule:
 
-| from | post | post_first (reply) | next | finished |
-|---|---|---|---|---|
-| IDLE | READY | - | - | - |
-| READY | READY, raised if more urgent | READY | RUNNING | - |
-| RUNNING | RUNNING | RUNNING | - | READY, WAITING or IDLE |
-| WAITING | WAITING; READY if reentrant | READY | - | - |
+| place | while |
+|---|---|
+| RUNNING | a worker has one of its actions |
+| READY | it may run: it has work, and either awaits nothing or the first of its queue may go on all the same |
+| WAITING | it awaits a reply |
+| IDLE | it has nothing to do |
 
 Cost: about 0.5 us for post + next + finished (scripts/bench inproc).
 """
@@ -63,15 +62,23 @@ class Scheduler:
         self.queued_count = 0
 
     def post(self, action: Action, now_ns: int) -> None:  # hot: scripts/bench inproc
-        """Queue a request behind what its object has (law 1); the object is raised to it if need be (law 2)."""
+        """Queue a request behind what its object has (law 1); the object is raised to it if need be (law 2).
+
+        A reentrant call (`continues`) of an object that awaits a reply goes before all that has to wait for that reply,
+        or the two would wait for each other. Where nothing is awaited (any more) it is a request like any other.
+        """
         object = action.object
         action.posted_ns = now_ns
         object._load += 1
         self.queued_count += 1
-        if action.continues and object._state == WAITING:
-            self._put_first(object, action)
-            return
         old_priority = object._priority
+        if action.continues:
+            if object._waits:
+                object_queue.insert(object, action, self.priorities)
+                if object._state != RUNNING:
+                    self._place(object, old_priority)
+                return
+            action.continues = False
         object_queue.append(object, action, self.priorities)
         state = object._state
         if state == IDLE:
@@ -80,6 +87,13 @@ class Scheduler:
         elif state == READY and object._priority < old_priority:
             self.ready.move(object, old_priority)
 
+    def post_first(self, action: Action, now_ns: int) -> None:
+        """Queue an action in front of all that its object has."""
+        object = action.object
+        action.posted_ns = now_ns
+        object._load += 1
+        self._put_first(action)
+
     def resume(self, action: Action, now_ns: int) -> None:
         """The reply that a waiting action awaited has come: it goes to the front, its object back to ready (law 6)."""
         object = action.object
@@ -87,28 +101,24 @@ class Scheduler:
         object._waits -= 1
         action.posted_ns = now_ns
         action.continues = True
-        self.queued_count += 1
-        self._put_first(object, action)
+        self._put_first(action)
 
     def requeue(self, actions: list[Action]) -> None:
-        """Put actions that were popped and set aside (deferred) back in front, in their order, as if never popped."""
-        for action in reversed(actions):
-            action.object._load += 1
-            self.queued_count += 1
-            self._put_first(action.object, action)
+        """Put actions of one object that were set aside back, in their order, before all that came later.
 
-    def _put_first(self, object: AppObject, action: Action) -> None:
+        What already goes on (a reply, one that stepped aside) stays in front of them.
+        """
+        object = actions[0].object
         old_priority = object._priority
-        object_queue.prepend(object, action, self.priorities)
-        state = object._state
-        if state == READY:
-            if object._priority < old_priority:
-                self.ready.move(object, old_priority)
-        elif state != RUNNING:
-            if state == WAITING:
-                self.waiting_count -= 1
-            object._state = READY
-            self.ready.push(object)
+        for action in actions:
+            action.continues = action.continues and object._waits > 0
+        going_on = [action for action in actions if action.continues]
+        others = [action for action in actions if not action.continues]
+        for action in (*going_on, *reversed(others)):
+            object_queue.insert(object, action, self.priorities)
+        self.queued_count += len(actions)
+        if object._state != RUNNING:
+            self._place(object, old_priority)
 
     def next(self, now_ns: int, below: int | None = None) -> Action | None:  # hot: scripts/bench inproc
         """The next action, its object marked running; None if nothing may run now.
@@ -122,14 +132,23 @@ class Scheduler:
         if not self.ready.count:
             return None
         end = self.priorities if below is None else below
-        if self.budget.is_spent:
+        is_spent = self.budget.is_spent
+        if is_spent:
             end = min(end, self.budget.exempt)
         action = self._search(end)
-        if action is None and end == self.priorities and self.ready.count:
+        if action is None and not is_spent and self._are_quotas_spent(end):
             self.quotas.reset()
             self.virtual_tick_count += 1
             action = self._search(end)
         return action
+
+    def _are_quotas_spent(self, end: int) -> bool:
+        """Whether no queue with work has quota left, and a virtual tick would free one above `end`."""
+        highest = self.ready.highest()
+        if highest is None or highest >= end:
+            return False
+        depths, left = self.ready.depths(), self.quotas.left
+        return not any(depth and left[priority] for priority, depth in enumerate(depths))
 
     def _search(self, end: int) -> Action | None:
         left = self.quotas.left
@@ -156,19 +175,17 @@ class Scheduler:
             action.continues = True
             self.queued_count += 1
             object_queue.prepend(object, action, self.priorities)
-        head = object._head
-        if head is None:
-            if object._waits:
-                object._state = WAITING
-                self.waiting_count += 1
-            else:
-                object._state = IDLE
-        elif object._waits and not head.continues:
-            object._state = WAITING
-            self.waiting_count += 1
-        else:
-            object._state = READY
-            self.ready.push(object)
+        self._place(object, object._priority)
+
+    def set_aside(self, action: Action, now_ns: int) -> None:
+        """A running action stops and is kept by its object, in no queue, until `requeue`.
+
+        It counts as outstanding, and its time there as time in queues.
+        """
+        object = action.object
+        action.posted_ns = now_ns
+        assert object._state == RUNNING, "set aside without having been chosen"
+        self._place(object, object._priority)
 
     def withdraw(self, action: Action) -> bool:
         """Take a queued action back (cancelled, or shed to make room). False if it is not queued."""
@@ -178,29 +195,46 @@ class Scheduler:
             return False
         object._load -= 1
         self.queued_count -= 1
-        if object._state == READY:
-            head = object._head
-            if head is None or (object._waits and not head.continues):
-                self.ready.discard(object, old_priority)
-                object._state = WAITING if object._waits else IDLE
-                self.waiting_count += bool(object._waits)
-            elif object._priority != old_priority:
-                self.ready.move(object, old_priority)
+        if object._state != RUNNING:
+            self._place(object, old_priority)
         return True
 
     def check_removable(self, object: AppObject) -> None:
         """Raises `FailedPrecondition` while the object has work or awaits a reply (law 6)."""
         if object._waits:
             raise FailedPrecondition(f"{object.name} awaits a reply: it cannot be removed from the wait queue")
-        if object._state != IDLE:
+        if object._load:
             raise FailedPrecondition(f"{object.name} has {object._load} actions outstanding: it cannot be removed")
 
+    def _put_first(self, action: Action) -> None:
+        object = action.object
+        old_priority = object._priority
+        object_queue.prepend(object, action, self.priorities)
+        self.queued_count += 1
+        if object._state != RUNNING:
+            self._place(object, old_priority)
+
+    def _place(self, object: AppObject, old_priority: int) -> None:  # hot: scripts/bench inproc
+        """Put an object where it belongs now. While it awaits a reply, only what continues may run (law 6)."""
+        before = object._state
+        head = object._head
+        if head is not None and (head.continues or not object._waits):
+            object._state = READY
+            if before != READY:
+                self.ready.push(object)
+            elif object._priority != old_priority:
+                self.ready.move(object, old_priority)
+        else:
+            if before == READY:
+                self.ready.discard(object, old_priority)
+            object._state = WAITING if object._waits else IDLE
+            self.waiting_count += object._state == WAITING
+        self.waiting_count -= before == WAITING
+
     def _tick(self, now_ns: int) -> None:
-        passed = self.ticks.advance(now_ns)
-        self.tick_count += 1
+        self.budget.reset(self.ticks.advance(now_ns))
         self.quotas.reset()
-        for _ in range(min(passed, 64)):  # a debt is paid off a period at a time; beyond 64 none is left
-            self.budget.reset()
+        self.tick_count += 1
 
     def next_wake_ns(self) -> int | None:
         """When to look again although nothing has come: a timer, or the tick that frees a spent budget."""

@@ -22,7 +22,7 @@ class Throttle:
         self.change(limit)
         self.outstanding = 0
         self.refused_count = 0
-        self._interval_ns = 0.0  # smoothed time between completions
+        self._interval_ns = 0.0  # smoothed time between completions while there was work
         self._ended_ns: int | None = None
 
     def change(self, limit: int) -> None:
@@ -42,7 +42,9 @@ class Throttle:
         if self._ended_ns is not None:
             interval_ns = now_ns - self._ended_ns
             self._interval_ns += (interval_ns - self._interval_ns) * (_WEIGHT if self._interval_ns else 1.0)
-        self._ended_ns = now_ns
+        self._ended_ns = (
+            now_ns if self.outstanding else None
+        )  # what follows when nothing is left is a pause, not a pace
 
     def retry_after(self) -> float:
         """Seconds until a tenth of the places should be free, at the pace of the last hundred completions."""

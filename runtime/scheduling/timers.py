@@ -13,14 +13,35 @@ from typing import Any
 
 from ..objects.app_object import AppObject
 
+#: Entries from which on those of cancelled timers are swept out, each time their number has doubled: time-outs that are
+#: nearly always taken back would otherwise stay until they fall due. Below this there is nothing to gain.
+SWEEP_MIN = 256
+
 
 class Timer:
     """One timer; also the handle by which it is taken back."""
 
-    __slots__ = ("arguments", "due_ns", "function", "interval_ns", "is_cancelled", "is_pending", "name", "object", "priority", "skipped_count")
+    __slots__ = (
+        "arguments",
+        "due_ns",
+        "function",
+        "interval_ns",
+        "is_over",
+        "is_pending",
+        "name",
+        "object",
+        "priority",
+        "skipped_count",
+    )
 
     def __init__(
-        self, object: AppObject, name: str, function: Callable[..., Any], arguments: tuple[Any, ...], priority: int, interval_ns: int
+        self,
+        object: AppObject,
+        name: str,
+        function: Callable[..., Any],
+        arguments: tuple[Any, ...],
+        priority: int,
+        interval_ns: int,
     ) -> None:
         self.object, self.name, self.function, self.arguments = object, name, function, arguments
         self.priority = priority
@@ -29,13 +50,14 @@ class Timer:
         self.due_ns = 0
         #: An action of this timer is queued or running.
         self.is_pending = False
-        self.is_cancelled = False
+        #: It will not fire (again): taken back, or a one-shot that has become an action.
+        self.is_over = False
         self.skipped_count = 0
 
     def cancel(self) -> bool:
-        """Take it back; False when a one-shot has already become an action. Leaves no trace."""
-        was_waiting = not self.is_cancelled and not (self.is_pending and not self.interval_ns)
-        self.is_cancelled = True
+        """Take it back; False when it had been, or when a one-shot has already become an action."""
+        was_waiting = not self.is_over
+        self.is_over = True
         return was_waiting
 
 
@@ -45,13 +67,18 @@ class Timers:
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Timer]] = []
         self._order = itertools.count()
+        self._sweep_at = SWEEP_MIN
 
     def __len__(self) -> int:
-        return sum(not timer.is_cancelled for _, _, timer in self._heap)
+        return sum(not timer.is_over for _, _, timer in self._heap)
 
     def set(self, timer: Timer, due_ns: int) -> None:
         """Have `timer` fall due at `due_ns`."""
         timer.due_ns = due_ns
+        if len(self._heap) >= self._sweep_at:
+            self._heap[:] = [entry for entry in self._heap if not entry[2].is_over]
+            heapq.heapify(self._heap)
+            self._sweep_at = max(SWEEP_MIN, 2 * len(self._heap))
         heapq.heappush(self._heap, (due_ns, next(self._order), timer))
 
     def due(self, now_ns: int) -> list[Timer]:
@@ -60,7 +87,7 @@ class Timers:
         heap = self._heap
         while heap and heap[0][0] <= now_ns:
             _, _, timer = heapq.heappop(heap)
-            if timer.is_cancelled:
+            if timer.is_over:
                 continue
             if timer.interval_ns:
                 missed = (now_ns - timer.due_ns) // timer.interval_ns
@@ -69,6 +96,8 @@ class Timers:
                 if timer.is_pending:
                     timer.skipped_count += 1
                     continue
+            else:
+                timer.is_over = True
             timer.is_pending = True
             fired.append(timer)
         return fired
@@ -77,11 +106,11 @@ class Timers:
         """Take back all timers of an object."""
         for _, _, timer in self._heap:
             if timer.object is object:
-                timer.is_cancelled = True
+                timer.is_over = True
 
     def next_ns(self) -> int | None:
         """When the nearest falls due."""
         heap = self._heap
-        while heap and heap[0][2].is_cancelled:
+        while heap and heap[0][2].is_over:
             heapq.heappop(heap)
         return heap[0][0] if heap else None

@@ -190,7 +190,7 @@ class VirtualBackplane:
     def post_reply(self, object: AppObject, operation: str, **arguments: Any) -> Action:
         """Queue an operation in front of all others of its object, as the reply that it awaited would be (law 6)."""
         action = self._action(object, operation, None, arguments)
-        self.backplane.engine.scheduler.requeue([action])
+        self.backplane.engine.scheduler.post_first(action, self.clock.now_ns())
         return action
 
     def call(

@@ -27,7 +27,10 @@ DECIDERS = (
     "supervisor.director",
 )
 #: The ones in those rooms that do: few and dull.
-DOERS = ("transport.link", "transport.security", "transport.client", "transport.async_client", "transport.peers*")
+DOERS = (
+    "transport.link", "transport.security", "transport.lifeline", "transport.waiting", "transport.client",
+    "transport.async_client", "transport.peers*",
+)  # fmt: skip
 
 #: Threads, sockets, processes and clocks. (What only computes is fine: os.path, re, heapq.)
 WORLD = (

@@ -25,17 +25,19 @@ class Job:
 
 @dataclass(eq=False)
 class Owner:
-    """An object. Its actions are in `queue`, with a worker (`running`), or await a reply (`suspended`)."""
+    """An object. Its actions are in `queue`, with a worker (`running`), await a reply (`suspended`) or another state."""
 
     queue: list[Job] = field(default_factory=list)
     running: Job | None = None
     suspended: list[Job] = field(default_factory=list)
+    #: Kept back for another state of the object, in no queue.
+    aside: list[Job] = field(default_factory=list)
     #: (priority, turn): in which ready queue it stands, and since when.
     place: tuple[int, int] | None = None
 
     @property
     def load(self) -> int:
-        return len(self.queue) + len(self.suspended) + (self.running is not None)
+        return len(self.queue) + len(self.suspended) + len(self.aside) + (self.running is not None)
 
     @property
     def may_run(self) -> bool:
@@ -86,9 +88,9 @@ class SchedulerModel:
         job.owner.queue.insert(0, job)
         self._place(job.owner)
 
-    def requeue(self, jobs: list[Job]) -> None:
+    def requeue(self, owner: Owner) -> None:
         """What was set aside: before all ordinary ones, in its order; what continues stays ahead of it."""
-        owner = jobs[0].owner
+        jobs, owner.aside = owner.aside, []
         for job in jobs:
             job.continues = job.continues and bool(owner.suspended)
         at = owner.first_ordinary()
@@ -140,6 +142,11 @@ class SchedulerModel:
         job.owner.suspended.append(job)
         self.done(job)
 
+    def set_aside(self, job: Job) -> None:
+        """Its object keeps it for another state."""
+        job.owner.aside.append(job)
+        self.done(job)
+
     def steps_aside(self, job: Job) -> None:
         """It goes on before anything else of its object."""
         job.continues = True
@@ -167,6 +174,11 @@ class SchedulerModel:
     def highest(self) -> int | None:
         """The highest priority that has work ready."""
         return min((owner.place[0] for owner in self.owners if owner.place is not None), default=None)
+
+    def depths(self) -> list[int]:
+        """Objects in each ready queue."""
+        places = [owner.place[0] for owner in self.owners if owner.place is not None]
+        return [places.count(priority) for priority in range(len(self.full))]
 
     def _place(self, owner: Owner) -> None:
         """Into the ready queue of its priority, last, unless it stands there already; out of it if it may not run."""

@@ -12,6 +12,7 @@ import os
 import pytest
 from appbackplane.runtime.objects.action import Action, Outcome
 from appbackplane.runtime.objects.app_object import AppObject
+from appbackplane.runtime.scheduling import ready_queues
 from appbackplane.runtime.scheduling.quotas import quotas_from
 from appbackplane.runtime.scheduling.scheduler import Policy, Scheduler
 from appbackplane.transport.errors import FailedPrecondition
@@ -46,12 +47,21 @@ class SchedulerMachine(RuleBasedStateMachine):
         exempt=st.integers(0, 2),
         objects=st.integers(1, 3),
         now_ns=st.integers(0, 5),
+        dead_max=st.sampled_from([0, 2, 64]),
     )
-    def start(self, quotas: list[int], limit: int | None, exempt: int, objects: int, now_ns: int) -> None:
+    def start(
+        self, quotas: list[int], limit: int | None, exempt: int, objects: int, now_ns: int, dead_max: int
+    ) -> None:
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(ready_queues, "DEAD_MAX", dead_max)  # so that small systems sweep too
         self.now_ns = now_ns
         self.priorities = len(quotas)
         policy = Policy(
-            priorities=len(quotas), quotas=quotas, tick_ns=PERIOD_NS, cpu_limit=limit, cpu_exempt=min(exempt, len(quotas))
+            priorities=len(quotas),
+            quotas=quotas,
+            tick_ns=PERIOD_NS,
+            cpu_limit=limit,
+            cpu_exempt=min(exempt, len(quotas)),
         )
         self.real = Scheduler(policy, now_ns)
         full = quotas_from(quotas, len(quotas))
@@ -60,7 +70,6 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.objects: list[tuple[AppObject, Owner]] = []
         self.posted: dict[int, tuple[Work, Job]] = {}
         self.running: list[int] = []
-        self.aside: dict[int, list[int]] = {}  # index of the object: what was set aside of it
         self.ended: list[int] = []
         for _ in range(objects):
             self.add_object()
@@ -107,20 +116,19 @@ class SchedulerMachine(RuleBasedStateMachine):
         work, job = self.posted[number]
         self.real.budget.charge(cpu_ns)
         self.model.used_ns += cpu_ns
-        if outcome == "aside":
-            self.aside.setdefault(self.index_of(work.object), []).append(number)
-        elif outcome is Outcome.DONE:
-            self.ended.append(number)
-        self.real.finished(work, outcome if isinstance(outcome, Outcome) else Outcome.DONE, self.now_ns)
+        if isinstance(outcome, Outcome):
+            self.real.finished(work, outcome, self.now_ns)
+        else:
+            self.real.set_aside(work, self.now_ns)
         if outcome is Outcome.WAITING:
             self.model.awaits(job)
         elif outcome is Outcome.YIELDED:
             self.model.steps_aside(job)
-        else:
+        elif outcome is Outcome.DONE:
+            self.ended.append(number)
             self.model.done(job)
-
-    def index_of(self, object: AppObject) -> int:
-        return next(index for index, (known, _) in enumerate(self.objects) if known is object)
+        else:
+            self.model.set_aside(job)
 
     @precondition(lambda self: any(owner.suspended for _, owner in self.objects))
     @rule(data=st.data())
@@ -129,12 +137,14 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.real.resume(self.posted[job.number][0], self.now_ns)
         self.model.resume(job)
 
-    @precondition(lambda self: self.aside)
+    @precondition(lambda self: any(owner.aside for _, owner in self.objects))
     @rule(data=st.data())
     def requeue(self, data: st.DataObject) -> None:
-        numbers = self.aside.pop(data.draw(st.sampled_from(sorted(self.aside))))
-        self.real.requeue([self.posted[number][0] for number in numbers])
-        self.model.requeue([self.posted[number][1] for number in numbers])
+        self.put_back(data.draw(st.sampled_from([owner for _, owner in self.objects if owner.aside])))
+
+    def put_back(self, owner: Owner) -> None:
+        self.real.requeue([self.posted[job.number][0] for job in owner.aside])
+        self.model.requeue(owner)
 
     @precondition(lambda self: self.posted)
     @rule(data=st.data())
@@ -165,16 +175,15 @@ class SchedulerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.objects)
     @rule(data=st.data())
     def remove_object(self, data: st.DataObject) -> None:
-        """Law 6: not while it has work or awaits a reply."""
+        """Law 6: not while it has work, awaits a reply, or keeps what it has set aside."""
         object, owner = data.draw(st.sampled_from(self.objects))
         if owner.load:
             with pytest.raises(FailedPrecondition):
                 self.real.check_removable(object)
-        elif self.index_of(object) not in self.aside:
+        else:
             self.real.check_removable(object)
-            if not self.aside:  # their numbers would shift
-                self.objects.remove((object, owner))
-                self.model.owners.remove(owner)
+            self.objects.remove((object, owner))
+            self.model.owners.remove(owner)
 
     @invariant()
     def same_facts(self) -> None:
@@ -183,8 +192,12 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert self.real.queued_count == self.model.queued_count
         assert self.real.waiting_count == self.model.waiting_count
         assert self.real.ready.highest() == self.model.highest()
+        assert self.real.ready.depths() == self.model.depths()
         assert self.real.ready.count == sum(owner.place is not None for owner in self.model.owners)
-        assert (self.real.tick_count, self.real.virtual_tick_count) == (self.model.tick_count, self.model.virtual_tick_count)
+        assert (self.real.tick_count, self.real.virtual_tick_count) == (
+            self.model.tick_count,
+            self.model.virtual_tick_count,
+        )
         assert self.real.quotas.left == self.model.left
         assert [object._load for object, _ in self.objects] == [owner.load for _, owner in self.objects]
         if self.real.ready.count and self.model.is_spent:
@@ -201,11 +214,17 @@ class SchedulerMachine(RuleBasedStateMachine):
         """Everything that was posted is run to its end, exactly once, and in the same order by both."""
         if not hasattr(self, "real"):
             return
+        try:
+            self.run_to_the_end()
+        finally:
+            self.patch.undo()
+
+    def run_to_the_end(self) -> None:
         for number in list(self.running):
             self.end(number)
-        for numbers in self.aside.values():
-            self.real.requeue([self.posted[number][0] for number in numbers])
-            self.model.requeue([self.posted[number][1] for number in numbers])
+        for _, owner in self.objects:
+            if owner.aside:
+                self.put_back(owner)
         for job in [job for _, owner in self.objects for job in owner.suspended]:
             self.real.resume(self.posted[job.number][0], self.now_ns)
             self.model.resume(job)
@@ -236,5 +255,6 @@ TestScheduler.settings = settings(
     stateful_step_count=60,
     derandomize=EXAMPLES is None,
     deadline=None,
+    report_multiple_bugs=False,
     suppress_health_check=list(HealthCheck),
 )

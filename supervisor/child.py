@@ -1,0 +1,102 @@
+"""Child: what the director knows of one backplane, through all its generations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from appbackplane.runtime.objects.module_state import ModuleState
+from appbackplane.transport.directory import Registration
+
+from .config import RestartPolicy
+from .lifecycle import Standing, is_down
+from .restart import RestartHistory
+
+
+class Phase(StrEnum):
+    """Where the process of a backplane is; the values are what `status` shows."""
+
+    WAITING = "waiting"  # there is none: not spawned yet, or its next start is due later
+    STARTING = "starting"  # spawned, not registered
+    UP = "up"  # registered: its components are being moved, or serve
+    STOPPING = "stopping"  # told to go
+    KILLED = "killed"  # SIGKILL is on its way
+    FAILED = "failed"  # given up: it stays down while the others go on
+    DOWN = "down"  # gone, in order
+
+
+#: There is a process.
+LIVING = frozenset((Phase.STARTING, Phase.UP, Phase.STOPPING, Phase.KILLED))
+
+
+@dataclass(slots=True)
+class Child:
+    """One backplane. Changed by the director alone."""
+
+    name: str
+    policy: RestartPolicy
+    phase: Phase = Phase.WAITING
+    generation: int = 0
+    #: Above what a killed supervisor may have left in this run directory: no name is used twice there.
+    first_generation: int = 1
+    pid: int | None = None
+    #: Of the last generation that registered: its routes stay in the directory while it is down.
+    registration: Registration | None = None
+    states: dict[str, ModuleState] = field(default_factory=dict)
+    moving: dict[str, ModuleState] = field(default_factory=dict)
+    #: When it is killed (starting, stopping) or spawned (waiting).
+    deadline_ns: int | None = None
+    since_ns: int = 0
+    #: When all its components had reached their role.
+    up_since_ns: int | None = None
+    history: RestartHistory = field(default_factory=RestartHistory)
+    #: Why it is not as it should be; kept after a restart, for whoever asks.
+    reason: str | None = None
+
+    @property
+    def is_living(self) -> bool:
+        return self.phase in LIVING
+
+    @property
+    def restarts(self) -> int:
+        return max(0, self.generation - self.first_generation)
+
+    def is_at(self, generation: int, *phases: Phase) -> bool:
+        """Whether news of `generation` concerns the present process, and it is in one of these phases."""
+        return generation == self.generation and self.phase in (phases or LIVING)
+
+    def enter(self, phase: Phase, now_ns: int, deadline_ns: int | None = None) -> None:
+        self.phase, self.since_ns, self.deadline_ns = phase, now_ns, deadline_ns
+
+    def standings(self) -> dict[str, Standing]:
+        """Its components, for the lifecycle."""
+        if self.registration is None:
+            return {}
+        reachable = self.phase is Phase.UP
+        return {
+            c.name: Standing(
+                self.states.get(c.name, ModuleState.START), c.depends_on, reachable, self.moving.get(c.name)
+            )
+            for c in self.registration.components
+        }
+
+    def holds_nothing(self) -> bool:
+        """All its components are down, so it may be told to go."""
+        return all(is_down(standing) for standing in self.standings().values())
+
+    def has_reached(self, role: ModuleState) -> bool:
+        return self.phase is Phase.UP and all(state is role for state in self.states.values())
+
+    def register(self, registration: Registration, now_ns: int) -> None:
+        self.enter(Phase.UP, now_ns)
+        self.registration = registration
+        self.states = {component.name: ModuleState.START for component in registration.components}
+        self.moving = {}
+
+    def bury(self, now_ns: int) -> int:
+        """Forget what was true of the process only. Returns how long it had been up; 0 if it never was."""
+        up_ns = 0 if self.up_since_ns is None else now_ns - self.up_since_ns
+        self.up_since_ns = self.pid = None
+        self.states = dict.fromkeys(self.states, ModuleState.DOWN)
+        self.moving = {}
+        return up_ns

@@ -1,0 +1,48 @@
+"""call: one call, its result on standard output. `appbackplane call query.search text=asyncio limit=5`."""
+
+from __future__ import annotations
+
+import click
+
+from . import show
+from .cli import debug_option, json_option
+from .systems import check_running, find, system_option
+from .words import arguments
+
+#: The default deadline of every call (DESIGN 12.5).
+TIMEOUT_S = 30.0
+
+
+@click.command("call")
+@click.argument("route")
+@click.argument("words", metavar="[KEY=VALUE]...", nargs=-1)
+@system_option
+@click.option("--key", help="The object to call, where several implement the operation.")
+@click.option("--priority", type=click.IntRange(0, 255), help="0 is the highest. Default: the operation's own.")
+@click.option("--timeout", type=float, default=TIMEOUT_S, show_default=True, help="Seconds until the call is given up.")
+@json_option
+@debug_option
+def command(
+    route: str,
+    words: tuple[str, ...],
+    system: str | None,
+    key: str | None,
+    priority: int | None,
+    timeout: float,
+    as_json: bool,
+) -> None:
+    """Call ROUTE and print what it returns. A VALUE that is JSON is taken as JSON, all else as text."""
+    from appbackplane.transport import connect
+
+    body = arguments(words)
+    target = find(system)
+    check_running(target)
+    client = connect(str(target.run_dir))
+    try:
+        answer = client.call(route, key=key, priority=priority, timeout=timeout, arguments=body)
+    finally:
+        client.close()
+    if as_json:
+        show.as_json(answer)
+    else:
+        show.result(answer)

@@ -1,0 +1,99 @@
+"""check: would this system come up? Nothing is started: each backplane constructs its components, describes them and ends.
+
+Found before anything runs: keys and values of the TOML, components that cannot be imported or constructed, missing and
+circular dependencies, routes served twice, and declared calls that would wait for themselves (A -> B -> A).
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from appbackplane.transport.directory import Registration
+from appbackplane.transport.errors import FailedPrecondition
+
+from .. import plan
+from ..config import Config, ConfigError, load
+from ..spawn import process_config, start
+from . import show
+from .cli import debug_option, json_option
+from .systems import toml_here
+
+
+@click.command("check")
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@json_option
+@debug_option
+def command(file: Path | None, as_json: bool) -> None:
+    """Check the system of FILE (default: the one TOML in this folder) without starting it."""
+    path = file or toml_here()
+    if path is None:
+        raise click.UsageError("which system? There is not exactly one TOML of a system here: appbackplane check FILE")
+    config = load(path)
+    registrations, problems = describe(config)
+    findings = plan.find(registrations) if not problems else []
+    problems += [finding.text for finding in findings if finding.is_error]
+    if problems:
+        raise ConfigError(config.file, problems)
+    warnings = [finding.text for finding in findings]
+    order = plan.order(registrations)
+    if as_json:
+        show.as_json({"system": config.system.name, "order": order, "warnings": warnings, **_sizes(registrations)})
+        return
+    for warning in warnings:
+        click.echo(f"warning: {warning}", err=True)
+    sizes = _sizes(registrations)
+    click.echo(
+        f"{config.file}: {sizes['backplanes']} backplanes, {sizes['routes']} routes; comes up as {', '.join(order)}"
+    )
+
+
+def describe(config: Config) -> tuple[list[Registration], list[str]]:
+    """What each backplane would register, and what keeps it from it. Raises `FailedPrecondition`: no process at all."""
+    processes: dict[str, subprocess.Popen[bytes]] = {}
+    registrations, problems = [], []
+    try:
+        for name in config.backplane:
+            processes[name] = start(process_config(config, name, describe=True))
+        end_s = time.monotonic() + config.system.start_limit_ns / 1e9
+        for name, process in processes.items():
+            try:
+                printed, errors = process.communicate(timeout=max(0.0, end_s - time.monotonic()))
+                registrations.append(_registration(process.returncode, printed, errors))
+            except subprocess.TimeoutExpired:
+                problems.append(f"backplane.{name}: not constructed within {config.system.start_limit_ns / 1e9:g} s")
+            except _Undescribed as error:
+                problems.append(f"backplane.{name}: {error}")
+    except OSError as error:
+        raise FailedPrecondition(f"no process could be started: {error.strerror}") from error
+    finally:
+        for process in processes.values():
+            process.kill()
+            process.wait()
+    return registrations, problems
+
+
+class _Undescribed(Exception):
+    """It did not describe itself; the message says why."""
+
+
+def _registration(code: int, printed: bytes, errors: bytes) -> Registration:
+    if code != 0:
+        last = [line for line in errors.decode(errors="replace").splitlines() if line.strip()][-1:]
+        how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+        raise _Undescribed(last[0].strip() if last else how)
+    try:
+        return msgspec.json.decode(printed.splitlines()[-1], type=Registration)
+    except (IndexError, msgspec.DecodeError) as error:
+        raise _Undescribed(f"it described itself in words that are not understood: {error}") from error
+
+
+def _sizes(registrations: list[Registration]) -> dict[str, Any]:
+    return {
+        "backplanes": len(registrations),
+        "routes": sum(len(component.operations) for r in registrations for component in r.components),
+    }

@@ -1,0 +1,93 @@
+"""Cli: the group of all verbs, and what becomes of an error.
+
+Every error of ours ends here, as one line and an exit code; what is not ours is a bug and says so. Nothing is printed of a
+bug's traceback unless `--debug` asks for it, but its type and place in one line are.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import traceback
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
+
+import click
+from appbackplane.transport.errors import BackplaneError
+
+from ..config import ConfigError
+
+#: In the order in which a person needs them.
+VERBS = ("up", "down", "status", "call", "publish", "listen", "routes", "check")
+FAILED, WRONG_USAGE = 1, 2
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Verbs(click.Group):
+    """Imports a verb when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All verbs."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """One verb, from its file."""
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = importlib.import_module(f".{cmd_name}", __package__).command
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the verb; every error becomes a line and an exit code."""
+        try:
+            return super().invoke(ctx)
+        except (click.exceptions.Exit, click.ClickException, click.Abort):
+            raise
+        except BackplaneError as error:
+            _fail(ctx, error, error.message, WRONG_USAGE if isinstance(error, ConfigError) else FAILED)
+        except Exception as error:
+            if (
+                isinstance(error, OSError) and error.errno == errno.EPIPE
+            ):  # `appbackplane routes | head`: click's affair
+                raise
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            where = f"{type(error).__name__} in {last.name}, line {last.lineno} of {last.filename}"
+            _fail(ctx, error, f"a bug of ours: {where}: {error} (--debug shows the traceback)", FAILED)
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="appbackplane")
+def main() -> None:
+    """Bring up, ask and take down systems of backplanes."""
+
+
+def debug_option(function: Function) -> Function:
+    """`--debug` on a verb; `is_debug` tells."""
+
+    def note(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
+        if value:
+            ctx.find_root().meta["appbackplane.debug"] = True
+
+    text = "Show tracebacks, the remote ones too."
+    return click.option("--debug", is_flag=True, expose_value=False, callback=note, help=text)(function)
+
+
+def json_option(function: Function) -> Function:
+    """`--json` on a verb, as `as_json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(function)
+
+
+def is_debug() -> bool:
+    """Whether the person asked for tracebacks."""
+    return bool(click.get_current_context().find_root().meta.get("appbackplane.debug"))
+
+
+def _fail(ctx: click.Context, error: BaseException, message: str, code: int) -> NoReturn:
+    if ctx.find_root().meta.get("appbackplane.debug"):
+        click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+        if isinstance(error, BackplaneError) and error.trace:
+            click.echo(f"remote traceback:\n{error.trace}", err=True)
+    for line in message.split("\n"):
+        click.echo(f"appbackplane: {line}", err=True)
+    ctx.exit(code)

@@ -1,0 +1,51 @@
+"""down: take a system down in order, dependants first, and come back when nothing of it is left."""
+
+from __future__ import annotations
+
+import os
+import select
+from contextlib import suppress
+
+import click
+from appbackplane.transport.errors import DeadlineExceeded, PeerDown
+
+from . import show
+from .asking import ask
+from .cli import debug_option, json_option
+from .systems import check_running, find, system_option
+
+#: Every hook and every process has `stop_limit` (10 s) in order: a chain of five, all of them stuck, is done by then.
+TIMEOUT_S = 60.0
+_SILENT_MS = 1_000
+
+
+@click.command("down")
+@system_option
+@click.option("--now", is_flag=True, help="Kill everything at once instead of stopping it in order.")
+@click.option("--timeout", type=float, default=TIMEOUT_S, show_default=True, help="Seconds to wait for the end.")
+@json_option
+@debug_option
+def command(system: str | None, now: bool, timeout: float, as_json: bool) -> None:
+    """Take the system down."""
+    target = find(system)
+    pid = check_running(target)
+    pidfd = os.pidfd_open(pid)
+    try:
+        with suppress(PeerDown):  # gone before it could answer: that is what was asked for
+            ask(target, "supervisor.down", {"now": now})
+        end = select.poll()
+        end.register(pidfd, select.POLLIN)
+        timeout_ms = timeout * 1e3
+        if not end.poll(min(_SILENT_MS, timeout_ms)):
+            click.echo(f"waiting for {target.name!r} to go down", err=True)
+            if not end.poll(max(0.0, timeout_ms - _SILENT_MS)):
+                raise DeadlineExceeded(
+                    f"{target.name!r} (pid {pid}) is still going down after {timeout:g} s; "
+                    "see appbackplane status, or kill it: appbackplane down --now"
+                )
+    finally:
+        os.close(pidfd)
+    if as_json:
+        show.as_json({"system": target.name, "pid": pid})
+    else:
+        click.echo(f"system {target.name!r} is down")

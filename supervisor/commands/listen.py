@@ -1,0 +1,36 @@
+"""listen: print the messages of a topic as they come, until Ctrl-C or `--count`. Gaps are shown, never hidden."""
+
+from __future__ import annotations
+
+import click
+
+from . import show
+from .cli import debug_option, json_option
+from .systems import check_running, find, system_option
+
+
+@click.command("listen")
+@click.argument("topic")
+@system_option
+@click.option("--count", type=click.IntRange(min=1), help="Stop after so many messages.")
+@json_option
+@debug_option
+def command(topic: str, system: str | None, count: int | None, as_json: bool) -> None:
+    """Print what is published on TOPIC ("files" hears files alone, "files.*" everything below it)."""
+    from appbackplane.transport import connect
+
+    target = find(system)
+    check_running(target)
+    client = connect(str(target.run_dir))
+    try:
+        for number, message in enumerate(client.subscribe(topic), start=1):
+            if as_json:
+                show.as_json({"topic": message.topic, "lost": message.lost, "body": message.body})
+            else:
+                if message.lost:
+                    click.echo(f"({message.lost} messages of {message.topic} were lost here)", err=True)
+                click.echo(f"{message.topic} {show.in_one_line(message.body)}")
+            if number == count:
+                return
+    finally:
+        client.close()

@@ -1,0 +1,36 @@
+"""routes: every operation of a system: its route, signature, priority, and whether it can be called now."""
+
+from __future__ import annotations
+
+import click
+
+from . import show
+from .asking import ask
+from .cli import debug_option, json_option
+from .systems import find, system_option
+
+
+@click.command("routes")
+@system_option
+@json_option
+@debug_option
+def command(system: str | None, as_json: bool) -> None:
+    """List what can be called."""
+    entries = ask(find(system), "supervisor.routes")
+    if as_json:
+        show.as_json(entries)
+        return
+    show.table(
+        ("ROUTE", "PRIORITY", "BACKPLANE", "UP", "SIGNATURE", "WHAT IT DOES"),
+        [
+            (
+                entry["route"],
+                str(entry["priority"]),
+                entry["backplane"],
+                "yes" if entry["is_up"] else "no",
+                entry["signature"],
+                entry["summary"],
+            )
+            for entry in sorted(entries, key=lambda entry: (entry["route"], entry["backplane"]))
+        ],
+    )

@@ -1,0 +1,88 @@
+"""status: where each backplane and each of its components is, and what keeps it from where it should be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from . import show
+from .asking import ask
+from .cli import debug_option, json_option
+from .systems import find, system_option
+
+
+@click.command("status")
+@system_option
+@click.option("--stats", is_flag=True, help="With what each operation did: how often, how long, how it ended.")
+@json_option
+@debug_option
+def command(system: str | None, stats: bool, as_json: bool) -> None:
+    """Show the system."""
+    answer = ask(find(system), "supervisor.status", {"statistics": stats})
+    if as_json:
+        show.as_json(answer)
+        return
+    uptime = show.duration(answer["uptime"])
+    click.echo(f"system {answer['system']!r}: {answer['state']}, pid {answer['pid']}, for {uptime}")
+    show.table(
+        ("BACKPLANE", "STATE", "PID", "RESTARTS", "FOR", "HEALTH", "QUEUED", "CPU", "COMPONENTS"),
+        [_row(backplane) for backplane in answer["backplanes"]],
+    )
+    for line in _remarks(answer):
+        click.echo(line)
+    if stats:
+        for backplane in answer["backplanes"]:
+            _show_statistics(backplane)
+
+
+def _row(backplane: dict[str, Any]) -> tuple[str, ...]:
+    board = backplane["board"] or {}
+    return (
+        backplane["name"],
+        backplane["state"],
+        str(backplane["pid"] or "-"),
+        str(backplane["restarts"]),
+        show.duration(backplane["since"]),
+        backplane["health"],
+        str(board.get("queued", "-")),
+        show.duration(board.get("cpu")),
+        ", ".join(f"{name}={state}" for name, state in backplane["components"].items()) or "-",
+    )
+
+
+def _remarks(answer: dict[str, Any]) -> list[str]:
+    remarks = [f"going down: {answer['reason']}"] if answer["state"] == "stopping" else []
+    for backplane in answer["backplanes"]:
+        if backplane["reason"]:
+            before = "its last process: " if backplane["state"] in ("up", "starting") else ""
+            remarks.append(f"{backplane['name']}: {before}{backplane['reason']}")
+        for component, dependencies in backplane["waits_for"].items():
+            if dependencies:
+                remarks.append(f"{backplane['name']}: {component} waits for {', '.join(dependencies)}")
+    return remarks
+
+
+def _show_statistics(backplane: dict[str, Any]) -> None:
+    statistics = backplane.get("statistics")
+    click.echo(f"\n{backplane['name']}:" + ("" if statistics else " no statistics (it did not answer)"))
+    operations = (statistics or {}).get("operations", {})
+    if operations:
+        show.table(
+            ("OPERATION", "COUNT", "ERRORS", "REFUSED", "EXPIRED", "SLOW", "CPU", "WAIT P50", "P99", "RUN P50", "P99"),
+            [_operation_row(name, account) for name, account in operations.items()],
+        )
+
+
+def _operation_row(name: str, account: dict[str, Any]) -> tuple[str, ...]:
+    counts = (str(account.get(key, 0)) for key in ("count", "errors", "refused", "expired", "slow"))
+    times = (
+        show.duration(_seconds(account.get(histogram, {}).get(quantile)))
+        for histogram in ("wait", "run")
+        for quantile in ("p50_us", "p99_us")
+    )
+    return (name, *counts, show.duration(account.get("cpu_ms", 0) / 1e3), *times)
+
+
+def _seconds(microseconds: float | None) -> float | None:
+    return None if microseconds is None else microseconds / 1e6

@@ -1,0 +1,299 @@
+"""Config: one TOML file a system, checked whole before anything starts (DESIGN section 8).
+
+Every key is converted by itself, so that one run reports all that is wrong: file, dotted key, what was expected, and
+what a mistyped key was probably meant to be. An unknown key is an error: a limit that is silently not applied is found
+at night. Reading the file is left to `load`; everything else is a function of the text.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import tomllib
+from collections.abc import Collection
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import msgspec
+from appbackplane.transport.addressing import backplane_socket, default_run_dir
+from appbackplane.transport.errors import CallerError
+
+#: Words become file names, socket names and words of routes: no dots, no slashes, no surprises in a shell.
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+COMPONENT = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+#: A slot each on the board, a socket each in the run directory: board.SLOTS_MAX and link.PATH_BYTES_MAX, which a module
+#: that touches nothing may not import; a test holds them together.
+BACKPLANES_MAX, SOCKET_PATH_BYTES_MAX = 256, 107
+_SECOND_NS = 1_000_000_000
+_UNITS_NS = {
+    "ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": _SECOND_NS, "m": 60 * _SECOND_NS, "h": 3600 * _SECOND_NS,
+}  # fmt: skip
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|m|h)")
+#: A generation this high has restarted once a second for eleven days; its socket path must still fit.
+_GENERATION_MAX = 999_999
+
+
+class ConfigError(CallerError):
+    """The TOML is wrong. `problems`: one line each, all that were found."""
+
+    def __init__(self, file: str, problems: Collection[str]) -> None:
+        super().__init__("\n".join(f"{file}: {problem}" for problem in problems))
+        self.file, self.problems = file, tuple(problems)
+
+
+class Duration(int):
+    """Nanoseconds; in the TOML "5ms", "60s", "1.5h" or a number of seconds."""
+
+
+class RestartPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """When a backplane that died is started again."""
+
+    #: The one that died, and no other (Erlang's word).
+    strategy: Literal["one_for_one"] = "one_for_one"
+    #: Restarts allowed within the period; one more death and it stays down. 0: never restarted.
+    max: Annotated[int, msgspec.Meta(ge=0)] = 5
+    within_ns: Duration = msgspec.field(default=Duration(60 * _SECOND_NS), name="within")
+
+
+class SystemConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[system]"""
+
+    name: str
+    #: The state that the components are driven to.
+    role: Literal["primary", "secondary"] = "primary"
+    run_dir: str | None = None
+    #: OS nice of priority 0, 1, …; the last repeats. Empty: left alone.
+    nice: tuple[Annotated[int, msgspec.Meta(ge=-20, le=19)], ...] = ()
+    #: How long a process may take to register, and a component's hook to finish. Indexes are loaded here.
+    start_limit_ns: Duration = msgspec.field(default=Duration(60 * _SECOND_NS), name="start_limit")
+    #: How long a component's last hook, and then its process, may take before it is killed.
+    stop_limit_ns: Duration = msgspec.field(default=Duration(10 * _SECOND_NS), name="stop_limit")
+
+
+class BackplaneConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[backplane.NAME]: one process."""
+
+    #: "module:Class" each.
+    components: tuple[str, ...]
+    threads: Annotated[int, msgspec.Meta(ge=1, le=256)] = 1
+    priorities: Annotated[int, msgspec.Meta(ge=1, le=255)] = 8
+    #: 0 is unlimited, the last repeats; empty: the default rule of the scheduler.
+    quotas: tuple[Annotated[int, msgspec.Meta(ge=0)], ...] = ()
+    tick_ns: Duration = msgspec.field(default=Duration(_SECOND_NS), name="tick")
+    #: Percent of one core; None: no limit.
+    cpu_limit: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    max_latency_ns: Duration = msgspec.field(default=Duration(5_000_000), name="max_latency")
+    slow_action_ns: Duration = msgspec.field(default=Duration(50_000_000), name="slow_action")
+    affinity: tuple[Annotated[int, msgspec.Meta(ge=0)], ...] = ()
+    preempt: bool = True
+    restart: RestartPolicy = RestartPolicy()
+    #: Class name to keyword arguments of the component.
+    settings: dict[str, Any] = {}
+
+
+class Config(msgspec.Struct, frozen=True):
+    """One system, checked."""
+
+    file: str
+    system: SystemConfig
+    #: In the order of the file, which is the order of board slots and of what people are shown.
+    backplane: dict[str, BackplaneConfig]
+    #: The TOML's own folder: first on sys.path of every backplane.
+    import_dir: str
+    run_dir: str
+    #: `up --debug`: remote tracebacks travel with INTERNAL.
+    debug: bool = False
+
+
+def load(path: Path) -> Config:
+    """Read and check `path`. Raises `ConfigError` with all that is wrong."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else f"not UTF-8: {error}"
+        raise ConfigError(str(path), [f"cannot be read: {reason}"]) from error
+    return parse(text, path.absolute())
+
+
+def parse(text: str, path: Path) -> Config:
+    """Check the text of a file that lies at `path`. Raises `ConfigError`."""
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(str(path), [f"not TOML: {error}"]) from error
+    reader = _Reader()
+    for key in table:
+        if key not in ("system", "backplane"):
+            reader.unknown((key,), ("system", "backplane"))
+    sections = table.get("backplane")
+    if not isinstance(sections, dict) or not sections:
+        reader.say(("backplane",), 'expected at least one table: [backplane.main] with components = ["module:Class"]')
+        sections = {}
+    if len(sections) > BACKPLANES_MAX:
+        reader.say(("backplane",), f"{len(sections)} backplanes, at most {BACKPLANES_MAX} fit on a board")
+    system = reader.table(SystemConfig, table.get("system"), ("system",))
+    run_dir = _run_dir(reader, system, path, sections)
+    backplanes = {}
+    for name, section in sections.items():
+        at = ("backplane", name)
+        if not NAME.fullmatch(name):
+            reader.say(at, "expected a name of letters, digits, - and _, beginning with a letter or digit")
+        backplanes[name] = backplane = reader.table(BackplaneConfig, section, at)
+        _check_components(reader, at, backplane)
+    if reader.problems:
+        raise ConfigError(str(path), reader.problems)
+    return Config(
+        file=str(path),
+        system=SystemConfig(**system),
+        backplane={name: BackplaneConfig(**values) for name, values in backplanes.items()},
+        import_dir=str(path.parent),
+        run_dir=str(run_dir),
+    )
+
+
+def duration_ns(value: Any) -> int:
+    """Nanoseconds of "5ms" or of a number of seconds. Raises ValueError that says what was expected."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        ns = round(value * _SECOND_NS) if abs(value) < 1e9 else -1
+    elif isinstance(value, str) and (match := _DURATION.fullmatch(value.strip())):
+        ns = round(float(match[1]) * _UNITS_NS[match[2]])
+    else:
+        ns = -1
+    if ns <= 0:
+        raise ValueError('Expected a duration above 0: "5ms", "60s", "2m" or a number of seconds')
+    return ns
+
+
+class _Reader:
+    """Converts tables key by key and keeps what is wrong with each."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+
+    def say(self, at: tuple[str, ...], problem: str) -> None:
+        self.problems.append(f"{'.'.join(_quoted(word) for word in at)}: {problem}")
+
+    def unknown(self, at: tuple[str, ...], known: Collection[str]) -> None:
+        self.say(at, f"unknown key ({_hint(at[-1], known)})")
+
+    def table(self, kind: type[Any], value: Any, at: tuple[str, ...]) -> dict[str, Any]:
+        """The values of one table by field name; what is wrong is noted and left out."""
+        good: dict[str, Any] = {}
+        if not isinstance(value, dict):
+            self.say(at, "missing: expected a table" if value is None else f"expected a table, got {_shown(value)}")
+            return good
+        fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+        for key in value:
+            if key not in fields:
+                self.unknown((*at, key), tuple(fields))
+        for key, field in fields.items():
+            if key in value:
+                try:
+                    good[field.name] = self._value(field.type, value[key], (*at, key))
+                except _Noted:
+                    continue
+            elif field.required:
+                self.say((*at, key), f"missing: expected {_expected(field.type)}")
+        return good
+
+    def _value(self, kind: Any, value: Any, at: tuple[str, ...]) -> Any:
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            problems_before = len(self.problems)
+            values = self.table(kind, value, at)
+            if len(self.problems) > problems_before:
+                raise _Noted
+            return kind(**values)
+        try:
+            return msgspec.convert(value, kind, dec_hook=_to_duration)
+        except msgspec.ValidationError as error:
+            message, _, place = str(error).partition(" - at `$")
+            for index in re.findall(r"\[(\d+)\]", place):
+                at, value = (*at[:-1], f"{at[-1]}[{index}]"), value[int(index)]
+            self.say(at, f"{_expectation(kind, message)}, got {_shown(value)}")
+            raise _Noted from None
+
+
+class _Noted(Exception):
+    """The problem with this value is in the list."""
+
+
+def _check_components(reader: _Reader, at: tuple[str, ...], backplane: dict[str, Any]) -> None:
+    components = backplane.get("components")
+    if components is not None:
+        if not components:
+            reader.say((*at, "components"), 'expected at least one "module:Class"')
+        for index, component in enumerate(components):
+            if not COMPONENT.fullmatch(component):
+                reader.say((*at, f"components[{index}]"), f'expected "module:Class", got {component!r}')
+            if component in components[:index]:
+                reader.say((*at, f"components[{index}]"), f"{component!r} is listed twice")
+        classes = [component.rpartition(":")[2] for component in components]
+        for name, settings in backplane.get("settings", {}).items():
+            if name not in classes:
+                reader.say((*at, "settings", name), f"no component here has this class ({_hint(name, classes)})")
+            if not isinstance(settings, dict):
+                reader.say((*at, "settings", name), f"expected a table of keyword arguments, got {_shown(settings)}")
+    quotas, priorities = backplane.get("quotas", ()), backplane.get("priorities", 8)
+    if len(quotas) > priorities:
+        reader.say((*at, "quotas"), f"expected at most {priorities}, one a priority, got {len(quotas)}")
+
+
+def _run_dir(reader: _Reader, system: dict[str, Any], path: Path, backplanes: Collection[str]) -> Path:
+    name, given = system.get("name", ""), system.get("run_dir")
+    if "name" in system and not NAME.fullmatch(name):
+        reader.say(("system", "name"), f"expected letters, digits, - and _, got {name!r}")
+    run_dir = default_run_dir(name) if given is None else path.parent / Path(given).expanduser()
+    for backplane in backplanes:
+        socket = backplane_socket(run_dir, backplane, _GENERATION_MAX)
+        if len(os.fsencode(socket)) > SOCKET_PATH_BYTES_MAX:
+            problem = (
+                f"{socket} is longer than a socket path may be ({SOCKET_PATH_BYTES_MAX} bytes): choose a shorter one"
+            )
+            reader.say(("system", "run_dir"), problem)
+            break
+    return run_dir
+
+
+def _hint(word: str, known: Collection[str]) -> str:
+    close = difflib.get_close_matches(word, known, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(known)}"
+
+
+def _to_duration(kind: type, value: Any) -> Any:
+    if kind is Duration:
+        return Duration(duration_ns(value))
+    raise NotImplementedError(kind)
+
+
+def _expectation(kind: Any, message: str) -> str:
+    """What msgspec expected, in the words of whoever writes TOML."""
+    if get_origin(kind) is Literal:
+        return f"expected one of {', '.join(repr(choice) for choice in get_args(kind))}"
+    message = re.sub(r",? got `.*", "", message).replace("`", "")
+    if not message.startswith("Expected"):
+        return f"expected {_expected(kind)}"
+    for word, plain in _PLAIN_WORDS:
+        message = re.sub(rf"\b{word}\b", plain, message)
+    return "e" + message[1:]
+
+
+_PLAIN_WORDS = (
+    ("str", "a string"), ("int", "a whole number"), ("bool", "true or false"), ("array", "a list"),
+    ("object", "a table"),
+)  # fmt: skip
+
+
+def _expected(kind: Any) -> str:
+    if kind == tuple[str, ...]:
+        return 'a list such as ["module:Class"]'
+    return "a string" if kind is str else "a value"
+
+
+def _quoted(word: str) -> str:
+    return word if re.fullmatch(r"[\w\-\[\]]+", word) else f'"{word}"'
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

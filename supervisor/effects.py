@@ -1,0 +1,104 @@
+"""Effects: everything the director can ask for. Frozen words; `run.py` is the one that carries them out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from appbackplane.transport.directory import Directory
+from appbackplane.transport.errors import BackplaneError
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who waits for an answer: a peer of the control socket and the number of its call."""
+
+    peer: bytes
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Spawn:
+    """Start the process of this generation; answered by Spawned or SpawnFailed."""
+
+    backplane: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Call `control.move`; answered by Moved or MoveFailed within the limit, whatever the process does."""
+
+    backplane: str
+    generation: int
+    component: str
+    state: str
+    limit_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Cast `control.stop`: its components are down, it may go."""
+
+    backplane: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """SIGKILL to the process group. Its death is seen as any other."""
+
+    backplane: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClearSlot:
+    """Its owner is dead: clear what it left on the board."""
+
+    backplane: str
+
+
+@dataclass(frozen=True, slots=True)
+class SendDirectory:
+    """A new version, to every backplane that is up and to every client that asked."""
+
+    directory: Directory
+
+
+@dataclass(frozen=True, slots=True)
+class Accept:
+    """Tell a backplane that it is registered."""
+
+    caller: Caller
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Tell a caller that it may not."""
+
+    caller: Caller
+    error: BackplaneError
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """A line for whoever watches."""
+
+    text: str
+    is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AnnounceUp:
+    """Every component has reached the role of the system."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Nothing is left: leave the loop with this exit code."""
+
+    exit_code: int
+    reason: str
+
+
+Effect = Spawn | Move | Stop | Kill | ClearSlot | SendDirectory | Accept | Refuse | Say | AnnounceUp | End

@@ -1,0 +1,102 @@
+"""Events: everything that can happen to a system, as the director is told of it.
+
+Facts, frozen; each that concerns a process names its generation, so that what is said about a dead one is never taken
+for news of its successor. Whoever saw it (a pidfd, the control socket, a signal) says no more than it saw.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from appbackplane.transport.directory import Registration
+
+from .effects import Caller
+
+
+@dataclass(frozen=True, slots=True)
+class UpOrdered:
+    """Bring the system up. The first event, and given once."""
+
+
+@dataclass(frozen=True, slots=True)
+class DownOrdered:
+    """Bring everything down in order: a signal, or `appbackplane down`. Again while going down: kill at once."""
+
+    because: str
+    is_final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Spawned:
+    """The process is there; it has said nothing yet."""
+
+    backplane: str
+    generation: int
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnFailed:
+    """There is no process: no memory, no descriptors, no interpreter."""
+
+    backplane: str
+    generation: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A backplane has constructed its components and listens."""
+
+    registration: Registration
+    caller: Caller
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A component's hook has finished: it is in `state` now."""
+
+    backplane: str
+    generation: int
+    component: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class MoveFailed:
+    """A component's hook raised, or did not finish in time."""
+
+    backplane: str
+    generation: int
+    component: str
+    state: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LinkLost:
+    """The process may live, but its control link is gone: it can no longer be told anything."""
+
+    backplane: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Exited:
+    """The process has ended, and all its group with it. `code` below 0 is a signal, as subprocess has it."""
+
+    backplane: str
+    generation: int
+    code: int
+    #: The last line it wrote: why, when it was an exception.
+    last_words: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TimePassed:
+    """The instant that the director asked for (`wakes_at_ns`) has come."""
+
+
+Event = (
+    UpOrdered | DownOrdered | Spawned | SpawnFailed | Registered | Moved | MoveFailed | LinkLost | Exited | TimePassed
+)

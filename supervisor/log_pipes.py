@@ -1,0 +1,81 @@
+"""Log pipes: what the processes of a system print, line by line, with the name of the backplane before each.
+
+Lines are bounded, and so is what is read of one pipe in one turn: a backplane that prints without end gets as much of
+the supervisor as any other, and then waits for its own pipe. The last line a process writes before it dies is most
+often the reason, so it is kept for whoever reports the death.
+"""
+
+from __future__ import annotations
+
+import os
+
+#: A line is cut here: more is data, not a line, and one child could otherwise fill our memory without a newline.
+LINE_BYTES_MAX = 8192
+#: Read of one pipe in one turn: what a pipe holds by default.
+TURN_BYTES_MAX = 65_536
+#: Read of the pipe of a process that has died, at most: pipes may hold a megabyte.
+REST_BYTES_MAX = 1 << 20
+#: Of the last line, for a sentence that a person reads.
+LAST_WORDS_MAX = 500
+
+
+class LineCutter:
+    """Bytes in, whole lines out."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[str]:
+        """The lines that these bytes complete."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > LINE_BYTES_MAX:
+            lines.append(self._rest)
+            self._rest = b""
+        return [_text(line) for line in lines]
+
+    def finish(self) -> list[str]:
+        """What was not ended by a newline."""
+        rest, self._rest = self._rest, b""
+        return [_text(rest)] if rest else []
+
+
+class LogPipe:
+    """One end of what one process prints. Never blocks."""
+
+    def __init__(self, fd: int) -> None:
+        os.set_blocking(fd, False)
+        self.fd = fd
+        #: The last line that was not empty.
+        self.last_words = ""
+        self._lines = LineCutter()
+
+    def read(self, bytes_max: int = TURN_BYTES_MAX) -> list[str] | None:
+        """The lines that have come; None: it has been closed, and there will be no more."""
+        try:
+            data = os.read(self.fd, bytes_max)
+        except BlockingIOError:
+            return []
+        if not data:
+            return None
+        return self._noted(self._lines.feed(data))
+
+    def finish(self) -> list[str]:
+        """Its process is dead: what is left. Those who inherited the pipe from it are not waited for."""
+        lines: list[str] = []
+        for _ in range(REST_BYTES_MAX // TURN_BYTES_MAX):
+            more = self.read()
+            if not more:  # nothing now, or closed
+                break
+            lines += more
+        return lines + self._noted(self._lines.finish())
+
+    def _noted(self, lines: list[str]) -> list[str]:
+        spoken = next((line for line in reversed(lines) if line.strip()), None)
+        if spoken is not None:
+            self.last_words = spoken.strip()[:LAST_WORDS_MAX]
+        return lines
+
+
+def _text(line: bytes) -> str:
+    text = line[:LINE_BYTES_MAX].decode(errors="replace").rstrip("\r")
+    return text if len(line) <= LINE_BYTES_MAX else f"{text} (line cut: {len(line):,} bytes)"

@@ -1,0 +1,144 @@
+"""Plan: whether the components that were found can be brought up at all, and in which order.
+
+Works on what the backplanes say of themselves (`Registration`), so `check` and `up` judge alike. What is wrong is
+spelled out: a cycle link by link, a missing component with who wanted it. Deadlocks by waiting (a call that comes back
+to where it began, DESIGN 12.6) are found in the routes that operations declare to call.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from appbackplane.transport.addressing import BACKPLANE, CONTROL, SUPERVISOR
+from appbackplane.transport.directory import ComponentEntry, OperationEntry, Registration
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line about the plan. A warning does not keep the system from coming up."""
+
+    text: str
+    is_error: bool = True
+
+
+def find(registrations: Iterable[Registration]) -> list[Finding]:
+    """Everything that is wrong with these backplanes together."""
+    registrations = list(registrations)
+    components = {c.name: c for r in registrations for c in r.components}
+    return [
+        *_names(registrations),
+        *_missing(registrations, components),
+        *_dependency_cycles(components),
+        *_call_findings(components.values()),
+    ]
+
+
+def order(registrations: Iterable[Registration]) -> list[str]:
+    """Components in an order in which each comes after all it depends on. Only for a plan without errors."""
+    components = {c.name: c for r in registrations for c in r.components}
+    ordered: list[str] = []
+
+    def visit(name: str) -> None:
+        if name not in ordered:
+            for dependency in components[name].depends_on:
+                visit(dependency)
+            ordered.append(name)
+
+    for name in components:
+        visit(name)
+    return ordered
+
+
+def _names(registrations: list[Registration]) -> Iterable[Finding]:
+    home: dict[str, str] = {}
+    serves: dict[str, str] = {}
+    for registration in registrations:
+        for component in registration.components:
+            place = f"backplane {registration.backplane!r}"
+            if component.name in (SUPERVISOR, BACKPLANE, CONTROL):
+                yield Finding(
+                    f"{place}: a component may not be named {component.name!r}: the word is reserved for routes"
+                )
+            if component.name in home:
+                both = f"{home[component.name]} and {place}"
+                yield Finding(
+                    f"two components are named {component.name!r}, in {both}: set component_name on one of them"
+                )
+                continue
+            home[component.name] = place
+            for operation in component.operations:
+                owner = f"component {component.name!r} in {place}"
+                if operation.route in serves:
+                    yield Finding(
+                        f"route {operation.route!r} is served twice: by {serves[operation.route]} and by {owner}"
+                    )
+                serves[operation.route] = owner
+
+
+def _missing(registrations: list[Registration], components: Mapping[str, ComponentEntry]) -> Iterable[Finding]:
+    for registration in registrations:
+        for component in registration.components:
+            for name in component.depends_on:
+                if name not in components:
+                    where = f"component {component.name!r} (backplane {registration.backplane!r})"
+                    yield Finding(f"{where} depends on {name!r}, which no backplane has{_hint(name, components)}")
+
+
+def _dependency_cycles(components: Mapping[str, ComponentEntry]) -> Iterable[Finding]:
+    graph = {name: tuple(d for d in c.depends_on if d in components) for name, c in components.items()}
+    for ring in rings(graph):
+        yield Finding(f"components depend on each other in a ring: {' -> '.join(ring)}")
+
+
+def _call_findings(components: Iterable[ComponentEntry]) -> Iterable[Finding]:
+    operations = {operation.route: operation for component in components for operation in component.operations}
+    for operation in operations.values():
+        for route in operation.calls:
+            if route not in operations and route.partition(".")[0] not in (SUPERVISOR, BACKPLANE):
+                text = f"{operation.route} declares to call {route!r}, which nobody serves{_hint(route, operations)}"
+                yield Finding(text, is_error=False)
+    graph = {route: tuple(r for r in o.calls if r in operations) for route, o in operations.items()}
+    for ring in rings(graph):
+        yield from _judge(ring, operations)
+
+
+def _judge(ring: list[str], operations: Mapping[str, OperationEntry]) -> Iterable[Finding]:
+    spelled, strict = " -> ".join(ring), [route for route in ring[1:] if not operations[route].reentrant]
+    if len(strict) == len(ring) - 1:
+        yield Finding(
+            f"calls go in a ring and would wait for themselves: {spelled} (break it, or mark one reentrant=True)"
+        )
+    elif strict:
+        text = f"calls go in a ring: {spelled}; a call that returns to {', '.join(strict)} is refused (not reentrant)"
+        yield Finding(text, is_error=False)
+
+
+def rings(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:
+    """One ring for every edge that closes one, spelled from its first name (in the order of `graph`) back to itself.
+
+    Depth first, without recursion: a chain of calls may be longer than Python's stack.
+    """
+    found: list[list[str]] = []
+    done: set[str] = set()
+    for start in graph:
+        if start in done:
+            continue
+        way, ways = [start], [iter(graph[start])]
+        while ways:
+            name = next(ways[-1], None)
+            if name is None:
+                done.add(way.pop())
+                ways.pop()
+            elif name in way:
+                found.append([*way[way.index(name) :], name])
+            elif name not in done:
+                way.append(name)
+                ways.append(iter(graph[name]))
+    return found
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""

@@ -1,0 +1,385 @@
+"""Run: the supervisor's loop. What is seen becomes an event, the director decides, and its effects are carried out.
+
+One thread, one poll: the control socket, a pidfd and two pipes a process, signals, and the output when it has room. No
+turn blocks and each source has a share of it, so a death is seen within a turn whatever the others do. Nothing is
+decided here; who wants to know why something happens reads director.py.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import signal
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from appbackplane.runtime.execution.clock import RealClock
+from appbackplane.runtime.objects.module_state import ModuleState
+from appbackplane.transport.addressing import supervisor_socket
+from appbackplane.transport.directory import Registration
+from appbackplane.transport.errors import BackplaneError, Busy, InvalidArgument, UnknownRoute
+
+from . import effects, events, orphans, signals, status
+from .board_file import BoardFile
+from .child import Phase
+from .config import Config
+from .control_socket import Answered, Asked, ControlSocket, Heard, control_peer, generation_of
+from .director import Director
+from .effects import Caller
+from .log_pipes import LogPipe
+from .output import Output
+from .run_dir import RunDir
+from .spawn import Process, Spawner
+
+#: At the end, for a reader of our output that is slow.
+LAST_LINES_MS = 200
+_NS_IN_MS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a system ended."""
+
+    exit_code: int
+    #: Why it went down; empty only if nobody said.
+    reason: str
+
+
+def run(config: Config, output: Output, on_up: Callable[[], None]) -> Outcome:
+    """Bring the system up, keep it up, and take it down when a signal or `supervisor.down` says so; main thread only.
+
+    Raises `FailedPrecondition` when it runs already or its run directory cannot be used. Returns when nothing is left.
+    """
+    _allow_descriptors()
+    with ExitStack() as stack:
+        run_dir = RunDir(Path(config.run_dir))
+        stack.callback(run_dir.close)
+        orphans.adopt()
+        stack.callback(lambda: orphans.kill_all(()))
+        signal_pipe = stack.enter_context(signals.as_events())
+        return Supervisor(config, run_dir, signal_pipe, output, on_up, stack).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """A process and what it prints."""
+
+    process: Process
+    stdout: LogPipe
+    stderr: LogPipe
+
+
+@dataclass(frozen=True, slots=True)
+class _MoveToken:
+    effect: effects.Move
+
+
+@dataclass(frozen=True, slots=True)
+class _StatisticsToken:
+    caller: Caller
+    gathering: status.Gathering
+    backplane: str
+
+
+class Supervisor:
+    """One system's doer."""
+
+    def __init__(
+        self,
+        config: Config,
+        run_dir: RunDir,
+        signal_pipe: signals.SignalPipe,
+        output: Output,
+        on_up: Callable[[], None],
+        stack: ExitStack,
+    ) -> None:
+        self._output, self._on_up = output, on_up
+        self._now_ns = RealClock.now_ns
+        self._run_dir = run_dir
+        self._name_width = max(len(name) for name in ("supervisor", *config.backplane))
+        self._board = BoardFile(config.backplane)
+        stack.callback(self._board.close)
+        self._control = ControlSocket(supervisor_socket(run_dir.path))
+        stack.callback(self._control.close)
+        self._spawner = Spawner(config, self._board.fd, self._board.slots)
+        stack.callback(self._spawner.close)
+        self._director = Director(
+            config.system.name,
+            {name: backplane.restart for name, backplane in config.backplane.items()},
+            role=ModuleState(config.system.role),
+            first_generation=run_dir.first_generation,
+            start_limit_ns=config.system.start_limit_ns,
+            stop_limit_ns=config.system.stop_limit_ns,
+        )
+        self._running: dict[str, _Running] = {}
+        stack.callback(self._kill_what_lives)
+        self._gatherings: set[Caller] = set()
+        self._events: deque[events.Event] = deque()
+        self._outcome: Outcome | None = None
+        self._poll = select.poll()
+        self._watched: dict[int, Callable[[], None]] = {}
+        self._signals = signal_pipe
+        self._watch(signal_pipe.fd, self._on_signals)
+        self._watch(self._control.fileno(), lambda: None)  # each turn looks there anyway
+
+    def run(self) -> Outcome:
+        """Until nothing is left."""
+        self._take(events.UpOrdered())
+        while self._outcome is None:
+            self._turn()
+        self._output.write(LAST_LINES_MS)
+        return self._outcome
+
+    def _turn(self) -> None:
+        now_ns = self._now_ns()
+        heard, gone = self._control.turn(now_ns)
+        for one in heard:
+            self._on_heard(one)
+        for peer in gone:
+            if (lost := generation_of(peer)) is not None and lost[0] in self._running:
+                self._take(events.LinkLost(*lost))
+        wakes_at_ns = self._director.wakes_at_ns()
+        if wakes_at_ns is not None and wakes_at_ns <= now_ns and self._outcome is None:
+            self._take(events.TimePassed())
+        if self._outcome is None:
+            self._wait()
+
+    def _wait(self) -> None:
+        self._output.write()
+        has_no_room = bool(self._output)
+        if has_no_room:
+            self._poll.register(self._output.fd, select.POLLOUT)
+        ready = [(fd, self._watched.get(fd)) for fd, _ in self._poll.poll(self._timeout_ms())]
+        for fd, on_ready in ready:
+            # A death earlier in this very list closed its descriptors, and a spawn may have been given their numbers.
+            if on_ready is not None and self._watched.get(fd) is on_ready and self._outcome is None:
+                on_ready()
+        if has_no_room:
+            self._poll.unregister(self._output.fd)
+
+    def _timeout_ms(self) -> int | None:
+        now_ns = self._now_ns()
+        wakes = [self._director.wakes_at_ns(), self._control.next_wake_ns(now_ns)]
+        nearest_ns = min((wake for wake in wakes if wake is not None), default=None)
+        return None if nearest_ns is None else max(0, -((now_ns - nearest_ns) // _NS_IN_MS))
+
+    def _watch(self, fd: int, on_ready: Callable[[], None]) -> None:
+        self._watched[fd] = on_ready
+        self._poll.register(fd, select.POLLIN)
+
+    def _unwatch(self, fd: int) -> None:
+        if self._watched.pop(fd, None) is not None:
+            self._poll.unregister(fd)
+
+    # Seen
+
+    def _on_signals(self) -> None:
+        for number in self._signals.read():
+            if number in signals.ORDERS and self._outcome is None:
+                # Not by SIGHUP: kernel and shell both send it when a terminal goes.
+                is_final = self._director.mode == "stopping" and number is not signal.SIGHUP
+                self._say(f"{number.name}: {'killing everything' if is_final else 'going down (again: kill at once)'}")
+                self._take(events.DownOrdered(number.name, is_final=is_final))
+        orphans.bury({running.process.pid for running in self._running.values()})
+
+    def _on_exit(self, running: _Running) -> None:
+        process = running.process
+        del self._running[process.backplane]
+        self._unwatch(process.pidfd)
+        for pipe in (running.stdout, running.stderr):
+            self._unwatch(pipe.fd)
+            self._show(process.backplane, pipe.finish())
+        code = process.reap()
+        self._control.forget(control_peer(process.backplane, process.generation))
+        self._run_dir.remove_socket(process.backplane, process.generation)
+        last_words = running.stderr.last_words or running.stdout.last_words
+        self._take(events.Exited(process.backplane, process.generation, code, last_words))
+
+    def _on_print(self, backplane: str, pipe: LogPipe) -> None:
+        lines = pipe.read()
+        if lines is None:
+            self._unwatch(pipe.fd)
+        else:
+            self._show(backplane, lines)
+
+    def _on_heard(self, heard: Heard) -> None:
+        if self._outcome is not None:
+            return
+        if isinstance(heard, Asked):
+            try:
+                self._on_asked(heard)
+            except BackplaneError as error:
+                self._control.refuse(heard.caller, error)
+        elif isinstance(heard, Answered):
+            self._on_answered(heard)
+        else:
+            self._say(f"malformed frame from {heard.peer!r} dropped (further ones are only counted): {heard.reason}")
+
+    def _on_asked(self, asked: Asked) -> None:
+        caller, director = asked.caller, self._director
+        match asked.route:
+            case "supervisor.register":
+                self._take(events.Registered(_registration(asked), caller))
+            case "supervisor.directory":
+                self._control.subscribe(caller.peer)
+                self._control.reply(caller, director.directory.to_body())
+            case "supervisor.status":
+                if asked.body.get("statistics"):
+                    self._gather(caller)
+                else:
+                    self._control.reply(caller, self._status())
+            case "supervisor.routes":
+                self._control.reply(caller, status.routes(director))
+            case "supervisor.down":
+                self._control.reply(caller, {})
+                is_final = bool(asked.body.get("now"))
+                self._say("ordered to kill everything" if is_final else "ordered to go down")
+                self._take(events.DownOrdered("ordered by a client", is_final=is_final))
+            case route:
+                raise UnknownRoute(route, "supervisor.status" if route.startswith("supervisor.") else None)
+
+    def _on_answered(self, answered: Answered) -> None:
+        token = answered.token
+        if isinstance(token, _StatisticsToken):
+            if token.gathering.take(token.backplane, None if answered.error else answered.result):
+                self._gatherings.discard(token.caller)
+                self._control.reply(token.caller, self._status(token.gathering.answers))
+            return
+        assert isinstance(token, _MoveToken)
+        move = token.effect
+        if answered.error is None:
+            self._take(events.Moved(move.backplane, move.generation, move.component, move.state))
+        else:
+            reason = answered.error.message
+            self._take(events.MoveFailed(move.backplane, move.generation, move.component, move.state, reason))
+
+    # Told
+
+    def _status(self, statistics: dict[str, Any] | None = None) -> dict[str, Any]:
+        return status.status(
+            self._director,
+            self._board.read,
+            pid=os.getpid(),
+            now_ns=self._now_ns(),
+            wall_s=time.time(),
+            statistics=statistics,
+        )
+
+    def _gather(self, caller: Caller) -> None:
+        if len(self._gatherings) >= status.GATHERINGS_MAX:
+            raise Busy(f"{status.GATHERINGS_MAX} others wait for statistics", retry_after=1.0)
+        up = [child for child in self._director.children.values() if child.phase is Phase.UP]
+        if not up:
+            self._control.reply(caller, self._status({}))
+            return
+        self._gatherings.add(caller)
+        gathering = status.Gathering({child.name for child in up})
+        for child in up:
+            token = _StatisticsToken(caller, gathering, child.name)
+            self._call(child.name, child.generation, "control.statistics", {}, token, status.STATISTICS_LIMIT_NS)
+
+    def _show(self, backplane: str, lines: list[str]) -> None:
+        for line in lines:
+            self._output.say(f"{backplane:<{self._name_width}} | {line}")
+
+    def _say(self, text: str) -> None:
+        self._show("supervisor", text.split("\n"))
+
+    # Decided and done
+
+    def _take(self, event: events.Event) -> None:
+        """Have the director judge it, and do what it says; what doing it brings is judged after it."""
+        self._events.append(event)
+        if len(self._events) > 1:  # we are called from below
+            return
+        while self._events and self._outcome is None:
+            for effect in self._director.handle(self._events[0], self._now_ns()):
+                self._do(effect)
+            self._events.popleft()
+
+    def _do(self, effect: effects.Effect) -> None:
+        match effect:
+            case effects.Spawn():
+                self._spawn(effect)
+            case effects.Move():
+                body = {"component": effect.component, "state": effect.state}
+                token = _MoveToken(effect)
+                self._call(effect.backplane, effect.generation, "control.move", body, token, effect.limit_ns)
+            case effects.Stop():
+                self._control.cast(control_peer(effect.backplane, effect.generation), "control.stop", {})
+            case effects.Kill():
+                running = self._running.get(effect.backplane)
+                if running is not None and running.process.generation == effect.generation:
+                    running.process.kill()
+            case effects.ClearSlot():
+                self._board.clear(effect.backplane)
+            case effects.SendDirectory():
+                self._send_directory(effect)
+            case effects.Accept():
+                self._control.reply(effect.caller, {})
+            case effects.Refuse():
+                self._control.refuse(effect.caller, effect.error)
+            case effects.Say():
+                self._say(effect.text)
+            case effects.AnnounceUp():
+                self._say(f"system {self._director.system!r} is up, pid {os.getpid()}")
+                self._on_up()
+            case effects.End():
+                self._say("down" if not effect.exit_code else f"down, exit code {effect.exit_code}: {effect.reason}")
+                self._outcome = Outcome(effect.exit_code, effect.reason)
+
+    def _spawn(self, effect: effects.Spawn) -> None:
+        name, generation = effect.backplane, effect.generation
+        try:
+            process = self._spawner.spawn(name, generation)
+        except OSError as error:
+            self._take(events.SpawnFailed(name, generation, error.strerror or str(error)))
+            return
+        running = _Running(process, LogPipe(process.stdout.fileno()), LogPipe(process.stderr.fileno()))
+        self._running[name] = running
+        self._watch(process.pidfd, lambda: self._on_exit(running))
+        for pipe in (running.stdout, running.stderr):
+            self._watch(pipe.fd, lambda pipe=pipe: self._on_print(name, pipe))  # type: ignore[misc]
+        self._take(events.Spawned(name, generation, process.pid))
+
+    def _call(
+        self, backplane: str, generation: int, route: str, body: dict[str, Any], token: object, limit_ns: int
+    ) -> None:
+        self._control.call(control_peer(backplane, generation), route, body, token, self._now_ns(), limit_ns)
+
+    def _send_directory(self, effect: effects.SendDirectory) -> None:
+        body = {"directory": effect.directory.to_body()}
+        for child in self._director.children.values():
+            if child.phase in (Phase.UP, Phase.STOPPING):
+                self._control.cast(control_peer(child.name, child.generation), "control.directory", body)
+        self._control.publish(effect.directory)
+
+    def _kill_what_lives(self) -> None:
+        """Only after an error of our own: nothing is left behind then either."""
+        for running in self._running.values():
+            running.process.kill()
+            running.process.reap()
+
+
+def _registration(asked: Asked) -> Registration:
+    try:
+        registration = msgspec.convert(asked.body.get("registration"), Registration)
+    except msgspec.ValidationError as error:
+        raise InvalidArgument(f"supervisor.register: {error}") from error
+    if generation_of(asked.caller.peer) != (registration.backplane, registration.generation):
+        who = f"{registration.backplane} generation {registration.generation}"
+        raise InvalidArgument(f"supervisor.register: {who} may only register over its own control link")
+    return registration
+
+
+def _allow_descriptors() -> None:
+    """As many as we may have: an ipc listener that runs out of them aborts the process (TRAPS 1)."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

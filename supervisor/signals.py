@@ -1,0 +1,53 @@
+"""Signals: as bytes on a descriptor, so that the loop hears them among everything else and never in between.
+
+A handler that does not raise would let poll run on (TRAPS 11), and one that raises would interrupt anything: the
+wake-up descriptor does neither. SIGHUP means that the terminal has gone, unless whoever started us said to ignore it (nohup).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+#: These order the system down.
+ORDERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class SignalPipe:
+    """Signals that have come and were not read yet."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def read(self) -> list[signal.Signals]:
+        """In the order they came."""
+        try:
+            return [signal.Signals(number) for number in os.read(self.fd, 512)]
+        except BlockingIOError:
+            return []
+
+
+@contextmanager
+def as_events() -> Iterator[SignalPipe]:
+    """Main thread only. Puts back what was there before."""
+    read_fd, write_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    numbers = [*ORDERS, signal.SIGCHLD]
+    numbers = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, _heard) for number in numbers}
+    before_fd = signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)  # full: the loop has plenty to read
+    try:
+        yield SignalPipe(read_fd)
+    finally:
+        signal.set_wakeup_fd(before_fd)
+        for number, handler in before.items():
+            with suppress(TypeError):  # None: it was not set from Python, and cannot be put back from it
+                signal.signal(number, handler)
+        os.close(read_fd)
+        os.close(write_fd)
+
+
+def _heard(number: int, frame: FrameType | None) -> None:
+    """The byte on the descriptor is all."""

@@ -1,0 +1,73 @@
+"""CPU budget: the share of a period, the debt of long actions, and limits that change while running."""
+
+from __future__ import annotations
+
+import pytest
+from appbackplane.runtime.scheduling.cpu_budget import CpuBudget
+from hypothesis import given
+from hypothesis import strategies as st
+
+PERIOD_NS = 1000
+
+
+def test_no_limit_is_never_spent() -> None:
+    """A backplane without cpu_limit may use what the machine has."""
+    budget = CpuBudget(None, PERIOD_NS)
+    budget.charge(10**12)
+    assert not budget.is_spent
+    budget.reset()
+    assert (budget.used_ns, budget.used_total_ns) == (0, 10**12)
+
+
+def test_it_is_spent_at_the_limit_and_not_before() -> None:
+    """Law 5. Off by one action a period is what a limit of 1 % is made of."""
+    budget = CpuBudget(30, PERIOD_NS)
+    budget.charge(299)
+    assert not budget.is_spent
+    budget.charge(1)
+    assert budget.is_spent
+    budget.reset()
+    assert not budget.is_spent
+
+
+@given(limit=st.integers(1, 400), actions=st.lists(st.integers(0, 5000), max_size=30), skipped=st.integers(1, 200))
+def test_debts_are_paid_before_anything_runs_again(limit: int, actions: list[int], skipped: int) -> None:
+    """Law 5. Actions longer than the budget would otherwise stretch the share without end."""
+    budget = CpuBudget(limit, PERIOD_NS)
+    share_ns = PERIOD_NS * limit // 100
+    for cpu_ns in actions:
+        budget.charge(cpu_ns)
+        used_ns = budget.used_ns
+        budget.reset(skipped)
+        assert budget.used_ns == max(0, used_ns - skipped * share_ns)
+    assert budget.used_total_ns == sum(actions)
+
+
+def test_a_debt_of_many_periods_is_not_forgiven() -> None:
+    """A process that overdrew by 100 periods and was looked at after 99 still owes one."""
+    budget = CpuBudget(10, PERIOD_NS)
+    budget.charge(10_100)
+    budget.reset(99)
+    assert budget.is_spent
+    budget.reset(2)
+    assert not budget.is_spent
+
+
+@pytest.mark.parametrize("limit", [0, -10])
+def test_a_limit_that_runs_nothing_is_refused(limit: int) -> None:
+    """It would look like a hang; and nobody means it."""
+    with pytest.raises(ValueError, match="would never run anything"):
+        CpuBudget(limit, PERIOD_NS)
+
+
+def test_a_new_limit_is_in_force_at_once() -> None:
+    """An operator who lifts a limit because the system stands still must not wait."""
+    budget = CpuBudget(10, PERIOD_NS)
+    budget.charge(100)
+    assert budget.is_spent
+    budget.change(20)
+    assert not budget.is_spent
+    budget.change(5)
+    assert budget.is_spent
+    budget.change(None)
+    assert not budget.is_spent

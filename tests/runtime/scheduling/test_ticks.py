@@ -1,0 +1,30 @@
+"""Ticks: due once a period, in step with the first, however late anybody looks."""
+
+from __future__ import annotations
+
+import pytest
+from appbackplane.runtime.scheduling.ticks import Ticks
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+@given(
+    period_ns=st.integers(1, 1000), start_ns=st.integers(0, 10**15), steps=st.lists(st.integers(0, 3500), max_size=40)
+)
+def test_ticks_keep_step(period_ns: int, start_ns: int, steps: list[int]) -> None:
+    """Law 4. A tick that counted from when it was noticed would drift, and every share of CPU with it."""
+    ticks = Ticks(period_ns, start_ns)
+    now_ns, total = start_ns, 0
+    for step_ns in steps:
+        now_ns += step_ns
+        total += ticks.advance(now_ns)
+        assert total == (now_ns - start_ns) // period_ns
+        assert now_ns < ticks.next_ns <= now_ns + period_ns
+        assert (ticks.next_ns - start_ns) % period_ns == 0
+
+
+@pytest.mark.parametrize("period_ns", [0, -5])
+def test_a_period_is_longer_than_nothing(period_ns: int) -> None:
+    """A period of 0 would tick for ever at one moment."""
+    with pytest.raises(ValueError, match="expected a time above 0"):
+        Ticks(period_ns, 0)

@@ -1,0 +1,350 @@
+"""Async client: the same way into a running system for programs on asyncio; one event loop, no thread.
+
+The link's descriptor is a reader of the loop. It is edge-triggered, so a turn reads until it is empty, and what is left
+for fairness' sake is taken up in the loop's next iteration. Whatever is asked for in one iteration leaves at its end,
+as one frame a peer. Everything here runs in the loop's thread; cancelling a task takes its call back.
+"""
+
+import asyncio
+import os
+import secrets
+import time
+from collections.abc import AsyncIterator, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from . import request
+from .client import CONNECT_TIMEOUT_S, LINGER_MS
+from .directory import Directory
+from .discovery import Location, locate
+from .errors import BackplaneError, Cancelled, PeerDown, Unavailable
+from .inbox import Inbox, Message
+from .lifeline import open_lifeline
+from .link import Link
+from .session import ClientSession, Ended
+
+
+async def connect_async(target: str | os.PathLike[str], *, timeout: float = CONNECT_TIMEOUT_S) -> "AsyncClient":
+    """A client of a running system, by its name, its run directory or its TOML, for the running event loop.
+
+    Raises `SystemNotRunning` at once, `DeadlineExceeded` when its supervisor does not answer within `timeout` seconds.
+    """
+    client = AsyncClient(locate(target))
+    try:
+        await client.start(timeout)
+    except BaseException:
+        await client.close()
+        raise
+    return client
+
+
+class AsyncSubscription:
+    """Messages of one topic: `async for message in subscription`; close it, or use it in an `async with`.
+
+    Messages wait here up to a bound (inbox.py); what is lost beyond it, or on the way, is told by `Message.lost`.
+    """
+
+    def __init__(self, client: "AsyncClient", topic: str) -> None:
+        self.topic = topic
+        self._client = client
+        self._inbox = Inbox()
+        self._error: BackplaneError | None = None
+        self._closed = False
+        self._arrived: asyncio.Event = asyncio.Event()
+
+    async def get(self, timeout: float | None = None) -> Message:
+        """The next message. Waits `timeout` seconds, then `TimeoutError`; None: until there is one.
+
+        Raises `PeerDown` when the system is gone (the next `get` connects again, if it is back) and `Unavailable` when
+        the subscription or its client has been closed.
+        """
+        async with asyncio.timeout(timeout):
+            while True:
+                message = self._inbox.take()
+                if message is not None:
+                    return message
+                if self._error is not None:
+                    error, self._error = self._error, None
+                    raise error
+                if self._closed:
+                    raise Unavailable(f"the subscription to {self.topic!r} is closed")
+                await self._client.start()
+                self._arrived.clear()
+                await self._arrived.wait()
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        return self
+
+    async def __anext__(self) -> Message:
+        try:
+            return await self.get()
+        except Unavailable:
+            if self._closed:
+                raise StopAsyncIteration from None
+            raise
+
+    @property
+    def lost_count(self) -> int:
+        """Messages that were lost, on the way or because they were not taken in time."""
+        return self._inbox.lost_count
+
+    @property
+    def unconfirmed(self) -> tuple[str, ...]:
+        """Backplanes that have not confirmed the subscription (yet): what they publish may be missing."""
+        return self._client._unconfirmed(self.topic)
+
+    async def close(self) -> None:
+        """Hear no more; what is already here can still be taken."""
+        self._client._drop(self)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class AsyncClient:
+    """A connection to a system. Made by `connect_async`; belongs to the event loop it was made in."""
+
+    def __init__(self, location: Location) -> None:
+        self._location = location
+        self._loop = asyncio.get_running_loop()
+        self._link = Link(f"client/{os.getpid()}-{secrets.token_hex(8)}")
+        self._session = ClientSession(self._link, location.supervisor)
+        self._subscriptions: set[AsyncSubscription] = set()
+        self._starting: asyncio.Future[None] | None = None
+        self._lifeline_fd = -1
+        self._is_turn_due = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ns = 0
+        self._is_closed = False
+        self._loop.add_reader(self._link.fileno(), self._turn)
+
+    async def start(self, timeout: float = CONNECT_TIMEOUT_S) -> None:
+        """Connect, unless connected: `connect_async` has done it, and a call does it when the system is back."""
+        self._expect_open()
+        if self._session.directory is not None:
+            return
+        if self._starting is None:
+            limit_ns = request.duration_ns(timeout)
+            self._watch(open_lifeline(self._location))
+            starting = self._starting = self._loop.create_future()
+            starting.add_done_callback(self._started)
+            self._session.start(starting, time.monotonic_ns(), limit_ns)
+            self._soon()
+        await asyncio.shield(self._starting)
+
+    async def call(
+        self, route: str, /, *, key: str | None = None, priority: int | None = None,
+        timeout: float | None = request.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None, **keywords: Any,
+    ) -> Any:  # fmt: skip  # hot: scripts/bench call_rtt
+        """Call an operation and await its result: `await client.call("query.search", text="asyncio", priority=0)`.
+
+        Parameters and errors are those of `Client.call`. Cancelling the task takes the call back.
+        """
+        if self._session.directory is None:
+            await self.start()
+        id, future = self._begin(route, key, priority, timeout, arguments, keywords)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self._take_back(id)
+            raise
+
+    def submit(
+        self, route: str, /, *, key: str | None = None, priority: int | None = None,
+        timeout: float | None = request.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None, **keywords: Any,
+    ) -> asyncio.Future[Any]:  # fmt: skip
+        """Begin a call without awaiting it: the future ends in the result or the error, and may be cancelled.
+
+        Raises `Unavailable` while the system is gone; `call` would look for it again.
+        """
+        id, future = self._begin(route, key, priority, timeout, arguments, keywords)
+        future.add_done_callback(lambda ended: self._take_back(id) if ended.cancelled() else None)
+        return future
+
+    async def cast(
+        self, route: str, /, *, key: str | None = None, priority: int | None = None,
+        arguments: Mapping[str, Any] | None = None, **keywords: Any,
+    ) -> None:  # fmt: skip
+        """Send an operation its arguments and expect nothing back. Raises what is known at once: `UnknownRoute`, …"""
+        request.check(route, key, priority)
+        body = request.body_of(route, arguments, keywords)
+        await self.start()
+        self._session.cast(route, key, priority, body)
+        self._soon()
+
+    async def publish(
+        self, topic: str, /, *, priority: int | None = None, arguments: Mapping[str, Any] | None = None, **keywords: Any
+    ) -> int:
+        """Tell every object that subscribes to `topic`. Returns how many backplanes it goes to.
+
+        Raises `Busy` when one of them has no room; it will see the gap.
+        """
+        request.check(topic, None, priority)
+        body = request.body_of(topic, arguments, keywords)
+        await self.start()
+        self._soon()
+        return self._session.publish(topic, priority, body)
+
+    async def subscribe(self, topic: str, *, timeout: float = CONNECT_TIMEOUT_S) -> AsyncSubscription:
+        """Hear what the backplanes publish as `topic`, or below it: `files.*`.
+
+        Returns when all of them have confirmed, so that nothing that is published afterwards is missed, or after
+        `timeout` seconds; `AsyncSubscription.unconfirmed` names those that have not, and they are asked again.
+        """
+        limit_ns = request.duration_ns(timeout)
+        await self.start(timeout)
+        subscription = AsyncSubscription(self, topic)
+        confirmed: asyncio.Future[None] = self._loop.create_future()
+        self._subscriptions.add(subscription)
+        try:
+            if self._session.subscribe(topic, subscription, confirmed, time.monotonic_ns()):
+                self._soon()
+                await asyncio.wait((confirmed,), timeout=limit_ns / 1e9)
+                if not confirmed.cancel():  # it had ended
+                    confirmed.result()
+        except BaseException:
+            self._drop(subscription)
+            raise
+        return subscription
+
+    async def directory(self) -> Directory:
+        """The newest map of the system: routes, topics, and where the backplanes are."""
+        await self.start()
+        self._turn()
+        if self._session.directory is None:
+            raise self._location.not_running()
+        return self._session.directory
+
+    async def close(self) -> None:
+        """End all outstanding calls (`Cancelled`) and subscriptions, and let go of the link. Once is enough."""
+        if self._is_closed:
+            return
+        self._deliver(self._session.end_all(Cancelled("the client was closed")))
+        self._is_closed = True
+        self._loop.remove_reader(self._link.fileno())
+        self._watch(None)
+        if self._timer is not None:
+            self._timer.cancel()
+        for subscription in list(self._subscriptions):
+            subscription._closed = True
+            subscription._arrived.set()
+        self._subscriptions.clear()
+        # Waits for what has been sent to leave: that must not hold up the loop. Nobody else touches the link any more.
+        await asyncio.shield(asyncio.to_thread(self._link.close, LINGER_MS))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<AsyncClient of {self._location.system!r} in {self._location.run_dir}>"
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _expect_open(self) -> None:
+        if self._is_closed:
+            raise Unavailable("the client is closed")
+
+    def _started(self, starting: asyncio.Future[None]) -> None:
+        self._starting = None
+        if not starting.cancelled():
+            starting.exception()  # whoever awaits it raises it; if nobody does any more, it need not be reported
+
+    def _begin(
+        self, route: str, key: str | None, priority: int | None, timeout: float | None,
+        arguments: Mapping[str, Any] | None, keywords: dict[str, Any],
+    ) -> tuple[int, asyncio.Future[Any]]:  # fmt: skip  # hot: scripts/bench call_rtt
+        request.check(route, key, priority)
+        timeout_ns = request.duration_ns(timeout)
+        body = request.body_of(route, arguments, keywords)
+        self._expect_open()
+        future: asyncio.Future[Any] = self._loop.create_future()
+        id = self._session.call(future, time.monotonic_ns(), timeout_ns, route, key, priority, body)
+        if not self._is_turn_due:
+            self._is_turn_due = True
+            self._loop.call_soon(self._turn)
+        return id, future
+
+    def _take_back(self, id: int) -> None:
+        if not self._is_closed:
+            self._session.cancel(id)
+            self._soon()
+
+    def _soon(self) -> None:
+        """A turn at the end of this iteration of the loop."""
+        if not self._is_turn_due and not self._is_closed:
+            self._is_turn_due = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:  # hot: scripts/bench call_rtt
+        self._is_turn_due = False
+        if self._is_closed:
+            return
+        now_ns = time.monotonic_ns()
+        self._deliver(self._session.turn(now_ns))
+        wake_ns = self._session.next_wake_ns(now_ns)
+        if wake_ns is None:
+            return
+        if wake_ns <= now_ns:
+            self._soon()
+        elif self._timer is None or wake_ns < self._timer_ns:  # one timer, that of the nearest: setting costs 2 us
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer_ns = wake_ns
+            self._timer = self._loop.call_later((wake_ns - now_ns) / 1e9, self._timer_fired)
+
+    def _timer_fired(self) -> None:
+        self._timer = None
+        self._turn()
+
+    def _deliver(self, events: list[Any]) -> None:  # hot: scripts/bench call_rtt
+        for event in events:
+            if type(event) is Ended:
+                future, result, error = event
+                if future.done():
+                    continue  # its task was cancelled
+                if error is None:
+                    future.set_result(result)
+                else:
+                    future.set_exception(error)
+            else:
+                event.subscriber._inbox.put(event.message)
+                event.subscriber._arrived.set()
+
+    def _watch(self, lifeline_fd: int | None) -> None:
+        if self._lifeline_fd >= 0:
+            self._loop.remove_reader(self._lifeline_fd)
+            os.close(self._lifeline_fd)
+        self._lifeline_fd = -1 if lifeline_fd is None else lifeline_fd
+        if self._lifeline_fd >= 0:
+            self._loop.add_reader(self._lifeline_fd, self._system_gone)
+
+    def _system_gone(self) -> None:
+        self._watch(None)
+        self._turn()  # what it said last
+        because = f"system {self._location.system!r} is gone: its supervisor has ended"
+        self._session.system_gone(because)
+        self._turn()
+        for subscription in self._subscriptions:
+            subscription._error = PeerDown(because)
+            subscription._arrived.set()
+
+    def _drop(self, subscription: AsyncSubscription) -> None:
+        subscription._closed = True
+        subscription._arrived.set()
+        if subscription in self._subscriptions:
+            self._subscriptions.remove(subscription)
+            self._session.unsubscribe(subscription.topic, subscription)
+            self._soon()
+
+    def _unconfirmed(self, topic: str) -> tuple[str, ...]:
+        return tuple(self._session.unconfirmed(topic))

@@ -1,0 +1,70 @@
+"""Connections: which peer of the link is which generation of which backplane.
+
+A place is connected when it is first needed, and let go when a directory says that its generation has ended: the next
+one has another path, hence another peer, and nothing meant for the dead reaches the living (TRAPS 5). Pure but for the
+port it is given.
+"""
+
+from pathlib import Path
+from typing import Protocol
+
+from .batching import Sent
+from .directory import Directory, Place
+
+
+class LinkPort(Protocol):
+    """What a client's side needs of `link.Link`; nothing here waits."""
+
+    def connect(self, path: Path) -> bytes:
+        """The peer to send to."""
+
+    def disconnect(self, peer: bytes) -> None:
+        """Forget a peer."""
+
+    def send(self, peer: bytes, frame: bytes) -> Sent:
+        """Offer one frame."""
+
+    def receive(self) -> tuple[bytes, bytes] | None:
+        """The next (peer, frame), if there is one."""
+
+
+class Connections:
+    """Places we have connected to, by name."""
+
+    def __init__(self, link: LinkPort) -> None:
+        self._link = link
+        self._peers: dict[str, bytes] = {}
+        self._generations: dict[str, int] = {}
+        self._names: dict[bytes, str] = {}
+
+    def peer(self, name: str) -> bytes | None:
+        """The peer that a place is; None: not connected."""
+        return self._peers.get(name)
+
+    def name(self, peer: bytes) -> str:
+        """The place that a peer is, for messages to people."""
+        return self._names.get(peer, "a stranger")
+
+    def names(self) -> list[str]:
+        """The places we are connected to."""
+        return list(self._peers)
+
+    def connect(self, name: str, place: Place) -> bytes:
+        """Connect to a place that is not connected."""
+        assert name not in self._peers
+        peer = self._peers[name] = self._link.connect(Path(place.path))
+        self._generations[name], self._names[peer] = place.generation, name
+        return peer
+
+    def drop(self, name: str) -> bytes | None:
+        """Let go of a place; returns the peer that it was."""
+        peer = self._peers.pop(name, None)
+        if peer is not None:
+            del self._generations[name], self._names[peer]
+            self._link.disconnect(peer)
+        return peer
+
+    def outdated(self, directory: Directory, keep: str) -> list[str]:
+        """Connected places whose generation has ended by this directory; `keep` is not in any directory."""
+        up = {name: place.generation for name, place in directory.backplanes.items() if place.is_up}
+        return [name for name, generation in self._generations.items() if name != keep and up.get(name) != generation]

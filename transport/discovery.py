@@ -1,0 +1,78 @@
+"""Discovery: where a running system is, by its name, its run directory or its TOML (DESIGN section 8).
+
+The one place that knows how a name becomes a run directory; the supervisor makes it by the same rule. Only the two keys
+that are needed are read from a TOML: that the rest of it is in order is the supervisor's business. Reads files, nothing
+else: whether anybody is there is for `lifeline.py` to find out.
+"""
+
+import os
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import addressing
+from .errors import InvalidArgument, NotFound, SystemNotRunning
+
+#: Names become folder names and words of a command line: no slashes, no dots, no surprises in a shell.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where a system is expected."""
+
+    run_dir: Path
+    #: Its name, or what it was looked for by.
+    system: str
+    #: Its TOML, where it was found by that.
+    toml: Path | None = None
+    #: Whether the folder was named by the caller; False: it follows from the system's name.
+    is_given: bool = False
+
+    @property
+    def supervisor(self) -> Path:
+        """The socket of its supervisor."""
+        return addressing.supervisor_socket(self.run_dir)
+
+    def not_running(self) -> SystemNotRunning:
+        """The error for a system that nobody serves."""
+        return SystemNotRunning(self.system, str(self.run_dir), "SYSTEM.toml" if self.toml is None else str(self.toml))
+
+
+def run_dir_of(system: str, given: str | None, folder: Path) -> Path:
+    """The run directory of a system whose TOML lies in `folder` and says `[system] run_dir = given`."""
+    return addressing.default_run_dir(system) if given is None else folder / Path(given).expanduser()
+
+
+def locate(target: str | os.PathLike[str]) -> Location:
+    """Find a system by name, run directory or TOML. A string is a name unless it has a slash or ends in `.toml`.
+
+    Raises `NotFound` for a TOML that is not there, `InvalidArgument` for one that cannot be read.
+    """
+    text = os.fspath(target)
+    if isinstance(target, str) and os.sep not in text and not text.endswith(".toml"):
+        if not _NAME.fullmatch(text):
+            raise InvalidArgument(f"not a system's name, run directory or TOML: {text!r}")
+        return Location(addressing.default_run_dir(text), text)
+    path = Path(text).expanduser()
+    if path.suffix == ".toml" or path.is_file():
+        return _from_toml(path)
+    return Location(path, path.name, is_given=True)
+
+
+def _from_toml(path: Path) -> Location:
+    try:
+        system = tomllib.loads(path.read_text(encoding="utf-8"))["system"]
+        name, given = system["name"], system.get("run_dir")
+    except FileNotFoundError:
+        raise NotFound(f"no such file: {path}") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidArgument(f"{path}: {error}") from error
+    except (KeyError, TypeError, AttributeError):
+        raise InvalidArgument(f"{path}: expected a table [system] with a name") from None
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InvalidArgument(f"{path}: [system] name: expected letters, digits, - and _, got {name!r}")
+    if given is not None and not isinstance(given, str):
+        raise InvalidArgument(f"{path}: [system] run_dir: expected a string, got {given!r}")
+    return Location(run_dir_of(name, given, path.parent), name, path, is_given=given is not None)

@@ -1,0 +1,132 @@
+"""Exchange: calls and messages between one process and those it connects to; which of them is what, it does not know.
+
+Below the session (session.py): connections, numbered calls, packed envelopes, the outbox, and the reading of frames.
+What is put leaves at the next `flush`. After whatever touches the link it must be read until empty before it is waited
+on, because its descriptor is edge-triggered: `has_more` says when that is due.
+"""
+
+from typing import Any
+
+from .batching import Outbox
+from .calls import OutstandingCalls
+from .codec import Encoder, decode
+from .connections import Connections, LinkPort
+from .directory import Place
+from .envelope import CALL, CANCEL, Envelope
+from .errors import BackplaneError, Busy, DeadlineExceeded, InvalidArgument, MalformedFrame
+
+#: Frames read in one turn, so that a flood of topics cannot keep a caller from its reply, nor from its deadline.
+FRAMES_MAX = 64
+
+
+class Exchange:
+    """The lower half of a session. `token` is whatever the opener of a call wants back when it ends."""
+
+    def __init__(self, link: LinkPort) -> None:
+        self.connections = Connections(link)
+        #: Whether the link must be read before it is waited on.
+        self.has_more = False
+        #: Envelopes put since the last flush.
+        self.gathered_count = 0
+        #: Frames and envelopes that made no sense and were dropped.
+        self.malformed_count = 0
+        self.calls: OutstandingCalls[tuple[object, str]] = OutstandingCalls()
+        self._link = link
+        self._outbox = Outbox()
+        self._encoder = Encoder()
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether somebody does not read what is bound for them."""
+        return bool(self._outbox.stalled)
+
+    def connected(self, name: str, place: Place) -> bytes:
+        """The peer that a place is, connected if need be."""
+        peer = self.connections.peer(name)
+        if peer is None:
+            peer = self.connections.connect(name, place)
+            self.has_more = True
+        return peer
+
+    def open(
+        self, peer: bytes, token: object, now_ns: int, timeout_ns: int,
+        route: str, key: str | None, priority: int | None, body: dict[str, Any],
+    ) -> int:  # fmt: skip  # hot: scripts/bench call_rtt
+        """Begin a call; returns its id. Raises `InvalidArgument`, `Busy`; then nothing has begun."""
+        id = self.calls.open(peer, now_ns + timeout_ns, (token, route))
+        try:
+            self.put(peer, Envelope(CALL, id, priority, route, key, timeout_ns, None, body))
+        except BackplaneError:
+            self.calls.end(id)
+            raise
+        return id
+
+    def put(self, peer: bytes, envelope: Envelope) -> None:  # hot: scripts/bench call_rtt
+        """Let an envelope leave at the next flush. Raises `InvalidArgument`, `Busy`."""
+        try:
+            packed = self._encoder.encode(envelope)
+        except InvalidArgument as error:
+            raise InvalidArgument(f"{envelope.route}: {error.message}") from error
+        if not self._outbox.add(peer, packed):
+            raise Busy(f"{self.connections.name(peer)} does not read its messages: no room for more", retry_after=0.1)
+        self.gathered_count += 1
+
+    def cancel(self, id: int) -> object | None:
+        """Take a call back; returns its token, or None when it has ended."""
+        peer = self.calls.peer_of(id)
+        if peer is None:
+            return None
+        ended = self.calls.end(id)
+        self._say_cancel(peer, id)
+        return None if ended is None else ended[0]
+
+    def expire(self, now_ns: int) -> list[tuple[object, DeadlineExceeded]]:
+        """End what is overdue, and tell those who were to do it."""
+        ended = []
+        for id, peer, (token, route) in self.calls.expire(now_ns):
+            because = f"{route}: no answer from {self.connections.name(peer)} before the deadline"
+            ended.append((token, DeadlineExceeded(because)))
+            self._say_cancel(peer, id)
+        return ended
+
+    def lose(self, name: str) -> tuple[bytes | None, list[object]]:
+        """A place is dead: (the peer that it was, the tokens of the calls it held)."""
+        peer = self.connections.drop(name)
+        if peer is None:
+            return None, []
+        self._outbox.forget(peer)
+        self.has_more = True
+        return peer, [token for _, (token, _route) in self.calls.fail_peer(peer)]
+
+    def abandon(self, name: str) -> list[object]:
+        """The tokens of the calls that a place holds; they end here, and it is not told."""
+        peer = self.connections.peer(name)
+        return [] if peer is None else [token for _, (token, _route) in self.calls.fail_peer(peer)]
+
+    def flush(self) -> list[str]:  # hot: scripts/bench call_rtt
+        """Offer all that was put to the link. Returns the places that cannot be reached; usually none."""
+        self.gathered_count = 0
+        if not self._outbox:
+            return []
+        return [self.connections.name(peer) for peer in self._outbox.flush(self._link.send)]
+
+    def receive(self) -> list[tuple[bytes, list[Envelope]]]:  # hot: scripts/bench call_rtt
+        """What came: (peer, envelopes) a frame."""
+        frames: list[tuple[bytes, list[Envelope]]] = []
+        receive = self._link.receive
+        self.has_more = False
+        for _ in range(FRAMES_MAX):
+            try:
+                received = receive()
+                if received is None:
+                    return frames
+                frames.append((received[0], decode(received[1])))
+            except MalformedFrame:
+                self.malformed_count += 1
+        self.has_more = True
+        return frames
+
+    def _say_cancel(self, peer: bytes, id: int) -> None:
+        # Full: the callee checks the deadline by itself, so a lost CANCEL costs work, never a second answer.
+        if self._outbox.add(peer, self._encoder.encode(Envelope(CANCEL, id))):
+            self.gathered_count += 1

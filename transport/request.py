@@ -1,0 +1,50 @@
+"""Request: what a caller asks for, checked before a call is opened.
+
+A value of the wrong type would make the callee drop the whole frame as malformed, and the caller would learn of it by
+its deadline: so it is refused here, at once, with the route and the argument named.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from .errors import InvalidArgument
+
+#: A call that names no timeout ends after this (DESIGN 12.5): long enough for bulk work in a full queue, short enough
+#: that a lost callee is noticed by people who are still there.
+TIMEOUT_DEFAULT_S = 30.0
+#: Every call has a deadline, and none is further away than a week: what takes longer is started by one call and asked
+#: for by others. (In milliseconds it fits the int of poll(2).)
+TIMEOUT_MAX_S = 7 * 86_400.0
+
+
+def check(route: str, key: str | None, priority: int | None) -> None:  # hot: scripts/bench call_rtt
+    """Raises `InvalidArgument` for what cannot address a call."""
+    if type(route) is not str or not route:
+        raise InvalidArgument(f"a route is a string such as 'query.search', got {route!r}")
+    if key is not None and type(key) is not str:
+        raise InvalidArgument(f"{route}: key must be a string, got {key!r}")
+    if priority is not None and (not isinstance(priority, int) or isinstance(priority, bool) or priority < 0):
+        raise InvalidArgument(f"{route}: priority must be a whole number from 0 (highest) up, got {priority!r}")
+
+
+def body_of(route: str, arguments: Mapping[str, Any] | None, keywords: dict[str, Any]) -> dict[str, Any]:
+    """All arguments of a call as one map. `arguments` carries those whose names clash with the call's own keywords."""
+    if arguments is None:
+        return keywords
+    if not isinstance(arguments, Mapping):
+        raise InvalidArgument(f"{route}: arguments must be a mapping of names to values, got {arguments!r}")
+    for name in arguments:
+        if type(name) is not str:
+            raise InvalidArgument(f"{route}: names of arguments are strings, got {name!r}")
+        if name in keywords:
+            raise InvalidArgument(f"{route}: argument {name!r} is given twice")
+    return {**arguments, **keywords}
+
+
+def duration_ns(seconds: float | None, what: str = "timeout") -> int:  # hot: scripts/bench call_rtt
+    """Seconds of patience in ns; None is the default."""
+    if seconds is None:
+        seconds = TIMEOUT_DEFAULT_S
+    if not isinstance(seconds, int | float) or not 0 < seconds <= TIMEOUT_MAX_S:
+        raise InvalidArgument(f"{what} must be seconds above 0, at most {TIMEOUT_MAX_S:,.0f}, got {seconds!r}")
+    return int(seconds * 1_000_000_000)

@@ -1,0 +1,361 @@
+"""Session: what a client does, without sockets, threads or clocks.
+
+It resolves routes by the directory that the supervisor pushes and ends each call exactly once: by its reply, a status,
+its deadline, or the death of the process that held it (PEER_DOWN, as soon as a directory says so). It subscribes at
+every backplane that is up, and again at each new generation. `turn(now_ns)` flushes, drains and expires, and returns
+what happened; whoever owns the link takes one before waiting and after every wake-up (client.py, async_client.py).
+"""
+
+import heapq
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from . import addressing
+from .connections import LinkPort
+from .directory import Directory, Place
+from .envelope import CAST, PUBLISH, REPLY, STATUS, Envelope
+from .errors import (
+    BackplaneError,
+    Busy,
+    CallerError,
+    Cancelled,
+    DeadlineExceeded,
+    PeerDown,
+    Unavailable,
+    error_from,
+)
+from .exchange import Exchange
+from .hearing import Ask, Hearing
+from .inbox import Message
+from .resolver import Resolver
+from .topics import GapCounter, TopicTable, check_pattern, check_topic
+
+#: Where the supervisor publishes new versions of the directory.
+DIRECTORY_TOPIC = "system.directory"
+#: A peer that does not read is offered its frames again after this; ZeroMQ usually wakes us before.
+STALLED_RETRY_NS = 10_000_000
+#: A place that refused a subscription (starting, busy) is asked again after this; each question may take the second.
+SUBSCRIBE_RETRY_NS, SUBSCRIBE_LIMIT_NS = 500_000_000, 5_000_000_000
+#: A deadline that passes may mean that we missed a directory, because the link to the supervisor was cut: it is
+#: fetched, at most this often, and waited for this long.
+REFRESH_NS, REFRESH_LIMIT_NS = 1_000_000_000, 5_000_000_000
+
+
+_ANSWERS = (REPLY, STATUS)
+
+
+class Ended(NamedTuple):
+    """Something asked for is over: `token` is the caller's. Exactly one a call."""
+
+    token: Any
+    result: Any
+    error: BackplaneError | None
+
+
+class Heard(NamedTuple):
+    """A message for a subscriber."""
+
+    subscriber: Any
+    message: Message
+
+
+class _Fetch(NamedTuple):
+    """The session's own call for the directory, on behalf of `token`; None: of itself."""
+
+    token: object
+
+
+Events = list[Ended | Heard]
+
+
+class ClientSession:
+    """One client's side of a system. Not thread-safe: the owner of the link is the owner of this."""
+
+    def __init__(self, link: LinkPort, supervisor: Path) -> None:
+        """`supervisor` is the path of the supervisor's socket."""
+        #: The newest version; None while not connected.
+        self.directory: Directory | None = None
+        self._supervisor_place = Place(0, str(supervisor))
+        self._exchange = Exchange(link)
+        self._connections = self._exchange.connections
+        self._resolver: Resolver | None = None
+        self._newest: Directory | None = None
+        self._refresh_ns = 0
+        self._publishes: TopicTable[str] = TopicTable()
+        self._numbers: dict[tuple[bytes, str], int] = {}
+        self._gaps = GapCounter()
+        self._hearing = Hearing()
+        self._ask_again: list[tuple[int, Ask]] = []
+        #: What happened outside a turn; the next one hands it over.
+        self._events: Events = []
+        self._now_ns = 0
+
+    # -- what the owner asks for; each begins at the next turn --------------------------------------------------------
+
+    def start(self, token: object, now_ns: int, timeout_ns: int) -> int:
+        """Connect to the supervisor and fetch the directory, which also subscribes us to its changes."""
+        peer = self._exchange.connected(addressing.SUPERVISOR, self._supervisor_place)
+        route = f"{addressing.SUPERVISOR}.directory"
+        return self._exchange.open(peer, _Fetch(token), now_ns, timeout_ns, route, None, None, {})
+
+    def call(
+        self, token: object, now_ns: int, timeout_ns: int,
+        route: str, key: str | None, priority: int | None, body: dict[str, Any],
+    ) -> int:  # fmt: skip  # hot: scripts/bench call_rtt
+        """Begin a call; `token` comes back in an `Ended`. Returns its id. Raises what makes it impossible at once."""
+        peer = self._peer_for(route, key)
+        return self._exchange.open(peer, token, now_ns, timeout_ns, route, key, priority, body)
+
+    def cast(self, route: str, key: str | None, priority: int | None, body: dict[str, Any]) -> None:
+        """A call that nobody waits for."""
+        self._exchange.put(self._peer_for(route, key), Envelope(CAST, 0, priority, route, key, None, None, body))
+
+    def publish(self, topic: str, priority: int | None, body: dict[str, Any]) -> int:
+        """To every backplane whose objects hear `topic`; returns how many. Raises `Busy` if one has no room for it."""
+        check_topic(topic)
+        directory = self._expect_directory()
+        count, full = 0, []
+        for name in self._publishes.matching(topic):
+            place = directory.backplanes.get(name)
+            if place is None or not place.is_up:
+                continue
+            peer = self._exchange.connected(name, place)
+            number = self._numbers.get((peer, topic), 0) + 1
+            try:
+                self._exchange.put(peer, Envelope(PUBLISH, number, priority, topic, None, None, None, body))
+                count += 1
+            except Busy:
+                full.append(name)
+            self._numbers[peer, topic] = number  # one that found no room is a gap, which its reader sees
+        if full:
+            raise Busy(f"{', '.join(full)} did not take {topic!r}: it does not read its messages", retry_after=0.1)
+        return count
+
+    def cancel(self, id: int) -> None:
+        """Take a call back; its `Ended` bears `Cancelled`. One that has ended is left alone."""
+        token = self._exchange.cancel(id)
+        if token is not None:
+            self._finish(token, None, Cancelled("taken back by the caller"), self._events)
+
+    def subscribe(self, topic: str, subscriber: object, waiter: object, now_ns: int) -> bool:
+        """Hear `topic`. True: `waiter` comes back in an `Ended` once all backplanes know; False: they know already."""
+        check_pattern(topic)
+        self._expect_directory()
+        for ask in self._hearing.add(topic, subscriber):
+            self._ask(ask, now_ns)
+        return self._hearing.wait(topic, waiter)
+
+    def unsubscribe(self, topic: str, subscriber: object) -> None:
+        """Hear it no longer."""
+        for name in self._hearing.remove(topic, subscriber):
+            peer = self._connections.peer(name)
+            if peer is not None:
+                route = addressing.backplane_route(name, "unsubscribe")
+                self._exchange.put(peer, Envelope(CAST, 0, None, route, None, None, None, {"topic": topic}))
+
+    def unconfirmed(self, topic: str) -> list[str]:
+        """Backplanes that are up and have not confirmed a subscription; they are asked again."""
+        return self._hearing.unanswered(topic)
+
+    # -- what happens -------------------------------------------------------------------------------------------------
+
+    def turn(self, now_ns: int) -> Events:  # hot: scripts/bench call_rtt
+        """Send what waits, read what came, end what is overdue. Until it has been called, do not wait on the link."""
+        exchange = self._exchange
+        events, self._events = self._events, []
+        self._now_ns = now_ns
+        while True:
+            for name in exchange.flush():
+                self._cannot_reach(name, events)
+            for peer, envelopes in exchange.receive():
+                for envelope in envelopes:
+                    self._take(peer, envelope, events)
+            if self._newest is not None:  # after all that came with it: a place may have answered before it died
+                directory, self._newest = self._newest, None
+                self._adopt(directory, events)
+            self._expire(events)
+            if not exchange.gathered_count:  # none of these had anything to say
+                return events
+
+    def system_gone(self, because: str) -> None:
+        """The supervisor is gone, and its backplanes with it: end all calls. `start` may be called again."""
+        error = PeerDown(because)
+        for name in self._connections.names():
+            self._lose(name, error, self._events)
+        _, waiters = self._hearing.update({})
+        self._events += [Ended(waiter, None, error) for waiter in waiters]
+        self.directory = self._newest = self._resolver = None
+        self._publishes = TopicTable()
+
+    def end_all(self, error: BackplaneError) -> Events:
+        """The owner closes: every outstanding call ends now. What was cast or published before is still offered."""
+        events, self._events = self._events, []
+        for name in self._exchange.flush():
+            self._cannot_reach(name, events)
+        for name in self._connections.names():
+            for token in self._exchange.abandon(name):
+                self._finish(token, None, error, events)
+        return events
+
+    def next_wake_ns(self, now_ns: int) -> int | None:  # hot: scripts/bench call_rtt
+        """When the next turn is due though nothing comes; None: never."""
+        exchange = self._exchange
+        if exchange.has_more or exchange.gathered_count or self._events:
+            return now_ns
+        wake = exchange.calls.next_deadline_ns()
+        if self._ask_again and (wake is None or self._ask_again[0][0] < wake):
+            wake = self._ask_again[0][0]
+        if exchange.is_stalled and (wake is None or now_ns + STALLED_RETRY_NS < wake):
+            wake = now_ns + STALLED_RETRY_NS
+        return wake
+
+    @property
+    def has_more(self) -> bool:
+        """Whether the link must be read before it is waited on: take another turn."""
+        return self._exchange.has_more or bool(self._events)
+
+    @property
+    def gathered_count(self) -> int:
+        """Envelopes that the next turn will offer to the link."""
+        return self._exchange.gathered_count
+
+    @property
+    def outstanding_count(self) -> int:
+        """Calls that have not ended."""
+        return len(self._exchange.calls)
+
+    @property
+    def late_count(self) -> int:
+        """Answers that came for calls which had ended."""
+        return self._exchange.calls.late_count
+
+    @property
+    def malformed_count(self) -> int:
+        """Frames and envelopes that made no sense and were dropped."""
+        return self._exchange.malformed_count
+
+    @property
+    def lost_count(self) -> int:
+        """Messages of topics that went missing on the way."""
+        return self._gaps.lost_count
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _expect_directory(self) -> Directory:
+        if self.directory is None:
+            raise Unavailable("not connected to a system")
+        return self.directory
+
+    def _peer_for(self, route: str, key: str | None) -> bytes:  # hot: scripts/bench call_rtt
+        resolver = self._resolver
+        if resolver is None:
+            raise Unavailable(f"{route}: not connected to a system")
+        if route.startswith("supervisor."):
+            return self._exchange.connected(addressing.SUPERVISOR, self._supervisor_place)
+        name = resolver.resolve(route, key)
+        return self._connections.peer(name) or self._exchange.connected(name, resolver.place(name))
+
+    def _take(self, peer: bytes, envelope: Envelope, events: Events) -> None:  # hot: scripts/bench call_rtt
+        kind = envelope.kind
+        if kind in _ANSWERS:
+            ended = self._exchange.calls.end(envelope.id, peer)
+            if ended is not None:
+                if kind == REPLY:
+                    self._finish(ended[0], envelope.body, None, events)
+                else:
+                    self._finish(ended[0], None, error_from(*envelope.body), events)
+        elif kind == PUBLISH and envelope.route is not None:
+            lost = self._gaps.gap_before(peer, envelope.route, envelope.id)
+            if envelope.route == DIRECTORY_TOPIC and peer == self._connections.peer(addressing.SUPERVISOR):
+                self._note(envelope.body)
+            message = Message(envelope.route, envelope.body, lost)
+            events += [Heard(subscriber, message) for subscriber in self._hearing.table.matching(envelope.route)]
+        else:
+            self._exchange.malformed_count += 1  # nobody calls a client
+
+    def _finish(self, token: object, result: Any, error: BackplaneError | None, events: Events) -> None:
+        if type(token) is _Fetch:
+            if error is None and not self._note(result, is_fetched=True):
+                error = Unavailable("the supervisor sent no directory")
+            if token.token is not None:
+                events.append(Ended(token.token, None, error))
+        elif type(token) is Ask:
+            self._asked(token, error, events)
+        else:
+            events.append(Ended(token, result, error))
+
+    def _expire(self, events: Events) -> None:  # hot: scripts/bench call_rtt
+        expired = self._exchange.expire(self._now_ns)
+        for token, error in expired:
+            self._finish(token, None, error, events)
+            if type(token) is not _Fetch and self.directory is not None and self._now_ns >= self._refresh_ns:
+                self._refresh_ns = self._now_ns + REFRESH_NS
+                self.start(None, self._now_ns, REFRESH_LIMIT_NS)
+        while self._ask_again and self._ask_again[0][0] <= self._now_ns:
+            self._ask(heapq.heappop(self._ask_again)[1], self._now_ns)
+
+    def _note(self, body: Any, *, is_fetched: bool = False) -> bool:
+        """Take a directory up, if it is one and newer; one that was fetched is, even from a supervisor that is new."""
+        try:
+            directory = Directory.from_body(body)
+        except msgspec.ValidationError:
+            self._exchange.malformed_count += 1
+            return False
+        known = self._newest or self.directory
+        if known is None or directory.version > known.version or (is_fetched and directory != known):
+            self._newest = directory
+        return True
+
+    def _adopt(self, directory: Directory, events: Events) -> None:
+        self.directory, self._resolver = directory, Resolver(directory)
+        self._publishes = TopicTable()
+        for topic, names in directory.topics.items():
+            for name in names:
+                self._publishes.add(topic, name)
+        for name in self._connections.outdated(directory, keep=addressing.SUPERVISOR):
+            self._lose(name, PeerDown(f"backplane {name!r} died; whether the work ran is not known"), events)
+        places = {name: place.generation for name, place in directory.backplanes.items() if place.is_up}
+        asks, waiters = self._hearing.update(places)
+        events += [Ended(waiter, None, None) for waiter in waiters]
+        for ask in asks:
+            self._ask(ask, self._now_ns)
+
+    def _cannot_reach(self, name: str, events: Events) -> None:
+        if name == addressing.SUPERVISOR:
+            self.system_gone("the supervisor cannot be reached")
+            events += self._events
+            self._events = []
+        else:
+            self._lose(name, PeerDown(f"backplane {name!r} cannot be reached"), events)
+
+    def _lose(self, name: str, error: BackplaneError, events: Events) -> None:
+        peer, tokens = self._exchange.lose(name)
+        if peer is not None:
+            self._gaps.forget(peer)
+            for pair in [pair for pair in self._numbers if pair[0] == peer]:
+                del self._numbers[pair]
+        for token in tokens:
+            self._finish(token, None, error, events)
+
+    def _ask(self, ask: Ask, now_ns: int) -> None:
+        """Have one backplane subscribe us; nobody waits for it but `Hearing`."""
+        if self.directory is None or not self._hearing.is_wanted(ask):
+            return
+        peer = self._exchange.connected(ask.name, self.directory.backplanes[ask.name])
+        route = addressing.backplane_route(ask.name, "subscribe")
+        try:
+            self._exchange.open(peer, ask, now_ns, SUBSCRIBE_LIMIT_NS, route, None, None, {"topic": ask.topic})
+        except Busy:
+            heapq.heappush(self._ask_again, (now_ns + SUBSCRIBE_RETRY_NS, ask))
+
+    def _asked(self, ask: Ask, error: BackplaneError | None, events: Events) -> None:
+        if error is None:
+            events += [Ended(waiter, None, None) for waiter in self._hearing.answered(ask)]
+        elif not self._hearing.is_wanted(ask):
+            return
+        elif isinstance(error, CallerError) and not isinstance(error, DeadlineExceeded):
+            events += [Ended(waiter, None, error) for waiter in self._hearing.refused(ask.topic)]
+        elif not isinstance(error, PeerDown):  # of the dead there is a next generation, asked when it appears
+            heapq.heappush(self._ask_again, (self._now_ns + SUBSCRIBE_RETRY_NS, ask))

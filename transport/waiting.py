@@ -1,0 +1,164 @@
+"""Waiting: which of a client's threads looks after the link while the others sleep (leader and followers).
+
+There is no background thread. Of the threads that wait, one leads: it polls the link without the lock, takes a turn,
+and thereby completes what the others wait for. When it has what it came for, another one is woken to lead. A thread
+that does not wait may take a turn as well: whoever touches the link reads it until it is empty before letting go of the
+lock, so that no edge of the descriptor is lost to the leader. A lone caller pays for one poll and no hand-over.
+"""
+
+import os
+import select
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+
+class Waiter:
+    """One thread that waits."""
+
+    __slots__ = ("gate", "is_woken")
+
+    def __init__(self) -> None:
+        self.is_woken = False
+        #: Held while it follows; whoever wakes it lets go.
+        self.gate: threading.Lock | None = None
+
+
+class Waitable:
+    """Something that threads wait for. Changed with the lock held."""
+
+    __slots__ = ("is_ready", "waiters")
+
+    def __init__(self) -> None:
+        self.is_ready = False
+        self.waiters: list[Waiter] = []
+
+
+class Waiting:
+    """The lock of one client, and the threads that wait under it."""
+
+    def __init__(self, fileno: int, look: Callable[[int], int | None], lifeline_cut: Callable[[], None]) -> None:
+        """`look(now_ns)` takes a turn and says when the next is due; `lifeline_cut` hears that the system is gone."""
+        self.lock = threading.Lock()
+        self._look = look
+        self._lifeline_cut = lifeline_cut
+        self._leader: Waiter | None = None
+        self._followers: deque[Waiter] = deque()
+        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._lifeline_fd = -1
+        self._poll = select.poll()
+        self._poll.register(fileno, select.POLLIN)
+        self._poll.register(self._wake_fd, select.POLLIN)
+
+    @property
+    def is_led(self) -> bool:
+        """Whether a thread polls the link now."""
+        return self._leader is not None
+
+    def wait(self, waitable: Waitable, until_ns: int | None) -> bool:  # hot: scripts/bench call_rtt
+        """Wait until it is ready, or the time has come: then False. The lock is held before and after."""
+        waiter = Waiter()
+        try:
+            while True:
+                now_ns = time.monotonic_ns()
+                wake_ns = self._look(now_ns)
+                if waitable.is_ready:
+                    return True
+                if until_ns is not None:
+                    if now_ns >= until_ns:
+                        return False
+                    if wake_ns is None or until_ns < wake_ns:
+                        wake_ns = until_ns
+                if wake_ns is not None and wake_ns <= now_ns:
+                    continue
+                waitable.waiters.append(waiter)
+                try:
+                    if self._leader is None:
+                        self._lead(waiter, None if wake_ns is None else wake_ns - now_ns)
+                    else:
+                        self._follow(waiter, None if wake_ns is None else wake_ns - now_ns)
+                finally:
+                    waitable.waiters.remove(waiter)
+        finally:
+            if self._followers and self._leader is None:
+                self.wake(self._followers[0])
+
+    def ready(self, waitable: Waitable) -> None:  # hot: scripts/bench call_rtt
+        """It is ready: wake who waits for it."""
+        waitable.is_ready = True
+        for waiter in waitable.waiters:
+            self.wake(waiter)
+
+    def wake(self, waiter: Waiter) -> None:
+        """Let one thread look again."""
+        if waiter.is_woken:
+            return
+        waiter.is_woken = True
+        if waiter is self._leader:
+            os.eventfd_write(self._wake_fd, 1)
+        elif waiter.gate is not None:
+            waiter.gate.release()
+
+    def watch(self, lifeline_fd: int) -> None:
+        """Poll this as well from now on; it is ours to close."""
+        self.unwatch()
+        self._lifeline_fd = lifeline_fd
+        self._poll.register(lifeline_fd, select.POLLIN)
+        if self._leader is not None:
+            self.wake(self._leader)  # it polls without
+
+    def unwatch(self) -> None:
+        """Let go of the lifeline."""
+        if self._lifeline_fd >= 0:
+            self._poll.unregister(self._lifeline_fd)
+            os.close(self._lifeline_fd)
+            self._lifeline_fd = -1
+
+    def check_lifeline(self) -> None:
+        """For a thread that has not waited for long: hear now, before anything is sent, that the system is gone."""
+        if self._leader is None and self._lifeline_fd >= 0:
+            self._take_note(self._poll.poll(0))
+
+    def close(self) -> None:
+        """Wait until nobody leads, then let go of the descriptors. All that is waited for must be ready by now."""
+        while self._leader is not None:
+            waiter = Waiter()
+            self.wake(self._leader)
+            self._follow(waiter, None)
+        self.unwatch()
+        os.close(self._wake_fd)
+
+    def _lead(self, waiter: Waiter, patience_ns: int | None) -> None:  # hot: scripts/bench call_rtt
+        self._leader = waiter
+        self.lock.release()
+        try:
+            # A millisecond more than asked for is better than waking before the deadline and looking twice.
+            polled = self._poll.poll(None if patience_ns is None else patience_ns // 1_000_000 + 1)
+        finally:
+            self.lock.acquire()
+            self._leader = None
+            if waiter.is_woken:
+                waiter.is_woken = False
+                os.eventfd_read(self._wake_fd)
+        if self._lifeline_fd >= 0:
+            self._take_note(polled)
+
+    def _follow(self, waiter: Waiter, patience_ns: int | None) -> None:
+        gate = waiter.gate = threading.Lock()
+        gate.acquire()
+        self._followers.append(waiter)
+        self.lock.release()
+        try:
+            gate.acquire(timeout=-1 if patience_ns is None else min(patience_ns / 1e9, threading.TIMEOUT_MAX))
+        finally:
+            self.lock.acquire()
+            self._followers.remove(waiter)
+            waiter.gate, waiter.is_woken = None, False
+
+    def _take_note(self, polled: list[tuple[int, int]]) -> None:
+        for fd, _ in polled:
+            if fd == self._lifeline_fd:
+                self.unwatch()
+                self._lifeline_cut()
+                return
