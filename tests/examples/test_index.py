@@ -52,8 +52,8 @@ class PlayedQuery:
     def answer_all(self) -> Iterator[int]:
         """Until no more comes; each time, how many batches wait at once."""
         while calls := self.waiting("query.statistics") or self.waiting():
-            yield len(calls) if calls[0].envelope.route == "query.ingest" else 0
             self.answer(calls[0])
+            yield len(calls) if calls[0].envelope.route == "query.ingest" else 0
 
 
 def test_what_is_in_the_tree_is_found(tree: Path) -> None:
