@@ -25,7 +25,7 @@ def command(topic: str, words: tuple[str, ...], system: str | None, as_json: boo
     check_running(target)
     client = connect(str(target.run_dir))
     try:
-        count = client.publish(topic, body)
+        count = client.publish(topic, arguments=body)
     finally:
         client.close()
     if as_json:
