@@ -8,6 +8,7 @@ place (a duplicate routing id on connect would abort the process). One owner at 
 
 import os
 import secrets
+import weakref
 from pathlib import Path
 
 import zmq
@@ -52,6 +53,10 @@ class Link:
         self._endpoints: dict[bytes, str] = {}
         self._bound: list[Path] = []
         self._pid = os.getpid()
+        # Collected without `close`, a context waits for its socket for ever, in the middle of whatever the program does:
+        # pyzmq's own finalizer finds no sockets to close once the collector has cleared its weak references. This one
+        # holds both, so it runs first. At exit the process ends without it; another thread may be using the socket.
+        weakref.finalize(self, _let_go, self._context, self._socket, self._pid).atexit = False
 
     def bind(self, path: Path) -> None:
         """Listen on a Unix socket. The folder must be 0700: it is what keeps strangers out."""
@@ -117,3 +122,9 @@ class Link:
         self._context.destroy(linger=linger_ms)
         for path in self._bound:
             path.unlink(missing_ok=True)
+
+
+def _let_go(context: "zmq.Context[zmq.Socket[bytes]]", socket: "zmq.Socket[bytes]", pid: int) -> None:
+    if pid == os.getpid():  # a fork's copy belongs to the parent
+        socket.close(linger=0)
+        context.term()
