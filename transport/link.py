@@ -52,11 +52,9 @@ class Link:
         self._socket.setsockopt(zmq.ROUTING_ID, identity.encode())
         self._endpoints: dict[bytes, str] = {}
         self._bound: list[Path] = []
-        self._pid = os.getpid()
-        # Collected without `close`, a context waits for its socket for ever, in the middle of whatever the program does:
-        # pyzmq's own finalizer finds no sockets to close once the collector has cleared its weak references. This one
-        # holds both, so it runs first. At exit the process ends without it; another thread may be using the socket.
-        weakref.finalize(self, _let_go, self._context, self._socket, self._pid).atexit = False
+        # A link that is forgotten unclosed, in a ring of references, would hang the garbage collector: pyzmq's context waits
+        # in `__del__` for sockets it cannot see any more. The finalizer keeps both alive until it has closed them in order.
+        self._shut = weakref.finalize(self, _shut, self._socket, self._context, os.getpid())
 
     def bind(self, path: Path) -> None:
         """Listen on a Unix socket. The folder must be 0700: it is what keeps strangers out."""
@@ -119,12 +117,13 @@ class Link:
 
     def close(self, linger_ms: int = LINGER_MS) -> None:
         """Close, and remove the socket files. What has been sent has `linger_ms` to leave; blocks for no longer."""
-        self._context.destroy(linger=linger_ms)
+        self._socket.linger = linger_ms
+        self._shut()
         for path in self._bound:
             path.unlink(missing_ok=True)
 
 
-def _let_go(context: "zmq.Context[zmq.Socket[bytes]]", socket: "zmq.Socket[bytes]", pid: int) -> None:
-    if pid == os.getpid():  # a fork's copy belongs to the parent
-        socket.close(linger=0)
+def _shut(socket: "zmq.Socket[bytes]", context: "zmq.Context[zmq.Socket[bytes]]", pid: int) -> None:
+    if os.getpid() == pid:  # ZeroMQ's threads did not come along into a fork: there is nothing to wait for
+        socket.close()
         context.term()

@@ -108,6 +108,8 @@ def test_a_bounded_run_shows_both_sides_and_ends_well(run_dirs: Path) -> None:
     assert summary, out
     assert float(summary[3]) < P99_MS_MAX, out
     assert re.search(r"^bulk: +\d+ files, [\d.]+ MB in 5 s", out, re.MULTILINE), out
+    assert "Traceback" not in err, err
+    assert "ERROR" not in err, err
     assert_nothing_left(live, run_dirs)
 
 
