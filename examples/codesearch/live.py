@@ -229,6 +229,7 @@ class Show:
             bulk=bulk,
             progress=self._progress,
             host=host,
+            said=self._system.lines[-1] if self._system.lines else "",
         )
 
 
