@@ -113,8 +113,8 @@ class Sentinel:
         return self._stop_reason
 
     def close(self) -> None:
-        """Send what is left to say and let go of the link."""
-        self._control.turn()
+        """Send what is left to say and let go of the link. What still comes is for a process that has ended."""
+        self._control.flush()
         self._engine.watch.sentinel_fd = -1
         self._link.close()
         os.close(self._wake_fd)
