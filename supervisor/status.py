@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+
 from appbackplane.runtime.execution.board import BoardSlot
 
 from .child import Child

@@ -21,12 +21,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from appbackplane.transport import Client, connect
-from appbackplane.transport.errors import BackplaneError
 from codesearch.figures import BulkMeter, Latencies, Second, Throughput, line, summary
 from codesearch.view import draw
 from rich.console import Console
 from rich.live import Live
+
+from appbackplane.transport import Client, connect
+from appbackplane.transport.errors import BackplaneError
 
 SYSTEM = "codesearch"
 TOML = Path(__file__).with_name("codesearch.toml")

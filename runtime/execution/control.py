@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+
 from appbackplane.transport import addressing, codec
 from appbackplane.transport.batching import Outbox
 from appbackplane.transport.directory import Registration

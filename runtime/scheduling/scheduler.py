@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+
 from appbackplane.transport.errors import FailedPrecondition
 
 from ..objects.action import Action, Outcome
@@ -29,7 +30,6 @@ from .quotas import Quotas, quotas_from
 from .ready_queues import ReadyQueues
 from .ticks import Ticks
 from .timers import Timers
-
 
 #: Saves looking into the enum twice an action.
 _DONE = Outcome.DONE
@@ -124,7 +124,9 @@ class Scheduler:
         if object._state != RUNNING:
             self._place(object, old_priority)
 
-    def next(self, now_ns: int, below: int | None = None) -> Action | None:  # hot: scripts/bench_cases/scheduler_loop.py
+    def next(
+        self, now_ns: int, below: int | None = None
+    ) -> Action | None:  # hot: scripts/bench_cases/scheduler_loop.py
         """The next action, its object marked running; None if nothing may run now.
 
         The search starts at the highest priority each time (law 3). `below`: only priorities more urgent than this, for a
@@ -168,7 +170,9 @@ class Scheduler:
                     return object_queue.pop(object)
         return None
 
-    def finished(self, action: Action, outcome: Outcome, now_ns: int) -> None:  # hot: scripts/bench_cases/scheduler_loop.py
+    def finished(
+        self, action: Action, outcome: Outcome, now_ns: int
+    ) -> None:  # hot: scripts/bench_cases/scheduler_loop.py
         """The worker is through with an action for now: back to a ready queue, to the wait queue, or idle."""
         object = action.object
         assert object._state == RUNNING, "finished without having been chosen"

@@ -129,7 +129,8 @@ def main(rounds: int) -> None:
             rates[name].append(case())
     medians = {name: statistics.median(found) for name, found in rates.items()}
     result = {
-        name: {"per_s": round(rate), "to_asyncio": round(rate / medians["asyncio"], 2)} for name, rate in medians.items()
+        name: {"per_s": round(rate), "to_asyncio": round(rate / medians["asyncio"], 2)}
+        for name, rate in medians.items()
     }
     print(json.dumps(result, indent=2))
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
 import click
+
 from appbackplane.transport.errors import BackplaneError
 
 from ..config import ConfigError

@@ -7,6 +7,7 @@ import select
 from contextlib import suppress
 
 import click
+
 from appbackplane.transport.errors import DeadlineExceeded, PeerDown
 
 from . import show

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+
 from appbackplane.transport.addressing import default_run_dir
 from appbackplane.transport.discovery import Location, locate
 from appbackplane.transport.errors import CallerError

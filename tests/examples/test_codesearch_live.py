@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 import pytest
+
 from appbackplane.transport import Client, connect
 from appbackplane.transport.errors import BackplaneError
 

@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from appbackplane.runtime import InvalidArgument, PeerDown
-from appbackplane.runtime.testing import OutsideCall, VirtualBackplane
 from codesearch import index as index_module
 from codesearch.index import FILE_BYTES_MAX, Index
 from codesearch.query import Query
+
+from appbackplane.runtime import InvalidArgument, PeerDown
+from appbackplane.runtime.testing import OutsideCall, VirtualBackplane
 
 OUTSIDE = ("query.ingest", "query.statistics")
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import psutil
 import pytest
+
 from appbackplane.supervisor.commands.asking import ask
 from appbackplane.transport.discovery import Location
 

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import msgspec
+
 from appbackplane.runtime.process_config import ProcessConfig
 from appbackplane.transport.addressing import supervisor_socket
 from appbackplane.transport.codec import Encoder, batch, decode

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner, Result
+
 from appbackplane.supervisor.commands import main
 from appbackplane.supervisor.commands.cli import VERBS
 from appbackplane.supervisor.commands.words import arguments
 from appbackplane.transport import connect
-from click.testing import CliRunner, Result
 
 from .conftest import LIMIT_S, MODULE, TOML, RunningSystem
 

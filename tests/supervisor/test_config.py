@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from appbackplane.runtime.execution.board import SLOTS_MAX
 from appbackplane.supervisor import config
 from appbackplane.supervisor.config import ConfigError, parse

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from appbackplane.supervisor import control_socket
 from appbackplane.supervisor.control_socket import Answered, Asked, ControlSocket, Heard, Malformed
 from appbackplane.transport.codec import Encoder, batch, decode

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
 from appbackplane.runtime.objects.module_state import MOVES, ModuleState
 from appbackplane.supervisor import effects, events
 from appbackplane.supervisor.child import Phase
@@ -15,9 +19,6 @@ from appbackplane.supervisor.config import Duration, RestartPolicy
 from appbackplane.supervisor.director import Director
 from appbackplane.supervisor.effects import Caller
 from appbackplane.transport.directory import ComponentEntry, Registration
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 SECOND_NS = 1_000_000_000
 #: backplane -> component -> what it depends on. Two of them share a process, and one chain crosses all three.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 
-from appbackplane.supervisor.log_pipes import LINE_BYTES_MAX, LineCutter, LogPipe
 from hypothesis import given
 from hypothesis import strategies as st
+
+from appbackplane.supervisor.log_pipes import LINE_BYTES_MAX, LineCutter, LogPipe
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\r\n", codec="utf-8"), max_size=20)), st.data())

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from appbackplane.supervisor import output
 from appbackplane.supervisor.output import Output, open_log
 

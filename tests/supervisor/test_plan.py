@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from appbackplane.supervisor import plan
 from appbackplane.transport.directory import ComponentEntry, OperationEntry, Registration
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from appbackplane.supervisor.config import Duration, RestartPolicy
-from appbackplane.supervisor.restart import BACKOFF_NS, BACKOFF_NS_MAX, HEALTHY_NS, RestartHistory
 from hypothesis import given
 from hypothesis import strategies as st
+
+from appbackplane.supervisor.config import Duration, RestartPolicy
+from appbackplane.supervisor.restart import BACKOFF_NS, BACKOFF_NS_MAX, HEALTHY_NS, RestartHistory
 
 SECOND_NS = 1_000_000_000
 

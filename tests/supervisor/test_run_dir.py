@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from appbackplane.supervisor.run_dir import RunDir, running_pid
 from appbackplane.transport.errors import FailedPrecondition
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import psutil
 import pytest
+
 from appbackplane.supervisor.commands.asking import ask
 from appbackplane.transport import connect
 from appbackplane.transport.addressing import supervisor_socket
