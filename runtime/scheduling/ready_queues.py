@@ -42,7 +42,7 @@ class ReadyQueues:
         self._bury(object, priority)
         self.count -= 1
 
-    def pop(self, priority: int) -> AppObject | None:  # hot: scripts/bench inproc
+    def pop(self, priority: int) -> AppObject | None:  # hot: scripts/bench_cases/scheduler_loop.py
         """Take the first object of one queue, or None."""
         queue = self.queues[priority]
         while queue:

@@ -69,7 +69,7 @@ BROKEN = {
 def test_a_broken_toml_is_named(name: str, tmp_path: Path) -> None:
     """One line that says which file."""
     path = write(tmp_path / "system.toml", BROKEN[name])
-    with pytest.raises(InvalidArgument, match="system.toml") as caught:
+    with pytest.raises(InvalidArgument, match=r"system\.toml") as caught:
         discovery.locate(path)
     assert "\n" not in str(caught.value)
 
@@ -77,13 +77,13 @@ def test_a_broken_toml_is_named(name: str, tmp_path: Path) -> None:
 def test_a_toml_that_is_not_utf8_is_named(tmp_path: Path) -> None:
     """The same for what is not even text."""
     (tmp_path / "system.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(InvalidArgument, match="system.toml"):
+    with pytest.raises(InvalidArgument, match=r"system\.toml"):
         discovery.locate(tmp_path / "system.toml")
 
 
 def test_what_is_not_there_or_no_name_is_refused() -> None:
     """A typing error in a file's name is not a system that does not run."""
-    with pytest.raises(NotFound, match="no such file: nowhere.toml"):
+    with pytest.raises(NotFound, match=r"no such file: nowhere\.toml"):
         discovery.locate("nowhere.toml")
     for name in ("", "a b", "..", "-x"):
         with pytest.raises(InvalidArgument):
