@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 from appbackplane.supervisor.commands import main
 from appbackplane.supervisor.commands.cli import VERBS
 from appbackplane.supervisor.commands.words import arguments
+from appbackplane.supervisor.run_dir import running_pid
 from appbackplane.transport import connect
 
 from .conftest import LIMIT_S, MODULE, TOML, RunningSystem
@@ -30,14 +31,17 @@ def run(*words: str) -> Result:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder, with a system in it; nothing of the user's own."""
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The current folder, with a system in it; nothing of the user's own. What a failed test left running is killed."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "xdg"))
     monkeypatch.delenv("APPBACKPLANE_SYSTEM", raising=False)
     (tmp_path / "demo.py").write_text(MODULE)
     (tmp_path / "demo.toml").write_text(TOML.format(system="", index=""))
-    return tmp_path
+    yield tmp_path
+    pid = running_pid(tmp_path / "run")
+    if pid is not None:
+        os.kill(pid, signal.SIGKILL)
 
 
 @pytest.fixture
