@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+
 from appbackplane.runtime.execution.board import BoardSlot
 
 from .child import Child
@@ -94,7 +95,7 @@ def _backplane(
         "components": {name: state.value for name, state in child.states.items()},
         "waits_for": _waits_for(director, child),
         "health": health(child, slot, now_ns),
-        "board": None if slot is None or not child.is_living else _board(slot, now_ns),
+        "board": None if slot is None else _board(slot, now_ns),
     }
     if statistics is not None:
         entry["statistics"] = statistics.get(child.name)

@@ -14,14 +14,14 @@ from types import TracebackType
 from typing import Any, Self
 
 from . import request
-from .client import CONNECT_TIMEOUT_S, LINGER_MS
+from .client import CONNECT_TIMEOUT_S
 from .directory import Directory
 from .discovery import Location, locate
 from .errors import BackplaneError, Cancelled, PeerDown, Unavailable
 from .inbox import Inbox, Message
 from .lifeline import open_lifeline
 from .link import Link
-from .session import ClientSession, Ended
+from .session import ClientSession, Ended, Events
 
 
 async def connect_async(target: str | os.PathLike[str], *, timeout: float = CONNECT_TIMEOUT_S) -> "AsyncClient":
@@ -235,7 +235,7 @@ class AsyncClient:
             subscription._arrived.set()
         self._subscriptions.clear()
         # Waits for what has been sent to leave: that must not hold up the loop. Nobody else touches the link any more.
-        await asyncio.shield(asyncio.to_thread(self._link.close, LINGER_MS))
+        await asyncio.shield(asyncio.to_thread(self._link.close))
 
     async def __aenter__(self) -> Self:
         return self
@@ -306,8 +306,9 @@ class AsyncClient:
         self._timer = None
         self._turn()
 
-    def _deliver(self, events: list[Any]) -> None:  # hot: scripts/bench call_rtt
-        for event in events:
+    def _deliver(self, events: Events) -> None:  # hot: scripts/bench call_rtt
+        while events:
+            event = events.popleft()
             if type(event) is Ended:
                 future, result, error = event
                 if future.done():

@@ -92,10 +92,19 @@ def _send_all(peer: bytes, pending: _Pending, send: Callable[[bytes, bytes], Sen
                 if batch and (room < 0 or len(batch) == BATCH_MAX):
                     break
                 batch.append(packed)
+        # Out of the queue before it is sent: should a signal's exception strike in between, it is lost and its calls end
+        # by their deadlines; the other way round it would be sent, and executed, twice.
+        if len(batch) == len(envelopes):
+            size, pending.bytes = pending.bytes, 0
+            envelopes.clear()
+        else:
+            size = sum(map(len, batch))
+            pending.bytes -= size
+            for _ in batch:
+                envelopes.popleft()
         sent = send(peer, codec.batch(batch))
         if sent is not Sent.SENT:
+            envelopes.extendleft(reversed(batch))
+            pending.bytes += size
             return sent
-        for packed in batch:
-            envelopes.popleft()
-            pending.bytes -= len(packed)
     return Sent.SENT

@@ -16,12 +16,12 @@ from typing import Any, Self
 from . import request
 from .directory import Directory
 from .discovery import Location, locate
-from .errors import Cancelled, FailedPrecondition, PeerDown, Unavailable
+from .errors import Cancelled, FailedPrecondition, PeerDown, Unavailable, UnknownRoute
 from .handles import PendingCall, Subscription
 from .inbox import Message
 from .lifeline import open_lifeline
 from .link import Link
-from .session import ClientSession, Ended
+from .session import ClientSession, Ended, Events
 from .waiting import Waitable, Waiting
 
 #: How long `connect` waits for the directory, and `subscribe` for the backplanes.
@@ -32,8 +32,6 @@ IDLE_NS = 20_000_000
 #: work in hand, and further ones gather, up to so many a frame, or until anybody waits or looks. Windows of 1000 on two
 #: cores: 95 k calls/s with a frame a call, 215 k/s so, at a quarter of the callee's CPU.
 BURST_GAP_NS, BURST_EAGER, GATHER_MAX = 20_000, 64, 64
-#: What has been sent has so long to leave when the client is closed.
-LINGER_MS = 500
 
 
 def connect(target: str | os.PathLike[str], *, timeout: float = CONNECT_TIMEOUT_S) -> "Client":
@@ -203,7 +201,7 @@ class Client:
                 self._waiting.ready(subscription)
             self._subscriptions.clear()
             self._waiting.close()
-            self._link.close(LINGER_MS)
+            self._link.close()
 
     def __enter__(self) -> Self:
         return self
@@ -253,7 +251,11 @@ class Client:
         timeout_ns = request.duration_ns(timeout)
         body = keywords if arguments is None else request.body_of(route, arguments, keywords)
         self._ready_to_speak(timeout_ns)
-        pending._id = self._session.call(pending, time.monotonic_ns(), timeout_ns, route, key, priority, body)
+        try:
+            pending._id = self._session.call(pending, time.monotonic_ns(), timeout_ns, route, key, priority, body)
+        except (Unavailable, UnknownRoute):  # by a directory that may be old: the new one may be lying in the link
+            self._look(time.monotonic_ns())
+            pending._id = self._session.call(pending, time.monotonic_ns(), timeout_ns, route, key, priority, body)
 
     def _look(self, now_ns: int) -> int | None:  # hot: scripts/bench call_rtt
         if self._is_closed:
@@ -262,8 +264,9 @@ class Client:
         self._deliver(self._session.turn(now_ns))
         return self._session.next_wake_ns(now_ns)
 
-    def _deliver(self, events: list[Any]) -> None:  # hot: scripts/bench call_rtt
-        for event in events:
+    def _deliver(self, events: Events) -> None:  # hot: scripts/bench call_rtt
+        while events:
+            event = events[0]
             if type(event) is Ended:
                 pending = event.token
                 pending._result, pending._error = event.result, event.error
@@ -271,6 +274,7 @@ class Client:
             else:
                 event.subscriber._inbox.put(event.message)
                 self._waiting.ready(event.subscriber)
+            events.popleft()
 
     def _system_gone(self) -> None:
         self._look(time.monotonic_ns())  # what it said last

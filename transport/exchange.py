@@ -5,6 +5,7 @@ What is put leaves at the next `flush`. After whatever touches the link it must 
 on, because its descriptor is edge-triggered: `has_more` says when that is due.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 from .batching import Outbox
@@ -110,21 +111,21 @@ class Exchange:
             return []
         return [self.connections.name(peer) for peer in self._outbox.flush(self._link.send)]
 
-    def receive(self) -> list[tuple[bytes, list[Envelope]]]:  # hot: scripts/bench call_rtt
-        """What came: (peer, envelopes) a frame."""
-        frames: list[tuple[bytes, list[Envelope]]] = []
+    def receive(self) -> Iterator[tuple[bytes, list[Envelope]]]:  # hot: scripts/bench call_rtt
+        """What came: (peer, envelopes) a frame, up to a bound. Read it to its end."""
         receive = self._link.receive
-        self.has_more = False
+        self.has_more = True
         for _ in range(FRAMES_MAX):
             try:
                 received = receive()
                 if received is None:
-                    return frames
-                frames.append((received[0], decode(received[1])))
+                    self.has_more = False
+                    return
+                envelopes = decode(received[1])
             except MalformedFrame:
                 self.malformed_count += 1
-        self.has_more = True
-        return frames
+                continue
+            yield received[0], envelopes
 
     def _say_cancel(self, peer: bytes, id: int) -> None:
         # Full: the callee checks the deadline by itself, so a lost CANCEL costs work, never a second answer.

@@ -49,7 +49,8 @@ class Resolver:
 
     def _by_key(self, route: str, key: str) -> str:
         # The highest of one hash a pair: when a backplane is added, only the keys that it takes over move.
-        name = max(self._serving(route), key=lambda name: (zlib.crc32(f"{name}\0{key}".encode()), name))
+        # (A key that is not UTF-8 is for the codec to refuse.)
+        name = max(self._serving(route), key=lambda name: (_weight(name, key), name))
         if not self._is_up(name):
             raise Unavailable(f"{route!r}, key {key!r} is served by {name}: down now", retry_after=RETRY_AFTER_S)
         return name
@@ -67,3 +68,7 @@ class Resolver:
     def _is_up(self, name: str) -> bool:
         place = self._directory.backplanes.get(name)
         return place is not None and place.is_up
+
+
+def _weight(name: str, key: str) -> int:
+    return zlib.crc32(f"{name}\0{key}".encode(errors="surrogatepass"))

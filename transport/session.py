@@ -7,8 +7,9 @@ what happened; whoever owns the link takes one before waiting and after every wa
 """
 
 import heapq
+from collections import deque
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
 
 import msgspec
 
@@ -46,6 +47,7 @@ REFRESH_NS, REFRESH_LIMIT_NS = 1_000_000_000, 5_000_000_000
 _ANSWERS = (REPLY, STATUS)
 
 
+@final
 class Ended(NamedTuple):
     """Something asked for is over: `token` is the caller's. Exactly one a call."""
 
@@ -54,6 +56,7 @@ class Ended(NamedTuple):
     error: BackplaneError | None
 
 
+@final
 class Heard(NamedTuple):
     """A message for a subscriber."""
 
@@ -67,7 +70,7 @@ class _Fetch(NamedTuple):
     token: object
 
 
-Events = list[Ended | Heard]
+Events = deque[Ended | Heard]
 
 
 class ClientSession:
@@ -88,8 +91,8 @@ class ClientSession:
         self._gaps = GapCounter()
         self._hearing = Hearing()
         self._ask_again: list[tuple[int, Ask]] = []
-        #: What happened outside a turn; the next one hands it over.
-        self._events: Events = []
+        #: What happened and has not been taken out yet.
+        self._events: Events = deque()
         self._now_ns = 0
 
     # -- what the owner asks for; each begins at the next turn --------------------------------------------------------
@@ -162,9 +165,12 @@ class ClientSession:
     # -- what happens -------------------------------------------------------------------------------------------------
 
     def turn(self, now_ns: int) -> Events:  # hot: scripts/bench call_rtt
-        """Send what waits, read what came, end what is overdue. Until it has been called, do not wait on the link."""
-        exchange = self._exchange
-        events, self._events = self._events, []
+        """Send what waits, read what came, end what is overdue. Until it has been called, do not wait on the link.
+
+        Returns what happened; whoever deals with an event takes it out. What is left in (a signal's exception may strike
+        anywhere) is there again the next time.
+        """
+        exchange, events = self._exchange, self._events
         self._now_ns = now_ns
         while True:
             for name in exchange.flush():
@@ -191,7 +197,7 @@ class ClientSession:
 
     def end_all(self, error: BackplaneError) -> Events:
         """The owner closes: every outstanding call ends now. What was cast or published before is still offered."""
-        events, self._events = self._events, []
+        events = self._events
         for name in self._exchange.flush():
             self._cannot_reach(name, events)
         for name in self._connections.names():
@@ -325,8 +331,6 @@ class ClientSession:
     def _cannot_reach(self, name: str, events: Events) -> None:
         if name == addressing.SUPERVISOR:
             self.system_gone("the supervisor cannot be reached")
-            events += self._events
-            self._events = []
         else:
             self._lose(name, PeerDown(f"backplane {name!r} cannot be reached"), events)
 

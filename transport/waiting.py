@@ -40,7 +40,9 @@ class Waiting:
 
     def __init__(self, fileno: int, look: Callable[[int], int | None], lifeline_cut: Callable[[], None]) -> None:
         """`look(now_ns)` takes a turn and says when the next is due; `lifeline_cut` hears that the system is gone."""
-        self.lock = threading.Lock()
+        # It knows its owner: should a signal's exception strike while it is being taken back, the release that follows
+        # raises, and does not open it under another thread's hands.
+        self.lock = threading.RLock()
         self._look = look
         self._lifeline_cut = lifeline_cut
         self._leader: Waiter | None = None
@@ -131,16 +133,19 @@ class Waiting:
 
     def _lead(self, waiter: Waiter, patience_ns: int | None) -> None:  # hot: scripts/bench call_rtt
         self._leader = waiter
-        self.lock.release()
+        # A signal's exception strikes after a call, never before: once `try` is entered, the lock has been released.
         try:
+            self.lock.release()
             # A millisecond more than asked for is better than waking before the deadline and looking twice.
             polled = self._poll.poll(None if patience_ns is None else patience_ns // 1_000_000 + 1)
         finally:
-            self.lock.acquire()
-            self._leader = None
-            if waiter.is_woken:
-                waiter.is_woken = False
-                os.eventfd_read(self._wake_fd)
+            try:
+                self.lock.acquire()
+            finally:
+                self._leader = None
+                if waiter.is_woken:
+                    waiter.is_woken = False
+                    os.eventfd_read(self._wake_fd)
         if self._lifeline_fd >= 0:
             self._take_note(polled)
 
@@ -148,13 +153,15 @@ class Waiting:
         gate = waiter.gate = threading.Lock()
         gate.acquire()
         self._followers.append(waiter)
-        self.lock.release()
         try:
+            self.lock.release()
             gate.acquire(timeout=-1 if patience_ns is None else min(patience_ns / 1e9, threading.TIMEOUT_MAX))
         finally:
-            self.lock.acquire()
-            self._followers.remove(waiter)
-            waiter.gate, waiter.is_woken = None, False
+            try:
+                self.lock.acquire()
+            finally:
+                self._followers.remove(waiter)
+                waiter.gate, waiter.is_woken = None, False
 
     def _take_note(self, polled: list[tuple[int, int]]) -> None:
         for fd, _ in polled:

@@ -141,8 +141,8 @@ class Intake:
             except BackplaneError as error:
                 if not isinstance(error, Busy):  # the throttle has counted that
                     self._engine.statistics.of(name).refused_count += 1
-                if self._engine.reports.admit(f"topic {name}", now_ns) is not None:
-                    log.warning("a message of topic %r did not reach %s: %s", topic, object.name, error)
+                problem = f"a message of topic {topic!r} did not reach {object.name}: {error}"
+                self._engine.reports.refused(f"topic {name}", problem, now_ns)
             else:
                 self._engine.scheduler.post(action, now_ns)
 
@@ -212,8 +212,7 @@ class Intake:
             self._engine.say(peer, status(envelope.id, error), now_ns)
             return
         self.refused_casts_count += 1
-        if self._engine.reports.admit(f"cast {envelope.route}", now_ns) is not None:
-            log.warning("a cast was refused: %s", error)
+        self._engine.reports.refused(f"cast {envelope.route}", f"a cast was refused: {error}", now_ns)
 
     # -- steps --------------------------------------------------------------------------------------------------------
 

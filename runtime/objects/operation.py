@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 import msgspec
+
 from appbackplane.transport.errors import InvalidArgument
 from appbackplane.transport.topics import check_pattern
 

@@ -123,9 +123,8 @@ class Scheduler:
         if object._state != RUNNING:
             self._place(object, old_priority)
 
-    def next(
-        self, now_ns: int, below: int | None = None
-    ) -> Action | None:  # hot: scripts/bench_cases/scheduler_loop.py
+    # hot: scripts/bench_cases/scheduler_loop.py
+    def next(self, now_ns: int, below: int | None = None) -> Action | None:
         """The next action, its object marked running; None if nothing may run now.
 
         The search starts at the highest priority each time (law 3). `below`: only priorities more urgent than this, for a
@@ -161,9 +160,8 @@ class Scheduler:
         depths, left = self.ready.depths(), self.quotas.left
         return not any(depth and left[priority] for priority, depth in enumerate(depths))
 
-    def finished(
-        self, action: Action, outcome: Outcome, now_ns: int
-    ) -> None:  # hot: scripts/bench_cases/scheduler_loop.py
+    # hot: scripts/bench_cases/scheduler_loop.py
+    def finished(self, action: Action, outcome: Outcome, now_ns: int) -> None:
         """The worker is through with an action for now: back to a ready queue, to the wait queue, or idle."""
         object = action.object
         assert object._state == RUNNING, "finished without having been chosen"

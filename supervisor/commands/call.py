@@ -6,7 +6,7 @@ import click
 
 from . import show
 from .cli import debug_option, json_option
-from .systems import check_running, find, system_option
+from .systems import find, system_option
 from .words import arguments
 
 #: The default deadline of every call (DESIGN 12.5).
@@ -35,9 +35,8 @@ def command(
     from appbackplane.transport import connect
 
     body = arguments(words)
-    target = find(system)
-    check_running(target)
-    client = connect(str(target.run_dir))
+    location = find(system)
+    client = connect(location.run_dir)
     try:
         answer = client.call(route, key=key, priority=priority, timeout=timeout, arguments=body)
     finally:

@@ -6,7 +6,7 @@ import click
 
 from . import show
 from .cli import debug_option, json_option
-from .systems import check_running, find, system_option
+from .systems import find, system_option
 
 
 @click.command("listen")
@@ -19,9 +19,8 @@ def command(topic: str, system: str | None, count: int | None, as_json: bool) ->
     """Print what is published on TOPIC ("files" hears files alone, "files.*" everything below it)."""
     from appbackplane.transport import connect
 
-    target = find(system)
-    check_running(target)
-    client = connect(str(target.run_dir))
+    location = find(system)
+    client = connect(location.run_dir)
     try:
         for number, message in enumerate(client.subscribe(topic), start=1):
             if as_json:

@@ -6,7 +6,7 @@ import click
 
 from . import show
 from .cli import debug_option, json_option
-from .systems import check_running, find, system_option
+from .systems import find, system_option
 from .words import arguments
 
 
@@ -14,18 +14,18 @@ from .words import arguments
 @click.argument("topic")
 @click.argument("words", metavar="[KEY=VALUE]...", nargs=-1)
 @system_option
+@click.option("--priority", type=click.IntRange(0, 255), help="0 is the highest. Default: the subscribers' own.")
 @json_option
 @debug_option
-def command(topic: str, words: tuple[str, ...], system: str | None, as_json: bool) -> None:
+def command(topic: str, words: tuple[str, ...], system: str | None, priority: int | None, as_json: bool) -> None:
     """Publish a message on TOPIC. A VALUE that is JSON is taken as JSON, all else as text."""
     from appbackplane.transport import connect
 
     body = arguments(words)
-    target = find(system)
-    check_running(target)
-    client = connect(str(target.run_dir))
+    location = find(system)
+    client = connect(location.run_dir)
     try:
-        count = client.publish(topic, arguments=body)
+        count = client.publish(topic, priority=priority, arguments=body)
     finally:
         client.close()
     if as_json:

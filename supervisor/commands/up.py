@@ -16,6 +16,7 @@ from pathlib import Path
 
 import click
 import msgspec
+
 from appbackplane.transport.errors import FailedPrecondition, Unavailable
 
 from ..config import Config, load

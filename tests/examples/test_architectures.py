@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from show import FILES, HERE, observe, work
+
 from appbackplane.runtime import FailedPrecondition
 from appbackplane.transport import connect
-from show import FILES, HERE, observe, work
 
 COMMAND_S_MAX = 60
 

@@ -8,6 +8,7 @@ half-finished work, or a reply waits behind strangers.
 from __future__ import annotations
 
 import pytest
+
 from appbackplane.runtime import AppObject, FailedPrecondition, operation
 from appbackplane.runtime.objects.action import Action, Outcome
 from appbackplane.runtime.scheduling.scheduler import Policy, Scheduler

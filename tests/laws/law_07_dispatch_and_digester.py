@@ -7,6 +7,7 @@ action is chosen. Where working out the target is slow, that is work too: a high
 from __future__ import annotations
 
 import pytest
+
 from appbackplane.runtime import AppObject, Component, operation
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.errors import InternalError

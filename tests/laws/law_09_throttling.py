@@ -7,6 +7,7 @@ Without it a queue grows until every answer is too late to be of use, and nobody
 from __future__ import annotations
 
 import pytest
+
 from appbackplane.runtime import Busy, Component, every, operation, subscribe
 from appbackplane.runtime.objects.action import Action
 from appbackplane.runtime.testing import VirtualBackplane

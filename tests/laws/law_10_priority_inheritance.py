@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+
 from appbackplane.runtime import AppObject, Component, checkpoint, operation, should_yield
 from appbackplane.runtime.execution.board import Board, OwnSlot
 from appbackplane.runtime.testing import VirtualBackplane

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from appbackplane.runtime import AppObject, operation
 from appbackplane.runtime.backplane import Backplane
 from appbackplane.runtime.execution.clock import RealClock

@@ -7,6 +7,7 @@ Without it a caller finds out at run time what is missing, and a component that 
 from __future__ import annotations
 
 import pytest
+
 from appbackplane.runtime import (
     AppObject,
     Component,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from appbackplane.runtime.objects.action import Action, Outcome
 from appbackplane.runtime.objects.app_object import AppObject
 from appbackplane.runtime.objects.component import Component

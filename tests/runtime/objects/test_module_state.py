@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from appbackplane.runtime.objects.module_state import MOVES, ModuleState, check_move
 from appbackplane.transport.errors import FailedPrecondition
 

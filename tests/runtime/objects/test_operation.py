@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from appbackplane.runtime.objects.app_object import AppObject
 from appbackplane.runtime.objects.operation import DeclarationError, every, operation, subscribe
 from appbackplane.transport.errors import InvalidArgument
-from hypothesis import given
-from hypothesis import strategies as st
 
 
 class Color(enum.Enum):

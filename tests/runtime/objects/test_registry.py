@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from appbackplane.runtime.objects.app_object import AppObject
 from appbackplane.runtime.objects.component import Component
 from appbackplane.runtime.objects.endpoint import Endpoint

@@ -6,6 +6,7 @@ import enum
 from typing import Any
 
 import pytest
+
 from appbackplane.runtime.objects.operation import DeclarationError, operation
 from appbackplane.runtime.objects.state_machine import StateMachine
 from appbackplane.runtime.testing import VirtualBackplane

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from appbackplane.runtime.observation.histogram import Histogram, bucket_of, upper_ns
 from hypothesis import given
 from hypothesis import strategies as st
+
+from appbackplane.runtime.observation.histogram import Histogram, bucket_of, upper_ns
 
 DAY_NS = 86_400_000_000_000
 DURATIONS = st.integers(0, DAY_NS) | st.integers(0, 200)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from appbackplane.runtime.observation.rate_limit import REPORT_INTERVAL_NS, SUBJECTS_MAX, RateLimit
 from hypothesis import given
 from hypothesis import strategies as st
+
+from appbackplane.runtime.observation.rate_limit import REPORT_INTERVAL_NS, SUBJECTS_MAX, RateLimit
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, REPORT_INTERVAL_NS)), max_size=60))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from appbackplane.runtime.objects.action import Action
 from appbackplane.runtime.objects.app_object import AppObject
 from appbackplane.runtime.scheduling import object_queue
-from hypothesis import given
-from hypothesis import strategies as st
 
 PRIORITIES = 4
 STEPS = st.lists(

@@ -1,0 +1,222 @@
+"""Async client: the same calls in one event loop, over real sockets."""
+
+import asyncio
+import os
+import subprocess
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appbackplane.transport import connect_async
+from appbackplane.transport.async_client import AsyncClient
+from appbackplane.transport.envelope import CANCEL, CAST
+from appbackplane.transport.errors import (
+    BackplaneError,
+    Busy,
+    Cancelled,
+    DeadlineExceeded,
+    InvalidArgument,
+    PeerDown,
+    SystemNotRunning,
+    Unavailable,
+    UnknownRoute,
+)
+from appbackplane.transport.inbox import Message
+
+#: Generous: what a test waits for comes within milliseconds, or it has failed.
+LIMIT_S = 20.0
+
+
+def run(run_dir: Path, act: Callable[[AsyncClient], Awaitable[None]]) -> None:
+    """In a loop of its own, with a client that is connected; whatever goes wrong in a callback fails the test."""
+    problems: list[dict[str, Any]] = []
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
+        async with asyncio.timeout(LIMIT_S * 2), await connect_async(run_dir) as client:
+            await act(client)
+
+    asyncio.run(main())
+    assert problems == []
+
+
+async def ends_in(kind: type[BackplaneError], awaited: Awaitable[Any]) -> BackplaneError:
+    """The error in which something ends."""
+    with pytest.raises(kind) as caught:
+        await awaited
+    return caught.value
+
+
+async def other_thread(act: Callable[..., Any], *arguments: Any) -> Any:
+    """Wait for the stand-in without holding up the loop."""
+    return await asyncio.to_thread(act, *arguments)
+
+
+def test_a_call_returns_what_the_operation_returns(stand_in: Any, run_dir: Path) -> None:
+    """And errors come as themselves."""
+
+    async def act(client: AsyncClient) -> None:
+        assert await client.call("query.echo", text="asyncio", priority=0) == {"text": "asyncio"}
+        assert (await ends_in(Busy, client.call("query.busy"))).retry_after == 0.125
+        await ends_in(DeadlineExceeded, client.call("query.hang", timeout=0.02))
+        await ends_in(UnknownRoute, client.call("query.ecko"))
+        await ends_in(InvalidArgument, client.call("query.echo", x=object()))
+        await ends_in(InvalidArgument, client.call("query.echo", timeout=0))
+        assert (await client.directory()).system == "stand-in"
+
+    run(run_dir, act)
+
+
+def test_what_is_asked_in_one_iteration_leaves_as_one_frame(stand_in: Any, run_dir: Path) -> None:
+    """DESIGN 5. And no thread is added."""
+
+    async def act(client: AsyncClient) -> None:
+        await client.call("query.echo")
+        before = stand_in.frames_count
+        results = await asyncio.gather(*(client.call("query.echo", n=n) for n in range(500)))
+        assert results == [{"n": n} for n in range(500)]
+        assert stand_in.frames_count == before + 1
+
+    threads_before = threading.active_count()
+    run(run_dir, act)
+    assert threading.active_count() <= threads_before
+
+
+def test_a_task_that_is_cancelled_takes_its_call_back(stand_in: Any, run_dir: Path) -> None:
+    """Else the callee carries on for nobody (DESIGN 12.5)."""
+
+    async def act(client: AsyncClient) -> None:
+        await ends_in(TimeoutError, asyncio.wait_for(client.call("query.hang"), 0.02))  # type: ignore[type-var]
+        future = client.submit("query.hang")
+        await other_thread(stand_in.wait_for_route, "query.hang", 2)
+        future.cancel()
+        await other_thread(stand_in.wait_for, lambda s: len([e for e in s.heard if e.kind == CANCEL]) == 2)
+        assert await client.submit("query.echo", n=1) == {"n": 1}
+
+    run(run_dir, act)
+
+
+def test_a_death_ends_the_call_and_the_next_generation_serves(stand_in: Any, run_dir: Path) -> None:
+    """Though nobody asks anything meanwhile: the loop hears it."""
+
+    async def act(client: AsyncClient) -> None:
+        hung = client.submit("query.hang", timeout=LIMIT_S * 10)
+        await other_thread(stand_in.wait_for_route, "query.hang")
+        await other_thread(stand_in.die)
+        await ends_in(PeerDown, hung)
+        await ends_in(Unavailable, client.call("query.echo"))
+        await other_thread(stand_in.come_back)
+        while (await client.directory()).version < stand_in.version:
+            await client.call("supervisor.status")
+        assert await client.call("query.echo", n=2) == {"n": 2}
+
+    run(run_dir, act)
+
+
+def test_topics_are_heard_with_their_losses(stand_in: Any, run_dir: Path) -> None:
+    """`async for`, `get` with a limit, and an end when it is closed."""
+
+    async def act(client: AsyncClient) -> None:
+        async with await client.subscribe("files.*") as subscription:
+            await other_thread(stand_in.publish, "files.a", {"n": 1})
+            await other_thread(stand_in.publish, "files.a", {"n": 2}, 3)
+            heard = [await subscription.get(LIMIT_S) for _ in range(2)]
+            assert heard == [Message("files.a", {"n": 1}), Message("files.a", {"n": 2}, 3)]
+            assert subscription.lost_count == 3 and subscription.unconfirmed == ()
+            with pytest.raises(TimeoutError):
+                await subscription.get(0.01)
+            listening = asyncio.create_task(listen(subscription))
+            await other_thread(stand_in.publish, "files.b", {"n": 3})
+            await client.call("query.echo")
+        assert [message.topic for message in await listening] == ["files.b"]
+        await other_thread(stand_in.wait_for, lambda s: not any(s.subscribers.values()))
+        await ends_in(InvalidArgument, client.subscribe("*"))
+
+    async def listen(subscription: Any) -> list[Message]:
+        return [message async for message in subscription]
+
+    run(run_dir, act)
+
+
+def test_casts_and_messages_leave_even_if_the_program_ends(stand_in: Any, run_dir: Path) -> None:
+    """A program that says something and exits has said it."""
+
+    async def act(client: AsyncClient) -> None:
+        await client.cast("query.note", n=1)
+        assert await client.publish("files.changed", path="x") == 1
+
+    run(run_dir, act)
+    (cast,) = stand_in.wait_for_route("query.note")
+    assert (cast.kind, cast.body) == (CAST, {"n": 1})
+    assert stand_in.wait_for_route("files.changed")[0].body == {"path": "x"}
+
+
+def test_a_supervisor_that_dies_ends_everything_and_is_found_again(
+    run_dir: Path, start_process: Callable[[], subprocess.Popen[str]]
+) -> None:
+    """Its pidfd is a reader of the loop."""
+    process = start_process()
+
+    async def act(client: AsyncClient) -> None:
+        subscription = await client.subscribe("files.changed")
+        listening = asyncio.create_task(subscription.get())
+        hung = client.submit("query.hang", timeout=LIMIT_S * 10)
+        await client.call("query.echo")
+        process.kill()
+        assert "gone" in str(await ends_in(PeerDown, hung))
+        await ends_in(PeerDown, listening)
+        await ends_in(SystemNotRunning, client.call("query.echo"))
+        await ends_in(SystemNotRunning, subscription.get())
+        with pytest.raises(Unavailable):
+            client.submit("query.echo")
+        await other_thread(start_process)
+        results = await asyncio.gather(*(client.call("query.echo", n=n) for n in range(3)))
+        assert results == [{"n": 0}, {"n": 1}, {"n": 2}]
+
+    run(run_dir, act)
+
+
+def test_closing_ends_all_that_is_outstanding(stand_in: Any, run_dir: Path) -> None:
+    """Nobody waits on a link that is gone."""
+
+    async def act(client: AsyncClient) -> None:
+        subscription = await client.subscribe("files.changed")
+        calls = [asyncio.create_task(client.call("query.hang", timeout=LIMIT_S * 10)) for _ in range(3)]
+        listening = asyncio.create_task(subscription.get())
+        await other_thread(stand_in.wait_for_route, "query.hang", 1)
+        await client.close()
+        await client.close()
+        for call in calls:
+            await ends_in(Cancelled, call)
+        await ends_in(Unavailable, listening)
+        await ends_in(Unavailable, client.call("query.echo"))
+        await ends_in(Unavailable, client.cast("query.note"))
+
+    run(run_dir, act)
+
+
+def test_a_system_that_does_not_run_is_said_at_once(run_dir: Path) -> None:
+    """With its place and the remedy, and nothing is left open."""
+
+    async def main() -> None:
+        with pytest.raises(SystemNotRunning, match="appbackplane up"):
+            await connect_async(run_dir)
+
+    asyncio.run(main())
+    before = len(os.listdir("/proc/self/fd"))
+    asyncio.run(main())
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_supervisor_that_does_not_answer_is_not_waited_for_for_ever(run_dir: Path, stand_in: Any) -> None:
+    """It listens, and no more."""
+    stand_in._answer_as_supervisor = lambda peer, envelope: None
+
+    async def main() -> None:
+        with pytest.raises(DeadlineExceeded, match="supervisor"):
+            await connect_async(run_dir, timeout=0.05)
+
+    asyncio.run(main())

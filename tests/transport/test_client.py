@@ -1,0 +1,453 @@
+"""Client: blocking calls by any number of threads, without a thread of its own, over real sockets."""
+
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appbackplane.transport import client as client_module
+from appbackplane.transport import connect
+from appbackplane.transport.client import Client
+from appbackplane.transport.codec import FRAME_BYTES_MAX
+from appbackplane.transport.envelope import CALL, CANCEL, CAST, PUBLISH
+from appbackplane.transport.errors import (
+    BackplaneError,
+    Busy,
+    Cancelled,
+    DeadlineExceeded,
+    FailedPrecondition,
+    InternalError,
+    InvalidArgument,
+    PeerDown,
+    SystemNotRunning,
+    Unavailable,
+    UnknownRoute,
+)
+from appbackplane.transport.inbox import Message
+
+#: Generous: what a test waits for comes within milliseconds, or it has failed.
+LIMIT_S = 20.0
+#: What a hook of the stand-in returns to leave a call unanswered.
+NO_ANSWER = ...
+
+
+@pytest.fixture
+def client(stand_in: Any, run_dir: Path) -> Iterator[Client]:
+    """Connected to the stand-in."""
+    with connect(run_dir) as connected:
+        yield connected
+
+
+def in_thread(act: Callable[[], Any]) -> Callable[[], Any]:
+    """Begin it in a thread of its own; what is returned waits for its end."""
+    pool = ThreadPoolExecutor(1)
+    future = pool.submit(act)
+    pool.shutdown(wait=False)
+    return lambda: future.result(LIMIT_S)
+
+
+def ends_in(kind: type[BackplaneError], act: Callable[[], Any]) -> BackplaneError:
+    """The error in which something ends."""
+    with pytest.raises(kind) as caught:
+        act()
+    return caught.value
+
+
+def see_newest(client: Client, stand_in: Any) -> None:
+    """Wait until the client knows what the stand-in has pushed."""
+    while client.directory().version < stand_in.version:
+        pass
+
+
+# -- calls ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_call_returns_what_the_operation_returns(client: Client, stand_in: Any) -> None:
+    """And says on its way all that it was told: the callee decides by it."""
+    assert client.call("query.echo", text="asyncio", n=3) == {"text": "asyncio", "n": 3}
+    assert client.call("query.echo", key="k", priority=0, timeout=5.0, arguments={"key": 1}) == {"key": 1}
+    plain, full = stand_in.wait_for_route("query.echo", 2)
+    assert (plain.kind, plain.priority, plain.key, plain.deadline) == (CALL, None, None, 30_000_000_000)
+    assert (full.priority, full.key, full.deadline) == (0, "k", 5_000_000_000)
+
+
+def test_errors_come_as_themselves(client: Client) -> None:
+    """`except Busy` with its hint, and the callee's traceback where there is one."""
+    with pytest.raises(Busy) as busy:
+        client.call("query.busy")
+    assert busy.value.retry_after == 0.125
+    with pytest.raises(InternalError, match="ValueError: no") as broken:
+        client.call("query.broken")
+    assert broken.value.trace == "Traceback of the callee"
+
+
+def test_what_is_the_callers_fault_is_said_at_once(client: Client, stand_in: Any) -> None:
+    """None of these travels: the callee would drop the frame, and the caller wait for its deadline."""
+    with pytest.raises(UnknownRoute, match=r"did you mean 'query\.echo'"):
+        client.call("query.ecko")
+    for wrong in ({"key": 5}, {"priority": -1}, {"timeout": 0}, {"arguments": [1]}):
+        with pytest.raises(InvalidArgument, match=r"query\.echo|timeout"):
+            client.call("query.echo", **wrong)
+    with pytest.raises(InvalidArgument, match=r"query\.echo: a value cannot travel"):
+        client.call("query.echo", x=object())
+    with pytest.raises(InvalidArgument, match=r"query\.echo: .* exceed the limit"):
+        client.call("query.echo", x=b"." * FRAME_BYTES_MAX)
+    assert client.call("query.echo", x="fine") == {"x": "fine"}
+    assert [e.body for e in stand_in.heard if e.route == "query.echo"] == [{"x": "fine"}]
+
+
+def test_a_deadline_ends_the_call_and_tells_the_callee(client: Client, stand_in: Any) -> None:
+    """DESIGN 12.5."""
+    with pytest.raises(DeadlineExceeded, match=r"query\.hang"):
+        client.call("query.hang", timeout=0.02)
+    call = stand_in.wait_for_route("query.hang")[0]
+    stand_in.wait_for(lambda s: [e for e in s.heard if e.kind == CANCEL and e.id == call.id])
+
+
+def test_a_death_ends_the_call_and_the_next_generation_serves(client: Client, stand_in: Any) -> None:
+    """Whoever waited for the deadline instead would wait thirty seconds for nothing."""
+    ended = in_thread(lambda: ends_in(PeerDown, lambda: client.call("query.hang", timeout=LIMIT_S * 10)))
+    stand_in.wait_for_route("query.hang")
+    stand_in.die()
+    assert "query" in str(ended())
+    with pytest.raises(Unavailable) as down:
+        client.call("query.echo")
+    assert down.value.retry_after
+    stand_in.come_back()
+    see_newest(client, stand_in)
+    assert client.call("query.echo", n=2) == {"n": 2}
+
+
+def test_the_supervisors_routes_are_called_like_all_others(client: Client) -> None:
+    """The command line is a client like any other."""
+    assert client.call("supervisor.status") == {"route": "supervisor.status", "state": "primary"}
+    assert client.directory().system == "stand-in"
+
+
+def test_ctrl_c_ends_the_waiting_and_takes_the_call_back(client: Client, stand_in: Any) -> None:
+    """And the client is as good as before: a person at a prompt goes on."""
+    assert threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGUSR1, signal.default_int_handler)
+
+    def interrupt(_: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        return NO_ANSWER
+
+    stand_in.hooks["query.hang"] = interrupt
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            client.call("query.hang")
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    call = stand_in.wait_for_route("query.hang")[0]
+    stand_in.wait_for(lambda s: [e for e in s.heard if e.kind == CANCEL and e.id == call.id])
+    assert client.call("query.echo", n=1) == {"n": 1}
+
+
+def test_many_threads_get_their_own_answers_and_no_thread_is_added(client: Client) -> None:
+    """Leader and followers: whoever waits looks after the link for all."""
+    threads_before = threading.active_count()
+    seen: list[int] = []
+
+    def work(worker: int) -> None:
+        for n in range(150):
+            assert client.call("query.echo", worker=worker, n=n) == {"worker": worker, "n": n}
+        seen.append(threading.active_count())
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8), timeout=LIMIT_S * 2))
+    assert max(seen) <= threads_before + 8
+
+
+def test_a_follower_takes_over_when_the_leader_has_what_it_came_for(client: Client, stand_in: Any) -> None:
+    """Without the hand-over it would sleep until its deadline."""
+    waiting: list[Any] = []
+
+    def hold(envelope: Any) -> Any:
+        waiting.append(envelope)
+        return NO_ANSWER
+
+    stand_in.hooks["query.hang"] = hold
+    first = in_thread(lambda: client.call("query.hang", n=1, timeout=LIMIT_S * 10))
+    stand_in.wait_for_route("query.hang")
+    second = in_thread(lambda: client.call("query.hang", n=2, timeout=LIMIT_S * 10))
+    stand_in.wait_for_route("query.hang", 2)
+    stand_in.answer_later(waiting[0], "first")
+    assert first() == "first"
+    stand_in.answer_later(waiting[1], "second")
+    assert second() == "second"
+
+
+def test_a_followers_deadline_holds_though_the_leader_waits_longer(client: Client, stand_in: Any) -> None:
+    """The leader went to sleep before it knew of the follower."""
+    leader = in_thread(lambda: ends_in(PeerDown, lambda: client.call("query.hang", timeout=LIMIT_S * 10)))
+    stand_in.wait_for_route("query.hang")
+    with pytest.raises(DeadlineExceeded):
+        client.call("query.hang", timeout=0.05)
+    stand_in.die()
+    leader()
+
+
+# -- submit -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_submitted_call_leaves_at_once(client: Client, stand_in: Any) -> None:
+    """Nobody waits for it here: if it left with the result only, nothing would run side by side."""
+    pending = client.submit("query.echo", n=1)
+    stand_in.wait_for_route("query.echo")
+    assert pending.result(LIMIT_S) == {"n": 1} == pending.result()
+    assert pending.done() and pending.exception() is None and "done" in repr(pending)
+
+
+def test_done_looks_and_never_waits(client: Client, stand_in: Any) -> None:
+    """There is no thread that would look in the meantime."""
+    hung, quick = client.submit("query.hang"), client.submit("query.echo")
+    stand_in.wait_for_route("query.echo")
+    while not quick.done():
+        pass
+    assert not hung.done() and "outstanding" in repr(hung)
+
+
+def test_waiting_for_a_result_may_end_before_the_call(client: Client) -> None:
+    """Two limits: how long I wait here, and how long the work may take."""
+    pending = client.submit("query.hang", timeout=0.2)
+    with pytest.raises(TimeoutError, match="still outstanding"):
+        pending.result(0.01)
+    with pytest.raises(DeadlineExceeded):
+        pending.result()
+    assert isinstance(pending.exception(), DeadlineExceeded)
+
+
+def test_a_call_may_be_taken_back(client: Client, stand_in: Any) -> None:
+    """And the callee is told; a second time, or when it has ended, it is too late."""
+    pending, ended = client.submit("query.hang"), client.submit("query.echo")
+    ended.result()
+    assert pending.cancel() and not pending.cancel() and not ended.cancel()
+    with pytest.raises(Cancelled):
+        pending.result()
+    stand_in.wait_for(lambda s: [e for e in s.heard if e.kind == CANCEL])
+
+
+def test_a_burst_travels_together(client: Client, stand_in: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DESIGN 5. A frame a call halves the throughput."""
+    monkeypatch.setattr(client_module, "BURST_GAP_NS", 10**12)
+    before = stand_in.frames_count
+    pending = [client.submit("query.echo", n=n) for n in range(1000)]
+    assert [p.result(LIMIT_S)["n"] for p in pending] == list(range(1000))
+    eager, gather = client_module.BURST_EAGER, client_module.GATHER_MAX
+    assert stand_in.frames_count - before <= eager + (1000 - eager) // gather + 1
+
+
+def test_what_has_gathered_can_be_sent(client: Client, stand_in: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a program that submits much and then computes for long."""
+    monkeypatch.setattr(client_module, "BURST_GAP_NS", 10**12)
+    count = client_module.BURST_EAGER + client_module.GATHER_MAX // 2
+    pending = [client.submit("query.echo", n=n) for n in range(count)]
+    client.flush()
+    stand_in.wait_for_route("query.echo", count)
+    assert pending[-1].result() == {"n": count - 1}
+
+
+# -- casts and topics -------------------------------------------------------------------------------------------------
+
+
+def test_a_cast_and_a_message_leave_even_if_the_program_ends(stand_in: Any, run_dir: Path) -> None:
+    """The command line publishes and exits."""
+    with connect(run_dir) as client:
+        client.cast("query.note", priority=2, n=1)
+        assert client.publish("files.changed", path="x") == 1
+        assert client.publish("nobody.hears") == 0
+    (cast,) = stand_in.wait_for_route("query.note")
+    (message,) = stand_in.wait_for_route("files.changed")
+    assert (cast.kind, cast.priority, cast.body) == (CAST, 2, {"n": 1})
+    assert (message.kind, message.id, message.body) == (PUBLISH, 1, {"path": "x"})
+
+
+def test_what_is_published_after_subscribing_is_heard(client: Client, stand_in: Any) -> None:
+    """TRAPS 10, the slow joiner. And a gap is seen."""
+    with client.subscribe("files.*") as subscription:
+        stand_in.publish("files.changed", {"n": 1})
+        stand_in.publish("files.changed", {"n": 2}, lose=3)
+        stand_in.publish("other", {})
+        assert next(subscription) == Message("files.changed", {"n": 1})
+        assert subscription.get(LIMIT_S) == Message("files.changed", {"n": 2}, 3)
+        assert subscription.lost_count == 3 and subscription.unconfirmed == ()
+        with pytest.raises(TimeoutError):
+            subscription.get(0.01)
+        assert subscription.try_get() is None
+        stand_in.publish("files.gone", {})
+        while (message := subscription.try_get()) is None:
+            pass
+        assert message.topic == "files.gone"
+    stand_in.wait_for(lambda s: not any(s.subscribers.values()))
+    assert list(subscription) == [], "a closed one ends its loop"
+    with pytest.raises(Unavailable, match="closed"):
+        subscription.get()
+
+
+def test_a_new_generation_is_heard_too(client: Client, stand_in: Any) -> None:
+    """Without subscribing again by hand."""
+    subscription = client.subscribe("files.changed")
+    stand_in.die()
+    stand_in.come_back()
+    client.directory()
+    while not stand_in.do(lambda: bool(stand_in.subscribers)):
+        client.directory()
+    stand_in.publish("files.changed", {"n": 1})
+    assert subscription.get(LIMIT_S) == Message("files.changed", {"n": 1})
+
+
+def test_a_listener_and_callers_share_the_link(client: Client, stand_in: Any) -> None:
+    """A thread that listens for ever leads; the others' answers come through it."""
+    subscription = client.subscribe("files.changed")
+    heard = in_thread(lambda: [next(subscription).body["n"] for _ in range(20)])
+    for n in range(20):
+        assert client.call("query.echo", n=n) == {"n": n}
+        stand_in.publish("files.changed", {"n": n})
+    assert heard() == list(range(20))
+
+
+def test_a_backplane_that_does_not_confirm_holds_nobody_up_for_ever(client: Client, stand_in: Any) -> None:
+    """One frozen backplane must not keep a client from hearing the others; who is missing can be seen."""
+
+    stand_in._answer, answer = lambda peer, e: None, stand_in._answer
+    subscription = client.subscribe("files.changed", timeout=0.05)
+    assert subscription.unconfirmed == ("query",)
+    stand_in._answer = answer
+    subscription.close()
+
+
+def test_what_is_no_topic_is_refused(client: Client) -> None:
+    """At once."""
+    with pytest.raises(InvalidArgument):
+        client.subscribe("*")
+    with pytest.raises(InvalidArgument):
+        client.publish("files.*")
+
+
+# -- beginning and end ------------------------------------------------------------------------------------------------
+
+
+def test_a_system_that_does_not_run_is_said_with_its_place_and_the_remedy(run_dir: Path) -> None:
+    """The first error that everybody meets; and it comes at once."""
+    with pytest.raises(SystemNotRunning) as caught:
+        connect(run_dir)
+    assert str(run_dir) in str(caught.value) and "appbackplane up" in str(caught.value)
+    toml = run_dir / "shop.toml"
+    toml.write_text('[system]\nname = "shop"\nrun_dir = "."')
+    with pytest.raises(SystemNotRunning, match=f"'shop' .*{toml}"):
+        connect(toml)
+
+
+def test_a_system_is_found_by_name_and_by_toml(stand_in: Any, run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DESIGN 8."""
+    toml = run_dir / "shop.toml"
+    toml.write_text('[system]\nname = "shop"\nrun_dir = "."')
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(run_dir))
+    (run_dir / "appbackplane").mkdir()
+    (run_dir / "appbackplane" / "shop").symlink_to(run_dir)
+    for target in (toml, str(toml), str(run_dir), "shop"):
+        with connect(target) as client:
+            assert client.call("query.echo") == {}
+
+
+def test_a_supervisor_that_does_not_answer_is_not_waited_for_for_ever(run_dir: Path, stand_in: Any) -> None:
+    """It listens, and no more."""
+    stand_in._answer_as_supervisor = lambda peer, envelope: None
+    with pytest.raises(DeadlineExceeded, match="supervisor"):
+        connect(run_dir, timeout=0.05)
+
+
+def test_a_supervisor_that_dies_ends_everything_and_is_found_again(
+    run_dir: Path, start_process: Callable[[], subprocess.Popen[str]]
+) -> None:
+    """ZeroMQ would say nothing. A program that lives longer than its system must not be started again for it."""
+    process = start_process()
+    client = connect(run_dir)
+    subscription = client.subscribe("files.changed")
+    calls = [
+        in_thread(lambda: ends_in(PeerDown, lambda: client.call("query.hang", timeout=LIMIT_S * 10))),
+        in_thread(lambda: ends_in(PeerDown, subscription.get)),
+    ]
+    pending = client.submit("query.hang", timeout=LIMIT_S * 10)
+    assert client.call("query.echo", n=1) == {"n": 1}
+    process.kill()
+    assert isinstance(pending.exception(LIMIT_S), PeerDown)
+    for ended in calls:
+        assert "gone" in str(ended())
+    with pytest.raises(SystemNotRunning):
+        client.call("query.echo")
+    with pytest.raises(SystemNotRunning):
+        subscription.get()
+    start_process()
+    assert client.call("query.echo", n=2) == {"n": 2}
+    client.close()
+
+
+def test_a_program_that_was_busy_elsewhere_hears_first_that_the_system_is_gone(
+    run_dir: Path, start_process: Callable[[], subprocess.Popen[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before it says anything: a call to the dead would end in `PeerDown`, as if it might have run."""
+    process = start_process()
+    client = connect(run_dir)
+    client.call("query.echo")
+    process.kill()
+    process.wait()
+    monkeypatch.setattr(client_module, "IDLE_NS", -1)
+    with pytest.raises(SystemNotRunning):
+        client.call("query.echo")
+    start_process()
+    assert client.call("query.echo", n=2) == {"n": 2}
+    client.close()
+
+
+def test_closing_ends_all_that_is_outstanding(stand_in: Any, run_dir: Path) -> None:
+    """In other threads, too: nobody waits on a link that is gone."""
+    client = connect(run_dir)
+    subscription = client.subscribe("files.changed")
+    waits = [
+        in_thread(lambda: ends_in(Cancelled, lambda: client.call("query.hang", timeout=LIMIT_S * 10))) for _ in range(3)
+    ]
+    listens = in_thread(lambda: list(subscription))
+    stand_in.wait_for_route("query.hang", 3)
+    client.close()
+    client.close()
+    for wait in waits:
+        wait()
+    assert listens() == []
+    for act in (lambda: client.call("query.echo"), lambda: client.cast("query.note"), client.directory, client.start):
+        with pytest.raises(Unavailable, match="closed"):
+            act()
+
+
+def test_clients_leave_nothing_behind(stand_in: Any, run_dir: Path) -> None:
+    """A server that connects for every request would run out of descriptors."""
+    with connect(run_dir) as client:
+        client.call("query.echo")
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        with connect(run_dir) as client:
+            client.call("query.echo")
+    assert len(os.listdir("/proc/self/fd")) <= before + 2, "the stand-in lets go of its ends when it notices"
+
+
+def test_a_fork_is_told_to_connect_itself(client: Client) -> None:
+    """TRAPS 11. With its parent's link it would send into nothing and wait."""
+    assert client.call("query.echo") == {}
+    child = os.fork()
+    if child == 0:
+        try:
+            client.call("query.echo")
+        except FailedPrecondition:
+            client.close()
+            os._exit(7)
+        os._exit(8)
+    _, code = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(code) == 7
+    assert client.call("query.echo") == {}, "the parent's is as good as before"

@@ -1,0 +1,193 @@
+"""Codec: what is said arrives, and whatever else arrives is one error."""
+
+import dataclasses
+import datetime
+import enum
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appbackplane.transport import codec
+from appbackplane.transport.envelope import CALL, CANCEL, CAST, PUBLISH, REPLY, STATUS, Envelope, reply, status
+from appbackplane.transport.errors import Busy, InvalidArgument, MalformedFrame
+
+encoder = codec.Encoder()
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+integers = st.integers(-(2**63), 2**64 - 1)
+values = st.recursive(
+    st.none() | st.booleans() | integers | st.floats(allow_nan=False) | texts | st.binary(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts | integers, inner, max_size=3),
+    max_leaves=6,
+)
+named = st.builds(
+    Envelope,
+    st.sampled_from([CALL, CAST, PUBLISH]),
+    st.integers(0, 2**63),
+    st.none() | st.integers(0, 15),
+    texts,
+    st.none() | texts,
+    st.none() | integers,
+    st.none() | texts,
+    st.dictionaries(texts, values, max_size=3),
+    st.none() | st.lists(st.lists(texts, min_size=2, max_size=2), max_size=2),
+)
+answers = st.one_of(
+    st.builds(reply, integers, values),
+    st.builds(lambda id: status(id, Busy("full", retry_after=0.5, trace="here")), integers),
+    st.builds(lambda id: Envelope(CANCEL, id), integers),
+)
+batches = st.lists(named | answers, min_size=0, max_size=20)
+
+
+def packed(envelopes: list[Envelope]) -> bytes:
+    """One frame."""
+    return codec.batch([encoder.encode(envelope) for envelope in envelopes])
+
+
+def test_decode_needs_no_more_than_encode_gives() -> None:
+    """The smallest frame there is."""
+    assert codec.decode(codec.batch([])) == []
+
+
+@given(batches)
+def test_what_is_said_arrives(envelopes: list[Envelope]) -> None:
+    """A value that changes on its way is a bug that nobody finds in his own code."""
+    assert codec.decode(packed(envelopes)) == envelopes
+
+
+@pytest.mark.parametrize("count", [0, 1, 15, 16, 17, 512])
+def test_a_batch_is_one_array_whatever_its_length(count: int) -> None:
+    """The array header has two forms; the wrong one would make the whole frame malformed."""
+    envelopes = [reply(id, None) for id in range(count)]
+    assert codec.decode(packed(envelopes)) == envelopes
+
+
+@given(st.binary(max_size=64))
+def test_random_bytes_raise_nothing_but_the_declared_error(frame: bytes) -> None:
+    """TRAPS 15. Whatever else escaped would end the loop that reads, and the process with it."""
+    try:
+        codec.decode(frame)
+    except MalformedFrame:
+        return
+
+
+@given(batches, st.data())
+def test_a_damaged_frame_raises_nothing_but_the_declared_error(envelopes: list[Envelope], data: st.DataObject) -> None:
+    """Damage near the truth reaches deeper than random bytes do."""
+    frame = bytearray(packed(envelopes))
+    for _ in range(data.draw(st.integers(1, 3))):
+        frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(0, len(frame)))
+    for damaged in (bytes(frame), bytes(frame[:cut])):
+        try:
+            decoded = codec.decode(damaged)
+        except MalformedFrame:
+            continue
+        assert all(type(envelope) is Envelope for envelope in decoded)
+
+
+@given(values)
+def test_a_row_of_anything_is_an_envelope_or_malformed(value: object) -> None:
+    """Fields of the wrong type must not reach those who trust an `Envelope`."""
+    for index in range(9):
+        row: list[object] = [CALL, 1, None, "query.search", None, None, None, {}, None]
+        row[index] = value
+        try:
+            (envelope,) = codec.decode(msgpack.packb([row]))
+        except MalformedFrame:
+            continue
+        assert type(envelope.kind) is int and type(envelope.id) is int
+        if envelope.kind in (CALL, CAST, PUBLISH):
+            assert type(envelope.route) is str and type(envelope.body) is dict
+            assert envelope.deadline is None or type(envelope.deadline) is int
+            assert envelope.key is None or type(envelope.key) is str
+
+
+MALFORMED = {
+    "a map": {},
+    "not rows": [1, 2],
+    "a short row": [[CALL, 1]],
+    "an unknown kind": [[77, 1, None, None, None, None, None, None, None]],
+    "a call without a body": [[CALL, 1, None, "a.b", None, None, None, None, None]],
+    "a true priority": [[CALL, 1, True, "a.b", None, None, None, {}, None]],
+    "a chain of one": [[CALL, 1, None, "a.b", None, None, None, {}, [["object"]]]],
+    "a status of words": [[STATUS, 1, None, None, None, None, None, "no", None]],
+    "a status without number": [[STATUS, 1, None, None, None, None, None, ["5", "no", None, None], None]],
+    "a textual id": [[REPLY, "1", None, None, None, None, None, None, None]],
+    "an extension": [[REPLY, 1, None, None, None, None, None, msgpack.ExtType(5, b"x"), None]],
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_what_is_not_an_envelope_is_refused(name: str) -> None:
+    """Trusted nowhere else: what passes here is used as it is."""
+    with pytest.raises(MalformedFrame):
+        codec.decode(msgpack.packb(MALFORMED[name]))
+
+
+def test_a_frame_beyond_the_bound_is_refused_unread() -> None:
+    """Its size alone could be the attack."""
+    with pytest.raises(MalformedFrame, match="limit"):
+        codec.decode(b"\xc0" * (codec.FRAME_BYTES_MAX + 1))
+
+
+def test_a_length_bomb_is_refused() -> None:
+    """TRAPS 14. Five bytes that promise four thousand million elements."""
+    with pytest.raises(MalformedFrame):
+        codec.decode(b"\xdd\xff\xff\xff\xff")
+
+
+def test_a_body_that_is_too_large_is_the_callers_fault() -> None:
+    """Said at once and in bytes; the callee would have dropped the frame without a word."""
+    with pytest.raises(InvalidArgument, match=r"exceed the limit of 16,777,213"):
+        encoder.encode(reply(1, b"x" * codec.FRAME_BYTES_MAX))
+
+
+@pytest.mark.parametrize(
+    "value", [object(), 2**64, {"a": lambda: None}, "\ud800"], ids=["object", "big", "code", "text"]
+)
+def test_a_value_that_cannot_travel_is_the_callers_fault(value: object) -> None:
+    """And the packer is as good as new afterwards."""
+    with pytest.raises(InvalidArgument, match="cannot travel"):
+        encoder.encode(reply(1, [1, 2, value]))
+    assert codec.decode(codec.batch([encoder.encode(reply(2, "next"))])) == [reply(2, "next")]
+
+
+def test_a_body_without_end_is_the_callers_fault() -> None:
+    """A list that holds itself must not take the process along."""
+    endless: list[object] = []
+    endless.append(endless)
+    with pytest.raises(InvalidArgument):
+        encoder.encode(reply(1, endless))
+
+
+class Colour(enum.Enum):
+    """A value that msgpack does not know."""
+
+    RED = "red"
+
+
+@dataclasses.dataclass
+class Point:
+    """Another one."""
+
+    x: int
+    colour: Colour
+
+
+def test_what_python_programs_use_travels_as_builtins() -> None:
+    """Dataclasses, enums, dates, sets and tuples would otherwise be converted by hand before every call."""
+    body = {"point": Point(1, Colour.RED), "day": datetime.date(2026, 1, 2), "set": {3}, "tuple": (1, 2), 5: "five"}
+    (got,) = codec.decode(codec.batch([encoder.encode(reply(1, body))]))
+    assert got.body == {"point": {"x": 1, "colour": "red"}, "day": "2026-01-02", "set": [3], "tuple": [1, 2], 5: "five"}
+
+
+def test_what_the_caller_changes_afterwards_does_not_change_what_it_said() -> None:
+    """An envelope is packed when it is handed over: its batch may leave later."""
+    body = {"n": 1}
+    early = encoder.encode(reply(1, body))
+    body["n"] = 2
+    assert codec.decode(codec.batch([early]))[0].body == {"n": 1}

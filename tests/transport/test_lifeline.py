@@ -1,0 +1,65 @@
+"""Lifeline: who does not run is known at once, and who ends is seen to end."""
+
+import os
+import select
+import socket
+import struct
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appbackplane.transport import lifeline
+from appbackplane.transport.discovery import locate
+from appbackplane.transport.errors import FailedPrecondition, SystemNotRunning
+
+
+def test_a_process_that_ends_makes_its_lifeline_readable(
+    run_dir: Path, start_process: Callable[[], subprocess.Popen[str]]
+) -> None:
+    """ZeroMQ would reconnect for ever and say nothing."""
+    process = start_process()
+    fd = lifeline.open_lifeline(locate(run_dir))
+    assert fd is not None
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    assert poll.poll(0) == []
+    process.kill()
+    assert poll.poll(20_000)
+    os.close(fd)
+
+
+def test_no_socket_or_one_that_nobody_serves_is_a_system_that_does_not_run(run_dir: Path) -> None:
+    """A killed supervisor leaves its socket file behind."""
+    with pytest.raises(SystemNotRunning, match="appbackplane up"):
+        lifeline.open_lifeline(locate(run_dir))
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(str(run_dir / "supervisor.sock"))
+    with pytest.raises(SystemNotRunning, match=str(run_dir)):
+        lifeline.open_lifeline(locate(run_dir))
+
+
+class Probe(socket.socket):
+    """A socket whose far end belongs to somebody else."""
+
+    credentials = (0, 0, 0)
+
+    def getsockopt(self, *_: Any) -> Any:
+        """What the kernel would say."""
+        return struct.pack("3i", *self.credentials)
+
+
+def test_another_users_supervisor_is_not_trusted(stand_in: Any, run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a shared temporary directory anybody can make a folder with our system's name in it."""
+    monkeypatch.setattr(lifeline.socket, "socket", Probe)
+    monkeypatch.setattr(Probe, "credentials", (os.getpid(), 4711, 0))
+    monkeypatch.setattr(lifeline.os, "getuid", lambda: 1000)
+    with pytest.raises(FailedPrecondition, match="uid 4711"):
+        lifeline.open_lifeline(locate(run_dir))
+    monkeypatch.setattr(Probe, "credentials", (0, 0, 0))
+    assert lifeline.open_lifeline(locate(run_dir)) is None, "root's is trusted; its process cannot be seen from here"
+    monkeypatch.setattr(Probe, "credentials", (0, 4711, 0))
+    monkeypatch.setattr(lifeline.os, "getuid", lambda: 0)
+    assert lifeline.open_lifeline(locate(run_dir)) is None, "root named the folder itself"

@@ -1,0 +1,199 @@
+"""Link: frames over real sockets, never blocking, and what has no reader is said to have none."""
+
+import select
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zmq
+
+from appbackplane.transport.batching import Sent
+from appbackplane.transport.codec import FRAME_BYTES_MAX
+from appbackplane.transport.errors import MalformedFrame
+from appbackplane.transport.link import HIGH_WATER_MARK, PATH_BYTES_MAX, Link
+
+LIMIT_MS = 20_000
+
+
+@pytest.fixture
+def server(run_dir: Path) -> Iterator[Link]:
+    """A link that listens."""
+    link = Link("server-1")
+    link.bind(run_dir / "server.sock")
+    yield link
+    link.close()
+
+
+@pytest.fixture
+def client() -> Iterator[Link]:
+    """A link that connects."""
+    link = Link("client-1")
+    yield link
+    link.close()
+
+
+def receive(link: Link) -> tuple[bytes, bytes]:
+    """Wait for the next frame as its owners do: on the descriptor, after having looked."""
+    poll = select.poll()
+    poll.register(link.fileno(), select.POLLIN)
+    while (received := link.receive()) is None:
+        assert poll.poll(LIMIT_MS), "nothing came"
+    return received
+
+
+def test_a_frame_arrives_and_is_answered(server: Link, client: Link, run_dir: Path) -> None:
+    """One ROUTER both binds and connects; the far end knows us by our identity, we know it by an alias of our own."""
+    peer = client.connect(run_dir / "server.sock")
+    assert client.send(peer, b"hello") is Sent.SENT
+    caller, frame = receive(server)
+    assert (caller, frame) == (b"client-1", b"hello")
+    assert server.send(caller, b"welcome") is Sent.SENT
+    assert receive(client) == (peer, b"welcome")
+    assert client.receive() is None and server.receive() is None
+
+
+def test_frames_keep_their_order(server: Link, client: Link, run_dir: Path) -> None:
+    """Between one pair, at one priority, order holds (DESIGN 12.7): it begins here."""
+    peer = client.connect(run_dir / "server.sock")
+    for n in range(500):
+        assert client.send(peer, b"%d" % n) is Sent.SENT
+    assert [receive(server)[1] for _ in range(500)] == [b"%d" % n for n in range(500)]
+
+
+def test_a_frame_may_be_as_large_as_the_codec_makes_it(server: Link, client: Link, run_dir: Path) -> None:
+    """If the two bounds differed, the connection would be cut for a frame that was just allowed."""
+    peer = client.connect(run_dir / "server.sock")
+    client.send(peer, b"x" * FRAME_BYTES_MAX)
+    assert len(receive(server)[1]) == FRAME_BYTES_MAX
+
+
+def test_a_stranger_is_unreachable(server: Link) -> None:
+    """TRAPS 3. Without mandatory routing it would be a silent drop."""
+    assert server.send(b"nobody", b"hello") is Sent.UNREACHABLE
+
+
+def test_a_peer_that_does_not_read_is_full_and_nothing_is_lost(server: Link, client: Link, run_dir: Path) -> None:
+    """TRAPS 3. Full is said, and what was accepted arrives once there is a reader."""
+    peer = client.connect(run_dir / "nobody-yet.sock")
+    count = 0
+    while client.send(peer, b"%d" % count) is Sent.SENT:
+        count += 1
+        assert count <= HIGH_WATER_MARK
+    assert client.send(peer, b"one more") is Sent.FULL
+    late = Link("late-1")
+    late.bind(run_dir / "nobody-yet.sock")
+    assert [receive(late)[1] for _ in range(count)] == [b"%d" % n for n in range(count)]
+    late.close()
+
+
+def test_a_forgotten_peer_is_unreachable_and_the_next_generation_hears_nothing_of_it(
+    client: Link, run_dir: Path
+) -> None:
+    """TRAPS 5. What was meant for the dead must not be executed by the living."""
+    first = client.connect(run_dir / "x-1.sock")
+    client.send(first, b"for the first")
+    client.disconnect(first)
+    client.disconnect(first)
+    assert client.send(first, b"again") is Sent.UNREACHABLE
+    second = Link("x-2")
+    second.bind(run_dir / "x-1.sock")
+    client.send(client.connect(run_dir / "x-1.sock"), b"for the second")
+    assert receive(second)[1] == b"for the second"
+    second.close()
+
+
+@pytest.mark.parametrize("frames", [[b"one", b"two"], [b"x"] * 1_000])
+def test_a_message_of_several_frames_is_malformed_and_the_next_one_fine(
+    server: Link, run_dir: Path, frames: list[bytes]
+) -> None:
+    """TRAPS 4. It must be consumed whole, or its second frame would be taken for somebody's identity."""
+    context = zmq.Context()
+    context.linger = 0
+    stranger = context.socket(zmq.DEALER)
+    stranger.connect(f"ipc://{run_dir}/server.sock")
+    stranger.send_multipart(frames)
+    stranger.send(b"sense")
+    with pytest.raises(MalformedFrame, match=f"{len(frames)} frames"):
+        receive(server)
+    assert receive(server)[1] == b"sense"
+    context.destroy(linger=0)
+
+
+def test_who_comes_back_under_its_identity_is_heard_at_once(server: Link, client: Link, run_dir: Path) -> None:
+    """TRAPS 6. Ignored silently, it would wait for its deadlines for ever: the first connection's end is seen late."""
+    for n in range(300):
+        peer = client.connect(run_dir / "server.sock")
+        client.send(peer, b"%d" % n)
+        caller, frame = receive(server)
+        assert frame == b"%d" % n
+        assert server.send(caller, frame) is Sent.SENT
+        assert receive(client) == (peer, frame)
+        client.disconnect(peer)
+
+
+@pytest.mark.parametrize("step", ["send", "recv"])
+def test_a_message_cut_by_a_signal_leaves_the_next_one_whole(
+    server: Link, client: Link, run_dir: Path, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C between the parts of a message: else the next message's address would be taken for this one's content."""
+    peer = client.connect(run_dir / "server.sock")
+    client.send(peer, b"first")
+    caller, _ = receive(server)
+    server.send(caller, b"cut")
+    cut = Cut(server._socket if step == "send" else client._socket, step)
+    if step == "recv":
+        poll = select.poll()
+        poll.register(client.fileno(), select.POLLIN)
+        while not client.has_input():
+            assert poll.poll(LIMIT_MS)
+    monkeypatch.setattr(server if step == "send" else client, "_socket", cut)
+    with pytest.raises(KeyboardInterrupt):
+        server.send(caller, b"cut") if step == "send" else client.receive()
+    server.send(caller, b"whole")
+    frames = [receive(client)[1]]
+    while frames[-1] != b"whole":
+        frames.append(receive(client)[1])
+    assert set(frames) <= {b"cut", b"", b"whole"}
+
+
+class Cut:
+    """A socket whose first `send` or `recv` is done, and then interrupted."""
+
+    def __init__(self, socket: "zmq.Socket[bytes]", step: str) -> None:
+        self.socket, self.step, self.is_cut = socket, step, False
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self.socket, name)
+        if name != self.step or self.is_cut:
+            return method
+
+        def interrupted(*arguments: Any) -> Any:
+            self.is_cut = True
+            method(*arguments)
+            raise KeyboardInterrupt
+
+        return interrupted
+
+
+def test_a_path_that_is_too_long_is_said_with_the_remedy(server: Link, run_dir: Path) -> None:
+    """The kernel's own words would be: File name too long."""
+    with pytest.raises(ValueError, match="run_dir"):
+        server.bind(run_dir / ("x" * PATH_BYTES_MAX))
+
+
+def test_what_was_sent_just_before_closing_still_leaves(server: Link, run_dir: Path) -> None:
+    """A program that says something and exits has said it."""
+    client = Link("client-2")
+    client.send(client.connect(run_dir / "server.sock"), b"last words")
+    client.close()
+    assert receive(server) == (b"client-2", b"last words")
+
+
+def test_closing_takes_the_socket_file_along(run_dir: Path) -> None:
+    """A file without a listener looks like a system that hangs."""
+    link = Link("server-2")
+    link.bind(run_dir / "gone.sock")
+    assert (run_dir / "gone.sock").exists()
+    link.close()
+    assert not (run_dir / "gone.sock").exists()

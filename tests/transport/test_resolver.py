@@ -1,0 +1,100 @@
+"""Resolver and directory: which backplane a route goes to, and what is said when there is none."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appbackplane.transport.directory import ComponentEntry, Directory, OperationEntry, Place, Registration, build
+from appbackplane.transport.errors import Unavailable, UnknownRoute
+from appbackplane.transport.resolver import Resolver
+
+names = st.sampled_from(["a", "b", "c", "d"])
+
+
+def directory(serving: list[str], up: set[str]) -> Directory:
+    """All of them serve one route; those in `up` can be reached."""
+    return Directory("s", 1, {n: Place(1, f"/run/{n}-1.sock", n in up) for n in serving}, {"x.do": tuple(serving)})
+
+
+def test_without_a_key_those_that_are_up_take_turns() -> None:
+    """A place that is never asked does no work; one that is down must not be asked."""
+    resolver = Resolver(directory(["a", "b", "c"], {"a", "c"}))
+    assert [resolver.resolve("x.do") for _ in range(4)] == ["a", "c", "a", "c"]
+
+
+@given(st.lists(names, min_size=1, unique=True), st.text(max_size=5))
+def test_a_key_stays_where_it_is_whoever_restarts(serving: list[str], key: str) -> None:
+    """A key names an object: elsewhere its state would be missing."""
+    home = Resolver(directory(serving, set(serving))).resolve("x.do", key)
+    for down in serving:
+        resolver = Resolver(directory(serving, set(serving) - {down}))
+        if down != home:
+            assert resolver.resolve("x.do", key) == home
+        else:
+            with pytest.raises(Unavailable) as caught:
+                resolver.resolve("x.do", key)
+            assert caught.value.retry_after and f"served by {home}" in str(caught.value)
+
+
+@given(st.lists(names, min_size=2, unique=True), st.text(max_size=5))
+def test_a_new_place_takes_keys_over_and_moves_no_others(serving: list[str], key: str) -> None:
+    """Else every object of the system would move whenever one backplane is added."""
+    before = Resolver(directory(serving[:-1], set(serving))).resolve("x.do", key)
+    assert Resolver(directory(serving, set(serving))).resolve("x.do", key) in (before, serving[-1])
+
+
+def test_a_key_that_cannot_travel_resolves_all_the_same() -> None:
+    """The codec refuses it with one declared error; a UnicodeEncodeError from here nobody would catch."""
+    assert Resolver(directory(["a", "b"], {"a", "b"})).resolve("x.do", "\ud800") in ("a", "b")
+
+
+def test_keys_spread() -> None:
+    """All in one place would be stable, too."""
+    resolver = Resolver(directory(["a", "b", "c"], {"a", "b", "c"}))
+    counts = {name: 0 for name in "abc"}
+    for n in range(300):
+        counts[resolver.resolve("x.do", f"shard-{n}")] += 1
+    assert min(counts.values()) > 50
+
+
+def test_an_unknown_route_is_said_with_its_nearest() -> None:
+    """And is not the same as a known one that is down."""
+    resolver = Resolver(directory(["a"], set()))
+    with pytest.raises(UnknownRoute, match=r"no route 'x\.dp' \(did you mean 'x\.do'\?\)"):
+        resolver.resolve("x.dp")
+    with pytest.raises(Unavailable, match="served by a: down now") as caught:
+        resolver.resolve("x.do")
+    assert caught.value.retry_after
+
+
+def test_every_backplane_serves_its_own_operations() -> None:
+    """They are reserved, so nobody declares them."""
+    resolver = Resolver(directory(["a", "b"], {"a"}))
+    assert resolver.resolve("backplane.a.statistics") == "a"
+    with pytest.raises(Unavailable):
+        resolver.resolve("backplane.b.statistics")
+    for unknown in ("backplane.z.statistics", "backplane.a", "backplane.", "control.stop"):
+        with pytest.raises(UnknownRoute):
+            resolver.resolve(unknown)
+
+
+def test_a_route_whose_place_is_not_in_the_directory_is_down() -> None:
+    """A half-made directory must not raise a KeyError in a caller."""
+    with pytest.raises(Unavailable):
+        Resolver(Directory("s", 1, {}, {"x.do": ("gone",)})).resolve("x.do")
+
+
+def test_a_directory_is_built_of_registrations_and_survives_the_wire() -> None:
+    """What the supervisor says is what everybody reads."""
+    operation = OperationEntry("index.add", 5, "(path: str)", ("primary",))
+    component = ComponentEntry("index", operations=(operation,), topics=("files.changed",))
+    registrations = [
+        Registration("one", 2, 11, "/run/one-2.sock", (component, component)),
+        Registration("two", 1, 12, "/run/two-1.sock", (component,)),
+    ]
+    built = build("s", 7, registrations, down={"two"})
+    assert Directory.from_body(built.to_body()) == built
+    assert built.topics == {"files.changed": ("one", "two")}
+    assert set(built.routes["index.add"]) == {"one", "two"}
+    assert built.backplanes["one"] == Place(2, "/run/one-2.sock", True) and not built.backplanes["two"].is_up
+    assert Resolver(built).resolve("index.add") == "one"

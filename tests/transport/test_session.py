@@ -1,0 +1,646 @@
+"""Session: a client's side, against a link that is a list. No sockets, no clock, no threads."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from appbackplane.transport.batching import PEER_BYTES_MAX, Sent
+from appbackplane.transport.codec import FRAME_BYTES_MAX, Encoder, batch, decode
+from appbackplane.transport.directory import Directory, Place
+from appbackplane.transport.envelope import CALL, CANCEL, CAST, PUBLISH, Envelope, reply, status
+from appbackplane.transport.errors import (
+    BackplaneError,
+    Busy,
+    Cancelled,
+    DeadlineExceeded,
+    InvalidArgument,
+    NotFound,
+    PeerDown,
+    Unavailable,
+    UnknownRoute,
+)
+from appbackplane.transport.exchange import FRAMES_MAX
+from appbackplane.transport.inbox import Message
+from appbackplane.transport.session import (
+    DIRECTORY_TOPIC,
+    REFRESH_NS,
+    STALLED_RETRY_NS,
+    SUBSCRIBE_RETRY_NS,
+    ClientSession,
+    Ended,
+    Events,
+    Heard,
+)
+
+RUN = Path("/run/s")
+encoder = Encoder()
+
+
+class ListLink:
+    """A link whose far ends are the tests."""
+
+    def __init__(self) -> None:
+        self.peers: dict[bytes, str] = {}
+        self.sent: list[tuple[str, Envelope]] = []
+        self.frames_count = 0
+        self.coming: list[tuple[bytes, bytes]] = []
+        self.answers: dict[str, Sent] = {}
+        self.connected_count = 0
+
+    def connect(self, path: Path) -> bytes:
+        """A new peer, even for a path that is known."""
+        self.connected_count += 1
+        peer = b"peer-%d" % self.connected_count
+        self.peers[peer] = path.stem
+        return peer
+
+    def disconnect(self, peer: bytes) -> None:
+        """It is an error to forget a stranger."""
+        del self.peers[peer]
+
+    def send(self, peer: bytes, frame: bytes) -> Sent:
+        """Note what is said, by the name of the socket it is said to."""
+        answer = self.answers.get(self.peers[peer], Sent.SENT)
+        if answer is Sent.SENT:
+            self.frames_count += 1
+            self.sent += [(self.peers[peer], envelope) for envelope in decode(frame)]
+        return answer
+
+    def receive(self) -> tuple[bytes, bytes] | None:
+        """The next that was fed."""
+        return self.coming.pop(0) if self.coming else None
+
+    def feed(self, socket: str, *envelopes: Envelope, peer: bytes | None = None) -> None:
+        """Let `socket` say something in one frame."""
+        peer = peer or next(peer for peer, name in self.peers.items() if name == socket)
+        self.coming.append((peer, batch([encoder.encode(envelope) for envelope in envelopes])))
+
+    def take(self, socket: str) -> list[Envelope]:
+        """What was said to `socket` since the last time."""
+        taken = [envelope for name, envelope in self.sent if name == socket]
+        self.sent = [(name, envelope) for name, envelope in self.sent if name != socket]
+        return taken
+
+
+def directory(version: int = 1, **generations: int | None) -> Directory:
+    """`index` serves and hears; `query` serves. A generation of None is down."""
+    places = {"index": 1, "query": 1} | generations
+    return Directory(
+        "s",
+        version,
+        {name: Place(g or 1, str(RUN / f"{name}-{g or 1}.sock"), g is not None) for name, g in places.items()},
+        {"index.stats": ("index",), "query.search": ("query",), "any.one": ("index", "query")},
+        {"files.*": ("index",)},
+    )
+
+
+def take_all(events: Events) -> list[Ended | Heard]:
+    """What an owner does with them."""
+    taken = list(events)
+    events.clear()
+    return taken
+
+
+class World:
+    """A session, its link and a clock that is a number."""
+
+    def __init__(self, version: int = 1, *, is_started: bool = True) -> None:
+        self.link = ListLink()
+        self.session = ClientSession(self.link, RUN / "supervisor.sock")
+        self.now_ns = 1_000
+        if is_started:
+            self.session.start("start", self.now_ns, 10**9)
+            self.turn()
+            (ask,) = self.link.take("supervisor")
+            assert (ask.kind, ask.route, ask.body) == (CALL, "supervisor.directory", {})
+            self.link.feed("supervisor", reply(ask.id, directory(version).to_body()))
+            assert self.turn() == [Ended("start", None, None)]
+
+    def turn(self, after_ns: int = 0) -> list[Ended | Heard]:
+        """What happened by then."""
+        self.now_ns += after_ns
+        return take_all(self.session.turn(self.now_ns))
+
+    def call(self, token: str, route: str = "query.search", *, key: str | None = None, timeout_ns: int = 10**9) -> int:
+        """Begin a call."""
+        return self.session.call(token, self.now_ns, timeout_ns, route, key, None, {"text": "x"})
+
+    def push(self, new: Directory) -> list[Ended | Heard]:
+        """The supervisor publishes a directory."""
+        self.link.feed("supervisor", Envelope(PUBLISH, new.version, None, DIRECTORY_TOPIC, body=new.to_body()))
+        return self.turn()
+
+
+@pytest.fixture
+def world() -> World:
+    """A session that is connected."""
+    return World()
+
+
+def only_error(events: list[Ended | Heard]) -> BackplaneError:
+    """The error of the one call that ended."""
+    (event,) = events
+    assert isinstance(event, Ended) and event.error is not None
+    return event.error
+
+
+def test_a_call_goes_to_the_one_who_serves_it_and_comes_back_with_its_token(world: World) -> None:
+    """The whole of it. A client that names no priority leaves it to the operation."""
+    id = world.call("mine")
+    assert world.link.take("query-1") == [], "before a turn nothing leaves"
+    world.turn()
+    (envelope,) = world.link.take("query-1")
+    assert envelope == Envelope(CALL, id, None, "query.search", None, 10**9, None, {"text": "x"}, None)
+    world.link.feed("query-1", reply(id, [1, 2]))
+    assert world.turn() == [Ended("mine", [1, 2], None)]
+    assert world.session.outstanding_count == 0
+
+
+def test_what_is_asked_in_one_turn_leaves_as_one_frame_a_peer(world: World) -> None:
+    """DESIGN 5."""
+    for n in range(100):
+        world.call(f"{n}")
+    before = world.link.frames_count
+    world.turn()
+    assert world.link.frames_count == before + 1 and len(world.link.take("query-1")) == 100
+
+
+def test_a_status_is_its_error(world: World) -> None:
+    """With its hint: else `Busy` could only be guessed at."""
+    id = world.call("mine")
+    world.turn()
+    world.link.feed("query-1", status(id, Busy("full", retry_after=0.5)))
+    error = only_error(world.turn())
+    assert type(error) is Busy and error.retry_after == 0.5
+
+
+def test_an_unknown_route_is_refused_before_anything_leaves(world: World) -> None:
+    """And nothing is left outstanding."""
+    with pytest.raises(UnknownRoute, match=r"did you mean 'query\.search'"):
+        world.call("mine", "query.serch")
+    world.turn()
+    assert world.session.outstanding_count == 0 and world.link.sent == []
+
+
+@pytest.mark.parametrize(
+    ("body", "words"), [({"x": object()}, "cannot travel"), ({"x": b"." * FRAME_BYTES_MAX}, "exceed")]
+)
+def test_what_cannot_travel_is_refused_with_the_route(world: World, body: dict[str, Any], words: str) -> None:
+    """The caller has many calls; which of them was it?"""
+    with pytest.raises(InvalidArgument, match=rf"query\.search: .*{words}"):
+        world.session.call("mine", 0, 10**9, "query.search", None, None, body)
+    assert world.session.outstanding_count == 0
+    assert world.turn() == []
+
+
+def test_a_deadline_ends_the_call_and_tells_the_callee(world: World) -> None:
+    """DESIGN 12.5. Else the callee carries on for nobody."""
+    id = world.call("mine", timeout_ns=100)
+    world.turn()
+    world.link.take("query-1")
+    assert world.session.next_wake_ns(world.now_ns) == world.now_ns + 100
+    error = only_error(world.turn(100))
+    assert type(error) is DeadlineExceeded and "query.search" in str(error) and "query" in str(error)
+    assert world.link.take("query-1") == [Envelope(CANCEL, id)]
+
+
+def test_a_late_reply_is_counted_and_dropped(world: World) -> None:
+    """Delivered, it would be the answer to nothing, or end a call twice."""
+    id = world.call("mine", timeout_ns=100)
+    world.turn(100)
+    world.link.feed("query-1", reply(id, "late"))
+    assert world.turn() == [] and world.session.late_count == 1
+
+
+def test_a_strangers_answer_counts_for_nothing(world: World) -> None:
+    """Only the callee may answer."""
+    id = world.call("mine")
+    world.call("other", "index.stats")
+    world.turn()
+    world.link.feed("index-1", reply(id, "forged"))
+    assert world.turn() == []
+    world.link.feed("query-1", reply(id, "true"))
+    assert world.turn() == [Ended("mine", "true", None)]
+
+
+def test_a_call_taken_back_ends_once_and_the_callee_is_told(world: World) -> None:
+    """And one that has ended is left alone."""
+    id = world.call("mine")
+    world.turn()
+    world.link.take("query-1")
+    world.session.cancel(id)
+    assert world.session.has_more, "its end must be told though nothing comes"
+    assert type(only_error(world.turn())) is Cancelled
+    assert world.link.take("query-1") == [Envelope(CANCEL, id)]
+    world.session.cancel(id)
+    assert world.turn() == [] and world.link.sent == []
+
+
+@pytest.mark.parametrize("generation", [None, 2])
+def test_a_death_ends_the_calls_at_once_and_the_next_generation_gets_none_of_them(generation: int | None) -> None:
+    """Waiting for the deadline would be thirty seconds of silence; sending it again might run it twice."""
+    world = World()
+    world.call("mine")
+    world.call("other", "index.stats")
+    world.turn()
+    world.call("unsent")
+    events = world.push(directory(2, query=generation))
+    assert {(e.token, type(e.error)) for e in events if isinstance(e, Ended)} == {
+        ("mine", PeerDown),
+        ("unsent", PeerDown),
+    }
+    assert "query-1" not in world.link.peers.values(), "the dead are let go"
+    if generation is None:
+        with pytest.raises(Unavailable) as caught:
+            world.call("again")
+        assert caught.value.retry_after
+    else:
+        world.call("again")
+        world.turn()
+        assert len(world.link.take("query-2")) == 1
+
+
+def test_an_answer_that_came_before_the_death_counts(world: World) -> None:
+    """The work was done and said so."""
+    id = world.call("mine")
+    world.turn()
+    world.link.feed("supervisor", Envelope(PUBLISH, 2, None, DIRECTORY_TOPIC, body=directory(2, query=None).to_body()))
+    world.link.feed("query-1", reply(id, "done"))
+    assert world.turn() == [Ended("mine", "done", None)]
+
+
+def test_an_older_directory_changes_nothing(world: World) -> None:
+    """Versions may cross; who is up must not flicker."""
+    world.push(directory(5, query=2))
+    world.push(directory(4, query=None))
+    world.call("mine")
+    world.turn()
+    assert len(world.link.take("query-2")) == 1
+
+
+def test_a_directory_comes_from_the_supervisor_only(world: World) -> None:
+    """A backplane could otherwise send all calls to itself."""
+    world.call("mine")
+    world.turn()
+    world.link.feed("query-1", Envelope(PUBLISH, 1, None, DIRECTORY_TOPIC, body=directory(9, query=None).to_body()))
+    assert world.turn() == [] and world.session.directory == directory(1)
+
+
+def test_a_directory_that_is_none_is_counted(world: World) -> None:
+    """A malformed push must not take the client along."""
+    world.link.feed("supervisor", Envelope(PUBLISH, 2, None, DIRECTORY_TOPIC, body={"system": 5}))
+    world.turn()
+    assert world.session.malformed_count == 1 and world.session.directory == directory(1)
+
+
+def test_a_start_that_gets_no_directory_fails() -> None:
+    """Else `connect` would return something that knows no route."""
+    world = World(is_started=False)
+    with pytest.raises(Unavailable):
+        world.call("early")
+    id = world.session.start("start", world.now_ns, 100)
+    world.turn()
+    world.link.feed("supervisor", reply(id, "nonsense"))
+    assert type(only_error(world.turn())) is Unavailable
+    world.session.start("again", world.now_ns, 100)
+    assert type(only_error(world.turn(100))) is DeadlineExceeded
+
+
+def test_after_a_deadline_the_directory_is_fetched_and_not_too_often(world: World) -> None:
+    """Our link to the supervisor may have been cut: without this we would call the dead for ever."""
+    world.call("one", timeout_ns=100)
+    world.call("two", timeout_ns=200)
+    world.turn()
+    world.turn(100)
+    world.turn(100)
+    (fetch,) = world.link.take("supervisor")
+    assert fetch.route == "supervisor.directory"
+    world.link.feed("supervisor", reply(fetch.id, directory(1, query=2).to_body()))
+    assert world.turn() == [], "a fetched one counts, whatever its version: the supervisor may be new"
+    assert world.session.directory == directory(1, query=2)
+    world.call("three", timeout_ns=100)
+    world.turn(REFRESH_NS)
+    assert len(world.link.take("supervisor")) == 1
+
+
+def test_supervisor_routes_go_to_the_supervisor(world: World) -> None:
+    """The command line is a client like any other."""
+    id = world.call("status", "supervisor.status")
+    world.turn()
+    world.link.feed("supervisor", reply(id, {"state": "primary"}))
+    assert world.turn() == [Ended("status", {"state": "primary"}, None)]
+
+
+def test_frames_and_envelopes_without_sense_are_counted_and_the_rest_goes_on(world: World) -> None:
+    """Never fatal (DESIGN 6)."""
+    id = world.call("mine")
+    world.turn()
+    world.link.coming.append((b"peer-2", b"\xc1"))
+    world.link.feed("query-1", Envelope(CALL, 1, None, "who.calls", body={}), reply(id, "fine"))
+    assert world.turn() == [Ended("mine", "fine", None)]
+    assert world.session.malformed_count == 2
+
+
+def test_a_flood_is_read_in_parts(world: World) -> None:
+    """Else a flood of topics keeps a caller from its deadline."""
+    world.call("mine", "index.stats")
+    world.turn()
+    for n in range(FRAMES_MAX + 1):
+        world.link.feed("index-1", Envelope(PUBLISH, n + 1, None, "files.x", body={}))
+    world.turn()
+    assert world.session.has_more and world.session.next_wake_ns(world.now_ns) == world.now_ns
+    assert len(world.link.coming) == 1
+    world.turn()
+    assert not world.session.has_more
+
+
+def test_connecting_calls_for_a_turn(world: World) -> None:
+    """It touches the link, and the descriptor is edge-triggered: a frame could lie there unseen."""
+    world.call("mine")
+    assert world.session.has_more
+    world.turn()
+    assert not world.session.has_more
+    world.call("mine")
+    assert not world.session.has_more and world.session.gathered_count == 1
+
+
+def test_a_peer_that_does_not_read_is_tried_again_and_at_its_bound_refused(world: World) -> None:
+    """Backpressure with a word for it, and nothing lost."""
+    world.call("first")
+    world.link.answers["query-1"] = Sent.FULL
+    world.turn()
+    assert world.session.next_wake_ns(world.now_ns) == world.now_ns + STALLED_RETRY_NS
+    body = {"x": b"." * (PEER_BYTES_MAX // 4)}
+    for n in range(3):
+        world.session.call(f"{n}", world.now_ns, 10**12, "query.search", None, None, body)
+    with pytest.raises(Busy, match="query does not read") as caught:
+        world.session.call("too much", world.now_ns, 10**12, "query.search", None, None, body)
+    assert caught.value.retry_after
+    outstanding = world.session.outstanding_count
+    del world.link.answers["query-1"]
+    world.turn(STALLED_RETRY_NS)
+    assert len(world.link.take("query-1")) == outstanding
+
+
+def test_who_cannot_be_reached_ends_its_calls_and_is_connected_again(world: World) -> None:
+    """EHOSTUNREACH is a status, not a loss (DESIGN 6)."""
+    world.call("mine")
+    world.link.answers["query-1"] = Sent.UNREACHABLE
+    assert type(only_error(world.turn())) is PeerDown
+    del world.link.answers["query-1"]
+    world.call("again")
+    world.turn()
+    assert len(world.link.take("query-1")) == 1
+
+
+def test_when_the_supervisor_cannot_be_reached_the_system_is_gone(world: World) -> None:
+    """Its backplanes end with it."""
+    world.call("mine")
+    world.turn()
+    world.call("status", "supervisor.status")
+    world.link.answers["supervisor"] = Sent.UNREACHABLE
+    events = world.turn()
+    assert {(e.token, type(e.error)) for e in events if isinstance(e, Ended)} == {
+        ("mine", PeerDown),
+        ("status", PeerDown),
+    }
+    assert world.session.directory is None and world.link.peers == {}
+
+
+def test_a_system_that_is_gone_ends_everything_and_may_come_back(world: World) -> None:
+    """Even with lower versions than before."""
+    world.push(directory(9))
+    world.call("mine")
+    world.session.subscribe("files.x", "sub", "waiter", world.now_ns)
+    world.turn()
+    world.link.sent.clear()
+    world.session.system_gone("gone")
+    events = world.turn()
+    assert {(e.token, type(e.error)) for e in events if isinstance(e, Ended)} == {
+        ("mine", PeerDown),
+        ("waiter", PeerDown),
+    }
+    with pytest.raises(Unavailable):
+        world.call("mine")
+    id = world.session.start("again", world.now_ns, 10**9)
+    world.turn()
+    world.link.feed("supervisor", reply(id, directory(1).to_body()))
+    assert world.turn() == [Ended("again", None, None)]
+    assert {e.route for e in world.link.take("index-1")} == {"backplane.index.subscribe"}, "subscriptions live on"
+
+
+def test_the_end_of_the_owner_ends_every_call_and_still_sends_what_was_cast(world: World) -> None:
+    """A program that casts and exits has said something."""
+    world.call("mine")
+    world.turn()
+    world.session.cast("query.search", None, 3, {"text": "last"})
+    events = take_all(world.session.end_all(Cancelled("closed")))
+    assert [(e.token, type(e.error)) for e in events if isinstance(e, Ended)] == [("mine", Cancelled)]
+    cast = world.link.take("query-1")[-1]
+    assert cast == Envelope(CAST, 0, 3, "query.search", body={"text": "last"})
+    assert world.session.outstanding_count == 0
+
+
+# -- topics -----------------------------------------------------------------------------------------------------------
+
+
+def confirm(world: World, socket: str) -> list[Ended | Heard]:
+    """The backplane confirms all subscriptions it was asked for."""
+    asked = [e for e in world.link.take(socket) if (e.route or "").endswith(".subscribe")]
+    world.link.feed(socket, *(reply(e.id, {}) for e in asked))
+    return world.turn()
+
+
+def test_a_subscription_stands_when_every_backplane_has_confirmed(world: World) -> None:
+    """TRAPS 10, the slow joiner: what is published right afterwards must be heard."""
+    assert world.session.subscribe("files.*", "sub", "waiter", world.now_ns)
+    world.turn()
+    assert world.session.unconfirmed("files.*") == ["index", "query"]
+    assert confirm(world, "index-1") == []
+    assert world.session.unconfirmed("files.*") == ["query"]
+    assert confirm(world, "query-1") == [Ended("waiter", None, None)]
+    assert not world.session.subscribe("files.*", "another", "waiter", world.now_ns), "it stands already"
+    world.turn()
+    assert world.link.sent == [], "and nobody is asked twice"
+
+
+def test_messages_are_heard_with_their_losses(world: World) -> None:
+    """Numbered a publisher and topic: a gap is seen."""
+    world.session.subscribe("files.*", "sub", "waiter", world.now_ns)
+    world.turn()
+    world.link.feed("index-1", Envelope(PUBLISH, 1, None, "files.a", body={"n": 1}))
+    world.link.feed("index-1", Envelope(PUBLISH, 4, None, "files.a", body={"n": 4}))
+    world.link.feed("query-1", Envelope(PUBLISH, 9, None, "files.a", body={}))
+    world.link.feed("index-1", Envelope(PUBLISH, 5, None, "other", body={}))
+    assert world.turn() == [
+        Heard("sub", Message("files.a", {"n": 1}, 0)),
+        Heard("sub", Message("files.a", {"n": 4}, 2)),
+        Heard("sub", Message("files.a", {}, 0)),
+    ]
+    assert world.session.lost_count == 2
+
+
+def test_a_new_generation_is_asked_again_and_counts_from_one(world: World) -> None:
+    """It knows of nobody."""
+    world.session.subscribe("files.x", "sub", "waiter", world.now_ns)
+    world.turn()
+    confirm(world, "index-1")
+    world.link.feed("index-1", Envelope(PUBLISH, 7, None, "files.x", body={}))
+    world.turn()
+    world.push(directory(2, index=2))
+    (ask,) = world.link.take("index-2")
+    assert (ask.route, ask.body) == ("backplane.index.subscribe", {"topic": "files.x"})
+    world.link.feed("index-2", Envelope(PUBLISH, 1, None, "files.x", body={}))
+    assert world.turn() == [Heard("sub", Message("files.x", {}, 0))]
+
+
+def test_nobody_waits_for_a_place_that_died(world: World) -> None:
+    """It will be asked when it is back."""
+    world.session.subscribe("files.x", "sub", "waiter", world.now_ns)
+    world.turn()
+    confirm(world, "index-1")
+    assert world.push(directory(2, query=None)) == [Ended("waiter", None, None)]
+
+
+def test_a_place_that_has_no_time_is_asked_again(world: World) -> None:
+    """Starting or busy: later it will know."""
+    world.session.subscribe("files.x", "sub", "waiter", world.now_ns)
+    world.turn()
+    confirm(world, "query-1")
+    (ask,) = world.link.take("index-1")
+    world.link.feed("index-1", status(ask.id, Busy("later")))
+    assert world.turn() == []
+    assert world.session.next_wake_ns(world.now_ns) == world.now_ns + SUBSCRIBE_RETRY_NS
+    world.turn(SUBSCRIBE_RETRY_NS)
+    assert confirm(world, "index-1") == [Ended("waiter", None, None)]
+
+
+def test_a_place_that_will_never_do_it_is_believed(world: World) -> None:
+    """Asking again would not help; the subscriber is told."""
+    world.session.subscribe("files.x", "sub", "waiter", world.now_ns)
+    world.turn()
+    (ask,) = world.link.take("index-1")
+    world.link.feed("index-1", status(ask.id, NotFound("no such topic")))
+    assert type(only_error(world.turn())) is NotFound
+
+
+def test_the_last_subscriber_takes_the_subscription_along(world: World) -> None:
+    """Else messages come for ever for nobody."""
+    world.session.subscribe("files.x", "one", "waiter", world.now_ns)
+    world.session.subscribe("files.x", "two", "waiter", world.now_ns)
+    world.turn()
+    confirm(world, "index-1")
+    confirm(world, "query-1")
+    world.session.unsubscribe("files.x", "one")
+    world.turn()
+    assert world.link.sent == []
+    world.session.unsubscribe("files.x", "two")
+    world.session.unsubscribe("files.x", "two")
+    world.turn()
+    (cast,) = world.link.take("index-1")
+    assert (cast.kind, cast.route, cast.body) == (CAST, "backplane.index.unsubscribe", {"topic": "files.x"})
+
+
+def test_what_is_published_goes_to_those_whose_objects_hear_it_numbered(world: World) -> None:
+    """Numbered from 1, so that they see what they lose."""
+    assert [world.session.publish("files.a", None, {"n": n}) for n in range(2)] == [1, 1]
+    assert world.session.publish("nobody.hears", None, {}) == 0
+    world.turn()
+    assert [(e.kind, e.id, e.route, e.body) for e in world.link.take("index-1")] == [
+        (PUBLISH, 1, "files.a", {"n": 0}),
+        (PUBLISH, 2, "files.a", {"n": 1}),
+    ]
+    world.push(directory(2, index=2))
+    world.session.publish("files.a", None, {})
+    world.turn()
+    assert [e.id for e in world.link.take("index-2")] == [1], "a new generation counts from one"
+    world.push(directory(3, index=None))
+    assert world.session.publish("files.a", None, {}) == 0
+
+
+def test_what_is_no_topic_is_refused(world: World) -> None:
+    """At once, and not by silence."""
+    with pytest.raises(InvalidArgument):
+        world.session.publish("files.*", None, {})
+    with pytest.raises(InvalidArgument):
+        world.session.subscribe("*", "sub", "waiter", 0)
+
+
+class CallsOfASession(RuleBasedStateMachine):
+    """Any order of calls, answers (also twice, late and from strangers), deadlines, deaths and cancellations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+        self.generations: dict[str, int] = {"index": 1, "query": 1}
+        self.version = 1
+        self.open: dict[int, str] = {}
+        self.allowed: dict[int, set[type | None]] = {}
+        self.ids: list[tuple[int, str]] = []
+
+    def settle(self, events: list[Ended | Heard]) -> None:
+        """Each end is the first of its call, and for a reason there is."""
+        for event in events:
+            assert isinstance(event, Ended)
+            assert event.token in self.open, "a call ended twice, or one that nobody made"
+            kind = None if event.error is None else type(event.error)
+            assert kind in self.allowed[event.token], f"no reason to end in {kind}"
+            del self.open[event.token]
+
+    @rule(route=st.sampled_from(["index.stats", "query.search", "any.one"]), timeout_ns=st.integers(1, 40))
+    def calls(self, route: str, timeout_ns: int) -> None:
+        token = len(self.ids) + 1
+        id = self.world.session.call(token, self.world.now_ns, timeout_ns, route, None, None, {})
+        self.open[token], self.allowed[token] = route, {DeadlineExceeded}
+        self.ids.append((id, route))
+
+    @precondition(lambda self: self.ids)
+    @rule(data=st.data(), socket=st.sampled_from(["index", "query"]), is_error=st.booleans())
+    def somebody_answers(self, data: st.DataObject, socket: str, is_error: bool) -> None:
+        index = data.draw(st.integers(0, len(self.ids) - 1))
+        id, _route = self.ids[index]
+        name = f"{socket}-{self.generations[socket]}"
+        if name in self.world.link.peers.values():
+            self.world.link.feed(name, status(id, Busy("full")) if is_error else reply(id, "done"))
+            self.allowed[index + 1].add(Busy if is_error else None)
+
+    @precondition(lambda self: self.ids)
+    @rule(data=st.data())
+    def the_caller_takes_it_back(self, data: st.DataObject) -> None:
+        index = data.draw(st.integers(0, len(self.ids) - 1))
+        self.allowed[index + 1].add(Cancelled)
+        self.world.session.cancel(self.ids[index][0])
+
+    @rule(name=st.sampled_from(["index", "query"]))
+    def a_backplane_dies_and_comes_back(self, name: str) -> None:
+        self.generations[name] += 1
+        self.version += 1
+        for allowed in self.allowed.values():
+            allowed.add(PeerDown)
+        self.settle(self.world.push(directory(self.version, **self.generations)))
+
+    @rule(after_ns=st.integers(0, 20))
+    def time_passes(self, after_ns: int) -> None:
+        self.settle(self.world.turn(after_ns))
+
+    @invariant()
+    def what_is_open_here_is_outstanding_there(self) -> None:
+        told = len(self.world.session._events)  # ended outside a turn, to be told in the next
+        fetching = sum(type(token).__name__ == "_Fetch" for _, _, (token, _) in self.calls_of_session())
+        assert self.world.session.outstanding_count - fetching == len(self.open) - told
+
+    def calls_of_session(self) -> list[tuple[bytes, int, tuple[object, str]]]:
+        """What the session itself has open."""
+        return list(self.world.session._exchange.calls._calls.values())
+
+    def teardown(self) -> None:
+        self.settle(self.world.turn(10**10))
+        assert self.open == {}, "a call that never ended"
+
+
+TestCallsOfASession = CallsOfASession.TestCase
+TestCallsOfASession.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)

@@ -1,0 +1,98 @@
+"""Topics: who hears what, each once, and whether anything is missing."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appbackplane.transport.errors import InvalidArgument
+from appbackplane.transport.topics import GapCounter, TopicTable, check_pattern, check_topic
+
+words = st.sampled_from(["files", "file", "a", "b"])
+topics = st.lists(words, min_size=1, max_size=4).map(".".join)
+patterns = topics | topics.map(lambda topic: topic + ".*")
+posts = st.lists(st.tuples(st.booleans(), patterns, st.integers(0, 3)), max_size=20)
+
+
+def hears(pattern: str, topic: str) -> bool:
+    """The rule, as architecture.md states it."""
+    return topic.startswith(pattern[:-1]) if pattern.endswith(".*") else topic == pattern
+
+
+@given(posts, topics)
+def test_exactly_those_hear_it_who_asked_each_once(changes: list[tuple[bool, str, int]], topic: str) -> None:
+    """Against a list that is searched from end to end."""
+    table: TopicTable[int] = TopicTable()
+    known: set[tuple[str, int]] = set()
+    for is_added, pattern, subscriber in changes:
+        if is_added:
+            table.add(pattern, subscriber)
+            known.add((pattern, subscriber))
+        else:
+            table.remove(pattern, subscriber)
+            known.discard((pattern, subscriber))
+    matching = table.matching(topic)
+    assert len(matching) == len(set(matching))
+    assert set(matching) == {subscriber for pattern, subscriber in known if hears(pattern, topic)}
+
+
+@given(posts, topics)
+def test_who_leaves_hears_nothing_more(changes: list[tuple[bool, str, int]], topic: str) -> None:
+    """A dead peer that is kept anywhere is sent to for ever."""
+    table: TopicTable[int] = TopicTable()
+    for _, pattern, subscriber in changes:
+        table.add(pattern, subscriber)
+    table.remove_all(1)
+    assert 1 not in table.matching(topic)
+
+
+def test_a_topic_ends_at_a_dot() -> None:
+    """TRAPS 10: by prefix, who asks for `files` would hear `filesystem` too."""
+    table: TopicTable[str] = TopicTable()
+    table.add("files", "exact")
+    table.add("files.*", "below")
+    assert table.matching("files") == ["exact"]
+    assert table.matching("files.changed.now") == ["below"]
+    assert table.matching("filesystem") == []
+
+
+@given(st.lists(st.booleans(), max_size=30))
+def test_every_lost_message_is_counted(arrives: list[bool]) -> None:
+    """A gap that is not seen is a silent drop."""
+    gaps = GapCounter()
+    counted = sum(gaps.gap_before(b"p", "t", n) for n, here in enumerate(arrives, 1) if here)
+    seen = [n for n, here in enumerate(arrives, 1) if here]
+    assert counted == gaps.lost_count == (seen[-1] - seen[0] + 1 - len(seen) if seen else 0)
+
+
+def test_publishers_and_topics_are_numbered_apart_and_a_new_generation_begins_again() -> None:
+    """A new process starts at 1: that is no loss."""
+    gaps = GapCounter()
+    assert gaps.gap_before(b"p", "t", 5) == 0
+    assert gaps.gap_before(b"q", "t", 9) == 0
+    assert gaps.gap_before(b"p", "u", 7) == 0
+    assert gaps.gap_before(b"p", "t", 8) == 2
+    assert gaps.gap_before(b"p", "t", 3) == 0, "numbers that go back are no loss"
+    gaps.forget(b"p")
+    assert gaps.gap_before(b"p", "t", 100) == 0
+    assert gaps.gap_before(b"q", "t", 11) == 1
+
+
+@pytest.mark.parametrize("topic", ["", "a..b", ".a", "a.", "a.*", "*", "a b", 5, None])
+def test_what_is_no_topic_is_refused(topic: str) -> None:
+    """A topic that nobody can match would be published for ever to nobody."""
+    with pytest.raises(InvalidArgument, match="topic"):
+        check_topic(topic)
+
+
+@pytest.mark.parametrize("pattern", ["", "*", "a.*.b", "a*", ".*", "a..*", 5])
+def test_what_cannot_be_subscribed_to_is_refused(pattern: str) -> None:
+    """Whoever hopes for other wildcards learns it at once, and not from silence."""
+    with pytest.raises(InvalidArgument, match=r"files\.\*"):
+        check_pattern(pattern)
+
+
+def test_topics_and_patterns_pass() -> None:
+    """The checks above would be easy if nothing passed."""
+    check_topic("files.changed")
+    check_pattern("files.changed")
+    check_pattern("files.*")
