@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
-
 from appbackplane.transport.errors import FailedPrecondition
 
 from ..objects.action import Action, Outcome
@@ -124,9 +123,8 @@ class Scheduler:
         if object._state != RUNNING:
             self._place(object, old_priority)
 
-    def next(
-        self, now_ns: int, below: int | None = None
-    ) -> Action | None:  # hot: scripts/bench_cases/scheduler_loop.py
+    # hot: scripts/bench_cases/scheduler_loop.py
+    def next(self, now_ns: int, below: int | None = None) -> Action | None:
         """The next action, its object marked running; None if nothing may run now.
 
         The search starts at the highest priority each time (law 3). `below`: only priorities more urgent than this, for a
@@ -141,12 +139,18 @@ class Scheduler:
         is_spent = self.budget.is_spent
         if is_spent:
             end = min(end, self.budget.exempt)
-        action = self._search(end)
-        if action is None and not is_spent and self._are_quotas_spent(end):
+        left = self.quotas.left
+        object = self.ready.take(left, end)
+        if object is None:
+            if is_spent or not self._are_quotas_spent(end):
+                return None
             self.quotas.reset()
             self.virtual_tick_count += 1
-            action = self._search(end)
-        return action
+            object = self.ready.take(left, end)
+            assert object is not None, "a virtual tick that freed nothing"
+        object._state = RUNNING
+        self.queued_count -= 1
+        return object_queue.pop(object)
 
     def _are_quotas_spent(self, end: int) -> bool:
         """Whether no queue with work has quota left, and a virtual tick would free one above `end`."""
@@ -156,23 +160,8 @@ class Scheduler:
         depths, left = self.ready.depths(), self.quotas.left
         return not any(depth and left[priority] for priority, depth in enumerate(depths))
 
-    def _search(self, end: int) -> Action | None:
-        ready, left = self.ready, self.quotas.left
-        for priority, queue in enumerate(ready.queues):
-            if queue and left[priority] > 0:
-                if priority >= end:
-                    return None
-                object = ready.pop(priority)
-                if object is not None:
-                    left[priority] -= 1
-                    object._state = RUNNING
-                    self.queued_count -= 1
-                    return object_queue.pop(object)
-        return None
-
-    def finished(
-        self, action: Action, outcome: Outcome, now_ns: int
-    ) -> None:  # hot: scripts/bench_cases/scheduler_loop.py
+    # hot: scripts/bench_cases/scheduler_loop.py
+    def finished(self, action: Action, outcome: Outcome, now_ns: int) -> None:
         """The worker is through with an action for now: back to a ready queue, to the wait queue, or idle."""
         object = action.object
         assert object._state == RUNNING, "finished without having been chosen"

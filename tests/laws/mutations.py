@@ -56,11 +56,11 @@ MUTATIONS = (
         "elif object._priority != old_priority:\n                self.ready.move(object, old_priority)",
         "elif object._priority < old_priority:\n                self.ready.move(object, old_priority)",
     ),
-    Mutation(3, "quotas are not spent", SCHEDULER, "left[priority] -= 1", "pass"),
+    Mutation(3, "quotas are not spent", READY_QUEUES, "left[priority] -= 1", "pass"),
     Mutation(3, "other default quotas", "runtime/scheduling/quotas.py", "following // 2", "following // 3"),
     Mutation(
-        3, "the search begins at the bottom", SCHEDULER,
-        "enumerate(ready.queues):", "reversed([*enumerate(ready.queues)]):",
+        3, "the search begins at the bottom", READY_QUEUES,
+        "in enumerate(self.queues):\n            while", "in reversed([*enumerate(self.queues)]):\n            while",
     ),
     Mutation(
         3, "priority 0 is limited", "runtime/scheduling/quotas.py", "quotas = [UNLIMITED]\n", "quotas = [200]\n"
@@ -74,7 +74,7 @@ MUTATIONS = (
         "self.budget.reset(self.ticks.advance(now_ns))", "self.ticks.advance(now_ns)",
     ),
     Mutation(
-        4, "no virtual tick", SCHEDULER, "if action is None and not is_spent and self._are_quotas_spent(end):", "if False:"
+        4, "no virtual tick", SCHEDULER, "if is_spent or not self._are_quotas_spent(end):", "if True:"
     ),
     Mutation(
         4, "a virtual tick although some have quota left", SCHEDULER,
@@ -86,7 +86,7 @@ MUTATIONS = (
     ),
     Mutation(
         4, "a virtual tick without budget", SCHEDULER,
-        "if action is None and not is_spent and self", "if action is None and self",
+        "if is_spent or not self._are_quotas_spent(end):", "if not self._are_quotas_spent(end):",
     ),
     Mutation(5, "the budget does not bind", SCHEDULER, "is_spent = self.budget.is_spent", "is_spent = False"),
     Mutation(
