@@ -136,9 +136,10 @@ class Link:
         return int(self._socket.getsockopt(zmq.FD))
 
     def close(self, linger_ms: int = LINGER_MS) -> None:
-        """Close, and remove the socket files. What has been sent has `linger_ms` to leave; blocks for no longer."""
-        self._socket.linger = linger_ms
-        self._shut()
+        """Close, and remove the socket files. What has been sent has `linger_ms` to leave; blocks for no longer. Twice is once."""
+        if self._shut.alive:
+            self._socket.linger = linger_ms
+            self._shut()
         for path in self._bound:
             path.unlink(missing_ok=True)
 
