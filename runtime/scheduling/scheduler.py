@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+
 from appbackplane.transport.errors import FailedPrecondition
 
 from ..objects.action import Action, Outcome
