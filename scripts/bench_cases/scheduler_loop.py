@@ -7,8 +7,8 @@ histogram too, and its CPU time charged. Against: the same number of asyncio tas
 1000, and of calls submitted to a ThreadPoolExecutor of one thread; neither has priorities, order by object or figures.
 Rounds are interleaved, so that a noisy machine hits all alike; printed are medians and their ratios to asyncio.
 
-A surprise would be less than 1.0 M actions/s on a quiet machine (the prototype's figure, DESIGN 5; a tenth less when mixed),
-or "engine" below twice asyncio.
+A surprise would be less than 1.0 M actions/s for "scheduler" on a quiet machine (the prototype's figure, DESIGN 5, with one
+histogram), a tenth less when mixed, or "engine" (0.65 M/s when written) below one and a half times asyncio.
 
     python scripts/bench_cases/scheduler_loop.py [rounds]
 """

@@ -122,7 +122,6 @@ def stuck(tmp_path: Path) -> Iterator[tuple[Sentinel, Stuck, Backplane]]:
         component.may_end.set()
         assert backplane.stop(LIMIT_S)
         sentinel.close()
-        control.close()
 
 
 def test_the_stack_is_taken_while_it_runs(
