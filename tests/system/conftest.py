@@ -44,6 +44,7 @@ class System:
         self.environment = {**os.environ, "XDG_RUNTIME_DIR": str(folder)}
         self.run_dir = folder / "appbackplane" / name
         self.said: list[str] = []
+        self.programs: list[subprocess.Popen[str]] = []
         self._news = threading.Condition()
         self._has_ended = False
         self._began_s = time.monotonic()
@@ -114,13 +115,12 @@ class System:
         return command(self.folder, *words, "-s", self.name)
 
     def program(self, name: str, *words: str) -> subprocess.Popen[str]:
-        """A client program (programs.py) in a process of its own; ends by itself."""
-        return subprocess.Popen(
-            [sys.executable, str(HERE / "programs.py"), name, str(self.run_dir), *words],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+        """A client program (programs.py) in a process of its own."""
+        words = (str(HERE / "programs.py"), name, str(self.run_dir), *words)
+        self.programs.append(
+            subprocess.Popen([sys.executable, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         )
+        return self.programs[-1]
 
     # How it ends
 
@@ -147,6 +147,9 @@ class System:
 
     def end(self) -> None:
         """After a test: down in order, and what does not go is killed, and told."""
+        for program in self.programs:
+            with program:
+                program.kill()
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
@@ -178,10 +181,16 @@ def command(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def answer_of(program: subprocess.Popen[str]) -> Any:
-    """What a client program says at its end: one line of JSON."""
+    """What a client program says at its end, which this asks for: one line of JSON."""
     out, _ = program.communicate(timeout=2 * LIMIT_S)
     assert program.returncode == 0
     return json.loads(out.splitlines()[-1])
+
+
+def wait_ready(program: subprocess.Popen[str]) -> None:
+    """Until a client program is at it."""
+    assert program.stdout is not None
+    assert program.stdout.readline() == "ready\n"
 
 
 def wait_dead(pid: int) -> None:
@@ -210,7 +219,7 @@ def ask_until(client: Client, route: str, is_so: Callable[[Any], Any], **argumen
         except BackplaneError as error:
             answer = error
         assert time.monotonic() < end_s, f"{route} still says {answer!r}"
-        time.sleep(0.005)
+        time.sleep(0.01)
 
 
 Up = Callable[..., System]
@@ -241,7 +250,7 @@ def begin(folder: Path, _no_ignored_interrupt: None) -> Iterator[Up]:
         return systems[-1]
 
     yield start
-    for system in systems:
+    for system in reversed(systems):  # a second one that took over from a killed one tidies up for both
         system.end()
 
 
