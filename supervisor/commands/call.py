@@ -6,7 +6,7 @@ import click
 
 from . import show
 from .cli import debug_option, json_option
-from .systems import find, system_option
+from .systems import check_running, find, system_option
 from .words import arguments
 
 #: The default deadline of every call (DESIGN 12.5).
@@ -36,6 +36,7 @@ def command(
 
     body = arguments(words)
     location = find(system)
+    check_running(location)  # the client would not know which TOML to name
     client = connect(location.run_dir)
     try:
         answer = client.call(route, key=key, priority=priority, timeout=timeout, arguments=body)

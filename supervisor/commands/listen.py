@@ -6,7 +6,7 @@ import click
 
 from . import show
 from .cli import debug_option, json_option
-from .systems import find, system_option
+from .systems import check_running, find, system_option
 
 
 @click.command("listen")
@@ -20,6 +20,7 @@ def command(topic: str, system: str | None, count: int | None, as_json: bool) ->
     from appbackplane.transport import connect
 
     location = find(system)
+    check_running(location)  # the client would not know which TOML to name
     client = connect(location.run_dir)
     try:
         for number, message in enumerate(client.subscribe(topic), start=1):

@@ -6,7 +6,7 @@ import click
 
 from . import show
 from .cli import debug_option, json_option
-from .systems import find, system_option
+from .systems import check_running, find, system_option
 from .words import arguments
 
 
@@ -23,6 +23,7 @@ def command(topic: str, words: tuple[str, ...], system: str | None, priority: in
 
     body = arguments(words)
     location = find(system)
+    check_running(location)  # the client would not know which TOML to name
     client = connect(location.run_dir)
     try:
         count = client.publish(topic, priority=priority, arguments=body)

@@ -79,6 +79,13 @@ def test_a_system_that_does_not_run_is_said_at_once(folder: Path, verb: str) -> 
     assert "appbackplane up" in said
 
 
+@pytest.mark.parametrize("verb", ["status", "routes", "down", "call index.pid", "listen t", "publish t"])
+def test_the_system_of_this_folder_is_named_by_its_toml(folder: Path, verb: str) -> None:
+    """What to do is said so that it can be typed as it stands."""
+    said = error_of(run(*verb.split()), FAILED)
+    assert said.endswith("(start it: appbackplane up demo.toml)")
+
+
 WRONG_USAGE = {
     "an argument without a value": ("call index.echo text -s demo", "'text': arguments are given as key=value"),
     "an argument twice": ("call index.echo text=1 text=2 -s demo", "'text' is given twice"),
