@@ -29,7 +29,7 @@ from appbackplane.transport.errors import BackplaneError
 HERE = Path(__file__).parent
 #: For whatever should take a fraction of a second, on a machine that does much else.
 LIMIT_S = 30.0
-COMMAND = (sys.executable, "-m", "appbackplane.supervisor.commands")
+COMMAND = (sys.executable, "-m", "appbackplane.supervisor")
 
 
 class System:
