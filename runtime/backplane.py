@@ -161,7 +161,7 @@ class Backplane:
                     "virtual_ticks": scheduler.virtual_tick_count,
                 },
                 "links": {
-                    "malformed": engine.malformed_count,
+                    "malformed": engine.reports.malformed_count,
                     "undelivered": engine.undelivered_count,
                     "late": engine.outgoing.calls.late_count,
                     "outstanding": len(engine.outgoing.calls),
@@ -169,7 +169,7 @@ class Backplane:
                     "topics_lost_here": engine.publishing.lost_count,
                     "topics_lost_elsewhere": engine.intake.gaps.lost_count,
                 },
-                "slow_actions": engine.slow_actions.count,
+                "slow_actions": engine.reports.slow_actions.count,
             }
 
     def _throttle_figures(self, component: str) -> dict[str, int]:

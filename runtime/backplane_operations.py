@@ -6,29 +6,38 @@ supervisor does not move it and the directory does not list it; every backplane 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from appbackplane.transport import addressing
 from appbackplane.transport.errors import InvalidArgument, NotFound
 
 from .execution.current import current
+from .execution.engine import Engine
 from .objects.app_object import AppObject
 from .objects.component import Component
 from .objects.module_state import ModuleState
 from .objects.operation import Mark, OperationSpec, operation
 from .scheduling.quotas import UNLIMITED, quotas_from
 
-if TYPE_CHECKING:
-    from .backplane import Backplane
-
 #: Above all default priorities of users: an operator at work is urgent, and these take microseconds.
 _PRIORITY = 0
+
+
+class Owner(Protocol):
+    """The backplane, as far as it is operated (backplane.py)."""
+
+    engine: Engine
+
+    @property
+    def threads_count(self) -> int: ...
+    def set_threads(self, count: int) -> None: ...
+    def statistics(self) -> dict[str, Any]: ...
 
 
 class BackplaneOperations(Component):
     """The backplane as a component (seed 002: "backplane is itself an application")."""
 
-    def __init__(self, backplane: Backplane, name: str) -> None:
+    def __init__(self, backplane: Owner, name: str) -> None:
         self._backplane = backplane
         self.component_name = f"{addressing.BACKPLANE}.{name}"
         self._module_state = ModuleState.PRIMARY

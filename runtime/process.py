@@ -21,6 +21,7 @@ from types import FrameType
 
 import msgspec
 import setproctitle
+
 from appbackplane.transport import addressing
 from appbackplane.transport.directory import Registration
 from appbackplane.transport.errors import BackplaneError, InvalidArgument

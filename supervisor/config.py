@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
+
 from appbackplane.transport.addressing import backplane_socket, default_run_dir
 from appbackplane.transport.errors import CallerError
 

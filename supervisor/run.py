@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+
 from appbackplane.runtime.execution.clock import RealClock
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.transport.addressing import supervisor_socket

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 import msgspec
+
 from appbackplane.runtime.process_config import ProcessConfig
 
 from .config import BackplaneConfig, Config

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from appbackplane.runtime.execution.board import BoardSlot
 
 from .child import Child
 from .director import Director
 from .lifecycle import next_step, waits_for
+
+if TYPE_CHECKING:
+    from appbackplane.runtime.execution.board import BoardSlot
 
 #: A sentinel beats four times a second (runtime/execution/sentinel.py): two seconds of silence are a process that was
 #: stopped, or an extension that keeps the GIL. With less, a machine that swaps looks like either.
@@ -94,7 +96,7 @@ def _backplane(
         "components": {name: state.value for name, state in child.states.items()},
         "waits_for": _waits_for(director, child),
         "health": health(child, slot, now_ns),
-        "board": None if slot is None or not child.is_living else _board(slot, now_ns),
+        "board": None if slot is None else _board(slot, now_ns),
     }
     if statistics is not None:
         entry["statistics"] = statistics.get(child.name)

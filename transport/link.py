@@ -8,6 +8,7 @@ place (a duplicate routing id on connect would abort the process). One owner at 
 
 import os
 import secrets
+import weakref
 from pathlib import Path
 
 import zmq
@@ -20,8 +21,9 @@ from .errors import MalformedFrame
 HIGH_WATER_MARK = 1000
 #: The I/O threads notice a frozen peer or a cut within this (TRAPS 9: 200/600 noticed in 750 ms).
 HEARTBEAT_IVL_MS, HEARTBEAT_TIMEOUT_MS = 2_000, 10_000
-#: How long a last answer may take to leave. A living peer needs well under a millisecond; a frozen one gets no more.
-LINGER_MS = 200
+#: How long what was said last may take to leave. A living peer needs well under a millisecond; with 200 ms, a cast from a
+#: program that exits at once was lost now and then on a machine whose cores were all busy. A frozen peer gets no more.
+LINGER_MS = 1_000
 # Plain integers: an enum's `&` and `|` look a member up each time, 0.4 us.
 _POLLIN, _NOBLOCK, _MORE = int(zmq.POLLIN), int(zmq.NOBLOCK), int(zmq.SNDMORE | zmq.NOBLOCK)
 #: Linux limits a socket path to 107 bytes.
@@ -56,6 +58,9 @@ class Link:
         self._endpoints: dict[bytes, str] = {}
         self._bound: list[Path] = []
         self._is_sending = self._is_receiving = False  # within a message of several parts
+        # A link that is forgotten unclosed, in a ring of references, would hang the garbage collector: pyzmq's context waits
+        # in `__del__` for sockets it cannot see any more. The finalizer keeps both alive until it has closed them in order.
+        self._shut = weakref.finalize(self, _shut, self._socket, self._context, os.getpid())
 
     def bind(self, path: Path) -> None:
         """Listen on a Unix socket. The folder must be 0700: it is what keeps strangers out."""
@@ -132,7 +137,15 @@ class Link:
         return int(self._socket.getsockopt(zmq.FD))
 
     def close(self, linger_ms: int = LINGER_MS) -> None:
-        """Close, and remove the socket files. What has been sent has `linger_ms` to leave; blocks for no longer."""
-        self._context.destroy(linger=linger_ms)
+        """Close, and remove the socket files. What has been sent has `linger_ms` to leave; blocks no longer. Twice is once."""
+        if self._shut.alive:
+            self._socket.linger = linger_ms
+            self._shut()
         for path in self._bound:
             path.unlink(missing_ok=True)
+
+
+def _shut(socket: "zmq.Socket[bytes]", context: "zmq.Context[zmq.Socket[bytes]]", pid: int) -> None:
+    if os.getpid() == pid:  # ZeroMQ's threads did not come along into a fork: there is nothing to wait for
+        socket.close()
+        context.term()

@@ -48,7 +48,7 @@ def observe(served: Iterable[Mapping[str, Any]]) -> Observed:
 
 def at_once(served: Iterable[Mapping[str, Any]]) -> int:
     """The most pieces of work that were being done at one moment."""
-    moments = [(piece["began_ns"], 1) for piece in served] + [(piece["ended_ns"], -1) for piece in served]
+    moments = [moment for piece in served for moment in ((piece["began_ns"], 1), (piece["ended_ns"], -1))]
     running = most = 0
     for _, change in sorted(moments):  # at the same moment, an end comes before a beginning
         running += change
@@ -91,7 +91,7 @@ def main(files: list[str]) -> int:
 
 def appbackplane(*words: str) -> None:
     """The command line, by this very Python."""
-    command = [sys.executable, "-m", "appbackplane.supervisor.commands", *words]
+    command = [sys.executable, "-m", "appbackplane.supervisor", *words]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     if ended.returncode != 0:
         sys.exit(f"appbackplane {' '.join(words)}:\n{ended.stdout}{ended.stderr}".rstrip())

@@ -21,12 +21,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from appbackplane.transport import connect
-from appbackplane.transport.errors import BackplaneError
 from codesearch.figures import BulkMeter, Latencies, Second, Throughput, line, summary
 from codesearch.view import draw
 from rich.console import Console
 from rich.live import Live
+
+from appbackplane.transport import Client, connect
+from appbackplane.transport.errors import BackplaneError
 
 SYSTEM = "codesearch"
 TOML = Path(__file__).with_name("codesearch.toml")
@@ -54,7 +55,7 @@ class System:
         self._is_echoing = is_echoing
         # A process group of its own: Ctrl-C is for us, and we take it down in order.
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "appbackplane.supervisor.commands", "up", str(TOML)],
+            [sys.executable, "-m", "appbackplane.supervisor", "up", str(TOML)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -65,10 +66,11 @@ class System:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
-    def wait_until_up(self) -> Any:
+    def wait_until_up(self) -> Client:
         """A connected client. Raises `Failed` when the system has ended, or takes too long."""
         end = time.monotonic() + START_S_MAX
-        client, problem = None, "it does not answer"
+        client: Client | None = None
+        problem = "it does not answer"
         while time.monotonic() < end:
             self.check()
             try:
@@ -133,7 +135,10 @@ class Searcher(threading.Thread):
 
     def run(self) -> None:
         """Search, until told to end."""
-        client = connect(SYSTEM)
+        with connect(SYSTEM) as client:
+            self._run(client)
+
+    def _run(self, client: Client) -> None:
         due_ns = previous_ns = time.perf_counter_ns()
         while not self._ending.is_set():
             now_ns = time.perf_counter_ns()
@@ -146,7 +151,7 @@ class Searcher(threading.Thread):
             previous_ns = time.perf_counter_ns()
             due_ns += SEARCH_INTERVAL_NS
 
-    def _search(self, client: Any, began_ns: int) -> None:
+    def _search(self, client: Client, began_ns: int) -> None:
         text = random.choice(self.words)
         try:
             self.hits = client.call("query.search", text=text, limit=20, priority=0, timeout=SEARCH_TIMEOUT_S)
@@ -161,7 +166,7 @@ class Searcher(threading.Thread):
 class Show:
     """Looks once a second at both sides."""
 
-    def __init__(self, system: System, client: Any, console: Console) -> None:
+    def __init__(self, system: System, client: Client, console: Console) -> None:
         self._system, self._client, self._console = system, client, console
         self._searcher = Searcher()
         self._urgent, self._bulk = Latencies(), BulkMeter()
@@ -225,6 +230,7 @@ class Show:
             bulk=bulk,
             progress=self._progress,
             host=host,
+            said=self._system.lines[-1] if self._system.lines else "",
         )
 
 
@@ -243,10 +249,10 @@ def main() -> int:
         return 1
     system = System(is_echoing=not console.is_terminal)
     try:
-        client = system.wait_until_up()
-        # Again and again: the load has to last as long as the show.
-        client.call("index.rebuild", root=arguments.root, repeat=True, timeout=START_S_MAX)
-        Show(system, client, console).run(arguments.seconds)
+        with system.wait_until_up() as client:
+            # Again and again: the load has to last as long as the show.
+            client.call("index.rebuild", root=arguments.root, repeat=True, timeout=START_S_MAX)
+            Show(system, client, console).run(arguments.seconds)
     except (Failed, BackplaneError) as error:
         print(f"code search: {error}", file=sys.stderr)
         return 1

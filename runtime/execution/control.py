@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+
 from appbackplane.transport import addressing, codec
 from appbackplane.transport.batching import Outbox
 from appbackplane.transport.directory import Registration
@@ -59,10 +60,7 @@ class Control:
     def turn(self) -> None:
         """Hear all that has come, and send all that is to leave."""
         while True:
-            while self._answers:
-                self._say(self._answers.popleft())
-            if self._outbox:
-                self._outbox.flush(self._link.send)
+            self.flush()
             try:
                 received = self._link.receive()
                 if received is None:
@@ -71,6 +69,13 @@ class Control:
                     self._hear(envelope)
             except MalformedFrame as error:
                 log.warning("malformed frame on the control link dropped: %s", error)
+
+    def flush(self) -> None:
+        """Send all that is to leave."""
+        while self._answers:
+            self._say(self._answers.popleft())
+        if self._outbox:
+            self._outbox.flush(self._link.send)
 
     def _hear(self, envelope: Envelope) -> None:
         if envelope.kind == CALL or envelope.kind == CAST:

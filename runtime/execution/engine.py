@@ -9,7 +9,6 @@ Replies leave at the end of a turn: before an action that is not known to be sho
 
 from __future__ import annotations
 
-import logging
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -27,8 +26,6 @@ from appbackplane.transport.errors import (
 
 from ..objects.action import LOCAL, Action, Outcome
 from ..objects.registry import Registry
-from ..observation.rate_limit import RateLimit
-from ..observation.slow_actions import SlowActions
 from ..observation.statistics import Statistics
 from ..scheduling.scheduler import Scheduler
 from .clock import Clock
@@ -38,6 +35,7 @@ from .method_action import MethodAction
 from .modules import Modules
 from .outgoing import Outgoing
 from .publishing import Publishing
+from .reports import Reports
 from .watch import QUANTUM_NS, Watch
 
 if TYPE_CHECKING:
@@ -55,8 +53,6 @@ DRAIN_MAX_NS = 1_000_000
 SHORT_NS = 100_000
 #: A peer whose socket was full is offered its envelopes again after this.
 STALLED_RETRY_NS = 2_000_000
-
-log = logging.getLogger("appbackplane.runtime")
 
 
 class Port(Protocol):
@@ -97,16 +93,12 @@ class Engine:
         self.outbox = Outbox()
         self.encoder = codec.Encoder()
         self.statistics = Statistics()
-        self.slow_actions = SlowActions(slow_action_ns)
-        self.reports = RateLimit()
+        self.reports = Reports(slow_action_ns)
         self.intake = Intake(self)
         self.outgoing = Outgoing(self)
         self.publishing = Publishing(self)
         self.modules = Modules(self)
         self.watch = Watch(link.fileno())
-        #: Actions that the sentinel has reported while they ran.
-        self.noticed: set[Action] = set()
-        self.malformed_count = 0
         self.undelivered_count = 0
         self._drained_ns = 0
         self._retry_ns: int | None = None
@@ -173,8 +165,9 @@ class Engine:
         account.typical_ns += (run_ns - account.typical_ns) >> 3 if account.typical_ns else run_ns
         action.run_ns += run_ns
         action.cpu_ns += cpu_ns
-        if run_ns >= self.slow_actions.threshold_ns:
-            self._report_slow(action, run_ns, now_ns)
+        if run_ns >= self.reports.slow_actions.threshold_ns:
+            account.slow_count += 1
+            self.reports.was_slow(action, run_ns, now_ns)
         if outcome is Outcome.DONE:
             if isinstance(action, MethodAction) and action.is_deferred:
                 self._defer(action, now_ns)
@@ -234,7 +227,7 @@ class Engine:
                 if self.clock.now_ns() - now_ns >= DRAIN_MAX_NS:
                     break
             except MalformedFrame as error:
-                self._report_malformed(received[0] if received else b"", error, now_ns)
+                self.reports.malformed(received[0] if received else b"", error, now_ns)
         for timer in self.scheduler.timers.due(now_ns):
             action = MethodAction(timer.object, timer.name, timer.priority, timer.function, timer.arguments)
             action.timer = timer
@@ -309,7 +302,7 @@ class Engine:
         account.error_count += 1
         told = as_error(action, error, is_debug=self.is_debug)
         if not isinstance(error, BackplaneError) or (peer is None and action.on_end is None):
-            self._report_failure(action, error, now_ns)
+            self.reports.failed(action, error, now_ns)
         if peer is not None and not self.say(peer, status(action.call_id, told), now_ns):
             self.undelivered_count += 1
 
@@ -379,26 +372,3 @@ class Engine:
             if action is not None and (highest is None or action.priority < highest):
                 highest = action.priority
         self.slot.present(highest)
-
-    # -- reports ------------------------------------------------------------------------------------------------------
-
-    def _report_failure(self, action: Action, error: BaseException, now_ns: int) -> None:
-        left_out = self.reports.admit(f"failure {action.name}", now_ns)
-        if left_out is not None:
-            more = f" ({left_out} more since the last report)" if left_out else ""
-            log.error("%s on %s failed: %s%s", action.name, action.object.name, error, more, exc_info=error)
-
-    def _report_slow(self, action: Action, run_ns: int, now_ns: int) -> None:
-        self.statistics.of(action.name).slow_count += 1
-        self.slow_actions.count += 1
-        if action in self.noticed:
-            self.noticed.discard(action)
-            return
-        report = self.slow_actions.report(action.name, action.object.name, run_ns, now_ns, None, is_running=False)
-        if report is not None:
-            log.warning("%s", report.sentence())
-
-    def _report_malformed(self, peer: bytes, error: MalformedFrame, now_ns: int) -> None:
-        self.malformed_count += 1
-        if self.reports.admit(f"malformed {peer!r}", now_ns) is not None:
-            log.warning("malformed frame from peer %r dropped: %s", peer, error)

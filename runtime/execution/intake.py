@@ -139,9 +139,10 @@ class Intake:
                 action.trace = envelope.trace
                 self._throttle(action, component)
             except BackplaneError as error:
-                self._engine.statistics.of(name).refused_count += 1
-                if self._engine.reports.admit(f"topic {name}", now_ns) is not None:
-                    log.warning("a message of topic %r did not reach %s: %s", topic, object.name, error)
+                if not isinstance(error, Busy):  # the throttle has counted that
+                    self._engine.statistics.of(name).refused_count += 1
+                problem = f"a message of topic {topic!r} did not reach {object.name}: {error}"
+                self._engine.reports.refused(f"topic {name}", problem, now_ns)
             else:
                 self._engine.scheduler.post(action, now_ns)
 
@@ -211,8 +212,7 @@ class Intake:
             self._engine.say(peer, status(envelope.id, error), now_ns)
             return
         self.refused_casts_count += 1
-        if self._engine.reports.admit(f"cast {envelope.route}", now_ns) is not None:
-            log.warning("a cast was refused: %s", error)
+        self._engine.reports.refused(f"cast {envelope.route}", f"a cast was refused: {error}", now_ns)
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
@@ -293,8 +293,7 @@ class Intake:
                 problem = (
                     f"expected a key (a string), got {ended.result!r}" if ended.error is None else f"{ended.error}"
                 )
-                if envelope.kind == CALL:
-                    self._engine.say(peer, status(envelope.id, InternalError(f"{name}: {problem}")), then_ns)
+                self._turn_away(peer, envelope, InternalError(f"{name}: {problem}"), then_ns)
                 return
             left_ns = None if deadline_ns is None else max(0, deadline_ns - then_ns)
             self.accept(peer, envelope._replace(key=ended.result, deadline=left_ns), then_ns)

@@ -113,8 +113,8 @@ class Sentinel:
         return self._stop_reason
 
     def close(self) -> None:
-        """Send what is left to say and let go of the link."""
-        self._control.turn()
+        """Send what is left to say and let go of the link. What still comes is for a process that has ended."""
+        self._control.flush()
         self._engine.watch.sentinel_fd = -1
         self._link.close()
         os.close(self._wake_fd)
@@ -131,7 +131,7 @@ class Sentinel:
             started_ns = worker.started_ns
             if started_ns:
                 running_since_ns = min(running_since_ns or started_ns, started_ns)
-                if now_ns - started_ns >= engine.slow_actions.threshold_ns:
+                if now_ns - started_ns >= engine.reports.slow_actions.threshold_ns:
                     self._notice_slow(worker, started_ns, now_ns)
         if now_ns - self._beaten_ns >= HEARTBEAT_NS:
             self._beat(now_ns, running_since_ns)
@@ -153,18 +153,13 @@ class Sentinel:
 
     def _notice_slow(self, worker: Worker, started_ns: int, now_ns: int) -> None:
         action = worker.action
-        if action is None or action in self._engine.noticed:
+        if action is None or self._engine.reports.is_noticed(action):
             return
         frame = sys._current_frames().get(worker.ident)
         with self._engine.lead:
             if worker.action is not action or worker.started_ns != started_ns:
                 return  # it has just ended, and is reported without a stack
-            self._engine.noticed.add(action)
-            report = self._engine.slow_actions.report(
-                action.name, action.object.name, now_ns - started_ns, now_ns, frame, is_running=True
-            )
-        if report is not None:
-            log.warning("%s", report.sentence())
+            self._engine.reports.runs_slowly(action, now_ns - started_ns, now_ns, frame)
 
     def _beat(self, now_ns: int, running_since_ns: int) -> None:
         self._beaten_ns = now_ns
@@ -180,7 +175,7 @@ class Sentinel:
             running_since_ns,
             engine.scheduler.budget.used_total_ns,
             sum(throttle.refused_count for throttle in list(engine.intake.throttles.values())),
-            engine.slow_actions.count,
+            engine.reports.slow_actions.count,
         )
 
     def _fds(self) -> list[int]:

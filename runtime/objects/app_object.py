@@ -55,14 +55,13 @@ class AppObject:
     """Something that serves: subclass it, mark its operations, and `add` it to a component."""
 
     __slots__ = (
-        "__weakref__", "_component", "_counts", "_head", "_key", "_lends", "_load", "_name", "_priority", "_queued", "_stale",
+        "__weakref__", "_component", "_counts", "_head", "_key", "_lends", "_load", "_name", "_priority", "_stale",
         "_state", "_tail", "_waits",
     )  # fmt: skip
 
     # Declared here, filled in `__new__`: a slot whose type is first said there is unknown to type checkers.
     _head: Action | None
     _tail: Action | None
-    _queued: int
     _state: int
     #: The ready queue it belongs to while it has work.
     _priority: int
@@ -90,7 +89,7 @@ class AppObject:
     def __new__(cls, *_arguments: Any, **_keywords: Any) -> Self:
         self = super().__new__(cls)
         self._head = self._tail = None
-        self._queued = self._waits = self._load = 0
+        self._waits = self._load = 0
         self._state = 0  # IDLE of scheduling/object_queue.py
         self._priority = 255  # none yet
         self._counts = self._stale = None

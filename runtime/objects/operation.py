@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 import msgspec
+
 from appbackplane.transport.errors import InvalidArgument
+from appbackplane.transport.topics import check_pattern
 
 #: Priority of an operation that names none: the middle of the default eight, so that there is room on both sides.
 PRIORITY_DEFAULT = 4
@@ -85,6 +87,10 @@ def operation(
 
 def subscribe(topic: str, *, priority: int = PRIORITY_DEFAULT) -> Callable[[Method], Method]:
     """Have a method run for each message of `topic` (`a.b` exactly, or `a.*` for all below it)."""
+    try:
+        check_pattern(topic)
+    except InvalidArgument as error:
+        raise DeclarationError(str(error)) from None
     return _mark(Mark(kind="topic", topic=topic, priority=priority))
 
 
@@ -97,6 +103,8 @@ def every(seconds: float, *, priority: int = PRIORITY_DEFAULT) -> Callable[[Meth
 
 def _mark(mark: Mark) -> Callable[[Method], Method]:
     def decorate(method: Method) -> Method:
+        if not inspect.isfunction(method):
+            raise DeclarationError(f"{method!r} is marked as an operation: expected a plain method")
         setattr(method, _MARK, mark)
         return method
 
@@ -184,7 +192,7 @@ def _parameters(function: Callable[..., Any]) -> tuple[list[inspect.Parameter], 
     for parameter in parameters:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
             raise DeclarationError(
-                f"{function.__qualname__}: parameter {parameter} has no name a caller could give: name each argument"
+                f"{function.__qualname__}: parameter {parameter.name!r} has no name a caller could give: name each argument"
             )
     try:
         return parameters, get_type_hints(function)

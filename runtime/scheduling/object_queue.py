@@ -1,8 +1,9 @@
 """The queue of one object: its actions in order, and the highest priority among them (laws 1 and 2).
 
 A linked list through `Action.next`, its ends in the object's slots: an idle object owns no queue (a deque would cost 760
-bytes an object). While all queued actions have one priority, which is nearly always, `_counts` is None and `_priority` is
-theirs; the first odd one makes a count a priority, so that the highest is known without looking at the others.
+bytes an object). While all queued actions have one priority, which is the usual case, `_counts` is None and `_priority` is
+theirs. The first odd one makes a count a priority, for which the queue is walked once; the counts stay until it is empty,
+so that no action is walked over twice.
 """
 
 from __future__ import annotations
@@ -14,14 +15,13 @@ from ..objects.app_object import AppObject
 IDLE, READY, RUNNING, WAITING = range(4)
 
 
-def append(object: AppObject, action: Action, priorities: int) -> None:  # hot: scripts/bench inproc
+def append(object: AppObject, action: Action, priorities: int) -> None:  # hot: scripts/bench_cases/scheduler_loop.py
     """Put an action last."""
     action.next = None
     tail = object._tail
     if tail is None:
         object._head = object._tail = action
         object._priority = action.priority
-        object._queued = 1
     else:
         tail.next = action
         object._tail = action
@@ -36,7 +36,6 @@ def prepend(object: AppObject, action: Action, priorities: int) -> None:
     if head is None:
         object._tail = action
         object._priority = action.priority
-        object._queued = 1
     else:
         _note(object, action.priority, priorities)
 
@@ -56,7 +55,7 @@ def insert(object: AppObject, action: Action, priorities: int) -> None:
         _note(object, action.priority, priorities)
 
 
-def pop(object: AppObject) -> Action:  # hot: scripts/bench inproc
+def pop(object: AppObject) -> Action:  # hot: scripts/bench_cases/scheduler_loop.py
     """Take the first action."""
     action = object._head
     assert action is not None
@@ -64,12 +63,9 @@ def pop(object: AppObject) -> Action:  # hot: scripts/bench inproc
     action.next = None
     if object._head is None:
         object._tail = None
-        object._queued = 0
         object._counts = None
-    else:
-        object._queued -= 1
-        if object._counts is not None:
-            _unnote(object, action.priority)
+    elif object._counts is not None:
+        _unnote(object, action.priority)
     return action
 
 
@@ -88,29 +84,34 @@ def remove(object: AppObject, action: Action) -> bool:
     here.next = None
     if object._tail is here:
         object._tail = before
-    object._queued -= 1
     if object._counts is not None:
         _unnote(object, action.priority)
     return True
 
 
 def _note(object: AppObject, priority: int, priorities: int) -> None:
+    """An action of this priority has joined others in the queue."""
     counts = object._counts
-    if counts is None:
-        if priority == object._priority:
-            object._queued += 1
-            return
+    if counts is not None:
+        counts[priority] += 1
+    elif priority == object._priority:
+        return
+    else:
         counts = object._counts = [0] * priorities
-        counts[object._priority] = object._queued
-    object._queued += 1
-    counts[priority] += 1
+        here = object._head
+        while here is not None:
+            counts[here.priority] += 1
+            here = here.next
     if priority < object._priority:
         object._priority = priority
 
 
 def _unnote(object: AppObject, priority: int) -> None:
+    """An action of this priority has left; others are still there."""
     counts = object._counts
     assert counts is not None
     counts[priority] -= 1
     if priority == object._priority and not counts[priority]:
-        object._priority = next(p for p, count in enumerate(counts) if count)
+        while not counts[priority]:  # what is left has lower priority
+            priority += 1
+        object._priority = priority

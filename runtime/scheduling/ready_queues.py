@@ -18,7 +18,7 @@ DEAD_MAX = 64
 
 
 class ReadyQueues:
-    """N queues of objects; 0 is highest."""
+    """N queues of objects; 0 is highest. The search begins at the top each time."""
 
     def __init__(self, priorities: int) -> None:
         self.queues: list[deque[AppObject]] = [deque() for _ in range(priorities)]
@@ -42,14 +42,17 @@ class ReadyQueues:
         self._bury(object, priority)
         self.count -= 1
 
-    def pop(self, priority: int) -> AppObject | None:  # hot: scripts/bench inproc
-        """Take the first object of one queue, or None."""
-        queue = self.queues[priority]
-        while queue:
-            object = queue.popleft()
-            if object._stale is None or not self._unbury(object, priority):
-                self.count -= 1
-                return object
+    def take(self, left: list[int], end: int) -> AppObject | None:  # hot: scripts/bench_cases/scheduler_loop.py
+        """Take the first object of the highest priority that has quota `left`, above `end`, and spend one; or None."""
+        for priority, queue in enumerate(self.queues):
+            while queue and left[priority] > 0:
+                if priority >= end:
+                    return None
+                object = queue.popleft()
+                if object._stale is None or not self._unbury(object, priority):
+                    self.count -= 1
+                    left[priority] -= 1
+                    return object
         return None
 
     def highest(self) -> int | None:

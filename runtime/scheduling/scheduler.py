@@ -10,7 +10,7 @@ says what became of the object. An object is in exactly one of four places, and 
 | WAITING | it awaits a reply |
 | IDLE | it has nothing to do |
 
-Cost: about 0.5 us for post + next + finished (scripts/bench inproc).
+Cost: about 0.5 us for post + next + finished (scripts/bench_cases/scheduler_loop.py).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+
 from appbackplane.transport.errors import FailedPrecondition
 
 from ..objects.action import Action, Outcome
@@ -29,6 +30,9 @@ from .quotas import Quotas, quotas_from
 from .ready_queues import ReadyQueues
 from .ticks import Ticks
 from .timers import Timers
+
+#: Saves looking into the enum twice an action.
+_DONE = Outcome.DONE
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +65,7 @@ class Scheduler:
         #: Actions queued in all objects.
         self.queued_count = 0
 
-    def post(self, action: Action, now_ns: int) -> None:  # hot: scripts/bench inproc
+    def post(self, action: Action, now_ns: int) -> None:  # hot: scripts/bench_cases/scheduler_loop.py
         """Queue a request behind what its object has (law 1); the object is raised to it if need be (law 2).
 
         A reentrant call (`continues`) of an object that awaits a reply goes before all that has to wait for that reply,
@@ -120,7 +124,8 @@ class Scheduler:
         if object._state != RUNNING:
             self._place(object, old_priority)
 
-    def next(self, now_ns: int, below: int | None = None) -> Action | None:  # hot: scripts/bench inproc
+    # hot: scripts/bench_cases/scheduler_loop.py
+    def next(self, now_ns: int, below: int | None = None) -> Action | None:
         """The next action, its object marked running; None if nothing may run now.
 
         The search starts at the highest priority each time (law 3). `below`: only priorities more urgent than this, for a
@@ -135,12 +140,18 @@ class Scheduler:
         is_spent = self.budget.is_spent
         if is_spent:
             end = min(end, self.budget.exempt)
-        action = self._search(end)
-        if action is None and not is_spent and self._are_quotas_spent(end):
+        left = self.quotas.left
+        object = self.ready.take(left, end)
+        if object is None:
+            if is_spent or not self._are_quotas_spent(end):
+                return None
             self.quotas.reset()
             self.virtual_tick_count += 1
-            action = self._search(end)
-        return action
+            object = self.ready.take(left, end)
+            assert object is not None, "a virtual tick that freed nothing"
+        object._state = RUNNING
+        self.queued_count -= 1
+        return object_queue.pop(object)
 
     def _are_quotas_spent(self, end: int) -> bool:
         """Whether no queue with work has quota left, and a virtual tick would free one above `end`."""
@@ -150,24 +161,20 @@ class Scheduler:
         depths, left = self.ready.depths(), self.quotas.left
         return not any(depth and left[priority] for priority, depth in enumerate(depths))
 
-    def _search(self, end: int) -> Action | None:
-        left = self.quotas.left
-        for priority, queue in enumerate(self.ready.queues[:end]):
-            if queue and left[priority] > 0:
-                object = self.ready.pop(priority)
-                if object is not None:
-                    left[priority] -= 1
-                    object._state = RUNNING
-                    self.queued_count -= 1
-                    return object_queue.pop(object)
-        return None
-
-    def finished(self, action: Action, outcome: Outcome, now_ns: int) -> None:  # hot: scripts/bench inproc
+    # hot: scripts/bench_cases/scheduler_loop.py
+    def finished(self, action: Action, outcome: Outcome, now_ns: int) -> None:
         """The worker is through with an action for now: back to a ready queue, to the wait queue, or idle."""
         object = action.object
         assert object._state == RUNNING, "finished without having been chosen"
-        if outcome is Outcome.DONE:
+        if outcome is _DONE:
             object._load -= 1
+            if not object._waits:  # the usual case, with nothing to look up
+                if object._head is None:
+                    object._state = IDLE
+                else:
+                    object._state = READY
+                    self.ready.push(object)
+                return
         elif outcome is Outcome.WAITING:
             object._waits += 1
         else:
@@ -214,7 +221,7 @@ class Scheduler:
         if object._state != RUNNING:
             self._place(object, old_priority)
 
-    def _place(self, object: AppObject, old_priority: int) -> None:  # hot: scripts/bench inproc
+    def _place(self, object: AppObject, old_priority: int) -> None:  # hot: scripts/bench_cases/scheduler_loop.py
         """Put an object where it belongs now. While it awaits a reply, only what continues may run (law 6)."""
         before = object._state
         head = object._head

@@ -15,28 +15,29 @@ from typing import Any
 from appbackplane.transport.addressing import supervisor_socket
 from appbackplane.transport.batching import Sent
 from appbackplane.transport.codec import Encoder, batch, decode
+from appbackplane.transport.discovery import Location
 from appbackplane.transport.envelope import CALL, REPLY, STATUS, Envelope
 from appbackplane.transport.errors import DeadlineExceeded, PeerDown, error_from
 from appbackplane.transport.link import Link
 
-from .systems import Target, check_running
+from .systems import check_running
 
 #: A supervisor answers within a turn; statistics may take two seconds when a backplane is stuck.
 TIMEOUT_S = 5.0
 
 
-def ask(target: Target, route: str, body: dict[str, Any] | None = None, timeout_s: float = TIMEOUT_S) -> Any:
+def ask(location: Location, route: str, body: dict[str, Any] | None = None, timeout_s: float = TIMEOUT_S) -> Any:
     """The answer. Raises `Unavailable` when it does not run, and whatever the supervisor says."""
-    pid = check_running(target)
+    pid = check_running(location)
     link = Link(f"command-{os.getpid()}-{secrets.token_hex(4)}")
     try:
-        return _ask(link, target, pid, route, body or {}, timeout_s)
+        return _ask(link, location, pid, route, body or {}, timeout_s)
     finally:
         link.close()
 
 
-def _ask(link: Link, target: Target, pid: int, route: str, body: dict[str, Any], timeout_s: float) -> Any:
-    peer = link.connect(supervisor_socket(target.run_dir))
+def _ask(link: Link, location: Location, pid: int, route: str, body: dict[str, Any], timeout_s: float) -> Any:
+    peer = link.connect(supervisor_socket(location.run_dir))
     frame = batch([Encoder().encode(Envelope(CALL, 1, 0, route, None, round(timeout_s * 1e9), None, body))])
     # A peer we connect to takes frames before the connection stands.
     assert link.send(peer, frame) is Sent.SENT
@@ -54,9 +55,9 @@ def _ask(link: Link, target: Target, pid: int, route: str, body: dict[str, Any],
                     if envelope.id == 1 and envelope.kind == REPLY:
                         return envelope.body
             if any(fd == death for fd, _ in poll.poll(left_s * 1e3)) and link.receive() is None:
-                raise PeerDown(f"the supervisor of {target.name!r} (pid {pid}) ended before it answered")
+                raise PeerDown(f"the supervisor of {location.system!r} (pid {pid}) ended before it answered")
     finally:
         os.close(death)
     raise DeadlineExceeded(
-        f"the supervisor of {target.name!r} (pid {pid}) did not answer {route} within {timeout_s:g} s"
+        f"the supervisor of {location.system!r} (pid {pid}) did not answer {route} within {timeout_s:g} s"
     )

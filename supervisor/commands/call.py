@@ -35,9 +35,9 @@ def command(
     from appbackplane.transport import connect
 
     body = arguments(words)
-    target = find(system)
-    check_running(target)
-    client = connect(str(target.run_dir))
+    location = find(system)
+    check_running(location)  # the client would not know which TOML to name
+    client = connect(location.run_dir)
     try:
         answer = client.call(route, key=key, priority=priority, timeout=timeout, arguments=body)
     finally:

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 import msgspec
+
 from appbackplane.transport.directory import Registration
 from appbackplane.transport.errors import FailedPrecondition
 

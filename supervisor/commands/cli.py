@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
 import click
+
 from appbackplane.transport.errors import BackplaneError
 
 from ..config import ConfigError
@@ -42,6 +43,9 @@ class Verbs(click.Group):
         """Run the verb; every error becomes a line and an exit code."""
         try:
             return super().invoke(ctx)
+        except click.UsageError as error:
+            verb = error.ctx.command_path if error.ctx is not None else ctx.command_path
+            _fail(ctx, error, f"{error.format_message()} (see {verb} --help)", WRONG_USAGE)
         except (click.exceptions.Exit, click.ClickException, click.Abort):
             raise
         except BackplaneError as error:

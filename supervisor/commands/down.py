@@ -7,6 +7,7 @@ import select
 from contextlib import suppress
 
 import click
+
 from appbackplane.transport.errors import DeadlineExceeded, PeerDown
 
 from . import show
@@ -27,25 +28,25 @@ _SILENT_MS = 1_000
 @debug_option
 def command(system: str | None, now: bool, timeout: float, as_json: bool) -> None:
     """Take the system down."""
-    target = find(system)
-    pid = check_running(target)
+    location = find(system)
+    pid = check_running(location)
     pidfd = os.pidfd_open(pid)
     try:
         with suppress(PeerDown):  # gone before it could answer: that is what was asked for
-            ask(target, "supervisor.down", {"now": now})
+            ask(location, "supervisor.down", {"now": now})
         end = select.poll()
         end.register(pidfd, select.POLLIN)
         timeout_ms = timeout * 1e3
         if not end.poll(min(_SILENT_MS, timeout_ms)):
-            click.echo(f"waiting for {target.name!r} to go down", err=True)
+            click.echo(f"waiting for {location.system!r} to go down", err=True)
             if not end.poll(max(0.0, timeout_ms - _SILENT_MS)):
                 raise DeadlineExceeded(
-                    f"{target.name!r} (pid {pid}) is still going down after {timeout:g} s; "
+                    f"{location.system!r} (pid {pid}) is still going down after {timeout:g} s; "
                     "see appbackplane status, or kill it: appbackplane down --now"
                 )
     finally:
         os.close(pidfd)
     if as_json:
-        show.as_json({"system": target.name, "pid": pid})
+        show.as_json({"system": location.system, "pid": pid})
     else:
-        click.echo(f"system {target.name!r} is down")
+        click.echo(f"system {location.system!r} is down")

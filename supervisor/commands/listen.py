@@ -19,9 +19,9 @@ def command(topic: str, system: str | None, count: int | None, as_json: bool) ->
     """Print what is published on TOPIC ("files" hears files alone, "files.*" everything below it)."""
     from appbackplane.transport import connect
 
-    target = find(system)
-    check_running(target)
-    client = connect(str(target.run_dir))
+    location = find(system)
+    check_running(location)  # the client would not know which TOML to name
+    client = connect(location.run_dir)
     try:
         for number, message in enumerate(client.subscribe(topic), start=1):
             if as_json:

@@ -14,18 +14,19 @@ from .words import arguments
 @click.argument("topic")
 @click.argument("words", metavar="[KEY=VALUE]...", nargs=-1)
 @system_option
+@click.option("--priority", type=click.IntRange(0, 255), help="0 is the highest. Default: the subscribers' own.")
 @json_option
 @debug_option
-def command(topic: str, words: tuple[str, ...], system: str | None, as_json: bool) -> None:
+def command(topic: str, words: tuple[str, ...], system: str | None, priority: int | None, as_json: bool) -> None:
     """Publish a message on TOPIC. A VALUE that is JSON is taken as JSON, all else as text."""
     from appbackplane.transport import connect
 
     body = arguments(words)
-    target = find(system)
-    check_running(target)
-    client = connect(str(target.run_dir))
+    location = find(system)
+    check_running(location)  # the client would not know which TOML to name
+    client = connect(location.run_dir)
     try:
-        count = client.publish(topic, body)
+        count = client.publish(topic, priority=priority, arguments=body)
     finally:
         client.close()
     if as_json:

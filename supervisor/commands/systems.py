@@ -1,4 +1,4 @@
-"""Systems: which one a verb is about. `-s NAME`, `-s DIR` (its run directory) or `-s FILE.toml`.
+"""Systems: which one a verb is about. `-s NAME`, `-s DIR` (its run directory) or `-s FILE.toml`, as for `connect`.
 
 Without `-s`: $APPBACKPLANE_SYSTEM, else the one TOML of a system in this folder, else the only one that runs.
 """
@@ -9,24 +9,18 @@ import os
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import click
-from appbackplane.transport.addressing import default_run_dir
-from appbackplane.transport.errors import Unavailable
 
-from ..config import NAME, load
+from appbackplane.transport.addressing import default_run_dir
+from appbackplane.transport.discovery import Location, locate
+from appbackplane.transport.errors import CallerError
+
 from ..run_dir import running_pid
 
 VARIABLE = "APPBACKPLANE_SYSTEM"
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-class Target(NamedTuple):
-    """A system and where it is, or would be, found."""
-
-    name: str
-    run_dir: Path
 
 
 def system_option(function: Function) -> Function:
@@ -35,40 +29,32 @@ def system_option(function: Function) -> Function:
     return click.option("-s", "--system", metavar="NAME|DIR|TOML", envvar=VARIABLE, help=text)(function)
 
 
-def find(system: str | None) -> Target:
-    """Raises `UsageError` when it is not clear which one is meant, `ConfigError` when its TOML is wrong."""
-    if system is None:
-        system = _only_one()
-    path = Path(system).expanduser()
-    if path.suffix == ".toml" or path.is_file():
-        config = load(path)
-        return Target(config.system.name, Path(config.run_dir))
-    if path.is_dir() and ("/" in system or running_pid(path) is not None):
-        return Target(path.resolve().name, path.absolute())
-    if not NAME.fullmatch(system):
-        raise click.UsageError(f"{system!r} is neither the name of a system, nor a run directory, nor a TOML file")
-    return Target(system, default_run_dir(system))
+def find(system: str | None) -> Location:
+    """Raises `UsageError` when it is not clear which one is meant, or its TOML does not say."""
+    target: str | Path = system if system is not None else _only_one()
+    if system is not None and os.path.isdir(system) and running_pid(Path(system)) is not None:
+        target = Path(system)  # a name that is also a folder here, and that folder a run directory
+    try:
+        return locate(target)
+    except CallerError as error:
+        raise click.UsageError(error.message) from error
 
 
-def running_systems() -> list[Target]:
+def running_systems() -> list[Location]:
     """Those of this user that run under their default run directory."""
     base = default_run_dir("any").parent
     try:
         entries = sorted(base.iterdir())
     except OSError:
         return []
-    return [Target(entry.name, entry) for entry in entries if entry.is_dir() and running_pid(entry) is not None]
+    return [Location(entry, entry.name) for entry in entries if entry.is_dir() and running_pid(entry) is not None]
 
 
-def check_running(target: Target) -> int:
-    """The pid of its supervisor. Raises `Unavailable` with the remedy."""
-    pid = running_pid(target.run_dir)
+def check_running(location: Location) -> int:
+    """The pid of its supervisor. Raises `SystemNotRunning`."""
+    pid = running_pid(location.run_dir)
     if pid is None:
-        text = f"system {target.name!r} is not running (nobody listens in {target.run_dir})"
-        others = [other.name for other in running_systems()]
-        raise Unavailable(
-            f"{text}; running: {', '.join(others)}" if others else f"{text}: start it with appbackplane up"
-        )
+        raise location.not_running()
     return pid
 
 
@@ -78,14 +64,14 @@ def toml_here() -> Path | None:
     return found[0] if len(found) == 1 else None
 
 
-def _only_one() -> str:
+def _only_one() -> str | Path:
     here = toml_here()
     if here is not None:
-        return str(here)
+        return here
     running = running_systems()
     if len(running) == 1:
-        return str(running[0].run_dir)
-    names = ", ".join(target.name for target in running) or "none"
+        return running[0].run_dir
+    names = ", ".join(location.system for location in running) or "none"
     raise click.UsageError(f"which system? Say -s NAME, -s DIR or -s FILE.toml (running: {names})")
 
 

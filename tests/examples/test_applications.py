@@ -2,9 +2,10 @@
 
 import os
 
+from applications import Alerts, Application, Billing, Orders
+
 from appbackplane.runtime import FailedPrecondition
 from appbackplane.runtime.testing import VirtualBackplane
-from applications import Alerts, Application, Billing, Orders
 
 
 def test_an_answer_says_who_served_it() -> None:

@@ -16,49 +16,62 @@ from typing import Any
 
 import psutil
 import pytest
-from appbackplane.transport import connect
+
+from appbackplane.transport import Client, connect
 from appbackplane.transport.errors import BackplaneError
 
 LIVE = Path(__file__).resolve().parents[2] / "examples" / "codesearch" / "live.py"
 #: Generous: a machine that runs other tests meanwhile, with imports from a cold disk.
 UP_S_MAX = 60.0
-#: What is asserted of an urgent p99 where the machine may be shared; the demonstration itself stays far below.
-P99_MS_MAX = 50.0
+#: What is asserted of urgent searches where strangers may use the machine: an order of magnitude above what they take with
+#: two strangers on two cores (p50 0.4 ms, p99 90 ms), and far below what they take behind a queue that bulk work fills.
+P50_MS_MAX, P99_MS_MAX = 10.0, 500.0
+
+
+#: What `start` started in this test.
+started: list[subprocess.Popen[str]] = []
 
 
 @pytest.fixture(autouse=True)
 def run_dirs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A place of its own for run directories, with a path short enough for sockets."""
+    before = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # ignored (`pytest &`), it would be so in children
     with tempfile.TemporaryDirectory(prefix="ab-") as folder:
         monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
         yield Path(folder)
+        for process in started:  # of a test that has failed
+            if process.poll() is None:
+                process.terminate()
+                process.communicate(timeout=UP_S_MAX)
+        started.clear()
+    signal.signal(signal.SIGINT, before)
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
     """The demonstration, not on a terminal."""
-    return subprocess.Popen(
-        [sys.executable, str(LIVE), *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        process_group=0,
-    )
+    command = [sys.executable, str(LIVE), *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0)
+    started.append(process)
+    return process
 
 
-def wait_for_client() -> Any:
+def wait_for_client() -> Client:
     """A client, once the system is up."""
     end = time.monotonic() + UP_S_MAX
     while True:
         try:
             client = connect("codesearch")
-            client.call("index.progress", timeout=1.0)
-            return client
         except BackplaneError:
             assert time.monotonic() < end, "it does not come up"
             time.sleep(0.05)
+        else:
+            wait_until(client, "index.progress", bool)
+            return client
 
 
-def wait_until(client: Any, route: str, is_so: Any, **arguments: Any) -> Any:
+def wait_until(client: Client, route: str, is_so: Any, **arguments: Any) -> Any:
     """Ask until the answer is as expected; what fails meanwhile (a restart) is asked again."""
     end = time.monotonic() + UP_S_MAX
     while True:
@@ -101,8 +114,11 @@ def test_a_bounded_run_shows_both_sides_and_ends_well(run_dirs: Path) -> None:
     assert all(int(files) > 0 for *_, files, _ in seconds), f"the bulk side rested:\n{out}"
     summary = re.search(r"^urgent: (\d+) searches, p50 ([\d.]+) ms, p99 ([\d.]+) ms", out, re.MULTILINE)
     assert summary, out
+    assert float(summary[2]) < P50_MS_MAX, out
     assert float(summary[3]) < P99_MS_MAX, out
     assert re.search(r"^bulk: +\d+ files, [\d.]+ MB in 5 s", out, re.MULTILINE), out
+    assert "Traceback" not in err, err
+    assert "ERROR" not in err, err
     assert_nothing_left(live, run_dirs)
 
 

@@ -1,7 +1,8 @@
 """Host publishes what the machine does, at its own pace."""
 
-from appbackplane.runtime.testing import VirtualBackplane
 from codesearch.host import Host
+
+from appbackplane.runtime.testing import VirtualBackplane
 
 
 def test_four_samples_a_second_are_published() -> None:

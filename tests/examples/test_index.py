@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from appbackplane.runtime import InvalidArgument, PeerDown
-from appbackplane.runtime.testing import OutsideCall, VirtualBackplane
 from codesearch import index as index_module
 from codesearch.index import FILE_BYTES_MAX, Index
 from codesearch.query import Query
+
+from appbackplane.runtime import InvalidArgument, PeerDown
+from appbackplane.runtime.testing import OutsideCall, VirtualBackplane
 
 OUTSIDE = ("query.ingest", "query.statistics")
 
@@ -52,8 +53,8 @@ class PlayedQuery:
     def answer_all(self) -> Iterator[int]:
         """Until no more comes; each time, how many batches wait at once."""
         while calls := self.waiting("query.statistics") or self.waiting():
-            yield len(calls) if calls[0].envelope.route == "query.ingest" else 0
             self.answer(calls[0])
+            yield len(calls) if calls[0].envelope.route == "query.ingest" else 0
 
 
 def test_what_is_in_the_tree_is_found(tree: Path) -> None:
@@ -163,6 +164,30 @@ def test_files_that_cannot_be_read_are_told(tree: Path) -> None:
     assert (progress["failed"], progress["round_files_done"]) == (1, 40)
     (failure,) = backplane.call("index.failures").result()
     assert failure == {"file": str(tree / "00.py"), "reason": f"larger than {FILE_BYTES_MAX:,} bytes"}
+
+
+def test_rounds_follow_each_other_and_none_is_cut_short(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round that is stopped for another must not order a third: the index would begin for ever and never end."""
+    monkeypatch.setattr(index_module, "GROUP_BYTES", 4_000)
+    backplane = VirtualBackplane(Index(root=str(tree)), outside=OUTSIDE)
+    query = PlayedQuery(backplane)
+    answers = query.answer_all()
+    for _ in range(8):
+        next(answers)
+    again = backplane.call("index.rebuild", repeat=True)
+    while not again.is_done:
+        backplane.advance(0.02)  # the readers finish what they have
+        next(query.answer_all(), None)
+    assert again.result() == 40
+    progress = backplane.call("index.progress").result()
+    assert progress["round"] == 2
+    assert progress["files"] < 40, "the first round was to be cut short"
+    before = progress["files"] - progress["round_files_done"]
+    answers = query.answer_all()
+    while progress["round"] < 4:
+        next(answers)
+        progress = backplane.call("index.progress").result()
+    assert progress["files"] - progress["round_files_done"] == before + 2 * 40
 
 
 def test_another_tree_takes_the_place_of_the_first(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> None:

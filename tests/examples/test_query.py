@@ -1,10 +1,11 @@
 """Query in a whole backplane, without processes: any client finds any word without knowing of shards."""
 
 import pytest
-from appbackplane.runtime import Busy
-from appbackplane.runtime.testing import VirtualBackplane
 from codesearch.query import Query
 from codesearch.tokens import Portion, Scan, batches, portions
+
+from appbackplane.runtime import Busy
+from appbackplane.runtime.testing import VirtualBackplane
 
 TEXT = '''\
 def gather(jobs):

@@ -25,6 +25,8 @@ DECIDERS = (
     "supervisor.events",
     "supervisor.effects",
     "supervisor.director",
+    "supervisor.child",
+    "supervisor.status",
 )
 #: The ones in those rooms that do: few and dull.
 DOERS = (

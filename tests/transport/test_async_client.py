@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from appbackplane.transport import connect_async
 from appbackplane.transport.async_client import AsyncClient
 from appbackplane.transport.envelope import CANCEL, CAST

@@ -1,11 +1,12 @@
 """Outbox: one frame a peer at the end of a turn, in order, bounded, and nothing dropped."""
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from appbackplane.transport import batching
 from appbackplane.transport.batching import BATCH_BYTES_MAX, BATCH_MAX, PEER_BYTES_MAX, Outbox, Sent
 from appbackplane.transport.codec import Encoder, decode
 from appbackplane.transport.envelope import reply
-from hypothesis import given
-from hypothesis import strategies as st
 
 encoder = Encoder()
 

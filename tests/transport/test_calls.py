@@ -1,9 +1,10 @@
 """OutstandingCalls: every call ends exactly once, by whatever comes first."""
 
-from appbackplane.transport.calls import OutstandingCalls
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from appbackplane.transport.calls import OutstandingCalls
 
 PEERS = st.sampled_from([b"a", b"b"])
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from appbackplane.transport import client as client_module
 from appbackplane.transport import connect
 from appbackplane.transport.client import Client

@@ -6,11 +6,12 @@ import enum
 
 import msgpack
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from appbackplane.transport import codec
 from appbackplane.transport.envelope import CALL, CANCEL, CAST, PUBLISH, REPLY, STATUS, Envelope, reply, status
 from appbackplane.transport.errors import Busy, InvalidArgument, MalformedFrame
-from hypothesis import given
-from hypothesis import strategies as st
 
 encoder = codec.Encoder()
 

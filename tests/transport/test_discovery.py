@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from appbackplane.transport import addressing, discovery
 from appbackplane.transport.errors import InvalidArgument, NotFound, SystemNotRunning, Unavailable
 

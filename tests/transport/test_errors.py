@@ -1,6 +1,7 @@
 """Errors and statuses: an error that crosses a process comes out as itself."""
 
 import pytest
+
 from appbackplane.transport import errors
 from appbackplane.transport.envelope import status
 from appbackplane.transport.status import Status

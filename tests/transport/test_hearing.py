@@ -1,9 +1,10 @@
 """Hearing: every place that is up is asked once for every topic somebody hears, and nobody waits for the dead."""
 
-from appbackplane.transport.hearing import Ask, Hearing
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from appbackplane.transport.hearing import Ask, Hearing
 
 topics = st.sampled_from(["t", "u"])
 subscribers = st.integers(1, 3)

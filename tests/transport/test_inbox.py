@@ -1,8 +1,9 @@
 """Inbox: bounded, in order, and honest about what is missing."""
 
-from appbackplane.transport.inbox import Inbox, Message
 from hypothesis import given
 from hypothesis import strategies as st
+
+from appbackplane.transport.inbox import Inbox, Message
 
 
 @given(st.lists(st.none() | st.integers(0, 3), max_size=40), st.integers(2, 5))

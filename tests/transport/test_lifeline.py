@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from appbackplane.transport import lifeline
 from appbackplane.transport.discovery import locate
 from appbackplane.transport.errors import FailedPrecondition, SystemNotRunning

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import zmq
+
 from appbackplane.transport.batching import Sent
 from appbackplane.transport.codec import FRAME_BYTES_MAX
 from appbackplane.transport.errors import MalformedFrame

@@ -3,6 +3,7 @@
 from enum import IntEnum
 
 import pytest
+
 from appbackplane.transport import codec, request
 from appbackplane.transport.envelope import CALL, Envelope
 from appbackplane.transport.errors import InvalidArgument

@@ -1,11 +1,12 @@
 """Resolver and directory: which backplane a route goes to, and what is said when there is none."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from appbackplane.transport.directory import ComponentEntry, Directory, OperationEntry, Place, Registration, build
 from appbackplane.transport.errors import Unavailable, UnknownRoute
 from appbackplane.transport.resolver import Resolver
-from hypothesis import given
-from hypothesis import strategies as st
 
 names = st.sampled_from(["a", "b", "c", "d"])
 

@@ -4,6 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
 from appbackplane.transport.batching import PEER_BYTES_MAX, Sent
 from appbackplane.transport.codec import FRAME_BYTES_MAX, Encoder, batch, decode
 from appbackplane.transport.directory import Directory, Place
@@ -31,9 +35,6 @@ from appbackplane.transport.session import (
     Events,
     Heard,
 )
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 RUN = Path("/run/s")
 encoder = Encoder()

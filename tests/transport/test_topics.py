@@ -1,10 +1,11 @@
 """Topics: who hears what, each once, and whether anything is missing."""
 
 import pytest
-from appbackplane.transport.errors import InvalidArgument
-from appbackplane.transport.topics import GapCounter, TopicTable, check_pattern, check_topic
 from hypothesis import given
 from hypothesis import strategies as st
+
+from appbackplane.transport.errors import InvalidArgument
+from appbackplane.transport.topics import GapCounter, TopicTable, check_pattern, check_topic
 
 words = st.sampled_from(["files", "file", "a", "b"])
 topics = st.lists(words, min_size=1, max_size=4).map(".".join)

@@ -107,6 +107,8 @@ class Second:
     bulk: Throughput
     progress: Mapping[str, Any]
     host: Mapping[str, Any]
+    #: What the system has said last.
+    said: str = ""
 
 
 def line(second: Second) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 import psutil
+
 from appbackplane.runtime import Component, every, operation
 
 

@@ -105,7 +105,7 @@ class Reader(AppObject):
                 work.done(file.job, file.digest, file.size, entries, file.names)
         if not work.is_empty:
             self.cast("index.work", key=self.key)
-        elif group and work.is_idle:
+        elif group and work.is_complete:
             index.round_ended()
 
     async def _read_some(self) -> list[_Read]:
@@ -126,9 +126,11 @@ class Reader(AppObject):
                 scan = Scan(decode(data)[0])
                 while not scan.advance(SLICE_LINES):
                     await checkpoint()
-                parts, names = list(portions(shown(job.path), scan, self._index.shards)), list(scan.definitions)
+                for part in portions(shown(job.path), scan, self._index.shards):
+                    parts.append(part)
+                    await checkpoint()
+                names = list(scan.definitions)
             group.append(_Read(job, digest, len(data), parts, names))
-            await checkpoint()
         return group
 
     async def _feed(self, parts: list[Portion], epoch: str) -> None:

@@ -19,7 +19,7 @@ HITS_SHOWN = 6
 def draw(second: Second) -> RenderableType:
     """The whole picture."""
     return Panel(
-        Group(_figures(second), Text(), _round(second), Text(), _search(second)),
+        Group(_figures(second), Text(), _round(second), Text("\n"), _search(second), _said(second)),
         title="code search",
         subtitle=f"{second.elapsed_s} s, Ctrl-C ends it",
     )
@@ -68,3 +68,7 @@ def _search(second: Second) -> RenderableType:
     lines += [Text("nothing found", style="dim")] * (not second.hits)
     lines += [Text()] * (HITS_SHOWN + 1 - len(lines))  # the picture keeps its height
     return Group(*lines)
+
+
+def _said(second: Second) -> RenderableType:
+    return Text(second.said, style="dim", no_wrap=True, overflow="ellipsis")

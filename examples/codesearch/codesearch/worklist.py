@@ -61,6 +61,11 @@ class Worklist:
         """Whether there is nothing to take and nothing under way."""
         return not self._jobs and not self.under_way
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether all of this round has been worked on; never so for one that was stopped, or had no files."""
+        return 0 < self.files_total == self.files_done
+
     def begin(self, paths: Iterable[str], *, is_full: bool) -> None:
         """Start a round over these files."""
         assert self.is_idle, "a round begins when the one before has ended"

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+
 from appbackplane.runtime.execution.board import SLOTS_MAX, Board, OwnSlot
 
 

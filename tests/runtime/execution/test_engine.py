@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from appbackplane.runtime import AppObject, Component, InternalError, operation
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.batching import PEER_BYTES_MAX

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from appbackplane.runtime import Component, FailedPrecondition, NotFound, every, operation, pause, subscribe
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.runtime.testing import VirtualBackplane

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from appbackplane.runtime import AppObject, Component, operation, subscribe
 from appbackplane.runtime.testing import VirtualBackplane
 

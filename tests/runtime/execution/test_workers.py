@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from appbackplane.runtime import AppObject, Component, operation, should_yield
 from appbackplane.runtime.backplane import Backplane
 from appbackplane.runtime.execution.clock import RealClock

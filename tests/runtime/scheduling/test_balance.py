@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from appbackplane.runtime.objects.app_object import AppObject
-from appbackplane.runtime.scheduling.balance import LOOK_MAX, least_busy
 from hypothesis import given
 from hypothesis import strategies as st
+
+from appbackplane.runtime.objects.app_object import AppObject
+from appbackplane.runtime.scheduling.balance import LOOK_MAX, least_busy
 
 
 def objects_with(loads: list[int]) -> list[AppObject]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from appbackplane.runtime.scheduling.cpu_budget import CpuBudget
 from hypothesis import given
 from hypothesis import strategies as st
+
+from appbackplane.runtime.scheduling.cpu_budget import CpuBudget
 
 PERIOD_NS = 1000
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from appbackplane.runtime.objects.action import Action
 from appbackplane.runtime.objects.app_object import AppObject
 from appbackplane.runtime.scheduling import object_queue
-from hypothesis import given
-from hypothesis import strategies as st
 
 PRIORITIES = 4
 STEPS = st.lists(
@@ -50,7 +51,9 @@ def test_the_queue_is_a_list_that_knows_its_highest_priority(steps: list[tuple[s
             assert object_queue.remove(object, victim) == (victim in model)
             model = [each for each in model if each is not victim]
         assert contents(object) == model
-        assert object._queued == len(model)
+        if object._counts is not None:
+            priorities = [each.priority for each in model]
+            assert object._counts == [priorities.count(priority) for priority in range(PRIORITIES)]
         assert object._tail is (model[-1] if model else None)
         if model:
             assert object._priority == min(each.priority for each in model)

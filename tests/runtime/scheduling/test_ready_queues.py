@@ -12,6 +12,15 @@ def object_of(priority: int) -> AppObject:
     return object
 
 
+def take(queues: ReadyQueues, priority: int) -> AppObject | None:
+    """The next object of one queue."""
+    left = [0] * len(queues.queues)
+    left[priority] = 1
+    object = queues.take(left, len(left))
+    assert left[priority] == (0 if object is not None else 1)
+    return object
+
+
 def change(queues: ReadyQueues, object: AppObject, priority: int) -> None:
     before, object._priority = object._priority, priority
     queues.move(object, before)
@@ -23,8 +32,19 @@ def test_objects_of_one_priority_leave_in_the_order_they_came() -> None:
     objects = [object_of(1) for _ in range(5)]
     for object in objects:
         queues.push(object)
-    assert [queues.pop(1) for _ in range(6)] == [*objects, None]
+    assert [take(queues, 1) for _ in range(6)] == [*objects, None]
     assert queues.count == 0
+
+
+def test_the_search_ends_at_the_first_priority_that_may_not_be_taken() -> None:
+    """A relief worker takes only what is more urgent than what runs."""
+    queues = ReadyQueues(4)
+    urgent, bulk = object_of(1), object_of(2)
+    queues.push(bulk)
+    assert queues.take([9] * 4, 2) is None
+    queues.push(urgent)
+    assert queues.take([9] * 4, 2) is urgent
+    assert queues.take([9] * 4, 3) is bulk
 
 
 def test_an_object_that_is_raised_stands_in_one_queue_only() -> None:
@@ -36,10 +56,10 @@ def test_an_object_that_is_raised_stands_in_one_queue_only() -> None:
     change(queues, first, 0)
     assert queues.depths() == [1, 0, 0, 0, 0, 1, 0, 0]
     assert queues.highest() == 0
-    assert queues.pop(0) is first
+    assert take(queues, 0) is first
     assert queues.highest() == 5
-    assert queues.pop(5) is second
-    assert queues.pop(5) is None
+    assert take(queues, 5) is second
+    assert take(queues, 5) is None
 
 
 def test_an_object_that_comes_back_to_its_old_queue_stands_last() -> None:
@@ -50,7 +70,7 @@ def test_an_object_that_comes_back_to_its_old_queue_stands_last() -> None:
     queues.push(waiting)
     change(queues, roving, 2)
     change(queues, roving, 5)
-    assert [queues.pop(5), queues.pop(5), queues.pop(5)] == [waiting, roving, None]
+    assert [take(queues, 5), take(queues, 5), take(queues, 5)] == [waiting, roving, None]
 
 
 def test_an_object_that_has_no_work_left_is_not_chosen() -> None:
@@ -61,9 +81,9 @@ def test_an_object_that_has_no_work_left_is_not_chosen() -> None:
     queues.push(there)
     queues.discard(gone, 1)
     assert (queues.count, queues.depths()) == (1, [0, 1, 0])
-    assert queues.pop(1) is there
+    assert take(queues, 1) is there
     queues.push(gone)
-    assert queues.pop(1) is gone
+    assert take(queues, 1) is gone
 
 
 def test_a_queue_that_is_never_reached_does_not_grow() -> None:
@@ -77,6 +97,6 @@ def test_a_queue_that_is_never_reached_does_not_grow() -> None:
         raised._priority = 7
         queues.push(raised)
         change(queues, raised, 0)
-        assert queues.pop(0) is raised
+        assert take(queues, 0) is raised
         assert len(queues.queues[7]) <= len(starving) + 1 + DEAD_MAX
-    assert [queues.pop(7) for _ in range(4)] == [*starving, None]
+    assert [take(queues, 7) for _ in range(4)] == [*starving, None]

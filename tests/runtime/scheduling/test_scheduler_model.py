@@ -10,16 +10,16 @@ import itertools
 import os
 
 import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
 from appbackplane.runtime.objects.action import Action, Outcome
 from appbackplane.runtime.objects.app_object import AppObject
 from appbackplane.runtime.scheduling import ready_queues
 from appbackplane.runtime.scheduling.quotas import quotas_from
 from appbackplane.runtime.scheduling.scheduler import Policy, Scheduler
 from appbackplane.transport.errors import FailedPrecondition
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-
 from tests.models.scheduler_model import Job, Owner, SchedulerModel
 
 PERIOD_NS = 1000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from appbackplane.runtime.scheduling.throttle import RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX, RETRY_AFTER_MIN, Throttle
 
 MS = 1_000_000

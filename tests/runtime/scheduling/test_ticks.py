@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from appbackplane.runtime.scheduling.ticks import Ticks
 from hypothesis import given
 from hypothesis import strategies as st
+
+from appbackplane.runtime.scheduling.ticks import Ticks
 
 
 @given(

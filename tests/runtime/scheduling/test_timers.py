@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from appbackplane.runtime.objects.app_object import AppObject
-from appbackplane.runtime.scheduling.timers import SWEEP_MIN, Timer, Timers
 from hypothesis import given
 from hypothesis import strategies as st
+
+from appbackplane.runtime.objects.app_object import AppObject
+from appbackplane.runtime.scheduling.timers import SWEEP_MIN, Timer, Timers
 
 
 def timer(interval_ns: int = 0, object: AppObject | None = None) -> Timer:

@@ -1,0 +1,68 @@
+"""Reports: what goes wrong, said once and counted always.
+
+Failures, slow actions, malformed frames and refusals that no caller hears of. A system in trouble must not be drowned by
+its own reports, so each subject is said once an interval, with how many were left out (observation/rate_limit.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from types import FrameType
+
+from ..objects.action import Action
+from ..observation.rate_limit import RateLimit
+from ..observation.slow_actions import SlowActions
+
+log = logging.getLogger("appbackplane.runtime")
+
+
+class Reports:
+    """Part of the engine: whoever holds the lead owns it."""
+
+    def __init__(self, slow_action_ns: int) -> None:
+        self.slow_actions = SlowActions(slow_action_ns)
+        self.malformed_count = 0
+        self._limit = RateLimit()
+        self._noticed: set[Action] = set()  # slow ones that have been reported while they ran
+
+    def failed(self, action: Action, error: BaseException, now_ns: int) -> None:
+        """An operation let an error out that is not its caller's to handle."""
+        left_out = self._limit.admit(f"failure {action.name}", now_ns)
+        if left_out is not None:
+            more = f" ({left_out} more since the last report)" if left_out else ""
+            log.error("%s on %s failed: %s%s", action.name, action.object.name, error, more, exc_info=error)
+
+    def runs_slowly(self, action: Action, run_ns: int, now_ns: int, frame: FrameType | None) -> None:
+        """An action has been running longer than `slow_action`; `frame`: where it is."""
+        self._noticed.add(action)
+        self._say_slow(action, run_ns, now_ns, frame, is_running=True)
+
+    def was_slow(self, action: Action, run_ns: int, now_ns: int) -> None:
+        """It has ended; its stack was shown if it was seen running."""
+        self.slow_actions.count += 1
+        if action in self._noticed:
+            self._noticed.discard(action)
+        else:
+            self._say_slow(action, run_ns, now_ns, None, is_running=False)
+
+    def is_noticed(self, action: Action) -> bool:
+        """Whether `runs_slowly` has been said of it."""
+        return action in self._noticed
+
+    def malformed(self, peer: bytes, error: Exception, now_ns: int) -> None:
+        """A peer has sent what is no frame of ours."""
+        self.malformed_count += 1
+        if self._limit.admit(f"malformed {peer!r}", now_ns) is not None:
+            log.warning("malformed frame from peer %r dropped: %s", peer, error)
+
+    def refused(self, subject: str, problem: str, now_ns: int) -> None:
+        """Something that nobody waits for was refused: a cast, a topic's message."""
+        left_out = self._limit.admit(subject, now_ns)
+        if left_out is not None:
+            more = f" ({left_out} more since the last report)" if left_out else ""
+            log.warning("%s%s", problem, more)
+
+    def _say_slow(self, action: Action, run_ns: int, now_ns: int, frame: FrameType | None, *, is_running: bool) -> None:
+        report = self.slow_actions.report(action.name, action.object.name, run_ns, now_ns, frame, is_running=is_running)
+        if report is not None:
+            log.warning("%s", report.sentence())

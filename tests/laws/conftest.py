@@ -1,0 +1,13 @@
+"""The laws of the scheduler (DESIGN, section 4), a file each. `scripts/mutate` shows that each can fail (mutations.py)."""
+
+from __future__ import annotations
+
+import pytest
+
+from appbackplane.runtime.testing import VirtualBackplane
+
+
+@pytest.fixture
+def backplane() -> VirtualBackplane:
+    """A backplane with the defaults, in which nothing has happened yet."""
+    return VirtualBackplane()

@@ -1,0 +1,111 @@
+"""AppObject, Action and Component: what users subclass, before any backplane is there."""
+
+from __future__ import annotations
+
+import pytest
+
+from appbackplane.runtime.objects.action import Action, Outcome
+from appbackplane.runtime.objects.app_object import AppObject
+from appbackplane.runtime.objects.component import Component
+from appbackplane.runtime.objects.endpoint import Endpoint, Request
+from appbackplane.runtime.objects.module_state import ModuleState
+from appbackplane.transport.errors import Cancelled
+
+
+class Forgetful(AppObject):
+    def __init__(self, size: int) -> None:  # does not call super().__init__()
+        self.size = size
+
+
+class HTTPGateway(Component):
+    def __init__(self) -> None:
+        pass
+
+
+def test_a_subclass_need_not_call_the_constructor_of_its_base() -> None:
+    """Users forget; an AttributeError in the scheduler would take the whole backplane along."""
+    assert Forgetful(3)._load == 0
+    gateway = HTTPGateway()
+    assert (gateway.state, gateway.objects) == (ModuleState.START, ())
+    gateway.add(Forgetful(1))
+    assert HTTPGateway().objects == (), "components do not share their objects"
+
+
+def test_an_object_itself_owns_no_dictionary() -> None:
+    """A dictionary beside 100,000 objects would cost more than the objects."""
+    assert not hasattr(AppObject(), "__dict__")
+    assert not hasattr(Action(AppObject(), "work", 0), "__dict__")
+
+
+@pytest.mark.parametrize(
+    ("cls", "name"),
+    [
+        (HTTPGateway, "http_gateway"),
+        (type("Query", (Component,), {}), "query"),
+        (type("IndexV2", (Component,), {}), "index_v2"),
+        (type("Named", (Component,), {"component_name": "other"}), "other"),
+    ],
+)
+def test_a_component_is_named_after_its_class(cls: type[Component], name: str) -> None:
+    """Section 9: class Query is "query". The name is the first word of its routes; nobody wants to guess it."""
+    assert cls.component_name == name
+
+
+def test_a_subclass_has_a_name_of_its_own() -> None:
+    """Inherited, the names of two components of one backplane would clash."""
+
+    class Base(Component):
+        component_name = "base"
+
+    class Special(Base):
+        pass
+
+    assert Special.component_name == "special"
+
+
+def test_an_object_is_in_one_component_only() -> None:
+    """In two, it would be served by two throttles and removed from one."""
+    first, second, object = HTTPGateway(), HTTPGateway(), AppObject()
+    assert first.add(object, key="a") is object
+    with pytest.raises(ValueError, match="already in"):
+        second.add(object)
+    assert (object.key, second.objects) == ("a", ())
+
+
+def test_what_needs_a_backplane_says_so() -> None:
+    """In a test or a constructor there is none yet; the error tells what to do."""
+    for attempt in (
+        lambda: AppObject().call("a.b"),
+        lambda: AppObject().cast("a.b"),
+        lambda: AppObject().publish("t"),
+        lambda: HTTPGateway().post(Action(AppObject(), "work", 0)),
+    ):
+        with pytest.raises(RuntimeError, match="has not been added to a component of a running backplane"):
+            attempt()
+
+
+def test_subclasses_that_do_not_say_what_they_do_are_told_so() -> None:
+    """Silence would look like work that has been done."""
+
+    class Idle(Action):
+        pass
+
+    with pytest.raises(NotImplementedError, match=r"Idle does not say what it does: define run\(\)"):
+        Idle(AppObject(), "idle", 0).run()
+    with pytest.raises(NotImplementedError, match=r"define create_action\(\)"):
+        Endpoint("raw", priority=1).create_action(Request("a.raw", None, {}, 1, None))
+
+
+def test_an_action_of_ones_own_runs_and_can_be_refused() -> None:
+    """Seed 002, "All operations are Actions": a foreign protocol becomes work by subclassing."""
+
+    class Greet(Action):
+        def run(self) -> Outcome:
+            self.result = "hello"
+            return Outcome.DONE
+
+    action = Greet(AppObject(), "greet", 3)
+    assert (action.run(), action.result, action.priority) == (Outcome.DONE, "hello", 3)
+    error = Cancelled("taken back")
+    action.refuse(error)
+    assert action.error is error

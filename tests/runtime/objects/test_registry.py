@@ -1,0 +1,223 @@
+"""Registry: routes, topics and timers are known when the components are constructed (law 12)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from appbackplane.runtime.objects.app_object import AppObject
+from appbackplane.runtime.objects.component import Component
+from appbackplane.runtime.objects.endpoint import Endpoint
+from appbackplane.runtime.objects.module_state import ModuleState
+from appbackplane.runtime.objects.operation import DeclarationError, every, operation, subscribe
+from appbackplane.runtime.objects.registry import Registry
+
+
+class Shard(AppObject):
+    @operation(priority=1, calls=("index.stats",))
+    def search(self, text: str) -> str:
+        """Find text.
+
+        In all files.
+        """
+        return text
+
+    @operation(states=("initializing",))
+    def load(self) -> None: ...
+
+    @subscribe("files.changed")
+    def on_change(self, path: str) -> None: ...
+
+    @subscribe("system.*")
+    def on_system(self) -> None: ...
+
+    @every(0.5)
+    def sample(self) -> None: ...
+
+
+class Query(Component):
+    depends_on = ("index",)
+
+    @operation()
+    def stats(self) -> dict[str, int]: ...
+
+
+class Late(AppObject):
+    @operation()
+    def surprise(self) -> None: ...
+
+
+def registry_of(*components: Component, priorities: int = 8) -> Registry:
+    registry = Registry("bp", priorities)
+    for component in components:
+        registry.add_component(component)
+    return registry
+
+
+def query_with(*objects: AppObject, cls: type[Component] = Query) -> Component:
+    query = cls()
+    for number, object in enumerate(objects):
+        query.add(object, key=f"shard-{number}")
+    return query
+
+
+def test_routes_lead_to_the_objects_that_implement_them() -> None:
+    """Law 12. Everything known before anything runs; the component's own methods are operations like any other."""
+    one, two = Shard(), Shard()
+    query = query_with(one, two)
+    registry = registry_of(query)
+    assert set(registry.routes) == {"query.stats", "query.search", "query.load"}
+    assert registry.routes["query.search"].objects == [one, two]
+    assert registry.routes["query.stats"].objects == [query]
+    assert registry.by_key("query", "shard-1") is two
+    assert registry.by_key("query", "shard-2") is None
+    assert registry.by_key("other", "shard-1") is None
+    assert list(registry.objects()) == [query, one, two]
+    assert [query.name, one.name] == ["bp/query", "bp/query.shard-0"]
+
+
+def test_objects_without_a_key_are_numbered() -> None:
+    """Names stand in logs and in call cycles: two objects of one name would be one culprit."""
+    query = Query()
+    objects = [query.add(Shard()) for _ in range(3)]
+    registry_of(query)
+    assert len({object.name for object in objects}) == 3
+
+
+def test_topics_and_timers_are_known() -> None:
+    """Law 12: the supervisor tells others what to send before the first message is there."""
+    shard = Shard()
+    query = query_with(shard)
+    registry = registry_of(query)
+    assert [(object, spec.attribute) for object, spec in registry.subscribers("files.changed")] == [
+        (shard, "on_change")
+    ]
+    assert [spec.attribute for _, spec in registry.subscribers("system.directory")] == ["on_system"]
+    assert registry.subscribers("files.other") == []
+    assert [(object, spec.attribute) for object, spec in registry.timers(query)] == [(shard, "sample")]
+
+
+@pytest.mark.parametrize("state", ModuleState)
+def test_a_route_is_registered_in_the_states_it_names(state: ModuleState) -> None:
+    """Law 12. Components register and deregister by system state by themselves."""
+    query = query_with(Shard())
+    registry = registry_of(query)
+    query._module_state = state
+    assert registry.routes["query.search"].is_registered == (state in (ModuleState.PRIMARY, ModuleState.SECONDARY))
+    assert registry.routes["query.load"].is_registered == (state is ModuleState.INITIALIZING)
+
+
+def test_the_entry_says_what_the_directory_must_know() -> None:
+    """Routes are resolved in the caller: what is not in the entry, nobody can use."""
+    (entry,) = registry_of(query_with(Shard(), Shard())).entries()
+    assert (entry.name, entry.depends_on, entry.objects_count) == ("query", ("index",), 2)
+    assert entry.topics == ("files.changed", "system.*")
+    search = next(each for each in entry.operations if each.route == "query.search")
+    assert (search.priority, search.signature, search.summary) == (1, "(text: str) -> str", "Find text.")
+    assert (search.states, search.calls, search.reentrant) == (("primary", "secondary"), ("index.stats",), False)
+
+
+def test_no_new_routes_while_running() -> None:
+    """Law 12. A route of which nobody has been told would be served to nobody; the error says what to write."""
+    query = query_with(Shard())
+    registry = registry_of(query)
+    registry.is_static = True
+    with pytest.raises(
+        DeclarationError, match=r"Late brings a new route query.surprise.*list the class in Query.declares"
+    ):
+        registry.add_object(query, Late())
+    another = Shard()
+    registry.add_object(query, another)
+    assert another in registry.routes["query.search"].objects
+    assert "query.surprise" not in registry.routes
+
+
+def test_declared_classes_are_routes_before_an_object_of_them_is_there() -> None:
+    """Objects that come while running can be foreseen."""
+    registry = registry_of(type("Wide", (Component,), {"declares": (Late,)})())
+    registry.is_static = True
+    wide = registry.components["wide"]
+    assert registry.routes["wide.surprise"].objects == []
+    late = Late()
+    registry.add_object(wide, late)
+    assert registry.routes["wide.surprise"].objects == [late]
+
+
+def test_removing_an_object_leaves_nothing_behind() -> None:
+    """A route that still leads to it would run work on something that is gone."""
+    one, two = Shard(), Shard()
+    query = query_with(one, two)
+    registry = registry_of(query)
+    one._component = query
+    registry.remove_object(one)
+    assert registry.routes["query.search"].objects == [two]
+    assert registry.by_key("query", "shard-0") is None
+    assert [object for object, _ in registry.subscribers("files.changed")] == [two]
+    assert query.objects == (two,)
+    again = Shard()
+    again._key = "shard-0"
+    registry.add_object(query, again)
+    assert registry.by_key("query", "shard-0") is again
+
+
+def test_what_is_refused_leaves_nothing_behind() -> None:
+    """A failed `add` that keeps the key would make the repaired one fail too."""
+
+    class Wrong(AppObject):
+        @operation(priority=6)
+        def search(self) -> None: ...
+
+    query = query_with(Shard())
+    registry = registry_of(query, priorities=5)
+    registry.is_static = True
+    wrong = Wrong()
+    wrong._key = "mine"
+    with pytest.raises(DeclarationError, match=r"priority 6, but the backplane has 0\.\.4"):
+        registry.add_object(query, wrong)
+    assert registry.by_key("query", "mine") is None
+    assert wrong not in registry.routes["query.search"].objects
+
+
+class Raw(Endpoint):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("build", "says"),
+    [
+        (lambda: (Query(), Query()), "two components are named 'query'"),
+        (lambda: (_keyed_twice(),), "already has an object with key 'k'"),
+        (lambda: (_exposing("raw", "raw"),), r"two endpoints serve 'query\.raw'"),
+        (lambda: (_exposing("stats"),), r"two endpoints serve 'query\.stats'"),
+        (lambda: (_with(operation(priority=8)),), r"Odd\.odd: priority 8, but the backplane has 0\.\.7"),
+        (lambda: (_with(operation(priority=-1)),), "priority -1"),
+        (lambda: (_with(subscribe("t", priority=9)),), "priority 9"),
+        (lambda: (_with(operation(digest="finder")),), "digest='finder' is no method of Query"),
+        (lambda: (_with(operation(accepted_in=())),), "accepted_in is for a StateMachine"),
+    ],
+)
+def test_contradictions_are_found_before_anything_runs(build: Any, says: str) -> None:
+    """Law 12. At the first call it would be a stranger who finds out."""
+    with pytest.raises(DeclarationError, match=says):
+        registry_of(*build())
+
+
+def _keyed_twice() -> Component:
+    query = Query()
+    for _ in range(2):
+        query.add(Shard(), key="k")
+    return query
+
+
+def _exposing(*names: str) -> Component:
+    query = Query()
+    for name in names:
+        query.expose(Raw(name, priority=1))
+    return query
+
+
+def _with(marker: Any) -> Component:
+    def odd(self: AppObject) -> None: ...
+
+    return query_with(type("Odd", (AppObject,), {"odd": marker(odd)})())

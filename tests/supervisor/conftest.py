@@ -1,0 +1,195 @@
+"""Systems of real processes: started in the foreground as a person would, and looked at for what they leave behind."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from appbackplane.supervisor.commands.asking import ask
+from appbackplane.transport.discovery import Location
+
+#: For whatever should take a fraction of a second, on a machine that does much else.
+LIMIT_S = 30.0
+HERE = Path(__file__).parent
+
+MODULE = '''
+"""What the tests of the supervisor run."""
+import os, subprocess, sys, time
+from appbackplane.runtime import Component, operation
+
+class Index(Component):
+    def __init__(self, fails: str = "") -> None:
+        self.fails = fails
+        if fails == "constructor":
+            raise ValueError("no index here")
+        if fails == "exit":
+            print("exits by itself", file=sys.stderr)
+            os._exit(7)
+
+    def on_initializing(self) -> None:
+        if self.fails == "hook":
+            raise RuntimeError("cannot load")
+        if self.fails == "escape":
+            subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+
+    def on_down(self) -> None:
+        print("index is down", flush=True)
+        if self.fails == "hang":
+            time.sleep(600)
+
+    @operation(priority=2)
+    def pid(self) -> int:
+        "The process that serves."
+        return os.getpid()
+
+    @operation()
+    def echo(self, text: str) -> str:
+        return text
+
+class Query(Component):
+    depends_on = ("index",)
+
+    def on_down(self) -> None:
+        print("query is down", flush=True)
+
+    @operation(calls=("index.pid",))
+    async def ask(self) -> int:
+        return await self.call("index.pid")
+'''
+
+TOML = """
+[system]
+name = "demo"
+run_dir = "run"
+{system}
+[backplane.query]
+components = ["demo:Query"]
+[backplane.index]
+components = ["demo:Index"]
+{index}
+"""
+
+STAND_INS = """
+[system]
+name = "demo"
+run_dir = "run"
+{system}
+[backplane.alpha]
+components = ["stand:Alpha"]
+{index}
+"""
+
+
+class RunningSystem:
+    """A supervisor in the foreground."""
+
+    def __init__(self, toml: Path, program: list[str]) -> None:
+        self.toml, self.run_dir = toml, toml.parent / "run"
+        self.said: list[str] = []
+        self.pids: set[int] = set()
+        self._rest = b""
+        self.process = subprocess.Popen(
+            [*program, "up", str(toml)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+
+    def wait_for(self, text: str) -> str:
+        """The line that says it, said from now on."""
+        seen = len(self.said)
+        end_s = time.monotonic() + LIMIT_S
+        while True:
+            for line in self.said[seen:]:
+                if text in line:
+                    return line
+            seen = len(self.said)
+            left_s = end_s - time.monotonic()
+            assert left_s > 0, (text, self.said)
+            assert self.read(left_s), (text, self.said)
+
+    def wait_up(self) -> dict[str, Any]:
+        """Until it is up; its status."""
+        self.wait_for("is up, pid")
+        return self.status()
+
+    def read(self, timeout_s: float) -> bool:
+        """More lines. False: there will be no more."""
+        assert self.process.stderr is not None
+        fd = self.process.stderr.fileno()
+        if not select.select([fd], [], [], timeout_s)[0]:
+            return True
+        data = os.read(fd, 65_536)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        self.said += [line.decode() for line in lines]
+        return bool(data)
+
+    def status(self, *, statistics: bool = False) -> dict[str, Any]:
+        """What it says of itself."""
+        answer: dict[str, Any] = self.ask("supervisor.status", {"statistics": statistics})
+        self.pids |= {backplane["pid"] for backplane in answer["backplanes"] if backplane["pid"]}
+        return answer
+
+    def ask(self, route: str, body: dict[str, Any] | None = None) -> Any:
+        """One question to the supervisor."""
+        return ask(Location(self.run_dir, "demo"), route, body, LIMIT_S)
+
+    def backplane(self, name: str) -> dict[str, Any]:
+        """Its entry in the status."""
+        return next(backplane for backplane in self.status()["backplanes"] if backplane["name"] == name)
+
+    def signal(self, number: signal.Signals) -> None:
+        """To the supervisor."""
+        self.process.send_signal(number)
+
+    def wait_down(self) -> int:
+        """Until it has ended, and then look at what it has left. Its exit code."""
+        end_s = time.monotonic() + LIMIT_S
+        while self.read(max(0.0, end_s - time.monotonic())):
+            assert time.monotonic() < end_s, self.said
+        code = self.process.wait(LIMIT_S)
+        assert not self.run_dir.exists(), "sockets and lock are gone"
+        assert [pid for pid in self.pids if is_alive(pid)] == [], "no process is left"
+        return code
+
+
+def is_alive(pid: int) -> bool:
+    """And not merely unburied."""
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., RunningSystem]]:
+    """Starts a system; whatever of it is left at the end is killed."""
+    systems: list[RunningSystem] = []
+
+    def begin(system: str = "", index: str = "", *, module: str = MODULE, stand_in: bool = False) -> RunningSystem:
+        toml = tmp_path / "demo.toml"
+        (tmp_path / "demo.py").write_text(module)
+        toml.write_text((STAND_INS if stand_in else TOML).format(system=system, index=index))
+        if stand_in:
+            program = [sys.executable, str(HERE / "up_stand_in.py")]
+        else:
+            program = [sys.executable, "-m", "appbackplane.supervisor"]
+        systems.append(RunningSystem(toml, program))
+        return systems[-1]
+
+    yield begin
+    for system in systems:
+        if system.process.poll() is None:
+            children = psutil.Process(system.process.pid).children(recursive=True)
+            for process in (psutil.Process(system.process.pid), *children):
+                process.kill()
+        system.process.wait(LIMIT_S)
+        if system.process.stderr is not None:
+            system.process.stderr.close()

@@ -1,0 +1,278 @@
+"""The command line: exit codes, one clear line an error, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from appbackplane.supervisor.commands import main
+from appbackplane.supervisor.commands.cli import VERBS
+from appbackplane.supervisor.commands.words import arguments
+from appbackplane.supervisor.run_dir import running_pid
+from appbackplane.transport import connect
+
+from .conftest import LIMIT_S, MODULE, TOML, RunningSystem
+
+DONE, FAILED, WRONG = 0, 1, 2
+
+
+def run(*words: str) -> Result:
+    """A command, as typed."""
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The current folder, with a system in it; nothing of the user's own. What a failed test left running is killed."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "xdg"))
+    monkeypatch.delenv("APPBACKPLANE_SYSTEM", raising=False)
+    (tmp_path / "demo.py").write_text(MODULE)
+    (tmp_path / "demo.toml").write_text(TOML.format(system="", index=""))
+    yield tmp_path
+    pid = running_pid(tmp_path / "run")
+    if pid is not None:
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def up(folder: Path, start: Callable[..., RunningSystem]) -> Iterator[RunningSystem]:
+    """The system of the current folder, running."""
+    system = start()
+    system.wait_up()
+    yield system
+    system.signal(signal.SIGTERM)
+    system.wait_down()
+
+
+def error_of(result: Result, code: int) -> str:
+    """The one line on standard error."""
+    assert result.exit_code == code, result.output
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("appbackplane: ")
+    return line.removeprefix("appbackplane: ")
+
+
+def test_every_verb_is_a_file_with_help(folder: Path) -> None:
+    """A verb that is listed and cannot be imported fails in front of a user."""
+    listed = run("--help").stdout
+    for verb in VERBS:
+        assert verb in listed
+        assert run(verb, "--help").exit_code == DONE
+
+
+@pytest.mark.parametrize("verb", ["status", "routes", "down", "call index.pid", "listen t", "publish t"])
+def test_a_system_that_does_not_run_is_said_at_once(folder: Path, verb: str) -> None:
+    """With where it was looked for, and what to do."""
+    said = error_of(run(*verb.split(), "-s", "nobody"), FAILED)
+    assert "system 'nobody' is not running" in said
+    assert "appbackplane up" in said
+
+
+@pytest.mark.parametrize("verb", ["status", "routes", "down", "call index.pid", "listen t", "publish t"])
+def test_the_system_of_this_folder_is_named_by_its_toml(folder: Path, verb: str) -> None:
+    """What to do is said so that it can be typed as it stands."""
+    said = error_of(run(*verb.split()), FAILED)
+    assert said.endswith("(start it: appbackplane up demo.toml)")
+
+
+WRONG_USAGE = {
+    "an argument without a value": ("call index.echo text -s demo", "'text': arguments are given as key=value"),
+    "an argument twice": ("call index.echo text=1 text=2 -s demo", "'text' is given twice"),
+    "a name that is none": ("status -s ./.toml/..x.toml", "no such file"),
+    "a file that is not there": ("up nothing.toml", "nothing.toml: cannot be read"),
+    "a priority out of bounds": ("call index.echo --priority -1", "Invalid value for '--priority'"),
+    "an option that is none": ("status --colour", "No such option"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_USAGE)
+def test_wrong_usage_is_one_line_and_exit_code_2(folder: Path, case: str) -> None:
+    """A script must tell its own mistake from a system that fails."""
+    words, said = WRONG_USAGE[case]
+    assert said in error_of(run(*words.split()), WRONG)
+
+
+def test_without_a_system_the_person_is_asked_which(folder: Path) -> None:
+    """Guessing among several would take down the wrong one."""
+    (folder / "demo.toml").unlink()
+    assert "which system?" in error_of(run("down"), WRONG)
+
+
+def test_every_problem_of_a_toml_is_a_line(folder: Path) -> None:
+    """And nothing is started."""
+    (folder / "demo.toml").write_text("[system]\nnme = 1\n")
+    result = run("up", "demo.toml")
+    assert result.exit_code == WRONG
+    assert all(line.startswith(f"appbackplane: {folder}/demo.toml: ") for line in result.stderr.splitlines())
+    assert "did you mean 'name'?" in result.stderr
+
+
+def test_a_bug_is_a_line_and_its_traceback_only_under_debug(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A traceback tells a user nothing; without one, nobody could mend it."""
+    monkeypatch.setattr("appbackplane.supervisor.commands.status.find", lambda system: 1 / 0)
+    assert "a bug of ours: ZeroDivisionError" in error_of(run("status"), FAILED)
+    assert "Traceback" in run("status", "--debug").stderr
+
+
+def test_status_tells_people_and_programs_the_same(up: RunningSystem) -> None:
+    """Columns for the eye, one JSON document for the rest."""
+    shown = run("status").stdout.splitlines()
+    assert shown[0].startswith(f"system 'demo': up, pid {up.process.pid}")
+    assert shown[1].split()[:3] == ["BACKPLANE", "STATE", "PID"]
+    assert {line.split()[0]: line.split()[-1] for line in shown[2:]} == {
+        "query": "query=primary",
+        "index": "index=primary",
+    }
+    told = json.loads(run("status", "--json", "-s", str(up.run_dir)).stdout)
+    assert [backplane["name"] for backplane in told["backplanes"]] == ["query", "index"]
+
+
+def test_statistics_show_what_operations_did(up: RunningSystem) -> None:
+    """How often, and how long."""
+    run("call", "index.echo", "text=x")
+    shown = run("status", "--stats").stdout
+    assert next(line for line in shown.splitlines() if line.startswith("index.echo")).split()[1] == "1"
+
+
+def test_routes_lists_what_can_be_called(up: RunningSystem) -> None:
+    """With its signature, which is what one needs to call it."""
+    entries = {entry["route"]: entry for entry in json.loads(run("routes", "--json").stdout)}
+    assert set(entries) == {"index.pid", "index.echo", "query.ask"}
+    assert entries["index.echo"]["signature"] == "(text: str) -> str"
+    assert entries["index.pid"]["is_up"] is True
+    assert "The process that serves." in run("routes").stdout
+
+
+def test_call_prints_the_result(up: RunningSystem) -> None:
+    """As it is for people, as JSON for programs."""
+    assert run("call", "index.echo", "text=two words").stdout == "two words\n"
+    assert run("call", "index.echo", "text=x", "--json").stdout == '"x"\n'
+    assert int(run("call", "query.ask", "--timeout", "30", "--priority", "0").stdout) in up.pids
+
+
+def test_a_call_that_fails_is_a_line(up: RunningSystem) -> None:
+    """With what was meant, or what was expected."""
+    assert "did you mean 'index.echo'?" in error_of(run("call", "index.ecko"), FAILED)
+    assert "text" in error_of(run("call", "index.echo", "text=1"), FAILED)
+
+
+def test_publish_says_when_nobody_hears(up: RunningSystem) -> None:
+    """A mistyped topic looks like one that works."""
+    result = run("publish", "nothing", "x=1")
+    assert (result.exit_code, result.stderr) == (DONE, "nobody hears 'nothing'\n")
+    assert json.loads(run("publish", "nothing", "--json").stdout) == {"topic": "nothing", "backplanes": 0}
+
+
+def test_listen_prints_so_many_messages(folder: Path, start: Callable[..., RunningSystem]) -> None:
+    """And ends; a shell loop counts on it."""
+    beat = "\n    from appbackplane.runtime import every\n    @every(0.01)\n    def beat(self) -> None:\n"
+    system = start(module=MODULE + beat + '        self.publish("beats.one", n=1)\n')
+    system.wait_up()
+    result = run("listen", "beats.*", "--count", "2", "--json")
+    assert [json.loads(line)["topic"] for line in result.stdout.splitlines()] == ["beats.one"] * 2
+    assert run("down").exit_code == DONE
+    assert system.wait_down() == 0
+
+
+def test_down_returns_when_nothing_is_left(folder: Path, start: Callable[..., RunningSystem]) -> None:
+    """Whoever starts it again in the next line must not find the old one."""
+    system = start()
+    system.wait_up()
+    result = run("down")
+    assert (result.exit_code, result.stdout) == (DONE, "system 'demo' is down\n")
+    assert not system.run_dir.exists()
+    assert system.wait_down() == 0
+
+
+def test_detached_it_returns_once_the_system_is_up(folder: Path) -> None:
+    """The next line of a script may call it."""
+    result = run("up", "--detach", "--json")
+    assert result.exit_code == DONE, result.output
+    answer = json.loads(result.stdout)
+    with connect(folder / "run") as client:
+        assert client.call("index.echo", text="x", timeout=LIMIT_S) == "x"
+    assert "already running, pid" in error_of(run("up", "--detach"), FAILED)
+    assert os.getsid(answer["pid"]) != os.getsid(0), "the end of this terminal is not its end"
+    assert run("down").exit_code == DONE
+    assert not (folder / "run").exists()
+    assert "supervisor | down" in Path(answer["log"]).read_text()
+
+
+def test_detached_it_returns_with_the_reason_why_not(folder: Path) -> None:
+    """And nothing runs then."""
+    settings = '[backplane.index.settings.Index]\nfails = "constructor"'
+    (folder / "demo.toml").write_text(TOML.format(system="", index=settings))
+    assert "no index here" in error_of(run("up", "--detach"), FAILED)
+    assert not (folder / "run").exists()
+
+
+def test_check_says_in_which_order_it_would_come_up(folder: Path) -> None:
+    """Nothing is started."""
+    told = json.loads(run("check", "--json").stdout)
+    assert told == {"system": "demo", "order": ["index", "query"], "warnings": [], "backplanes": 2, "routes": 3}
+    assert not (folder / "run").exists()
+
+
+BROKEN = {
+    "a class that is not there": ("demo:Index", "demo:Indx", "Indx"),
+    "a module that is not there": ("demo:Index", "dmeo:Index", "No module named 'dmeo'"),
+    "a dependency that is not there": ('[backplane.index]\ncomponents = ["demo:Index"]', "", "depends on 'index'"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_check_says_what_would_not_come_up(folder: Path, case: str) -> None:
+    """Before anything is started, and with where it is."""
+    found, broken, said = BROKEN[case]
+    path = folder / "demo.toml"
+    path.write_text(path.read_text().replace(found, broken))
+    assert said in error_of(run("check"), WRONG)
+
+
+def test_check_finds_calls_that_would_wait_for_themselves(folder: Path) -> None:
+    """A -> B -> A, while nobody waits yet."""
+    path = folder / "demo.py"
+    path.write_text(path.read_text().replace("@operation(priority=2)", '@operation(calls=("query.ask",))'))
+    said = error_of(run("check"), WRONG)
+    assert "query.ask -> index.pid -> query.ask" in said
+
+
+def test_output_that_nobody_reads_is_no_error(folder: Path, up: RunningSystem) -> None:
+    """`appbackplane routes | head` is how people look."""
+    words = [sys.executable, "-m", "appbackplane.supervisor", "routes", "-s", str(up.run_dir)]
+    read_fd, write_fd = os.pipe()
+    os.close(read_fd)
+    result = subprocess.run(words, stdout=write_fd, stderr=subprocess.PIPE, text=True, timeout=LIMIT_S, check=False)
+    os.close(write_fd)
+    assert "Traceback" not in result.stderr
+    assert "a bug of ours" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        ("x=20", 20), ("x=text", "text"), ("x=[1,2]", [1, 2]), ('x="20"', "20"), ("x=", ""), ("x=a=b", "a=b"),
+        ("x=NaN", "NaN"), ("x=true", True), ("x=null", None), ('x={"a": 1}', {"a": 1}), ("x={a", "{a"),
+    ],
+)  # fmt: skip
+def test_a_word_is_json_where_it_can_be(word: str, value: object) -> None:
+    """The callee's annotations judge; the shell has only text."""
+    assert arguments([word]) == {"x": value}
+
+
+@pytest.mark.parametrize("word", ["x", "=1", "1x=1", "a b=1"])
+def test_a_word_that_is_no_argument_is_refused(word: str) -> None:
+    """It would be sent under a name that nobody has."""
+    with pytest.raises(click.UsageError):
+        arguments([word])

@@ -1,0 +1,166 @@
+"""The TOML, checked whole: whoever mistypes a key is told the file, the key, what was expected and what was meant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from appbackplane.runtime.execution.board import SLOTS_MAX
+from appbackplane.supervisor import config
+from appbackplane.supervisor.config import ConfigError, parse
+from appbackplane.transport.link import PATH_BYTES_MAX
+
+FILE = Path("/etc/demo/demo.toml")
+GOOD = '[system]\nname = "demo"\n[backplane.main]\ncomponents = ["demo:Main"]\n'
+
+
+def problems(text: str) -> list[str]:
+    """What is said about a text."""
+    with pytest.raises(ConfigError) as caught:
+        parse(text, FILE)
+    assert caught.value.message == "\n".join(f"{FILE}: {problem}" for problem in caught.value.problems)
+    return list(caught.value.problems)
+
+
+def system(lines: str) -> str:
+    """A whole file with these lines in [system]."""
+    return f'[system]\nname = "demo"\n{lines}\n[backplane.main]\ncomponents = ["demo:Main"]\n'
+
+
+def backplane(lines: str) -> str:
+    """A whole file with these lines in [backplane.main]."""
+    return f"{GOOD}{lines}\n"
+
+
+NAMES = "expected letters, digits, - and _, got "
+TABLE = {
+    "a mistyped key": (
+        backplane('slow_acton = "5ms"'),
+        "backplane.main.slow_acton: unknown key (did you mean 'slow_action'?)",
+    ),
+    "a key of nowhere": (
+        system("zzz = 1"),
+        "system.zzz: unknown key (known here: name, role, run_dir, nice, start_limit, stop_limit)",
+    ),
+    "a mistyped table": (
+        GOOD.replace("[backplane.", "[backplan."),
+        "backplan: unknown key (did you mean 'backplane'?)",
+    ),
+    "a word for a number": (
+        backplane('threads = "two"'),
+        "backplane.main.threads: expected a whole number, got 'two'",
+    ),
+    "a number for a name": (GOOD.replace('"demo"\n', "7\n", 1), "system.name: expected a string, got 7"),
+    "a number out of bounds": (backplane("threads = 0"), "backplane.main.threads: expected a whole number >= 1, got 0"),
+    "one of a list": (
+        backplane("affinity = [0, -1]"),
+        "backplane.main.affinity[1]: expected a whole number >= 0, got -1",
+    ),
+    "no duration": (
+        backplane('tick = "soon"'),
+        'backplane.main.tick: expected a duration above 0: "5ms", "60s", "2m" or a number of seconds, got \'soon\'',
+    ),
+    "a duration of nothing": (
+        backplane("max_latency = 0"),
+        'backplane.main.max_latency: expected a duration above 0: "5ms", "60s", "2m" or a number of seconds, got 0',
+    ),
+    "no choice": (system('role = "leader"'), "system.role: expected one of 'primary', 'secondary', got 'leader'"),
+    "a mistyped key in a table of its own": (
+        backplane("restart = { maxx = 1 }"),
+        "backplane.main.restart.maxx: unknown key (did you mean 'max'?)",
+    ),
+    "a nice that no kernel knows": (
+        system("nice = [-21]"),
+        "system.nice[0]: expected a whole number >= -20, got -21",
+    ),
+    "no component": (
+        GOOD.replace('["demo:Main"]', "[]"),
+        'backplane.main.components: expected at least one "module:Class"',
+    ),
+    "components missing": (
+        GOOD.replace("components", "component"),
+        'backplane.main.components: missing: expected a list such as ["module:Class"]',
+    ),
+    "a component without a class": (
+        GOOD.replace("demo:Main", "demo.Main"),
+        "backplane.main.components[0]: expected \"module:Class\", got 'demo.Main'",
+    ),
+    "a component twice": (
+        GOOD.replace('"demo:Main"', '"demo:Main", "demo:Main"'),
+        "backplane.main.components[1]: 'demo:Main' is listed twice",
+    ),
+    "settings of nobody": (
+        backplane("[backplane.main.settings.Mian]\nx = 1"),
+        "backplane.main.settings.Mian: no component here has this class (did you mean 'Main'?)",
+    ),
+    "settings that are no table": (
+        backplane("[backplane.main.settings]\nMain = 1"),
+        "backplane.main.settings.Main: expected a table of keyword arguments, got 1",
+    ),
+    "more quotas than priorities": (
+        backplane("priorities = 2\nquotas = [0, 2, 1]"),
+        "backplane.main.quotas: expected at most 2, one a priority, got 3",
+    ),
+    "a name that is a path": (GOOD.replace('"demo"', '"../demo"', 1), f"system.name: {NAMES}'../demo'"),
+    "a backplane with a dot": (
+        GOOD.replace("backplane.main", 'backplane."a.b"'),
+        'backplane."a.b": expected a name of letters, digits, - and _, beginning with a letter or digit',
+    ),
+    "no backplane": (
+        '[system]\nname = "demo"\n',
+        'backplane: expected at least one table: [backplane.main] with components = ["module:Class"]',
+    ),
+    "no system": ('[backplane.main]\ncomponents = ["a:B"]\n', "system: missing: expected a table"),
+    "not TOML": ("[system", "not TOML: Expected ']' at the end of a table declaration (at end of document)"),
+}
+
+
+@pytest.mark.parametrize("case", TABLE)
+def test_what_is_wrong_is_said_with_its_place(case: str) -> None:
+    """A limit that is silently not applied is found at night."""
+    text, said = TABLE[case]
+    assert said in problems(text)
+
+
+def test_everything_that_is_wrong_is_said_at_once() -> None:
+    """One error a run is ten runs."""
+    assert len(problems(system("zzz = 1\nrole = 2") + "threads = 0\ntick = -1\n")) == 4
+
+
+def test_a_run_directory_too_long_for_a_socket_is_refused_beforehand() -> None:
+    """Bind would refuse it later, with a number instead of a remedy."""
+    (problem,) = problems(system(f'run_dir = "/tmp/{"x" * 100}"'))
+    assert problem.startswith("system.run_dir: ")
+    assert "choose a shorter one" in problem
+
+
+def test_a_good_file_becomes_what_it_says() -> None:
+    """And times are understood here once, so that nobody else has to know how they are written."""
+    text = backplane(
+        'threads = 2\ntick = 0.5\nmax_latency = "5ms"\nslow_action = "1m"\ncpu_limit = 150\n'
+        'restart = { strategy = "one_for_one", max = 2, within = "1.5h" }\n'
+        '[backplane.main.settings.Main]\nindex_dir = "x"'
+    )
+    found = parse(text, FILE)
+    main = found.backplane["main"]
+    assert (main.tick_ns, main.max_latency_ns, main.slow_action_ns) == (500_000_000, 5_000_000, 60_000_000_000)
+    assert (main.restart.max, main.restart.within_ns) == (2, 5_400_000_000_000)
+    assert main.settings == {"Main": {"index_dir": "x"}}
+    assert (found.import_dir, found.file) == ("/etc/demo", str(FILE))
+
+
+def test_a_run_directory_is_relative_to_the_file() -> None:
+    """Not to the folder that the command happened to be typed in: it could not be found again."""
+    assert parse(system('run_dir = "run"'), FILE).run_dir == "/etc/demo/run"
+
+
+def test_a_file_that_cannot_be_read_says_so(tmp_path: Path) -> None:
+    """With the file's name, which a traceback would hide."""
+    with pytest.raises(ConfigError, match=r"none\.toml: cannot be read: No such file"):
+        config.load(tmp_path / "none.toml")
+
+
+def test_bounds_are_those_of_board_and_link() -> None:
+    """They are repeated in config.py because it may not import what touches the world."""
+    assert (config.BACKPLANES_MAX, config.SOCKET_PATH_BYTES_MAX) == (SLOTS_MAX, PATH_BYTES_MAX)

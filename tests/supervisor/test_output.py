@@ -1,0 +1,91 @@
+"""Output never makes the supervisor wait, and what it cannot show it counts."""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from appbackplane.supervisor import output
+from appbackplane.supervisor.output import Output, open_log
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    """A pipe that nobody reads unless the test does; blocking, as an inherited standard error is."""
+    read_fd, write_fd = os.pipe()
+    yield read_fd, write_fd
+    for fd in (read_fd, write_fd):
+        os.close(fd)
+
+
+def read_all(fd: int) -> bytes:
+    """What is in a pipe now."""
+    poll, found = select.poll(), b""
+    poll.register(fd, select.POLLIN)
+    while poll.poll(0):
+        found += os.read(fd, 65_536)
+    return found
+
+
+def test_a_reader_that_does_not_read_stops_nobody(pipe: tuple[int, int]) -> None:
+    """A terminal stopped with Ctrl-S would stop every restart. (This test hangs if `write` blocks.)"""
+    read_fd, write_fd = pipe
+    out = Output(write_fd)
+    lines = [f"{n} {'x' * 100}" for n in range(5_000)]
+    for line in lines:
+        out.say(line)
+        out.write()
+    found = b""
+    while out:
+        out.write()
+        found += read_all(read_fd)
+    assert (found + read_all(read_fd)).decode().splitlines() == lines
+
+
+def test_lines_without_room_are_counted_in_their_place(pipe: tuple[int, int]) -> None:
+    """Nothing is dropped silently."""
+    read_fd, write_fd = pipe
+    out = Output(write_fd)
+    line = "x" * 1023
+    for _ in range(output.PENDING_BYTES_MAX // 1024 + 3):
+        out.say(line)
+    assert out.lost_count == 3
+    found = b""
+    while out:
+        out.write()
+        found += read_all(read_fd)
+    out.say("again")
+    out.write()
+    assert read_all(read_fd).decode() == "(3 lines were not shown: nobody reads)\nagain\n"
+
+
+def test_a_reader_that_has_gone_is_no_error() -> None:
+    """A system outlives the terminal it was started from."""
+    read_fd, write_fd = os.pipe()
+    os.close(read_fd)
+    out = Output(write_fd)
+    out.say("nobody")
+    out.write()
+    assert not out
+    assert out.lost_count == 1
+    os.close(write_fd)
+
+
+def test_a_log_file_begins_anew_at_its_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that is full stops more than a system."""
+    monkeypatch.setattr(output, "LOG_BYTES_MAX", 1_000)
+    path = tmp_path / "demo.log"
+    out = Output(open_log(path), path)
+    for n in range(100):
+        out.say(f"line {n:03} of many that are long enough")
+        out.write()
+    os.close(out.fd)
+    sizes = {entry.name: entry.stat().st_size for entry in tmp_path.iterdir()}
+    assert set(sizes) == {"demo.log", "demo.log.1"}
+    assert max(sizes.values()) < 1_100
+    kept = (tmp_path / "demo.log.1").read_text() + path.read_text()
+    assert kept.splitlines()[-1].startswith("line 099")

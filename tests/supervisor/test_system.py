@@ -1,0 +1,265 @@
+"""Whole systems of real processes: up, killed, restarted, down; and nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+
+import psutil
+import pytest
+
+from appbackplane.supervisor.commands.asking import ask
+from appbackplane.transport import connect
+from appbackplane.transport.addressing import supervisor_socket
+from appbackplane.transport.codec import Encoder, batch, decode
+from appbackplane.transport.discovery import Location
+from appbackplane.transport.envelope import CALL, PUBLISH, Envelope
+from appbackplane.transport.errors import NotFound, SystemNotRunning
+from appbackplane.transport.link import Link
+
+from .conftest import LIMIT_S, RunningSystem, is_alive
+
+Start = Callable[..., RunningSystem]
+
+
+def test_it_comes_up_and_goes_down_in_order(start: Start) -> None:
+    """Up: what others depend on first. Down: the reverse, each hook run, each process ended by itself."""
+    system = start()
+    status = system.wait_up()
+    assert status["state"] == "up"
+    assert {b["name"]: (b["state"], b["components"]) for b in status["backplanes"]} == {
+        "query": ("up", {"query": "primary"}),
+        "index": ("up", {"index": "primary"}),
+    }
+    system.signal(signal.SIGTERM)
+    assert system.wait_down() == 0
+    downs = [line for line in system.said if "is down" in line]
+    assert downs == ["query      | query is down", "index      | index is down"]
+
+
+def test_calls_go_through_while_it_is_up(start: Start) -> None:
+    """The directory that the supervisor hands out leads to the processes that it started."""
+    system = start()
+    system.wait_up()
+    with connect(system.run_dir) as client:
+        assert client.call("query.ask", timeout=LIMIT_S) == system.backplane("index")["pid"]
+
+
+def test_a_killed_backplane_is_seen_at_once_and_comes_back(start: Start) -> None:
+    """A caller must learn within 100 ms that its callee is dead, from the directory, and then of the next generation."""
+    system = start()
+    system.wait_up()
+    link = Link("watcher")
+    peer = link.connect(supervisor_socket(system.run_dir))
+    link.send(peer, batch([Encoder().encode(Envelope(CALL, 1, 0, "supervisor.directory", None, None, None, {}))]))
+    versions = []
+    killed_ns = down_ns = 0
+    end_s = time.monotonic() + LIMIT_S
+    while not versions or versions[-1]["backplanes"]["index"]["generation"] != 2:
+        assert time.monotonic() < end_s
+        if (received := link.receive()) is not None:
+            versions += [envelope.body for envelope in decode(received[1])]
+            if not killed_ns:
+                os.kill(system.backplane("index")["pid"], signal.SIGKILL)
+                killed_ns = time.monotonic_ns()
+            elif not down_ns:
+                down_ns = time.monotonic_ns()
+                assert versions[-1]["backplanes"]["index"]["is_up"] is False
+                assert versions[-1]["backplanes"]["query"]["is_up"] is True
+    assert down_ns - killed_ns < 100_000_000
+    link.close()
+    system.wait_for("'index': up again, generation 2")
+    index = system.backplane("index")
+    assert (index["restarts"], index["generation"], index["reason"]) == (1, 2, "killed by signal 9")
+    assert sorted(path.name for path in system.run_dir.iterdir()) == [
+        "index-2.sock", "lock", "query-1.sock", "supervisor.sock",
+    ]  # fmt: skip
+
+
+def test_a_crash_loop_is_given_up_and_the_others_serve(start: Start) -> None:
+    """What cannot run must not take the rest with it, nor the machine."""
+    system = start(index='restart = { max = 1, within = "60s" }')
+    system.wait_up()
+    for _ in range(2):
+        os.kill(system.backplane("index")["pid"], signal.SIGKILL)
+        system.wait_for("killed by signal 9")
+        if system.backplane("index")["state"] != "failed":
+            system.wait_for("up again")
+    index = system.backplane("index")
+    assert (index["state"], index["health"]) == ("failed", "dead")
+    assert index["board"] is None, "what it left on the board is cleared"
+    assert system.backplane("query")["state"] == "up"
+    system.ask("supervisor.down")
+    assert system.wait_down() == 0
+
+
+@pytest.mark.parametrize(
+    ("fails", "reason"),
+    [
+        ("constructor", "no index here"),
+        ("exit", "exited with 7: exits by itself"),
+        ("hook", "component 'index' did not become initializing"),
+    ],
+)
+def test_what_cannot_come_up_ends_with_its_reason(start: Start, fails: str, reason: str) -> None:
+    """Restarting it would only say the same again, and somebody waits for the prompt."""
+    system = start(index=f'[backplane.index.settings.Index]\nfails = "{fails}"')
+    assert system.wait_down() == 1
+    assert any(reason in line for line in system.said), system.said
+
+
+def test_a_second_signal_kills_at_once(start: Start) -> None:
+    """A second Ctrl-C means it, even while a hook hangs."""
+    system = start(index='[backplane.index.settings.Index]\nfails = "hang"')
+    system.wait_up()
+    system.signal(signal.SIGINT)
+    system.wait_for("index is down")
+    begun_s = time.monotonic()
+    system.signal(signal.SIGINT)
+    assert system.wait_down() == 1
+    assert time.monotonic() - begun_s < 5
+
+
+def test_a_hook_that_hangs_is_waited_for_only_so_long(start: Start) -> None:
+    """`stop_limit` is a promise to whoever waits."""
+    system = start('stop_limit = "500ms"', '[backplane.index.settings.Index]\nfails = "hang"')
+    system.wait_up()
+    system.signal(signal.SIGTERM)
+    system.wait_down()
+    assert any("did not become down" in line for line in system.said), system.said
+
+
+def test_a_child_that_escaped_by_its_own_session_is_not_left_behind(start: Start) -> None:
+    """Nothing of a system may survive it, or ports and devices stay taken."""
+    system = start(index='[backplane.index.settings.Index]\nfails = "escape"')
+    system.wait_up()
+    descendants = psutil.Process(system.process.pid).children(recursive=True)
+    system.pids |= {process.pid for process in descendants}
+    assert len(descendants) == 3
+    system.signal(signal.SIGTERM)
+    assert system.wait_down() == 0
+
+
+def test_a_second_supervisor_is_refused_with_the_pid_of_the_first(start: Start) -> None:
+    """It would steal the sockets of a system that serves."""
+    first = start()
+    first.wait_up()
+    second = start()
+    second.process.wait(LIMIT_S)
+    second.wait_for(f"already running, pid {first.process.pid}")
+    assert second.process.returncode == 1
+    assert first.status()["state"] == "up"
+
+
+def test_when_the_supervisor_is_killed_its_processes_end_and_it_can_be_started_again(start: Start) -> None:
+    """Nobody would stop them any more; and what was left behind must not need a person to clean up."""
+    first = start()
+    first.wait_up()
+    first.signal(signal.SIGKILL)
+    first.process.wait(LIMIT_S)
+    end_s = time.monotonic() + LIMIT_S
+    while any(is_alive(pid) for pid in first.pids):
+        assert time.monotonic() < end_s
+    with pytest.raises(SystemNotRunning):
+        ask(Location(first.run_dir, "demo"), "supervisor.status")
+    second = start()
+    status = second.wait_up()
+    assert {b["restarts"] for b in status["backplanes"]} == {0}
+    second.signal(signal.SIGTERM)
+    assert second.wait_down() == 0
+
+
+def test_statistics_of_a_stopped_process_are_none_and_the_rest_come(start: Start) -> None:
+    """No answer means unknown; one that is frozen must not hide the others."""
+    system = start()
+    system.wait_up()
+    os.kill(system.backplane("index")["pid"], signal.SIGSTOP)
+    entries = {b["name"]: b["statistics"] for b in system.status(statistics=True)["backplanes"]}
+    assert entries["index"] is None
+    assert "operations" in entries["query"]
+    assert system.backplane("index")["health"] == "unknown"
+
+
+def test_a_stalled_client_and_a_flood_of_garbage_change_nothing(start: Start) -> None:
+    """The supervisor is the last one that may be stopped by somebody else's bug."""
+    system = start()
+    system.wait_up()
+    link = Link("nuisance")
+    peer = link.connect(supervisor_socket(system.run_dir))
+    call = Encoder().encode(Envelope(CALL, 1, 0, "supervisor.directory", None, None, None, {}))
+    for _ in range(500):
+        link.send(peer, batch([call]))  # and never reads an answer
+        link.send(peer, b"\xc1")
+    assert system.status()["state"] == "up"
+    os.kill(system.backplane("index")["pid"], signal.SIGKILL)
+    system.wait_for("'index': up again")
+    assert sum("malformed frame" in line for line in system.said) == 1
+    link.close()
+
+
+def test_an_unknown_question_is_refused(start: Start) -> None:
+    """With a status, not with silence until the deadline."""
+    system = start(stand_in=True)
+    system.wait_up()
+    with pytest.raises(NotFound):
+        system.ask("supervisor.explode")
+
+
+# Processes that a real runtime would never be
+
+
+def with_behaviour(behaviour: str) -> str:
+    """Settings of the stand-in."""
+    return f'[backplane.alpha.settings.Alpha]\nbehaviour = "{behaviour}"'
+
+
+def test_a_process_that_never_registers_is_killed(start: Start) -> None:
+    """Else `up` would wait for ever."""
+    system = start('start_limit = "500ms"', with_behaviour("mute"), stand_in=True)
+    assert system.wait_down() == 1
+    assert any("did not register within 0.5 s" in line for line in system.said)
+
+
+def test_a_process_that_refuses_to_stop_is_killed(start: Start) -> None:
+    """After its limit, with a word about it, and an exit code that tells."""
+    system = start('stop_limit = "500ms"', with_behaviour("stubborn"), stand_in=True)
+    system.wait_up()
+    system.signal(signal.SIGTERM)
+    assert system.wait_down() == 1
+    assert any("did not stop within 0.5 s: killed" in line for line in system.said)
+
+
+def test_a_process_that_dies_while_stopping_is_reported_and_not_restarted(start: Start) -> None:
+    """It is down, which was wanted; but its last hook did not finish, which somebody must know."""
+    system = start(index=with_behaviour("dies_moving_down"), stand_in=True)
+    system.wait_up()
+    system.signal(signal.SIGTERM)
+    assert system.wait_down() == 0
+    assert any("exited with 3: no more, while going down" in line for line in system.said), system.said
+
+
+def test_garbage_on_a_control_link_is_survived(start: Start) -> None:
+    """And its sender still comes up."""
+    system = start(index=with_behaviour("garbage"), stand_in=True)
+    system.wait_up()
+    system.signal(signal.SIGTERM)
+    assert system.wait_down() == 0
+
+
+def test_a_registration_under_a_false_pid_is_refused(start: Start) -> None:
+    """What we would kill, and what we would watch, must be what serves."""
+    system = start('start_limit = "1s"', with_behaviour("liar"), stand_in=True)
+    assert system.wait_down() == 1
+
+
+def test_no_publish_reaches_the_supervisor(start: Start) -> None:
+    """It serves no topics: a stray message is malformed, counted, and said once."""
+    system = start(stand_in=True)
+    system.wait_up()
+    link = Link("stray")
+    peer = link.connect(supervisor_socket(system.run_dir))
+    link.send(peer, batch([Encoder().encode(Envelope(PUBLISH, 1, None, "t", None, None, None, {}))]))
+    system.wait_for("malformed frame from b'stray'")
+    link.close()

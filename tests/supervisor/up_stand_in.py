@@ -1,0 +1,12 @@
+"""`appbackplane` with stand-ins for its backplanes (stand_in.py)."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from appbackplane.supervisor import spawn
+from appbackplane.supervisor.commands import main
+
+spawn.COMMAND = (sys.executable, str(Path(__file__).with_name("stand_in.py")))
+main()
