@@ -360,7 +360,7 @@ class AsyncClient:
         subscription._arrived.set()
         if subscription in self._subscriptions:
             self._subscriptions.remove(subscription)
-            self._session.unsubscribe(subscription.topic, subscription)
+            self._session.unsubscribe(subscription.topic, subscription, time.monotonic_ns())
             self._soon()
 
     def _unconfirmed(self, topic: str) -> tuple[str, ...]:

@@ -308,7 +308,7 @@ class Client:
         self._waiting.ready(subscription)
         if subscription in self._subscriptions:
             self._subscriptions.remove(subscription)
-            self._session.unsubscribe(subscription.topic, subscription)
+            self._session.unsubscribe(subscription.topic, subscription, time.monotonic_ns())
             self._look(time.monotonic_ns())
 
     # -- what pending calls and subscriptions ask for -----------------------------------------------------------------

@@ -72,11 +72,11 @@ class _Fetch(NamedTuple):
 
 
 class _Settling:
-    """Those who have yet to prove, by any answer, that they have received what was cast before."""
+    """The session's own calls whose answers matter only as such; `token`, if any, comes back with the last."""
 
-    def __init__(self, token: object) -> None:
+    def __init__(self, token: object, remaining_count: int = 0) -> None:
         self.token = token
-        self.remaining_count = 0
+        self.remaining_count = remaining_count
 
 
 Events = deque[Ended | Heard]
@@ -147,13 +147,14 @@ class ClientSession:
             self._ask(ask, now_ns)
         return self._hearing.wait(topic, waiter)
 
-    def unsubscribe(self, topic: str, subscriber: object) -> None:
-        """Hear it no longer."""
+    def unsubscribe(self, topic: str, subscriber: object, now_ns: int) -> None:
+        """Hear it no longer. It is called and not cast: a backplane knows the peer of calls only."""
         for name in self._hearing.remove(topic, subscriber):
             peer = self._connections.peer(name)
             if peer is not None:
                 route = addressing.backplane_route(name, "unsubscribe")
-                self._exchange.put(peer, Envelope(CAST, 0, None, route, None, None, None, {"topic": topic}))
+                settling = _Settling(None, 1)
+                self._exchange.open(peer, settling, now_ns, SUBSCRIBE_LIMIT_NS, route, None, None, {"topic": topic})
 
     def unconfirmed(self, topic: str) -> list[str]:
         """Backplanes that are up and have not confirmed a subscription; they are asked again."""
@@ -304,7 +305,7 @@ class ClientSession:
                 events.append(Ended(token.token, None, error))
         elif type(token) is _Settling:
             token.remaining_count -= 1
-            if not token.remaining_count:
+            if token.token is not None and not token.remaining_count:
                 events.append(Ended(token.token, None, None))
         elif type(token) is Ask:
             self._asked(token, error, events)

@@ -560,14 +560,16 @@ def test_the_last_subscriber_takes_the_subscription_along(world: World) -> None:
     world.turn()
     confirm(world, "index-1")
     confirm(world, "query-1")
-    world.session.unsubscribe("files.x", "one")
+    world.session.unsubscribe("files.x", "one", world.now_ns)
     world.turn()
     assert world.link.sent == []
-    world.session.unsubscribe("files.x", "two")
-    world.session.unsubscribe("files.x", "two")
+    world.session.unsubscribe("files.x", "two", world.now_ns)
+    world.session.unsubscribe("files.x", "two", world.now_ns)
     world.turn()
-    (cast,) = world.link.take("index-1")
-    assert (cast.kind, cast.route, cast.body) == (CAST, "backplane.index.unsubscribe", {"topic": "files.x"})
+    (call,) = world.link.take("index-1")
+    assert (call.kind, call.route, call.body) == (CALL, "backplane.index.unsubscribe", {"topic": "files.x"})
+    world.link.feed("index-1", status(call.id, NotFound("whatever")))
+    assert world.turn() == [], "nobody waits for it"
 
 
 def test_what_is_published_goes_to_those_whose_objects_hear_it_numbered(world: World) -> None:
