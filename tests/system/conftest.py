@@ -38,10 +38,7 @@ class System:
     def __init__(self, folder: Path, name: str, toml: str) -> None:
         self.name = name
         self.folder = folder
-        self.toml = folder / f"{name}.toml"
-        self.toml.write_text(f'[system]\nname = "{name}"\n{toml}')
-        shutil.copy(HERE / "components.py", folder)
-        self.environment = {**os.environ, "XDG_RUNTIME_DIR": str(folder)}
+        self.toml = lay_out(folder, name, toml)
         self.run_dir = folder / "appbackplane" / name
         self.said: list[str] = []
         self.programs: list[subprocess.Popen[str]] = []
@@ -53,7 +50,7 @@ class System:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            env=self.environment,
+            env=environment(folder),
             start_new_session=True,
         )
         self.pid = self.process.pid
@@ -132,18 +129,12 @@ class System:
         """Until it has ended, and nothing of it is left. Its exit code."""
         code = self.process.wait(LIMIT_S)
         self._reader.join(LIMIT_S)
-        self.assert_nothing_left()
+        assert_nothing_left(self.pid, self.run_dir)
         return code
 
     def processes(self) -> list[int]:
         """Those that live."""
-        return [pid for pid in psutil.pids() if is_of_session(pid, self.pid)]
-
-    def assert_nothing_left(self) -> None:
-        """No process, no socket, no lock."""
-        assert self.processes() == [], "processes outlive their system"
-        left = list(self.run_dir.parent.rglob("*"))
-        assert left == [], "files outlive their system"
+        return processes_of(self.pid)
 
     def end(self) -> None:
         """After a test: down in order, and what does not go is killed, and told."""
@@ -159,6 +150,30 @@ class System:
                 os.kill(pid, signal.SIGKILL)
 
 
+def lay_out(folder: Path, name: str, toml: str) -> Path:
+    """The files of a system, as a user has them; its TOML."""
+    path = folder / f"{name}.toml"
+    path.write_text(f'[system]\nname = "{name}"\n{toml}')
+    shutil.copy(HERE / "components.py", folder)
+    return path
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """In which run directories are made in this folder."""
+    return {**os.environ, "XDG_RUNTIME_DIR": str(folder)}
+
+
+def processes_of(session: int) -> list[int]:
+    """Those of a session that live."""
+    return [pid for pid in psutil.pids() if is_of_session(pid, session)]
+
+
+def assert_nothing_left(session: int, run_dir: Path) -> None:
+    """No process, no socket, no lock."""
+    assert processes_of(session) == [], "processes outlive their system"
+    assert not run_dir.exists(), "sockets and lock outlive their system"
+
+
 def is_of_session(pid: int, session: int) -> bool:
     """Whether a process lives, and belongs to it."""
     try:
@@ -172,7 +187,7 @@ def command(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*COMMAND, *words],
         cwd=folder,
-        env={**os.environ, "XDG_RUNTIME_DIR": str(folder)},
+        env=environment(folder),
         capture_output=True,
         text=True,
         timeout=LIMIT_S,

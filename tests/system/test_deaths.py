@@ -24,7 +24,7 @@ components = ["components:Relay"]
 components = ["components:Bystander"]
 """
 DESKS_COUNT, CALLS_COUNT = 20, 200
-#: From the death, which the supervisor sees within a millisecond or two, to the end of the last call that it holds.
+#: From the kill to the end of the last call that it held: 2 to 5 ms on two cores that do little else.
 TOLD_S_MAX = 0.1
 KILLS_COUNT = 3
 
@@ -66,9 +66,7 @@ def test_calls_held_by_a_process_that_is_killed_end_at_once_and_the_others_do_no
     assert (after["street"], after["office"]) == (before["street"], before["office"])
     bedroom = system.backplane("bedroom")
     assert (bedroom["restarts"], bedroom["generation"]) == (KILLS_COUNT, KILLS_COUNT + 1)
-    print(told_s)
-    assert min(told_s) < TOLD_S_MAX, told_s  # the best of them: this machine may do something else in between
-    assert max(told_s) < 10 * TOLD_S_MAX, told_s
+    assert max(told_s) < TOLD_S_MAX, told_s
 
 
 def test_when_the_supervisor_is_killed_everything_ends_at_once_and_can_be_started_again(up: Up) -> None:
@@ -80,7 +78,8 @@ def test_when_the_supervisor_is_killed_everything_ends_at_once_and_can_be_starte
         call = client.submit("sleeper.hold")
         killed_s = time.monotonic()
         os.kill(system.pid, signal.SIGKILL)
-        assert type(call.exception()) is PeerDown
+        # A backplane that sees the end of its lifeline before the kernel kills it still says so to its callers.
+        assert isinstance(call.exception(), PeerDown | Unavailable)
         for pid in pids.values():
             wait_dead(pid)
         assert time.monotonic() - killed_s < 1.0
