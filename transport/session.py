@@ -163,8 +163,9 @@ class ClientSession:
     def settle(self, token: object, now_ns: int, timeout_ns: int) -> bool:
         """Before closing. True: `token` comes back once all that was cast and published has arrived, or never will.
 
-        A send that returned is not a delivery (TRAPS 5): libzmq lost one message in ten of those whose connection was
-        closed while it was being made, whatever its linger. An answer to what is asked after them proves that they came.
+        A send that returned is not a delivery (TRAPS 5): of messages whose connection was closed while it was being made,
+        with 200 ms of linger, 3 to 18 in 100 never came (on an established one: 0 of 600). Where they go is not known.
+        An answer to what is asked after them proves that they came.
         """
         settling = _Settling(token)
         for peer in self._unproven:
