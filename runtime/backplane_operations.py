@@ -13,6 +13,7 @@ from appbackplane.transport.errors import InvalidArgument, NotFound
 
 from .execution.current import current
 from .execution.engine import Engine
+from .execution.method_action import MethodAction
 from .objects.app_object import AppObject
 from .objects.component import Component
 from .objects.module_state import ModuleState
@@ -139,9 +140,9 @@ class BackplaneOperations(Component):
 
     def _peer(self) -> bytes:
         action = current.action
-        if action is None or not action.peer:
+        if not isinstance(action, MethodAction) or not action.sender:
             raise InvalidArgument("objects subscribe with @subscribe; this is for clients")
-        return action.peer
+        return action.sender
 
     def _component_named(self, name: str) -> Component:
         components = self._backplane.engine.registry.components

@@ -108,7 +108,7 @@ class Intake:
         else:
             object, spec = self._target(route, key, chain)
             action = MethodAction(object, name, priority, spec.function, spec.bind(body, name), deadline_ns)
-            action.spec = spec
+            action.spec, action.sender = spec, peer
         lent = action.object.lends
         if lent is not None and lent < action.priority:
             action.priority = lent
@@ -161,7 +161,13 @@ class Intake:
         elif engine.scheduler.withdraw(action):
             engine.refuse(action, Cancelled(f"{action.name}: taken back before it began"), now_ns)
         elif isinstance(action, MethodAction):
-            action.cancel()  # it runs: if it is to await something, it learns it there
+            machine = action.object
+            if isinstance(machine, StateMachine) and action in machine._deferred:
+                machine._deferred.remove(action)
+                engine.scheduler.drop(action)
+                engine.refuse(action, Cancelled(f"{action.name}: taken back before it was accepted"), now_ns)
+            else:
+                action.cancel()  # it runs: if it is to await something, it learns it there
 
     def defer(self, action: MethodAction, now_ns: int) -> None:
         """A state machine does not accept this now: beside the queue with it, until the next change of state."""
