@@ -21,8 +21,9 @@ from .errors import MalformedFrame
 HIGH_WATER_MARK = 1000
 #: The I/O threads notice a frozen peer or a cut within this (TRAPS 9: 200/600 noticed in 750 ms).
 HEARTBEAT_IVL_MS, HEARTBEAT_TIMEOUT_MS = 2_000, 10_000
-#: How long a last answer may take to leave. A living peer needs well under a millisecond; a frozen one gets no more.
-LINGER_MS = 200
+#: How long what was said last may take to leave. A living peer needs well under a millisecond; with 200 ms, a cast from a
+#: program that exits at once was lost now and then on a machine whose cores were all busy. A frozen peer gets no more.
+LINGER_MS = 1_000
 # Plain integers: an enum's `&` and `|` look a member up each time, 0.4 us.
 _POLLIN, _NOBLOCK, _MORE = int(zmq.POLLIN), int(zmq.NOBLOCK), int(zmq.SNDMORE | zmq.NOBLOCK)
 #: Linux limits a socket path to 107 bytes.
@@ -136,7 +137,7 @@ class Link:
         return int(self._socket.getsockopt(zmq.FD))
 
     def close(self, linger_ms: int = LINGER_MS) -> None:
-        """Close, and remove the socket files. What has been sent has `linger_ms` to leave; blocks for no longer. Twice is once."""
+        """Close, and remove the socket files. What has been sent has `linger_ms` to leave; blocks no longer. Twice is once."""
         if self._shut.alive:
             self._socket.linger = linger_ms
             self._shut()

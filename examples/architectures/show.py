@@ -91,7 +91,7 @@ def main(files: list[str]) -> int:
 
 def appbackplane(*words: str) -> None:
     """The command line, by this very Python."""
-    command = [sys.executable, "-m", "appbackplane.supervisor.commands", *words]
+    command = [sys.executable, "-m", "appbackplane.supervisor", *words]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     if ended.returncode != 0:
         sys.exit(f"appbackplane {' '.join(words)}:\n{ended.stdout}{ended.stderr}".rstrip())

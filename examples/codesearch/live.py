@@ -55,7 +55,7 @@ class System:
         self._is_echoing = is_echoing
         # A process group of its own: Ctrl-C is for us, and we take it down in order.
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "appbackplane.supervisor.commands", "up", str(TOML)],
+            [sys.executable, "-m", "appbackplane.supervisor", "up", str(TOML)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

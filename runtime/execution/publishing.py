@@ -28,7 +28,7 @@ class Publishing:
         self._clients: TopicTable[bytes] = TopicTable()
         self._backplanes: TopicTable[str] = TopicTable()
         self._numbers: dict[tuple[bytes, str], int] = {}
-        #: Messages that a subscriber did not get because it does not read.
+        #: Messages that a subscriber did not get, because it does not read or is down.
         self.lost_count = 0
 
     def publish(self, topic: str, body: Mapping[str, Any], trace: str | None, now_ns: int) -> None:
@@ -38,7 +38,9 @@ class Publishing:
         engine.intake.accept_topic(LOCAL, local, now_ns)
         for name in self._backplanes.matching(topic):
             peer = engine.outgoing.peer_of(name)
-            if peer is not None:
+            if peer is None:
+                self.lost_count += 1
+            else:
                 self._send(peer, topic, body, trace, now_ns)
         for peer in self._clients.matching(topic):
             self._send(peer, topic, body, trace, now_ns)

@@ -91,7 +91,7 @@ def _detached(config: Config, *, as_json: bool) -> None:
     log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     ready_fd, their_end_fd = os.pipe2(os.O_CLOEXEC)
     log_fd = open_log(log)
-    words = [sys.executable, "-P", "-m", "appbackplane.supervisor.commands", "up", config.file]
+    words = [sys.executable, "-P", "-m", "appbackplane.supervisor", "up", config.file]
     words += ["--ready-fd", str(their_end_fd), *(["--debug"] if config.debug else [])]
     supervisor = subprocess.Popen(
         words, stdin=subprocess.DEVNULL, stdout=log_fd, stderr=log_fd, pass_fds=(their_end_fd,), start_new_session=True

@@ -32,7 +32,9 @@ def test_the_page_does_what_it_says(page: Path, tmp_path: Path, request: pytest.
     shell: Shell | None = None
     namespace: dict[str, object] = {"__name__": page.stem}
     for block in found:
-        assert block.language in LANGUAGES and set(block.words) <= WORDS, f"{block.place}: {block.language} {block.words}"
+        assert block.language in LANGUAGES and set(block.words) <= WORDS, (
+            f"{block.place}: {block.language} {block.words}"
+        )
         if "not-run" in block.words:
             continue
         if block.file is not None:

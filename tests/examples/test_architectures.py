@@ -24,7 +24,7 @@ COMMAND_S_MAX = 60
 def appbackplane(*words: str) -> str:
     """A command; fails with what it said."""
     ended = subprocess.run(
-        [sys.executable, "-m", "appbackplane.supervisor.commands", *words],
+        [sys.executable, "-m", "appbackplane.supervisor", *words],
         capture_output=True,
         text=True,
         timeout=COMMAND_S_MAX,

@@ -3,9 +3,11 @@
 A block names its file in its first line (`# hello.py`, `# hello.toml`); one that names none is only looked at.
 """
 
+import os
 import re
 import subprocess
 import sys
+import tempfile
 import tomllib
 from pathlib import Path
 
@@ -39,12 +41,19 @@ def folder(root: Path, tmp_path: Path) -> Path:
 def test_the_first_program_runs(root: Path, folder: Path) -> None:
     """The first thing that a newcomer copies must work as it stands."""
     programs = blocks((root / "README.md").read_text(), "python")
-    if not programs:
-        pytest.skip("the README shows no program yet")
-    run = subprocess.run(
-        [sys.executable, programs[0][0]], cwd=folder, capture_output=True, text=True, timeout=RUN_S_MAX, check=False
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
+    assert programs, "the README shows no program"
+    bin_dir = str(Path(sys.executable).parent)
+    with tempfile.TemporaryDirectory(prefix="ab-") as run_dirs:  # short: socket paths are
+        environment = os.environ | {"PATH": f"{bin_dir}:{os.environ['PATH']}", "XDG_RUNTIME_DIR": run_dirs}
+        command = [sys.executable, programs[0][0]]
+        run = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=RUN_S_MAX, check=False
+        )
+        assert run.returncode == 0, run.stdout + run.stderr
+        assert not list(Path(run_dirs).rglob("*.sock"))
+    greeted = re.search(r"Hello, Ada! .* ms, (\d+) audits to go", run.stdout)
+    assert greeted, run.stdout
+    assert int(greeted[1]) > 50, "the greeting waited for the audits"
 
 
 def test_each_table_is_toml(folder: Path) -> None:

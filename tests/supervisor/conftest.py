@@ -180,7 +180,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., RunningSystem]]:
         if stand_in:
             program = [sys.executable, str(HERE / "up_stand_in.py")]
         else:
-            program = [sys.executable, "-m", "appbackplane.supervisor.commands"]
+            program = [sys.executable, "-m", "appbackplane.supervisor"]
         systems.append(RunningSystem(toml, program))
         return systems[-1]
 

@@ -250,7 +250,7 @@ def test_check_finds_calls_that_would_wait_for_themselves(folder: Path) -> None:
 
 def test_output_that_nobody_reads_is_no_error(folder: Path, up: RunningSystem) -> None:
     """`appbackplane routes | head` is how people look."""
-    words = [sys.executable, "-m", "appbackplane.supervisor.commands", "routes", "-s", str(up.run_dir)]
+    words = [sys.executable, "-m", "appbackplane.supervisor", "routes", "-s", str(up.run_dir)]
     read_fd, write_fd = os.pipe()
     os.close(read_fd)
     result = subprocess.run(words, stdout=write_fd, stderr=subprocess.PIPE, text=True, timeout=LIMIT_S, check=False)

@@ -1,0 +1,396 @@
+"""What the systems of these tests run. Copied beside each system's TOML, as a user's module would lie there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from enum import Enum
+
+from appbackplane.runtime import AppObject, BackplaneError, Component, StateMachine, operation, pause, subscribe
+
+# Load
+
+
+class Ledger(Component):
+    """Books each number once."""
+
+    def __init__(self) -> None:
+        self.booked: set[int] = set()
+        self.twice = 0
+
+    @operation()
+    def book(self, number: int) -> int:
+        """Return what came."""
+        if number in self.booked:
+            self.twice += 1
+        self.booked.add(number)
+        return number
+
+    @operation()
+    def total(self) -> list[int]:
+        """How many different numbers came, and how many came again."""
+        return [len(self.booked), self.twice]
+
+
+class Left(Ledger):
+    """One."""
+
+
+class Right(Ledger):
+    """Another."""
+
+
+# Deaths
+
+
+class Sleeper(Component):
+    """Keeps its callers waiting."""
+
+    @operation()
+    async def hold(self, seconds: float = 60.0) -> int:
+        """Answer after so long."""
+        await pause(seconds)
+        return os.getpid()
+
+    @operation(priority=0)
+    def pid(self) -> int:
+        """Who serves."""
+        return os.getpid()
+
+
+class Desk(AppObject):
+    """Asks the sleeper, for somebody else."""
+
+    @operation(calls=("sleeper.hold",))
+    async def hold(self) -> int:
+        """As long as the sleeper."""
+        return int(await self.call("sleeper.hold"))
+
+
+class Relay(Component):
+    """Desks, so that as many calls of objects are outstanding at a time."""
+
+    def __init__(self, desks: int = 20) -> None:
+        self.desks = desks
+
+    def setup(self) -> None:
+        """A key each, so that a caller can have each of them wait."""
+        for number in range(self.desks):
+            self.add(Desk(), key=f"desk-{number}")
+
+
+class Bystander(Component):
+    """Has nothing to do with the others."""
+
+    @operation()
+    def pid(self) -> int:
+        """Who serves."""
+        return os.getpid()
+
+
+# Many
+
+
+class Leaf(Component):
+    """One of many: a component's name may be given by its settings."""
+
+    def __init__(self, name: str) -> None:
+        self.component_name = name
+
+    @operation()
+    def pid(self) -> int:
+        """Who serves."""
+        return os.getpid()
+
+
+class Hub(Component):
+    """Talks to all leaves."""
+
+    @operation()
+    async def ask(self, leaves: list[str]) -> list[int]:
+        """Who serves each of them."""
+        return [await self.call(f"{leaf}.pid") for leaf in leaves]
+
+    @operation()
+    def threads(self) -> int:
+        """Threads of this process that Python knows of."""
+        return threading.active_count()
+
+
+# Bad input
+
+
+class Shelf(Component):
+    """Takes its arguments seriously."""
+
+    depends_on = ()
+
+    def __init__(self, width: int = 3, fails: str = "") -> None:
+        self.width = width
+        if fails:
+            raise ValueError(fails)
+
+    def setup(self) -> None:
+        """One place has a name."""
+        self.add(Place(), key="top")
+
+    @operation()
+    def add_up(self, numbers: list[int], start: int = 0) -> int:
+        """A sum."""
+        return start + sum(numbers)
+
+    @operation()
+    def fail(self, text: str) -> None:
+        """Raise."""
+        raise RuntimeError(text)
+
+    @operation()
+    def leave(self) -> None:
+        """Do what an operation should not."""
+        sys.exit(3)
+
+    @operation()
+    def give(self, count: int) -> bytes:
+        """So many bytes."""
+        return bytes(count)
+
+    @operation()
+    def give_unknown(self) -> object:
+        """What cannot travel."""
+        return threading.Lock()
+
+    @operation(states=("secondary",))
+    def stand_by(self) -> None:
+        """Registered in a state in which this system is not."""
+
+
+class Place(AppObject):
+    """What a key names."""
+
+    @operation()
+    def where(self) -> str:
+        """Its name."""
+        return self.name
+
+
+# Cycles
+
+
+class Ping(Component):
+    """Calls pong, which calls back."""
+
+    @operation()
+    async def ask(self, depth: int = 1) -> str:
+        """Refused when it comes back."""
+        return str(await self.call("pong.ask", depth=depth))
+
+    @operation(reentrant=True)
+    async def count(self, depth: int) -> int:
+        """Served when it comes back."""
+        return 0 if depth == 0 else 1 + int(await self.call("pong.count", depth=depth - 1))
+
+    @operation()
+    def alone(self) -> str:
+        """Calls nobody."""
+        return "alone"
+
+
+class Pong(Component):
+    """The other."""
+
+    @operation()
+    async def ask(self, depth: int) -> str:
+        """Back to ping."""
+        return str(await self.call("ping.ask", depth=depth))
+
+    @operation(reentrant=True)
+    async def count(self, depth: int) -> int:
+        """Back to ping."""
+        return 0 if depth == 0 else 1 + int(await self.call("ping.count", depth=depth - 1))
+
+
+class Chicken(Component):
+    """Declares what it calls."""
+
+    @operation(calls=("egg.hatch",))
+    async def lay(self) -> None:
+        """An egg."""
+        await self.call("egg.hatch")
+
+
+class Egg(Component):
+    """Declares what it calls."""
+
+    @operation(calls=("chicken.lay",))
+    async def hatch(self) -> None:
+        """A chicken."""
+        await self.call("chicken.lay")
+
+
+class Day(Component):
+    """Depends on the night."""
+
+    depends_on = ("night",)
+
+
+class Night(Component):
+    """Depends on the day."""
+
+    depends_on = ("day",)
+
+
+# Ends
+
+
+class Said(Component):
+    """Says when it goes down."""
+
+    def __init__(self, hangs: bool = False, leaves: bool = False) -> None:
+        self.hangs, self.leaves = hangs, leaves
+
+    def on_initializing(self) -> None:
+        """Perhaps with a child that has escaped into a session of its own."""
+        if self.leaves:
+            child = subprocess.Popen(["sleep", "600"], start_new_session=True)
+            print(f"child {child.pid}", flush=True)
+
+    def on_down(self) -> None:
+        """Perhaps for ever."""
+        print(f"{self.component_name} goes down", flush=True)
+        if self.hangs:
+            threading.Event().wait()
+
+
+class Bottom(Said):
+    """All others stand on it."""
+
+
+class Middle(Said):
+    """In between."""
+
+    depends_on = ("bottom",)
+
+
+class Top(Said):
+    """Nobody stands on it."""
+
+    depends_on = ("middle",)
+
+
+# Topics
+
+
+class Sender(Component):
+    """Publishes numbers."""
+
+    def __init__(self) -> None:
+        self.last = 0
+
+    @operation()
+    def send(self, count: int, size: int = 0) -> int:
+        """So many more; the last of them."""
+        for _ in range(count):
+            self.last += 1
+            self.publish("numbers.next", number=self.last, filling=bytes(size))
+        return self.last
+
+
+class Hearer(Component):
+    """Keeps what it hears."""
+
+    def __init__(self) -> None:
+        self.heard_numbers: list[int] = []
+
+    @subscribe("numbers.*")
+    def on_number(self, number: int, filling: bytes) -> None:
+        """In the order of the sender."""
+        self.heard_numbers.append(number)
+
+    @operation()
+    def heard(self) -> list[int]:
+        """All so far."""
+        return self.heard_numbers
+
+
+# Deadlines
+
+
+class Stage(Enum):
+    """Of a gate."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+
+
+class Gate(StateMachine):
+    """Lets through once it is open."""
+
+    initial = Stage.CLOSED
+
+    def __init__(self) -> None:
+        self.passed: list[str] = []
+
+    @operation(accepted_in=(Stage.OPEN,), otherwise="defer")
+    def walk(self, who: str) -> None:
+        """Waits for it to open."""
+        self.passed.append(who)
+
+    @operation()
+    def open(self) -> None:
+        """From now on."""
+        self.become(Stage.OPEN)
+
+    @operation()
+    def who_passed(self) -> list[str]:
+        """So far."""
+        return self.passed
+
+
+class Worker(Component):
+    """Works long, and remembers how it ended."""
+
+    max_requests = 50
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+
+    def setup(self) -> None:
+        """Workplaces, so that the component itself can always be asked; and a gate."""
+        for number in range(4):
+            self.add(Workplace(self.log), key=f"place-{number}")
+        self.add(Gate(), key="gate")
+
+    @operation(priority=0)
+    def ended(self) -> list[str]:
+        """What has ended, and how."""
+        return self.log
+
+
+class Workplace(AppObject):
+    """Where it is done."""
+
+    def __init__(self, log: list[str]) -> None:
+        self.log = log
+
+    @operation()
+    async def work(self, name: str, seconds: float = 60.0) -> str:
+        """For so long, or until it is told that nobody wants it any more."""
+        self.log.append(f"{name} began")
+        try:
+            await pause(seconds)
+        except BackplaneError as error:
+            self.log.append(f"{name} {type(error).__name__}")
+            raise
+        self.log.append(f"{name} done")
+        return name
+
+
+class Agent(Component):
+    """Has others work."""
+
+    @operation()
+    async def have_done(self, name: str, key: str) -> str:
+        """At this workplace."""
+        return str(await self.call("worker.work", key=key, name=name))

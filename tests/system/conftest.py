@@ -1,0 +1,281 @@
+"""Whole systems: started by the real command line in a session of their own, and looked at for what they leave behind.
+
+A session, because it names every process of a system: the supervisor leads it, its backplanes are in it, and so whoever
+is left in it afterwards has outlived its system. Each system has a run directory of its own, short enough for sockets.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from appbackplane.transport import Client, connect
+from appbackplane.transport.errors import BackplaneError
+
+HERE = Path(__file__).parent
+#: For whatever should take a fraction of a second, on a machine that does much else.
+LIMIT_S = 30.0
+COMMAND = (sys.executable, "-m", "appbackplane.supervisor")
+
+
+class System:
+    """A supervisor in the foreground, as in a terminal: it leads its process group, and a session."""
+
+    def __init__(self, folder: Path, name: str, toml: str) -> None:
+        self.name = name
+        self.folder = folder
+        self.toml = lay_out(folder, name, toml)
+        self.run_dir = folder / "appbackplane" / name
+        self.said: list[str] = []
+        self.programs: list[subprocess.Popen[str]] = []
+        self._news = threading.Condition()
+        self._has_ended = False
+        self._began_s = time.monotonic()
+        self.process = subprocess.Popen(
+            [*COMMAND, "up", str(self.toml)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=environment(folder),
+            start_new_session=True,
+        )
+        self.pid = self.process.pid
+        self._reader = threading.Thread(target=self._read, name=f"reads {name}", daemon=True)
+        self._reader.start()
+
+    # What it says
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        with self.process.stderr as lines:
+            for line in lines:
+                with self._news:
+                    self.said.append(line.decode().rstrip("\n"))
+                    self._news.notify_all()
+        with self._news:
+            self._has_ended = True
+            self._news.notify_all()
+
+    def wait_for(self, text: str, since: int = 0) -> str:
+        """The first line that says it, from line `since` on."""
+
+        def line() -> str | None:
+            return next((line for line in self.said[since:] if text in line), None)
+
+        with self._news:
+            self._news.wait_for(lambda: line() is not None or self._has_ended, LIMIT_S)
+            found = line()
+        assert found is not None, (text, self.said[since:])
+        return found
+
+    def wait_up(self) -> float:
+        """Until it is up; the seconds that took."""
+        self.wait_for("is up, pid")
+        return time.monotonic() - self._began_s
+
+    # What it does
+
+    def connect(self) -> Client:
+        """A client."""
+        return connect(self.run_dir)
+
+    def status(self, *, statistics: bool = False) -> dict[str, Any]:
+        """What the supervisor says of it."""
+        with self.connect() as client:
+            answer: dict[str, Any] = client.call("supervisor.status", statistics=statistics)
+            return answer
+
+    def backplane(self, name: str) -> dict[str, Any]:
+        """Its entry in the status."""
+        return next(entry for entry in self.status()["backplanes"] if entry["name"] == name)
+
+    def pids(self) -> dict[str, int]:
+        """Each backplane's process."""
+        return {entry["name"]: entry["pid"] for entry in self.status()["backplanes"]}
+
+    def command(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """A verb of the command line, about this system."""
+        return command(self.folder, *words, "-s", self.name)
+
+    def program(self, name: str, *words: str) -> subprocess.Popen[str]:
+        """A client program (programs.py) in a process of its own."""
+        words = (str(HERE / "programs.py"), name, str(self.run_dir), *words)
+        self.programs.append(
+            subprocess.Popen([sys.executable, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        )
+        return self.programs[-1]
+
+    # How it ends
+
+    def interrupt(self) -> None:
+        """What a terminal does on Ctrl-C: SIGINT to the foreground process group."""
+        os.killpg(self.pid, signal.SIGINT)
+
+    def wait_down(self) -> int:
+        """Until it has ended, and nothing of it is left. Its exit code."""
+        code = self.process.wait(LIMIT_S)
+        self._reader.join(LIMIT_S)
+        assert_nothing_left(self.pid, self.run_dir)
+        return code
+
+    def processes(self) -> list[int]:
+        """Those that live."""
+        return processes_of(self.pid)
+
+    def end(self) -> None:
+        """After a test: down in order, and what does not go is killed, and told."""
+        for program in self.programs:
+            with program:
+                program.kill()
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            self.wait_down()
+        finally:
+            for pid in self.processes():
+                os.kill(pid, signal.SIGKILL)
+
+
+def lay_out(folder: Path, name: str, toml: str) -> Path:
+    """The files of a system, as a user has them; its TOML."""
+    path = folder / f"{name}.toml"
+    path.write_text(f'[system]\nname = "{name}"\n{toml}')
+    shutil.copy(HERE / "components.py", folder)
+    return path
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """In which run directories are made in this folder."""
+    return {**os.environ, "XDG_RUNTIME_DIR": str(folder)}
+
+
+def processes_of(session: int) -> list[int]:
+    """Those of a session that live."""
+    return [pid for pid in psutil.pids() if is_of_session(pid, session)]
+
+
+def assert_nothing_left(session: int, run_dir: Path) -> None:
+    """No process, no socket, no lock."""
+    assert processes_of(session) == [], "processes outlive their system"
+    assert not run_dir.exists(), "sockets and lock outlive their system"
+
+
+def is_of_session(pid: int, session: int) -> bool:
+    """Whether a process lives, and belongs to it."""
+    try:
+        return os.getsid(pid) == session and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except (ProcessLookupError, psutil.NoSuchProcess):
+        return False
+
+
+def command(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """A verb of the command line."""
+    return subprocess.run(
+        [*COMMAND, *words],
+        cwd=folder,
+        env=environment(folder),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+
+
+def answer_of(program: subprocess.Popen[str]) -> Any:
+    """What a client program says at its end, which this asks for: one line of JSON."""
+    out, _ = program.communicate(timeout=2 * LIMIT_S)
+    assert program.returncode == 0
+    return json.loads(out.splitlines()[-1])
+
+
+def wait_ready(program: subprocess.Popen[str]) -> None:
+    """Until a client program is at it."""
+    assert program.stdout is not None
+    assert program.stdout.readline() == "ready\n"
+
+
+def wait_dead(pid: int) -> None:
+    """Until a process that is not our child has ended."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        death = select.poll()
+        death.register(pidfd, select.POLLIN)
+        assert death.poll(LIMIT_S * 1e3), f"process {pid} still lives"
+    finally:
+        os.close(pidfd)
+
+
+def ask_until(client: Client, route: str, is_so: Callable[[Any], Any], **arguments: Any) -> Any:
+    """Ask until the answer is as expected, for what nobody announces. What fails meanwhile (a restart) is asked again."""
+    end_s = time.monotonic() + LIMIT_S
+    while True:
+        answer: Any
+        try:
+            answer = client.call(route, timeout=LIMIT_S, arguments=arguments)
+            if is_so(answer):
+                return answer
+        except BackplaneError as error:
+            answer = error
+        assert time.monotonic() < end_s, f"{route} still says {answer!r}"
+        time.sleep(0.01)
+
+
+Up = Callable[..., System]
+
+
+@pytest.fixture(scope="session")
+def _no_ignored_interrupt() -> Iterator[None]:
+    """SIGINT as a terminal's child has it: `pytest &` ignores it, and children inherit that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder whose path is short enough for sockets."""
+    with tempfile.TemporaryDirectory(prefix="ab-") as path:
+        yield Path(path)
+
+
+@pytest.fixture
+def begin(folder: Path, _no_ignored_interrupt: None) -> Iterator[Up]:
+    """Starts systems: `begin(toml)`. Each must end at the end of the test, in order and without anything left."""
+    systems: list[System] = []
+
+    def start(toml: str, name: str = "demo") -> System:
+        systems.append(System(folder, name, toml))
+        return systems[-1]
+
+    yield start
+    for system in reversed(systems):  # a second one that took over from a killed one tidies up for both
+        system.end()
+
+
+@pytest.fixture
+def up(begin: Up) -> Up:
+    """Starts a system and waits until it is up."""
+
+    def start(toml: str, name: str = "demo") -> System:
+        system = begin(toml, name)
+        system.wait_up()
+        return system
+
+    return start

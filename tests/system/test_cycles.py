@@ -1,0 +1,53 @@
+"""Calls that come back to where they began, over two processes."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from appbackplane.transport.errors import InternalError
+
+from .conftest import Up, command
+
+PING_PONG = """
+[backplane.here]
+components = ["components:Ping"]
+[backplane.there]
+components = ["components:Pong"]
+"""
+
+
+def test_a_call_that_comes_back_to_its_caller_is_refused_at_once_and_the_way_is_told(up: Up) -> None:
+    """Both would wait for each other until the deadline, with nothing to see."""
+    system = up(PING_PONG)
+    with system.connect() as client:
+        began_s = time.monotonic()
+        with pytest.raises(InternalError) as refused:
+            client.call("ping.ask")
+        assert time.monotonic() - began_s < 5.0, "of a deadline of 30 s"
+        way = "call cycle: ping.ask on here/ping -> pong.ask on there/pong -> ping.ask on here/ping"
+        assert way in str(refused.value)
+        assert "reentrant=True" in str(refused.value)
+        assert client.call("ping.alone") == "alone", "neither waits for anything any more"
+        told = system.command("call", "ping.ask")
+        assert (told.returncode, told.stdout) == (1, "")
+        assert way in told.stderr
+
+
+def test_a_reentrant_operation_is_served_on_the_way_back(up: Up) -> None:
+    """Who declares that it can be called while it waits, is."""
+    system = up(PING_PONG)
+    with system.connect() as client:
+        assert [client.call("ping.count", depth=depth) for depth in (0, 1, 2, 9)] == [0, 1, 2, 9]
+
+
+def test_check_and_up_find_a_declared_cycle_before_anything_serves(begin: Up) -> None:
+    """What can be known from declarations need not be found at night."""
+    system = begin('[backplane.farm]\ncomponents = ["components:Chicken", "components:Egg"]\n')
+    way = "chicken.lay -> egg.hatch -> chicken.lay"
+    assert way in system.wait_for("calls go in a ring")
+    assert system.wait_down() == 1
+    checked = command(system.folder, "check", str(system.toml))
+    assert (checked.returncode, checked.stdout) == (2, "")
+    assert way in checked.stderr
