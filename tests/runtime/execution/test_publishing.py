@@ -8,11 +8,8 @@ import pytest
 
 from appbackplane.runtime import AppObject, Component, operation, subscribe
 from appbackplane.runtime.testing import VirtualBackplane
-<<<<<<< HEAD
 from appbackplane.transport.directory import Directory, Place
-=======
 from appbackplane.transport.envelope import PUBLISH, Envelope
->>>>>>> docs
 
 
 class Ear(AppObject):
