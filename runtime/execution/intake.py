@@ -109,8 +109,9 @@ class Intake:
             object, spec = self._target(route, key, chain)
             action = MethodAction(object, name, priority, spec.function, spec.bind(body, name), deadline_ns)
             action.spec, action.sender = spec, peer
-        if action.object._lends is not None and action.object._lends < action.priority:
-            action.priority = action.object._lends
+        lent = action.object.lends
+        if lent is not None and lent < action.priority:
+            action.priority = lent
         if chain:
             self._check_cycle(action, chain, is_reentrant=route.mark.reentrant)
             action.chain = chain
