@@ -149,6 +149,7 @@ def serve(config: ProcessConfig, components: Sequence[Component]) -> int:
         lifeline_fd=config.lifeline_fd,
         slot=slot,
         statistics=backplane.statistics,
+        why=backplane.why,
     )
     # Ctrl-C is the supervisor's to act on: it stops everything in order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -27,7 +27,7 @@ from appbackplane.transport.addressing import supervisor_socket
 from appbackplane.transport.directory import Registration
 from appbackplane.transport.errors import BackplaneError, Busy, InvalidArgument, UnknownRoute
 
-from . import effects, events, orphans, signals, status
+from . import effects, events, inquiry, orphans, signals, status
 from .board_file import BoardFile
 from .child import Phase
 from .config import Config
@@ -89,6 +89,12 @@ class _StatisticsToken:
     backplane: str
 
 
+@dataclass(frozen=True, slots=True)
+class _WhyToken:
+    caller: Caller
+    inquiry: inquiry.Inquiry
+
+
 class Supervisor:
     """One system's doer."""
 
@@ -122,6 +128,7 @@ class Supervisor:
         self._running: dict[str, _Running] = {}
         stack.callback(self._kill_what_lives)
         self._gatherings: set[Caller] = set()
+        self._inquiries: set[Caller] = set()
         self._events: deque[events.Event] = deque()
         self._outcome: Outcome | None = None
         self._poll = select.poll()
@@ -236,6 +243,8 @@ class Supervisor:
                     self._gather(caller)
                 else:
                     self._control.reply(caller, self._status())
+            case "supervisor.why":
+                self._begin_inquiry(asked)
             case "supervisor.routes":
                 self._control.reply(caller, status.routes(director))
             case "supervisor.down":
@@ -252,6 +261,9 @@ class Supervisor:
             if token.gathering.take(token.backplane, None if answered.error else answered.result):
                 self._gatherings.discard(token.caller)
                 self._control.reply(token.caller, self._status(token.gathering.answers))
+            return
+        if isinstance(token, _WhyToken):
+            self._on_told_why(token, answered)
             return
         assert isinstance(token, _MoveToken)
         move = token.effect
@@ -285,6 +297,51 @@ class Supervisor:
         for child in up:
             token = _StatisticsToken(caller, gathering, child.name)
             self._call(child.name, child.generation, "control.statistics", {}, token, status.STATISTICS_LIMIT_NS)
+
+    def _begin_inquiry(self, asked: Asked) -> None:
+        name = asked.body.get("asked")
+        if not isinstance(name, str):
+            raise InvalidArgument(
+                f"supervisor.why: expected `asked`, the name of an object, a call or a route, got {name!r}"
+            )
+        if len(self._inquiries) >= inquiry.INQUIRIES_MAX:
+            raise Busy(f"{inquiry.INQUIRIES_MAX} other questions are on their way", retry_after=1.0)
+        backplane, name = inquiry.place_of(self._director.children, name)
+        is_stack_wanted = bool(asked.body.get("stack"))
+        question = inquiry.Inquiry(backplane, name, self._now_ns(), with_stack=is_stack_wanted)
+        self._inquiries.add(asked.caller)
+        self._inquire(_WhyToken(asked.caller, question))
+
+    def _inquire(self, token: _WhyToken) -> None:
+        question = token.inquiry
+        child = self._director.children.get(question.backplane)
+        because = inquiry.is_down(child)
+        if child is None or because is not None:
+            question.give_up("down", because or "")
+            self._end_inquiry(token)
+            return
+        limit_ns = question.limit_ns(self._now_ns())
+        self._call(child.name, child.generation, "control.why", question.body, token, limit_ns)
+
+    def _on_told_why(self, token: _WhyToken, answered: Answered) -> None:
+        question, child = token.inquiry, self._director.children[token.inquiry.backplane]
+        now_ns = self._now_ns()
+        if answered.error is None:
+            if question.take(answered.result, now_ns):
+                self._inquire(token)
+                return
+        else:
+            try:
+                question.fail(answered.error, status.health(child, self._board.read(child.name), now_ns))
+            except BackplaneError as error:
+                self._inquiries.discard(token.caller)
+                self._control.refuse(token.caller, error)
+                return
+        self._end_inquiry(token)
+
+    def _end_inquiry(self, token: _WhyToken) -> None:
+        self._inquiries.discard(token.caller)
+        self._control.reply(token.caller, token.inquiry.answer)
 
     def _show(self, backplane: str, lines: list[str]) -> None:
         for line in lines:

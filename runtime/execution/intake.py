@@ -18,6 +18,7 @@ from appbackplane.transport.errors import (
     BackplaneError,
     Busy,
     Cancelled,
+    DeadlineExceeded,
     FailedPrecondition,
     InternalError,
     InvalidArgument,
@@ -37,6 +38,7 @@ from ..objects.registry import Route
 from ..objects.state_machine import StateMachine
 from ..scheduling.balance import least_busy
 from ..scheduling.throttle import Throttle
+from .failures import as_error
 from .method_action import MethodAction
 
 if TYPE_CHECKING:
@@ -53,6 +55,14 @@ class Digester(AppObject):
     """Works out targets, one after the other, so that this can be slow without holding up whoever receives (law 7)."""
 
 
+class Digest(MethodAction):
+    """Works out the object of one call or cast."""
+
+    __slots__ = ("asked",)
+    #: What was asked for; `peer` and `call_id` of it are not this action's, which answers nobody.
+    asked: Envelope
+
+
 class Intake:
     """What may come in. Part of the engine: whoever holds the lead owns it."""
 
@@ -60,6 +70,8 @@ class Intake:
         self._engine = engine
         #: Calls that were admitted and have not ended, by caller and context id.
         self.accepted: dict[tuple[bytes, int], Action] = {}
+        #: Calls whose object is being worked out, likewise: they are accepted when that is done.
+        self.digesting: dict[tuple[bytes, int], Digest] = {}
         self.throttles: dict[str, Throttle] = {}
         self.gaps = GapCounter()
         self.refused_casts_count = 0
@@ -147,17 +159,18 @@ class Intake:
 
     def cancel(self, peer: bytes, id: int, now_ns: int) -> None:
         """The caller takes a call back: out of its queue, out of its wait, or told at its next step."""
-        action = self.accepted.get((peer, id))
+        engine = self._engine
+        action = self.accepted.get((peer, id)) or self.digesting.get((peer, id))
         if action is None:
             return  # it has ended: the answer and the cancellation crossed
-        engine = self._engine
-        engine.statistics.of(action.name).cancelled_count += 1
+        name = action.asked.route or "" if isinstance(action, Digest) else action.name
+        engine.statistics.of(name).cancelled_count += 1
         if isinstance(action, MethodAction) and action.coroutine is not None:
             action.cancel()
             if action.awaiting_id:
                 engine.outgoing.give_up(action, now_ns)
         elif engine.scheduler.withdraw(action):
-            engine.refuse(action, Cancelled(f"{action.name}: taken back before it began"), now_ns)
+            engine.refuse(action, Cancelled(f"{name}: taken back before it began"), now_ns)
         elif isinstance(action, MethodAction):
             machine = action.object
             if isinstance(machine, StateMachine) and action in machine._deferred:
@@ -199,13 +212,22 @@ class Intake:
         )
         return 1
 
+    def digesters(self) -> list[AppObject]:
+        """Those that have had something to do."""
+        return list(self._digesters.values())
+
     def stop(self, now_ns: int) -> None:
         """The process ends: whoever still waits for an answer is told."""
         for action in list(self.accepted.values()):
             if action.peer is not None and action.peer is not LOCAL:
                 error = Unavailable(f"{action.name}: backplane {self._engine.backplane} is stopping")
                 self._engine.say(action.peer, status(action.call_id, error), now_ns)
+        for (peer, id), digest in self.digesting.items():
+            if peer is not LOCAL:
+                error = Unavailable(f"{digest.asked.route}: backplane {self._engine.backplane} is stopping")
+                self._engine.say(peer, status(id, error), now_ns)
         self.accepted.clear()
+        self.digesting.clear()
 
     def nearest(self, name: str) -> str | None:
         """The known route most like `name`, for an error message."""
@@ -293,26 +315,35 @@ class Intake:
             digester = self._digesters[component.component_name] = Digester()
             digester._component, digester._name = component, f"{component.name}.digester"
         name = f"{component.component_name}.{method_name}"
-        action = MethodAction(
-            digester, name, max(0, priority - 1), lambda _, *given: method(component, *given), arguments
-        )
         remaining_ns = envelope.deadline if envelope.deadline is not None else DEADLINE_DEFAULT_NS
         deadline_ns = now_ns + remaining_ns if envelope.kind == CALL else None
-
-        def dispatch(ended: Action) -> None:
-            then_ns = self._engine.clock.now_ns()
-            if ended.error is not None or not isinstance(ended.result, str):
-                problem = (
-                    f"expected a key (a string), got {ended.result!r}" if ended.error is None else f"{ended.error}"
-                )
-                self._turn_away(peer, envelope, InternalError(f"{name}: {problem}"), then_ns)
-                return
-            left_ns = None if deadline_ns is None else max(0, deadline_ns - then_ns)
-            self.accept(peer, envelope._replace(key=ended.result, deadline=left_ns), then_ns)
-
-        action.on_end = dispatch
+        action = Digest(
+            digester, name, max(0, priority - 1), lambda _, *given: method(component, *given), arguments, deadline_ns
+        )
+        action.asked = envelope
+        action.on_end = lambda ended: self._digested(peer, action, deadline_ns)
         self._throttle(action, component)
+        if envelope.kind == CALL:
+            self.digesting[peer, envelope.id] = action
         self._engine.scheduler.post(action, now_ns)
+
+    def _digested(self, peer: bytes, action: Digest, deadline_ns: int | None) -> None:
+        """The object has been worked out, or never will be."""
+        engine, envelope = self._engine, action.asked
+        now_ns = engine.clock.now_ns()
+        if envelope.kind == CALL:
+            self.digesting.pop((peer, envelope.id), None)
+        error = action.error if action.thrown is None else action.thrown  # taken back while it ran
+        if error is None and not isinstance(action.result, str):
+            error = InternalError(f"{action.name}: expected a key (a string), got {action.result!r}")
+        if error is not None:
+            if isinstance(error, DeadlineExceeded):
+                engine.statistics.of(envelope.route or "").expired_count += 1
+            told = as_error(action, error, is_debug=engine.is_debug)
+            self._turn_away(peer, envelope, told, now_ns)
+            return
+        left_ns = None if deadline_ns is None else max(0, deadline_ns - now_ns)
+        self.accept(peer, envelope._replace(key=action.result, deadline=left_ns), now_ns)
 
 
 def _from_endpoint(route: Route, request: Request) -> Action:

@@ -9,6 +9,7 @@ mostly dead entries is swept, so that one which is never reached (priority 7 beh
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 
 from ..objects.app_object import AppObject
 
@@ -65,6 +66,16 @@ class ReadyQueues:
     def depths(self) -> list[int]:
         """Objects a queue."""
         return [len(queue) - dead for queue, dead in zip(self.queues, self._dead, strict=True)]
+
+    def standing(self, priority: int) -> Iterator[AppObject]:
+        """Those who stand in one queue, first to last. For who looks, not for who chooses; not to be changed meanwhile."""
+        passed: dict[int, int] = {}
+        for object in self.queues[priority]:
+            dead = object._stale.get(priority, 0) if object._stale is not None else 0
+            if dead and passed.get(id(object), 0) < dead:
+                passed[id(object)] = passed.get(id(object), 0) + 1
+            else:
+                yield object
 
     def _bury(self, object: AppObject, priority: int) -> None:
         stale = object._stale

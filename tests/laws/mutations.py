@@ -135,7 +135,7 @@ MUTATIONS = (
     ),
     Mutation(
         7, "a request vanishes with its digester", INTAKE,
-        'self._turn_away(peer, envelope, InternalError(f"{name}: {problem}"), then_ns)', "pass",
+        "self._turn_away(peer, envelope, told, now_ns)", "pass",
     ),
     Mutation(
         8, "timers run at once", ENGINE,

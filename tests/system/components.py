@@ -394,3 +394,61 @@ class Agent(Component):
     async def have_done(self, name: str, key: str) -> str:
         """At this workplace."""
         return str(await self.call("worker.work", key=key, name=name))
+
+
+# Why
+
+
+class Valve(Component):
+    """Holds its worker, not only itself, until it is let go."""
+
+    def __init__(self) -> None:
+        self.may_end = threading.Event()
+
+    def setup(self) -> None:
+        """Somebody else who could answer, if there were a worker."""
+        self.add(Handle(self.may_end), key="handle")
+        self.add(Bucket(), key="bucket")
+
+    @operation(priority=4)
+    def hold(self) -> None:
+        """Blocks, as a call into a library does."""
+        self.may_end.wait(60.0)
+
+
+class Handle(AppObject):
+    """Lets it go."""
+
+    def __init__(self, may_end: threading.Event) -> None:
+        self.may_end = may_end
+
+    @operation(priority=0)
+    def turn(self) -> None:
+        """More urgent than what runs, so the relief worker does it."""
+        self.may_end.set()
+
+
+class Bucket(AppObject):
+    """Has nothing to do with it."""
+
+    @operation(priority=4)
+    async def fill(self) -> None:
+        """No more urgent than what runs."""
+
+
+class Spout(Component):
+    """Has the bucket filled."""
+
+    @operation()
+    async def pour(self) -> None:
+        """In another backplane."""
+        await self.call("valve.fill", key="bucket")
+
+
+class Garden(Component):
+    """Has the spout pour."""
+
+    @operation()
+    async def water(self) -> None:
+        """Through two more backplanes."""
+        await self.call("spout.pour")
