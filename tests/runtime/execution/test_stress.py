@@ -368,7 +368,12 @@ class Stress:
         path = folder / "here-1.sock"
         link.bind(path)
         self.sentinel = Sentinel(
-            self.engine, Link("control/here-1"), folder, lifeline_fd=None, slot=None, statistics=self.backplane.statistics
+            self.engine,
+            Link("control/here-1"),
+            folder,
+            lifeline_fd=None,
+            slot=None,
+            statistics=self.backplane.statistics,
         )
         self._sentinel_thread = threading.Thread(target=self.sentinel.run, name="sentinel", daemon=True)
         self.backplane.start(threads)
