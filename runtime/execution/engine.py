@@ -101,6 +101,8 @@ class Engine:
         self.watch = Watch(link.fileno())
         self.undelivered_count = 0
         self._drained_ns = 0
+        #: Whether anything was sent since the link was last found empty: a send may use up the descriptor's edge.
+        self._is_unsure = True
         self._retry_ns: int | None = None
 
     # -- a worker's turn ----------------------------------------------------------------------------------------------
@@ -158,36 +160,36 @@ class Engine:
     def complete(
         self, action: Action, outcome: Outcome, run_ns: int, cpu_ns: int
     ) -> None:  # hot: scripts/bench call_rtt
-        """Book what became of an action that has run: it ended, awaits something, or stepped aside."""
+        """What became of an action that has run: it ended, awaits something, or stepped aside."""
         now_ns = self.clock.now_ns()
+        action.run_ns += run_ns
+        action.cpu_ns += cpu_ns
+        if outcome is not Outcome.DONE:
+            self.scheduler.finished(action, outcome, now_ns)
+            if outcome is Outcome.WAITING:
+                assert isinstance(action, MethodAction), "only a method can await"
+                self.outgoing.start(action, now_ns)
+        elif isinstance(action, MethodAction) and action.is_deferred:
+            self._defer(action, now_ns)
+        else:
+            # The answer is packed before the object may run again: what it changes later must not change what it said.
+            self.answer(action, now_ns)
+            self.scheduler.finished(action, outcome, now_ns)
+            if not self.scheduler.ready.count and self.outbox:
+                self.flush(now_ns)  # nothing else to run: it leaves before it is booked
+            self.book(action, now_ns)
         self.scheduler.budget.charge(cpu_ns)
         account = self.statistics.of(action.name)
         account.typical_ns += (run_ns - account.typical_ns) >> 3 if account.typical_ns else run_ns
-        action.run_ns += run_ns
-        action.cpu_ns += cpu_ns
         if run_ns >= self.reports.slow_actions.threshold_ns:
             account.slow_count += 1
             self.reports.was_slow(action, run_ns, now_ns)
-        if outcome is Outcome.DONE:
-            if isinstance(action, MethodAction) and action.is_deferred:
-                self._defer(action, now_ns)
-            else:
-                # The answer is packed before the object may run again: what it changes later must not change what it said.
-                self.end(action, now_ns)
-                self.scheduler.finished(action, outcome, now_ns)
-                if action.on_end is not None:
-                    action.on_end(action)
-            return
-        self.scheduler.finished(action, outcome, now_ns)
-        if outcome is Outcome.WAITING:
-            assert isinstance(action, MethodAction), "only a method can await"
-            self.outgoing.start(action, now_ns)
 
     def wait(self, worker: Worker) -> None:
         """Give the lead up until there is something to do."""
         if self.outbox:
             self.flush(self.clock.now_ns())
-        if self.link.has_input():  # a send since the last look may have used up the descriptor's edge
+        if self._is_unsure and self.link.has_input():
             self._drained_ns = 0
             return
         wake_ns = self.next_wake_ns()
@@ -213,6 +215,7 @@ class Engine:
         """Let go what is to leave, take in what has come, and let what is due fall due."""
         if self.outbox:
             self.flush(now_ns)
+        self._is_unsure = True
         receive = self.link.receive
         frames = 0
         while frames < FRAMES_MAX:
@@ -220,6 +223,7 @@ class Engine:
                 received = receive()
                 if received is None:
                     self._drained_ns = now_ns
+                    self._is_unsure = False
                     break
                 frames += 1
                 for envelope in codec.decode(received[1]):
@@ -265,6 +269,7 @@ class Engine:
 
     def flush(self, now_ns: int) -> None:
         """Offer everything to the link; the calls of peers that cannot be reached end here."""
+        self._is_unsure = True
         for peer in self.outbox.flush(self.link.send):
             self.undelivered_count += 1
             self.publishing.forget(peer)
@@ -273,45 +278,49 @@ class Engine:
 
     # -- ends ---------------------------------------------------------------------------------------------------------
 
-    def end(self, action: Action, now_ns: int) -> None:  # hot: scripts/bench call_rtt
-        """An action has ended: book it and tell its caller."""
+    def end(self, action: Action, now_ns: int) -> None:
+        """An action has ended that its object does not hold (any more)."""
+        self.answer(action, now_ns)
+        self.book(action, now_ns)
+
+    def answer(self, action: Action, now_ns: int) -> None:  # hot: scripts/bench call_rtt
+        """Tell the caller of an action how it ended."""
+        peer, error = action.peer, action.error
+        if peer is not None:
+            self.intake.accepted.pop((peer, action.call_id), None)
+            if error is None:
+                try:
+                    if not self.say(peer, reply(action.call_id, action.result), now_ns):
+                        self.undelivered_count += 1
+                except InvalidArgument as problem:
+                    action.error = error = InternalError(f"{action.name} returned what cannot be sent: {problem}")
+        if error is not None:
+            told = as_error(action, error, is_debug=self.is_debug)
+            if not isinstance(error, BackplaneError) or (peer is None and action.on_end is None):
+                self.reports.failed(action, error, now_ns)
+            if peer is not None and not self.say(peer, status(action.call_id, told), now_ns):
+                self.undelivered_count += 1
+
+    def book(self, action: Action, now_ns: int) -> None:  # hot: scripts/bench call_rtt
+        """Count what has ended, give its place back, and let who asked for it know."""
         account = self.statistics.of(action.name)
         account.run.record(action.run_ns)
         account.wait.record(action.wait_ns)
         account.cpu_ns += action.cpu_ns
+        if action.error is not None:
+            account.error_count += 1
         self.statistics.actions_count += 1
         if action.throttle is not None:
             action.throttle.ended(now_ns)
         if isinstance(action, MethodAction) and action.timer is not None:
             action.timer.is_pending = False
-        peer, error = action.peer, action.error
-        if peer is not None:
-            self.intake.accepted.pop((peer, action.call_id), None)
-        if error is None:
-            if peer is not None:
-                try:
-                    is_sent = self.say(peer, reply(action.call_id, action.result), now_ns)
-                except InvalidArgument as problem:
-                    action.error = error = InternalError(f"{action.name} returned what cannot be sent: {problem}")
-                else:
-                    if not is_sent:
-                        self.undelivered_count += 1
-                    return
-            else:
-                return
-        account.error_count += 1
-        told = as_error(action, error, is_debug=self.is_debug)
-        if not isinstance(error, BackplaneError) or (peer is None and action.on_end is None):
-            self.reports.failed(action, error, now_ns)
-        if peer is not None and not self.say(peer, status(action.call_id, told), now_ns):
-            self.undelivered_count += 1
+        if action.on_end is not None:
+            action.on_end(action)
 
     def refuse(self, action: Action, error: BackplaneError, now_ns: int) -> None:
         """End an action that is in no queue and will not run (again)."""
         action.refuse(error)
         self.end(action, now_ns)
-        if action.on_end is not None:
-            action.on_end(action)
 
     def post(self, action: Action, now_ns: int) -> None:
         """Queue work that came by no link, and see to it that somebody takes it."""
@@ -330,10 +339,9 @@ class Engine:
         self.statistics.of(action.name).expired_count += 1
         action.wait_ns += now_ns - action.posted_ns
         action.refuse(late)
-        self.end(action, now_ns)
+        self.answer(action, now_ns)
         self.scheduler.finished(action, Outcome.DONE, now_ns)
-        if action.on_end is not None:
-            action.on_end(action)
+        self.book(action, now_ns)
         return True
 
     def _defer(self, action: MethodAction, now_ns: int) -> None:
