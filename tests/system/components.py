@@ -7,8 +7,10 @@ import subprocess
 import sys
 import threading
 from enum import Enum
+from fractions import Fraction
+from typing import Any
 
-from appbackplane.runtime import AppObject, BackplaneError, Component, StateMachine, operation, pause, subscribe
+from appbackplane.runtime import AppObject, BackplaneError, Busy, Component, StateMachine, operation, pause, subscribe
 
 # Load
 
@@ -152,6 +154,36 @@ class Shelf(Component):
         sys.exit(3)
 
     @operation()
+    def fail_strangely(self, how: str) -> None:
+        """Raise what is hard to tell."""
+        raise {
+            "a name that is no Unicode": FileNotFoundError("/tmp/\udcff"),
+            "a long story": RuntimeError("long" * 5_000_000),
+            "unprintable": Unprintable(),
+            "a delay that is no number": Busy("full", retry_after=Fraction(1, 2)),  # type: ignore[arg-type]
+        }[how]
+
+    @operation()
+    async def call_badly(self, how: str) -> object:
+        """A call that no caller should make."""
+        options: dict[str, Any] = {
+            "no route": {"route": 5},
+            "timeout of no length": {"timeout": float("nan")},
+            "timeout in words": {"timeout": "soon"},
+            "timeout for ever": {"timeout": 1e12},
+            "priority in words": {"priority": "high"},
+            "negative priority": {"priority": -1},
+            "key that is no name": {"key": 7},
+        }[how]
+        route = options.pop("route", "neighbour.pid")
+        return await self.call(route, **options)
+
+    @operation()
+    def plan_ahead(self, seconds: float) -> None:
+        """Something for much later."""
+        self.after(seconds, self.plan_ahead, seconds)
+
+    @operation()
     def give(self, count: int) -> bytes:
         """So many bytes."""
         return bytes(count)
@@ -164,6 +196,22 @@ class Shelf(Component):
     @operation(states=("secondary",))
     def stand_by(self) -> None:
         """Registered in a state in which this system is not."""
+
+
+class Unprintable(Exception):
+    """An error that has an error of its own."""
+
+    def __str__(self) -> str:
+        raise ValueError("cannot be told")
+
+
+class Neighbour(Component):
+    """In another backplane."""
+
+    @operation()
+    def pid(self) -> int:
+        """Who serves."""
+        return os.getpid()
 
 
 class Place(AppObject):

@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -248,25 +249,41 @@ def _no_ignored_interrupt() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.fixture
-def folder() -> Iterator[Path]:
+@contextmanager
+def short_folder() -> Iterator[Path]:
     """A folder whose path is short enough for sockets."""
     with tempfile.TemporaryDirectory(prefix="ab-") as path:
         yield Path(path)
 
 
-@pytest.fixture
-def begin(folder: Path, _no_ignored_interrupt: None) -> Iterator[Up]:
-    """Starts systems: `begin(toml)`. Each must end at the end of the test, in order and without anything left."""
+@contextmanager
+def systems_in(folder: Path) -> Iterator[Up]:
+    """Starts systems. Each must end at the end, in order and without anything left."""
     systems: list[System] = []
 
     def start(toml: str, name: str = "demo") -> System:
         systems.append(System(folder, name, toml))
         return systems[-1]
 
-    yield start
-    for system in reversed(systems):  # a second one that took over from a killed one tidies up for both
-        system.end()
+    try:
+        yield start
+    finally:
+        for system in reversed(systems):  # a second one that took over from a killed one tidies up for both
+            system.end()
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder for the files and run directories of one test."""
+    with short_folder() as path:
+        yield path
+
+
+@pytest.fixture
+def begin(folder: Path, _no_ignored_interrupt: None) -> Iterator[Up]:
+    """Starts systems: `begin(toml)`."""
+    with systems_in(folder) as start:
+        yield start
 
 
 @pytest.fixture
