@@ -6,8 +6,8 @@ import os
 import subprocess
 import sys
 import threading
+from dataclasses import dataclass
 from enum import Enum
-from fractions import Fraction
 from typing import Any
 
 from appbackplane.runtime import AppObject, BackplaneError, Busy, Component, StateMachine, operation, pause, subscribe
@@ -156,12 +156,18 @@ class Shelf(Component):
     @operation()
     def fail_strangely(self, how: str) -> None:
         """Raise what is hard to tell."""
-        raise {
+        errors: dict[str, Exception] = {
             "a name that is no Unicode": FileNotFoundError("/tmp/\udcff"),
             "a long story": RuntimeError("long" * 5_000_000),
             "unprintable": Unprintable(),
-            "a delay that is no number": Busy("full", retry_after=Fraction(1, 2)),  # type: ignore[arg-type]
-        }[how]
+            "a delay that is no number": Busy("full", retry_after="soon"),  # type: ignore[arg-type]
+        }
+        raise errors[how]
+
+    @operation()
+    def give_half(self) -> object:
+        """What cannot even be looked at."""
+        return object.__new__(Half)
 
     @operation()
     async def call_badly(self, how: str) -> object:
@@ -196,6 +202,13 @@ class Shelf(Component):
     @operation(states=("secondary",))
     def stand_by(self) -> None:
         """Registered in a state in which this system is not."""
+
+
+@dataclass(slots=True)
+class Half:
+    """Its field was never set."""
+
+    whole: int
 
 
 class Unprintable(Exception):

@@ -87,25 +87,24 @@ CALLS: list[tuple[str, dict[str, Any], type[BackplaneError], str]] = [
     ("shelf.add_up", {"numbers": [1], "start": None}, InvalidArgument, r"argument 'start': expected `int`"),
     ("shelf.add_up", {"numbers": [2**70]}, InvalidArgument, r"shelf\.add_up: a value cannot travel"),
     ("shelf.add_up", {"numbers": [2**63, 2**63]}, InternalError, r"shelf\.add_up returned what cannot be sent"),
-    ("shelf.add_up", {"numbers": nested(1_000)}, InvalidArgument, r"shelf\.add_up: a value cannot travel"),
+    ("shelf.add_up", {"numbers": nested(5_000)}, InvalidArgument, r"shelf\.add_up: a value cannot travel"),
     ("shelf.add_up", {"numbers": nested(400)}, InvalidArgument, r"argument 'numbers\[0\]': expected `int`"),
     ("shelf.add_up", {"numbers": TOO_LARGE}, InvalidArgument, r"shelf\.add_up: .* exceed the limit of 16,777,2"),
     ("shelf.add_up", {LONG: 1}, InvalidArgument, r"unknown argument|missing argument"),
     ("shelf.give", {"count": len(TOO_LARGE)}, InternalError, r"shelf\.give returned what cannot be sent: .* limit"),
     ("shelf.give_unknown", {}, InternalError, r"shelf\.give_unknown returned what cannot be sent"),
+    ("shelf.give_half", {}, InternalError, r"shelf\.give_half returned what cannot be sent"),
     ("shelf.fail", {"text": "no more shelves"}, InternalError, r"^shelf\.fail: RuntimeError: no more shelves$"),
     ("shelf.leave", {}, InternalError, r"shelf\.leave: SystemExit: 3"),
-    ("shelf.stand_by", {}, Unavailable, r"not served while shelf is primary \(served in: secondary\)"),
-    ("shelf." + LONG, {}, NotFound, r"no route 'shelf\.xxx"),
-    ("shelf." + LONG.replace("x", "\0"), {}, NotFound, r"no route 'shelf\.\\x00"),
+    ("shelf.stand_by", {}, Unavailable, r"not served while shelves/shelf is primary \(served in: secondary\)"),
     ("backplane.shelves.threads", {"count": -1}, InvalidArgument, r"-1 threads: expected 1 to 256"),
     ("backplane.shelves.quotas", {"quotas": [-5]}, InvalidArgument, r"-5"),
     ("backplane.shelves.limits", {"component": "x", "max_requests": 1}, NotFound, r"no component 'x' here"),
     ("backplane.shelves.add_object", {"component": "shelf", "kind": "Plac"}, NotFound, r"no class 'Plac': .*Place"),
     ("backplane.shelves.remove_object", {"component": "shelf", "object_key": "x"}, NotFound, r"key 'x'"),
     ("backplane.shelves.subscribe", {"topic": "a..b"}, InvalidArgument, r"'a\.\.b'"),
-    ("supervisor.register", {}, InvalidArgument, r"registration|control link"),
-    ("supervisor.register", {"registration": {"backplane": "x"}}, InvalidArgument, r"registration|control link"),
+    ("supervisor.register", {}, InvalidArgument, r"supervisor\.register: Expected `object`"),
+    ("supervisor.register", {"registration": {"backplane": "x"}}, InvalidArgument, r"missing required field `generation`"),
 ]
 
 
@@ -116,7 +115,7 @@ def test_a_wrong_call_is_told_what_is_wrong_with_it(
     """At once, and in words that name the route, the argument and what was expected."""
     with pytest.raises(error, match=words) as told:
         client.call(route, arguments=arguments, timeout=10)
-    assert len(str(told.value)) < 100_000
+    assert len(str(told.value)) < 10_000
 
 
 @pytest.mark.parametrize(
