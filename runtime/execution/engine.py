@@ -220,12 +220,13 @@ class Engine:
         receive = self.link.receive
         frames = 0
         while frames < FRAMES_MAX:
+            frames += 1
+            received = None
             try:
                 received = receive()
                 if received is None:
                     self._drained_ns = now_ns
                     break
-                frames += 1
                 for envelope in codec.decode(received[1]):
                     self.hear(received[0], envelope, now_ns)
                 if self.clock.now_ns() - now_ns >= DRAIN_MAX_NS:

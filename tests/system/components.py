@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-from dataclasses import dataclass
+from datetime import datetime, timedelta, tzinfo
 from enum import Enum
 from typing import Any
 
@@ -165,9 +165,9 @@ class Shelf(Component):
         raise errors[how]
 
     @operation()
-    def give_half(self) -> object:
+    def give_nowhere(self) -> object:
         """What cannot even be looked at."""
-        return object.__new__(Half)
+        return datetime.now(Nowhere())
 
     @operation()
     async def call_badly(self, how: str) -> object:
@@ -204,11 +204,16 @@ class Shelf(Component):
         """Registered in a state in which this system is not."""
 
 
-@dataclass(slots=True)
-class Half:
-    """Its field was never set."""
+class Nowhere(tzinfo):
+    """Where nobody knows the time."""
 
-    whole: int
+    def fromutc(self, when: datetime) -> datetime:
+        """Somehow."""
+        return when
+
+    def utcoffset(self, when: datetime | None) -> timedelta:
+        """Not to be had."""
+        raise LookupError("nowhere")
 
 
 class Unprintable(Exception):

@@ -93,7 +93,7 @@ CALLS: list[tuple[str, dict[str, Any], type[BackplaneError], str]] = [
     ("shelf.add_up", {LONG: 1}, InvalidArgument, r"unknown argument|missing argument"),
     ("shelf.give", {"count": len(TOO_LARGE)}, InternalError, r"shelf\.give returned what cannot be sent: .* limit"),
     ("shelf.give_unknown", {}, InternalError, r"shelf\.give_unknown returned what cannot be sent"),
-    ("shelf.give_half", {}, InternalError, r"shelf\.give_half returned what cannot be sent"),
+    ("shelf.give_nowhere", {}, InternalError, r"shelf\.give_nowhere returned what cannot be sent"),
     ("shelf.fail", {"text": "no more shelves"}, InternalError, r"^shelf\.fail: RuntimeError: no more shelves$"),
     ("shelf.leave", {}, InternalError, r"shelf\.leave: SystemExit: 3"),
     ("shelf.stand_by", {}, Unavailable, r"not served while shelves/shelf is primary \(served in: secondary\)"),
