@@ -94,10 +94,7 @@ class Intake:
             raise Unavailable(
                 f"{name} is not served while {route.component.name} is {state} (served in: {', '.join(route.states)})"
             )
-        if priority is None:
-            priority = route.priority
-        elif not 0 <= priority < engine.scheduler.priorities:
-            raise InvalidArgument(f"{name}: priority {priority}, expected 0..{engine.scheduler.priorities - 1}")
+        priority = self._priority(name, priority, route.priority)
         deadline_ns = None
         if kind == CALL:
             deadline_ns = now_ns + (DEADLINE_DEFAULT_NS if remaining_ns is None else remaining_ns)
@@ -136,7 +133,8 @@ class Intake:
                 if component.state not in _SERVING:
                     raise Unavailable(f"{component.name} is {component.state.value}")
                 arguments = spec.bind(copy.deepcopy(body) if number else body, name)
-                action = MethodAction(object, name, spec.mark.priority, spec.function, arguments)
+                priority = self._priority(name, envelope.priority, spec.mark.priority)
+                action = MethodAction(object, name, priority, spec.function, arguments)
                 action.trace = envelope.trace
                 self._throttle(action, component)
             except BackplaneError as error:
@@ -221,6 +219,13 @@ class Intake:
         self._engine.reports.refused(f"cast {envelope.route}", f"a cast was refused: {error}", now_ns)
 
     # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _priority(self, name: str, asked: int | None, declared: int) -> int:
+        if asked is None:
+            return declared
+        if 0 <= asked < self._engine.scheduler.priorities:
+            return asked
+        raise InvalidArgument(f"{name}: priority {asked}, expected 0..{self._engine.scheduler.priorities - 1}")
 
     def _target(
         self, route: Route, key: str | None, chain: Sequence[Sequence[str]] | None

@@ -9,6 +9,7 @@ import pytest
 from appbackplane.runtime import AppObject, Component, operation, subscribe
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.directory import Directory, Place
+from appbackplane.transport.envelope import PUBLISH, Envelope
 
 
 class Ear(AppObject):
@@ -29,6 +30,13 @@ class Ear(AppObject):
     @operation()
     def shout(self, topic: str) -> None:
         self.publish(topic, score=[1])
+
+
+class Broom(AppObject):
+    """Sweeps up."""
+
+    @operation(priority=5)
+    def clean(self) -> None: ...
 
 
 class Town(Component):
@@ -53,6 +61,22 @@ def test_every_subscriber_hears_its_own_copy(town: VirtualBackplane) -> None:
     town.publish("news.sport", score=[3, 1])
     town.run_until_idle()
     assert _heard(town) == [[[3, 1, 0], "news"], [[3, 1, 0], "news"]]
+
+
+@pytest.mark.parametrize(
+    ("asked", "order"),
+    [(None, ["on_sport", "clean", "on_news"]), (7, ["clean", "on_sport", "on_news"]), (8, ["clean"])],
+)
+def test_a_publisher_may_ask_for_a_priority(asked: int | None, order: list[str]) -> None:
+    """`client.publish(priority=0)` promises it; one that does not exist is refused, counted and said, as for a call."""
+    backplane = VirtualBackplane()
+    backplane.add(Ear())
+    backplane.add(Broom())
+    backplane.hear(Envelope(PUBLISH, 1, asked, "news.sport", None, None, None, {"score": []}))
+    backplane.cast("bench.clean")
+    assert backplane.run_until_idle() == order
+    operations = backplane.backplane.statistics()["operations"]
+    assert operations["bench.on_sport"]["refused"] == (asked == 8)
 
 
 def test_objects_publish_to_other_backplanes(town: VirtualBackplane) -> None:
