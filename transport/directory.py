@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-
 #: Nobody mistypes a word longer than this, and looking for what it is like takes longer the longer it is.
 LIKENESS_MAX = 200
 

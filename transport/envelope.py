@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 
 from .errors import BackplaneError, text_of
 
-
 #: A remote traceback may be so long, characters: some hundred frames.
 TRACE_MAX = 65_536
 

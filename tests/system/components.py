@@ -66,9 +66,9 @@ class Desk(AppObject):
     """Asks the sleeper, for somebody else."""
 
     @operation(calls=("sleeper.hold",))
-    async def hold(self) -> int:
+    async def hold(self, seconds: float = 60.0) -> int:
         """As long as the sleeper."""
-        return int(await self.call("sleeper.hold"))
+        return int(await self.call("sleeper.hold", seconds=seconds))
 
 
 class Relay(Component):
@@ -172,7 +172,7 @@ class Shelf(Component):
     @operation()
     async def call_badly(self, how: str) -> object:
         """A call that no caller should make."""
-        options: dict[str, Any] = {
+        slips: dict[str, dict[str, Any]] = {
             "no route": {"route": 5},
             "timeout of no length": {"timeout": float("nan")},
             "timeout in words": {"timeout": "soon"},
@@ -180,9 +180,8 @@ class Shelf(Component):
             "priority in words": {"priority": "high"},
             "negative priority": {"priority": -1},
             "key that is no name": {"key": 7},
-        }[how]
-        route = options.pop("route", "neighbour.pid")
-        return await self.call(route, **options)
+        }
+        return await self.call(slips[how].pop("route", "neighbour.pid"), **slips[how])
 
     @operation()
     def plan_ahead(self, seconds: float) -> None:
@@ -210,6 +209,12 @@ class Nowhere(tzinfo):
     def fromutc(self, when: datetime) -> datetime:
         """Somehow."""
         return when
+
+    def dst(self, when: datetime | None) -> None:
+        """Nor that."""
+
+    def tzname(self, when: datetime | None) -> None:
+        """Nor that."""
 
     def utcoffset(self, when: datetime | None) -> timedelta:
         """Not to be had."""

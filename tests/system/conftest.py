@@ -238,6 +238,14 @@ def ask_until(client: Client, route: str, is_so: Callable[[Any], Any], **argumen
         time.sleep(0.01)
 
 
+#: For tests of what is refused: a component that takes its arguments seriously, and one beside it.
+SHELVES = """
+[backplane.shelves]
+components = ["components:Shelf"]
+[backplane.next-door]
+components = ["components:Neighbour", "components:Hearer"]
+"""
+
 Up = Callable[..., System]
 
 
@@ -296,3 +304,28 @@ def up(begin: Up) -> Up:
         return system
 
     return start
+
+
+@pytest.fixture(scope="module")
+def shelves(_no_ignored_interrupt: None) -> Iterator[System]:
+    """One system for all: what one test does to it must not be felt by the next."""
+    with short_folder() as folder, systems_in(folder) as begin:
+        system = begin(SHELVES)
+        system.wait_up()
+        yield system
+
+
+@pytest.fixture
+def client(shelves: System) -> Iterator[Client]:
+    """A client; afterwards the same processes serve as before."""
+    before = shelves.pids()
+    with shelves.connect() as client:
+        yield client
+        assert_goes_on(shelves, client, before)
+
+
+def assert_goes_on(system: System, client: Client, pids: dict[str, int]) -> None:
+    """Good calls are answered, and nobody has been restarted for it."""
+    assert client.call("shelf.add_up", numbers=[1, 2], start=3, timeout=10) == 6
+    assert client.call("neighbour.pid", timeout=10) == pids["next-door"]
+    assert system.pids() == pids
