@@ -53,6 +53,8 @@ DRAIN_MAX_NS = 1_000_000
 SHORT_NS = 100_000
 #: A peer whose socket was full is offered its envelopes again after this.
 STALLED_RETRY_NS = 2_000_000
+#: poll(2) takes an int: a timer of a month would not fit. Waking once an hour for nothing costs nothing.
+WAIT_MAX_MS = 3_600_000
 
 
 class Port(Protocol):
@@ -194,7 +196,9 @@ class Engine:
             return
         wake_ns = self.next_wake_ns()
         # Rounded up: waking a millisecond early would be a turn for nothing.
-        timeout_ms = None if wake_ns is None else max(0, -((self.clock.now_ns() - wake_ns) // 1_000_000))
+        timeout_ms = None
+        if wake_ns is not None:
+            timeout_ms = min(WAIT_MAX_MS, max(0, -((self.clock.now_ns() - wake_ns) // 1_000_000)))
         self.watch.wait(worker, timeout_ms)
 
     def left(self, worker: Worker) -> None:
@@ -219,13 +223,14 @@ class Engine:
         receive = self.link.receive
         frames = 0
         while frames < FRAMES_MAX:
+            frames += 1
+            received = None
             try:
                 received = receive()
                 if received is None:
                     self._drained_ns = now_ns
                     self._is_unsure = False
                     break
-                frames += 1
                 for envelope in codec.decode(received[1]):
                     self.hear(received[0], envelope, now_ns)
                 if self.clock.now_ns() - now_ns >= DRAIN_MAX_NS:
