@@ -180,7 +180,9 @@ def test_a_wrong_order_is_seen() -> None:
 
 
 @pytest.mark.usefixtures("query")
-@pytest.mark.parametrize("stop", [("transport/client", "Client.callx"), ("transport/nobody", "f"), ("transport/client", "Link.send")])
+@pytest.mark.parametrize(
+    "stop", [("transport/client", "Client.callx"), ("transport/nobody", "f"), ("transport/client", "Link.send")]
+)
 def test_a_function_that_has_moved_is_seen(stop: tuple[str, str]) -> None:
     """The page would otherwise name what nobody finds."""
     with pytest.raises((AttributeError, ImportError, AssertionError)):

@@ -63,7 +63,8 @@ def test_moves_of_components() -> None:
 def test_every_key_of_the_toml(heading: str, kind: type[msgspec.Struct]) -> None:
     """configuration.md; name, type and default of each, in the order of the code."""
     expected = [
-        (field.encode_name, type_in_words(field.type), default_in_words(field)) for field in msgspec.structs.fields(kind)
+        (field.encode_name, type_in_words(field.type), default_in_words(field))
+        for field in msgspec.structs.fields(kind)
     ]
     assert [row[:3] for row in table(page("configuration"), heading)] == expected
 
