@@ -131,8 +131,8 @@ class Engine:
         if typical_ns >= SHORT_NS or not typical_ns:  # what has never run may take any time
             if self.outbox:
                 self.flush(now_ns)
-            is_long = typical_ns >= QUANTUM_NS or not typical_ns
-            self.watch.before_long(worker, has_ready=scheduler.ready.count > 0, is_overrun_sure=is_long)
+            self.watch.before_long(worker, is_overrun_sure=typical_ns >= QUANTUM_NS or not typical_ns)
+            self.nudge()
         elif worker is not self.watch.relief:
             self.watch.retire_relief()
         return action
@@ -189,24 +189,41 @@ class Engine:
 
     def wait(self, worker: Worker) -> None:
         """Give the lead up until there is something to do."""
-        if self.outbox:
-            self.flush(self.clock.now_ns())
+        if self.outbox and self.flush(self.clock.now_ns()):
+            return  # the calls of a peer that has gone have ended here: their callers go on
         if self._is_unsure and self.link.has_input():
             self._drained_ns = 0
             return
         wake_ns = self.next_wake_ns()
+        if worker.below is not None and self.scheduler.ready.count:  # the tick may give quota to what a relief may run
+            tick_ns = self.scheduler.ticks.next_ns
+            wake_ns = tick_ns if wake_ns is None else min(wake_ns, tick_ns)
         # Rounded up: waking a millisecond early would be a turn for nothing.
         timeout_ms = None
         if wake_ns is not None:
             timeout_ms = min(WAIT_MAX_MS, max(0, -((self.clock.now_ns() - wake_ns) // 1_000_000)))
-        self.watch.wait(worker, timeout_ms)
+        self.watch.wait(worker, wake_ns, timeout_ms)
 
-    def left(self, worker: Worker) -> None:
-        """A worker has ended."""
+    def nudge(self) -> None:
+        """Have the poller look if there is something for it that it does not know of: whoever else has held the lead
+        since it fell asleep may have made work ready, set an earlier wake-up, or used up the link's edge by a send."""
+        watch = self.watch
+        if watch.poller is not None and (
+            self.scheduler.has_work(watch.poller.below)
+            or watch.oversleeps(self.next_wake_ns())
+            or self.link.has_input()
+        ):
+            watch.notify()
+
+    def step_back(self, worker: Worker) -> None:
+        """A worker goes without looking for more: what it leaves behind is somebody else's now."""
         worker.action = None
+        if self.slot is not None:
+            self._present()
         if self.outbox:
             self.flush(self.clock.now_ns())
-        self.watch.left(worker)
+        self.watch.hand_over()
+        self.nudge()
 
     def next_wake_ns(self) -> int | None:
         """When something falls due although nothing comes: a timer, a tick, a deadline, a peer to try again."""
@@ -272,14 +289,23 @@ class Engine:
         """What a peer would make of it. Raises `InvalidArgument` for what cannot travel."""
         return codec.decode(codec.batch([self.encoder.encode(envelope)]))[0]
 
-    def flush(self, now_ns: int) -> None:
-        """Offer everything to the link; the calls of peers that cannot be reached end here."""
+    def overrun(self) -> None:
+        """An action runs longer than anybody knew it would: what waited for its end waits no more."""
+        if self.outbox:
+            self.flush(self.clock.now_ns())
+        self.watch.overrun()
+        self.nudge()
+
+    def flush(self, now_ns: int) -> bool:
+        """Offer everything to the link; the calls of peers that cannot be reached end here, and then it says True."""
         self._is_unsure = True
-        for peer in self.outbox.flush(self.link.send):
+        unreachable = self.outbox.flush(self.link.send)
+        for peer in unreachable:
             self.undelivered_count += 1
             self.publishing.forget(peer)
             self.outgoing.fail_peer(peer, now_ns)
         self._retry_ns = now_ns + STALLED_RETRY_NS if self.outbox else None
+        return bool(unreachable)
 
     # -- ends ---------------------------------------------------------------------------------------------------------
 
