@@ -25,22 +25,24 @@ from appbackplane.runtime.execution.clock import RealClock
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.transport.addressing import supervisor_socket
 from appbackplane.transport.directory import Registration
-from appbackplane.transport.errors import BackplaneError, Busy, InvalidArgument, UnknownRoute
+from appbackplane.transport.errors import BackplaneError, InvalidArgument, UnknownRoute
 
-from . import effects, events, inquiry, orphans, signals, status
+from . import effects, events, orphans, signals, status
 from .board_file import BoardFile
 from .child import Phase
 from .config import Config
 from .control_socket import Answered, Asked, ControlSocket, Heard, control_peer, generation_of
 from .director import Director
-from .effects import Caller
 from .log_pipes import LogPipe
 from .output import Output
+from .questions import Questions
 from .run_dir import RunDir
 from .spawn import Process, Spawner
 
 #: At the end, for a reader of our output that is slow.
 LAST_LINES_MS = 200
+#: poll(2) takes an int: a limit of a month would not fit. Waking once an hour for nothing costs nothing.
+WAIT_MAX_MS = 3_600_000
 _NS_IN_MS = 1_000_000
 
 
@@ -82,19 +84,6 @@ class _MoveToken:
     effect: effects.Move
 
 
-@dataclass(frozen=True, slots=True)
-class _StatisticsToken:
-    caller: Caller
-    gathering: status.Gathering
-    backplane: str
-
-
-@dataclass(frozen=True, slots=True)
-class _WhyToken:
-    caller: Caller
-    inquiry: inquiry.Inquiry
-
-
 class Supervisor:
     """One system's doer."""
 
@@ -127,8 +116,7 @@ class Supervisor:
         )
         self._running: dict[str, _Running] = {}
         stack.callback(self._kill_what_lives)
-        self._gatherings: set[Caller] = set()
-        self._inquiries: set[Caller] = set()
+        self._questions = Questions(self._control, self._director, self._board, self._now_ns, self._status)
         self._events: deque[events.Event] = deque()
         self._outcome: Outcome | None = None
         self._poll = select.poll()
@@ -176,7 +164,7 @@ class Supervisor:
         now_ns = self._now_ns()
         wakes = [self._director.wakes_at_ns(), self._control.next_wake_ns(now_ns)]
         nearest_ns = min((wake for wake in wakes if wake is not None), default=None)
-        return None if nearest_ns is None else max(0, -((now_ns - nearest_ns) // _NS_IN_MS))
+        return None if nearest_ns is None else min(WAIT_MAX_MS, max(0, -((now_ns - nearest_ns) // _NS_IN_MS)))
 
     def _watch(self, fd: int, on_ready: Callable[[], None]) -> None:
         self._watched[fd] = on_ready
@@ -240,11 +228,11 @@ class Supervisor:
                 self._control.reply(caller, director.directory.to_body())
             case "supervisor.status":
                 if asked.body.get("statistics"):
-                    self._gather(caller)
+                    self._questions.ask_statistics(caller)
                 else:
                     self._control.reply(caller, self._status())
             case "supervisor.why":
-                self._begin_inquiry(asked)
+                self._questions.ask_why(asked)
             case "supervisor.routes":
                 self._control.reply(caller, status.routes(director))
             case "supervisor.down":
@@ -257,13 +245,7 @@ class Supervisor:
 
     def _on_answered(self, answered: Answered) -> None:
         token = answered.token
-        if isinstance(token, _StatisticsToken):
-            if token.gathering.take(token.backplane, None if answered.error else answered.result):
-                self._gatherings.discard(token.caller)
-                self._control.reply(token.caller, self._status(token.gathering.answers))
-            return
-        if isinstance(token, _WhyToken):
-            self._on_told_why(token, answered)
+        if self._questions.take(answered):
             return
         assert isinstance(token, _MoveToken)
         move = token.effect
@@ -284,64 +266,6 @@ class Supervisor:
             wall_s=time.time(),
             statistics=statistics,
         )
-
-    def _gather(self, caller: Caller) -> None:
-        if len(self._gatherings) >= status.GATHERINGS_MAX:
-            raise Busy(f"{status.GATHERINGS_MAX} others wait for statistics", retry_after=1.0)
-        up = [child for child in self._director.children.values() if child.phase is Phase.UP]
-        if not up:
-            self._control.reply(caller, self._status({}))
-            return
-        self._gatherings.add(caller)
-        gathering = status.Gathering({child.name for child in up})
-        for child in up:
-            token = _StatisticsToken(caller, gathering, child.name)
-            self._call(child.name, child.generation, "control.statistics", {}, token, status.STATISTICS_LIMIT_NS)
-
-    def _begin_inquiry(self, asked: Asked) -> None:
-        name = asked.body.get("asked")
-        if not isinstance(name, str):
-            raise InvalidArgument(
-                f"supervisor.why: expected `asked`, the name of an object, a call or a route, got {name!r}"
-            )
-        if len(self._inquiries) >= inquiry.INQUIRIES_MAX:
-            raise Busy(f"{inquiry.INQUIRIES_MAX} other questions are on their way", retry_after=1.0)
-        backplane, name = inquiry.place_of(self._director.children, name)
-        is_stack_wanted = bool(asked.body.get("stack"))
-        question = inquiry.Inquiry(backplane, name, self._now_ns(), with_stack=is_stack_wanted)
-        self._inquiries.add(asked.caller)
-        self._inquire(_WhyToken(asked.caller, question))
-
-    def _inquire(self, token: _WhyToken) -> None:
-        question = token.inquiry
-        child = self._director.children.get(question.backplane)
-        because = inquiry.is_down(child)
-        if child is None or because is not None:
-            question.give_up("down", because or "")
-            self._end_inquiry(token)
-            return
-        limit_ns = question.limit_ns(self._now_ns())
-        self._call(child.name, child.generation, "control.why", question.body, token, limit_ns)
-
-    def _on_told_why(self, token: _WhyToken, answered: Answered) -> None:
-        question, child = token.inquiry, self._director.children[token.inquiry.backplane]
-        now_ns = self._now_ns()
-        if answered.error is None:
-            if question.take(answered.result, now_ns):
-                self._inquire(token)
-                return
-        else:
-            try:
-                question.fail(answered.error, status.health(child, self._board.read(child.name), now_ns))
-            except BackplaneError as error:
-                self._inquiries.discard(token.caller)
-                self._control.refuse(token.caller, error)
-                return
-        self._end_inquiry(token)
-
-    def _end_inquiry(self, token: _WhyToken) -> None:
-        self._inquiries.discard(token.caller)
-        self._control.reply(token.caller, token.inquiry.answer)
 
     def _show(self, backplane: str, lines: list[str]) -> None:
         for line in lines:

@@ -3,19 +3,13 @@
 Collects what `observation/waiting.py` explains. Called by the sentinel, so that a backplane whose workers are all busy
 answers too, with the lead for as long as a look takes: each look stops after `LOOK_MAX` entries, about a millisecond, and
 says so where that matters. Stacks are taken with the lead and written out without it. Nothing here changes anything.
-
-Names: an object is BACKPLANE/COMPONENT or BACKPLANE/COMPONENT.KEY; a call is BACKPLANE:CALLER:NUMBER, where it is served,
-who made it and its number there; a route stands for the oldest call of it that has not ended.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
-
-from appbackplane.transport.errors import InvalidArgument, NotFound
 
 from ..objects.action import LOCAL, Action
 from ..objects.app_object import AppObject
@@ -27,23 +21,17 @@ from ..scheduling.quotas import UNLIMITED
 from .coroutines import CallRequest
 from .intake import Digest
 from .method_action import MethodAction
+from .naming import LOOK_MAX, SHOWN_MAX, Names, call_name, is_object_name, route_of
 from .worker import Worker
 
 if TYPE_CHECKING:
     from .engine import Engine
 
-#: Entries of any one table that are looked at: at 50 to 100 ns each, a millisecond at most for which the lead is held.
-LOOK_MAX = 10_000
 #: Objects of one ready queue whose first actions are compared for the oldest: those behind have been there for less
 #: long, nearly always.
 AGES_MAX = 1_000
-#: Objects and calls listed, the oldest of each.
-SHOWN_MAX = 10
 #: Calls followed within this backplane for one question.
 STEPS_MAX = 16
-#: How much of a client's random name is shown; its beginning is enough to ask by.
-_HEX_SHOWN = 8
-_SELF = "self"
 _STATES = {READY: "ready", RUNNING: "running", WAITING: "waiting"}
 
 
@@ -52,6 +40,7 @@ class Inspection:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._names = Names(engine)
 
     # -- how old ------------------------------------------------------------------------------------------------------
 
@@ -80,7 +69,7 @@ class Inspection:
                 "oldest_ms": [None if ns is None else _ms(now_ns - ns) for ns in oldest_ns],
                 "objects": [self._object_figures(o, now_ns) for _, _, o in sorted(queued)[:SHOWN_MAX]],
                 "calls": [
-                    {"call": self._name(*who), "route": _route_of(action), "object": action.object.name}
+                    {"call": self._names.name(*who), "route": route_of(action), "object": action.object.name}
                     for who, action in calls
                 ],
             }
@@ -106,7 +95,7 @@ class Inspection:
         """
         engine = self._engine
         steps: list[tuple[dict[str, Any], list[Reason]]] = []
-        found = self._named_object(asked) if _is_object_name(asked) else None
+        found = self._names.object_named(asked) if is_object_name(asked) else None
         with engine.lead:
             now_ns = engine.clock.now_ns()
             looking: Action | AppObject | None
@@ -114,9 +103,9 @@ class Inspection:
             if found is not None:
                 looking = found
             elif ":" in asked:
-                looking = self._call_named(asked)
+                looking = self._names.call_named(asked)
             else:
-                looking, more = self._of_route(asked)
+                looking, more = self._names.oldest_of_route(asked)
                 subject |= more
             seen: set[int] = set()
             following: Reason | None = None
@@ -127,7 +116,7 @@ class Inspection:
                 following = next((reason for reason in reasons if reason.next), None)
                 if following is None or following.callee != engine.backplane:
                     break
-                looking = self._call_named(following.next)
+                looking = self._names.call_named(following.next)
                 if id(looking) in seen or len(steps) == STEPS_MAX:
                     following = None  # nobody waits for itself for long: a cycle is refused before it begins
                     break
@@ -148,12 +137,12 @@ class Inspection:
         if looking is None:
             return {}
         described: dict[str, Any] = {
-            "route": _route_of(looking),
+            "route": route_of(looking),
             "object": looking.object.name,
             "priority": looking.priority,
         }
-        who = self._who(looking)
-        return described if who is None else {**described, "call": self._name(*who)}
+        who = self._names.who_waits_for(looking)
+        return described if who is None else {**described, "call": self._names.name(*who)}
 
     def _reasons(
         self, asked: str, looking: Action | AppObject | None, now_ns: int, *, with_stack: bool
@@ -247,7 +236,7 @@ class Inspection:
         callee = engine.outgoing.backplane_of(peer) or "?"
         caller = LOCAL if peer is LOCAL else engine.outgoing.own_identity
         return Awaited(
-            action.name, left_ns, action.request.route, callee, _call_name(callee, caller, id),
+            action.name, left_ns, action.request.route, callee, call_name(callee, caller, id),
             is_stalled=peer in engine.outbox.stalled,
         )  # fmt: skip
 
@@ -287,92 +276,6 @@ class Inspection:
             return None if route.is_registered else component.state.value
         any_route = [r for r in routes.values() if r.component is component]
         return component.state.value if any_route and not any(r.is_registered for r in any_route) else None
-
-    # -- names --------------------------------------------------------------------------------------------------------
-
-    def _named_object(self, asked: str) -> AppObject:
-        """Without the lead: names do not change, and comparing 100,000 of them takes its time."""
-        engine = self._engine
-        backplane, _, name = asked.partition("/")
-        if backplane != engine.backplane:
-            raise NotFound(f"{asked!r} is not in backplane {engine.backplane}")
-        for component in list(engine.registry.components.values()):
-            if name == component.component_name:
-                return component
-            if not name.startswith(f"{component.component_name}."):
-                continue
-            object = engine.registry.by_key(component.component_name, name[len(component.component_name) + 1 :])
-            others: Iterator[AppObject] = iter([*component._objects, *engine.intake.digesters()])
-            found = object or next((other for other in others if other._name == asked), None)
-            if found is not None:
-                return found
-        raise NotFound(f"backplane {engine.backplane} has no object {asked!r}")
-
-    def _of_route(self, name: str) -> tuple[Action | AppObject | None, dict[str, Any]]:
-        """The oldest call of a route that has not ended, else the oldest cast."""
-        engine = self._engine
-        route = engine.registry.routes.get(name)
-        if route is None:
-            raise NotFound(f"backplane {engine.backplane} serves no route {name!r}")
-        accepted = islice(engine.intake.accepted.items(), LOOK_MAX)
-        digesting = islice(engine.intake.digesting.items(), LOOK_MAX)
-        calls = [who for who, action in (*accepted, *digesting) if _route_of(action) == name]
-        more = {"calls": [self._name(*who) for who in calls[:SHOWN_MAX]], "count": len(calls)}
-        if calls:
-            return engine.intake.accepted.get(calls[0]) or engine.intake.digesting.get(calls[0]), more
-        for object in islice(route.objects, LOOK_MAX):
-            action = object._head if object._load else None
-            while action is not None and action.name != name:
-                action = action.next
-            if action is not None:
-                return action, more
-        return next((o for o in route.objects if o._load), route.objects[0] if route.objects else route.component), more
-
-    def _call_named(self, asked: str) -> Action | None:
-        backplane, caller, number, *_ = *asked.split(":", 2), "", ""
-        if not number.isdecimal() or not caller:
-            raise InvalidArgument(f"{asked!r} is no name of a call: expected BACKPLANE:CALLER:NUMBER")
-        if backplane != self._engine.backplane:
-            raise NotFound(f"{asked!r} is not in backplane {self._engine.backplane}")
-        intake, id = self._engine.intake, int(number)
-        peer = LOCAL if caller == _SELF else caller.encode()
-        found = intake.accepted.get((peer, id)) or intake.digesting.get((peer, id))
-        if found is not None or caller == _SELF:
-            return found
-        for table in (intake.accepted, intake.digesting):
-            for who, action in islice(table.items(), LOOK_MAX):
-                if who[1] == id and who[0].startswith(peer):
-                    return action
-        return None
-
-    def _who(self, action: Action) -> tuple[bytes, int] | None:
-        """Who waits for it, under which number."""
-        if isinstance(action, Digest):
-            return next(
-                (who for who, one in islice(self._engine.intake.digesting.items(), LOOK_MAX) if one is action), None
-            )
-        return None if action.peer is None else (action.peer, action.call_id)
-
-    def _name(self, peer: bytes, id: int) -> str:
-        return _call_name(self._engine.backplane, peer, id)
-
-
-def _route_of(action: Action) -> str:
-    return action.asked.route or "" if isinstance(action, Digest) else action.name
-
-
-def _call_name(backplane: str, peer: bytes, id: int) -> str:
-    caller = _SELF if peer == LOCAL else peer.decode(errors="replace")
-    if caller.startswith("client/"):
-        pid, _, random = caller.partition("-")
-        caller = f"{pid}-{random[:_HEX_SHOWN]}"
-    return f"{backplane}:{caller}:{id}"
-
-
-def _is_object_name(asked: str) -> bool:
-    """BACKPLANE/…: neither a call, whose first mark is a colon, nor a route."""
-    slash, colon = asked.find("/"), asked.find(":")
-    return slash >= 0 and (colon < 0 or slash < colon)
 
 
 def _told(reason: Reason) -> dict[str, Any]:

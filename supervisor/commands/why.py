@@ -16,13 +16,13 @@ TIMEOUT_S = 10.0
 
 
 @click.command("why")
-@click.argument("asked", metavar="CALL|OBJECT|ROUTE")
+@click.argument("asked", metavar="NAME")
 @system_option
 @click.option("--stack", is_flag=True, help="With the stack of what runs.")
 @json_option
 @debug_option
 def command(asked: str, system: str | None, stack: bool, as_json: bool) -> None:
-    """Tell why a call or an object waits."""
+    """Tell why NAME waits: an object, a call, or the oldest call of a route."""
     answer = ask(find(system), "supervisor.why", {"asked": asked, "stack": stack}, TIMEOUT_S)
     if as_json:
         show.as_json(answer)
