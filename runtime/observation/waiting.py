@@ -107,8 +107,6 @@ class Facts:
     """One action and its object (or only the object), at one moment."""
 
     object: str
-    #: False: no such call is here; nothing else is known then.
-    is_known: bool = True
     #: None: nothing of the object is outstanding.
     route: str | None = None
     where: Where | None = None
@@ -131,6 +129,8 @@ class Facts:
     throttled: Throttled | None = None
     #: The component's state, if it keeps the route from being served.
     unserved_state: str | None = None
+    #: False: no such call is here, and nothing else is known.
+    is_known: bool = True
 
 
 @dataclass(frozen=True, slots=True)

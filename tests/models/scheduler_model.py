@@ -180,6 +180,11 @@ class SchedulerModel:
         places = [owner.place[0] for owner in self.owners if owner.place is not None]
         return [places.count(priority) for priority in range(len(self.full))]
 
+    def standing(self, priority: int) -> list[Owner]:
+        """Those who stand in one ready queue, first to last."""
+        there = [owner for owner in self.owners if owner.place is not None and owner.place[0] == priority]
+        return sorted(there, key=lambda owner: owner.place or ())
+
     def _place(self, owner: Owner) -> None:
         """Into the ready queue of its priority, last, unless it stands there already; out of it if it may not run."""
         if not owner.may_run:

@@ -193,6 +193,10 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert self.real.waiting_count == self.model.waiting_count
         assert self.real.ready.highest() == self.model.highest()
         assert self.real.ready.depths() == self.model.depths()
+        owners = {id(object): owner for object, owner in self.objects}
+        for priority in range(self.priorities):
+            standing = [owners[id(object)] for object in self.real.ready.standing(priority)]
+            assert standing == self.model.standing(priority)
         assert self.real.ready.count == sum(owner.place is not None for owner in self.model.owners)
         assert (self.real.tick_count, self.real.virtual_tick_count) == (
             self.model.tick_count,
