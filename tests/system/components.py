@@ -11,6 +11,8 @@ from enum import Enum
 from typing import Any
 
 from appbackplane.runtime import AppObject, BackplaneError, Busy, Component, StateMachine, operation, pause, subscribe
+from appbackplane.runtime.execution.clock import RealClock
+from appbackplane.runtime.execution.current import current
 
 # Load
 
@@ -506,6 +508,12 @@ class Bucket(AppObject):
     async def fill(self) -> None:
         """No more urgent than what runs."""
 
+    @operation(priority=0)
+    def left(self) -> float:
+        """Seconds until the deadline of this very call."""
+        assert current.action is not None and current.action.deadline_ns is not None
+        return (current.action.deadline_ns - RealClock.now_ns()) / 1e9
+
 
 class Spout(Component):
     """Has the bucket filled."""
@@ -515,6 +523,12 @@ class Spout(Component):
         """In another backplane."""
         await self.call("valve.fill", key="bucket")
 
+    @operation()
+    async def left(self) -> float:
+        """After a while."""
+        await pause(0.2)
+        return float(await self.call("valve.left", key="bucket"))
+
 
 class Garden(Component):
     """Has the spout pour."""
@@ -523,3 +537,9 @@ class Garden(Component):
     async def water(self) -> None:
         """Through two more backplanes."""
         await self.call("spout.pour")
+
+    @operation()
+    async def left(self) -> float:
+        """After a while, through two more backplanes."""
+        await pause(0.2)
+        return float(await self.call("spout.left"))
