@@ -8,11 +8,11 @@ that received the message. Where finding the object is slow, a digester does it 
 from __future__ import annotations
 
 import copy
-import difflib
 import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from appbackplane.transport.directory import nearest
 from appbackplane.transport.envelope import CALL, Envelope, status
 from appbackplane.transport.errors import (
     BackplaneError,
@@ -105,9 +105,10 @@ class Intake:
         else:
             object, spec = self._target(route, key, chain)
             action = MethodAction(object, name, priority, spec.function, spec.bind(body, name), deadline_ns)
-            action.spec = spec
-        if action.object._lends is not None and action.object._lends < action.priority:
-            action.priority = action.object._lends
+            action.spec, action.sender = spec, peer
+        lent = action.object.lends
+        if lent is not None and lent < action.priority:
+            action.priority = lent
         if chain:
             self._check_cycle(action, chain, is_reentrant=route.mark.reentrant)
             action.chain = chain
@@ -158,7 +159,13 @@ class Intake:
         elif engine.scheduler.withdraw(action):
             engine.refuse(action, Cancelled(f"{action.name}: taken back before it began"), now_ns)
         elif isinstance(action, MethodAction):
-            action.cancel()  # it runs: if it is to await something, it learns it there
+            machine = action.object
+            if isinstance(machine, StateMachine) and action in machine._deferred:
+                machine._deferred.remove(action)
+                engine.scheduler.drop(action)
+                engine.refuse(action, Cancelled(f"{action.name}: taken back before it was accepted"), now_ns)
+            else:
+                action.cancel()  # it runs: if it is to await something, it learns it there
 
     def defer(self, action: MethodAction, now_ns: int) -> None:
         """A state machine does not accept this now: beside the queue with it, until the next change of state."""
@@ -202,8 +209,7 @@ class Intake:
 
     def nearest(self, name: str) -> str | None:
         """The known route most like `name`, for an error message."""
-        close = difflib.get_close_matches(name, self._engine.registry.routes, n=1)
-        return close[0] if close else self._engine.outgoing.directory.nearest(name)
+        return nearest(name, self._engine.registry.routes) or self._engine.outgoing.directory.nearest(name)
 
     def _turn_away(self, peer: bytes, envelope: Envelope, error: BackplaneError, now_ns: int) -> None:
         if envelope.kind == CALL:

@@ -55,7 +55,7 @@ class AppObject:
     """Something that serves: subclass it, mark its operations, and `add` it to a component."""
 
     __slots__ = (
-        "__weakref__", "_component", "_counts", "_head", "_key", "_lends", "_load", "_name", "_priority", "_stale",
+        "__weakref__", "_component", "_counts", "_head", "_key", "_load", "_name", "_priority", "_stale",
         "_state", "_tail", "_waits",
     )  # fmt: skip
 
@@ -73,11 +73,13 @@ class AppObject:
     _waits: int
     #: Actions queued, running or waiting.
     _load: int
-    #: Minimum priority lent to whoever calls it.
-    _lends: int | None
     _component: Component | None
     _key: str | None
     _name: str
+
+    #: The priority that its calls have at least, however little urgent their caller is: a lock that everybody needs should
+    #: not be held by work that may wait (law 10; Android's Binder calls it minimum priority). None: nothing is lent.
+    lends: int | None = None
 
     #: Compiled operations by method name; filled when the class is made.
     __operations__: ClassVar[dict[str, OperationSpec]] = {}
@@ -93,7 +95,7 @@ class AppObject:
         self._state = 0  # IDLE of scheduling/object_queue.py
         self._priority = 255  # none yet
         self._counts = self._stale = None
-        self._lends = self._component = self._key = None
+        self._component = self._key = None
         self._name = ""
         return self
 

@@ -153,6 +153,14 @@ class Scheduler:
         self.queued_count -= 1
         return object_queue.pop(object)
 
+    def has_work(self, below: int | None = None) -> bool:
+        """Whether `next` would find something; at worst it says yes too often."""
+        if not self.ready.count or (self.budget.is_spent and not self.budget.exempt):
+            return False
+        if below is None:
+            return True
+        return any(left > 0 and queue for left, queue in zip(self.quotas.left[:below], self.ready.queues, strict=False))
+
     def _are_quotas_spent(self, end: int) -> bool:
         """Whether no queue with work has quota left, and a virtual tick would free one above `end`."""
         highest = self.ready.highest()
@@ -185,7 +193,7 @@ class Scheduler:
         self._place(object, object._priority)
 
     def set_aside(self, action: Action, now_ns: int) -> None:
-        """A running action stops and is kept by its object, in no queue, until `requeue`.
+        """A running action stops and is kept by its object, in no queue, until `requeue` or `drop`.
 
         It counts as outstanding, and its time there as time in queues.
         """
@@ -193,6 +201,10 @@ class Scheduler:
         action.posted_ns = now_ns
         assert object._state == RUNNING, "set aside without having been chosen"
         self._place(object, object._priority)
+
+    def drop(self, action: Action) -> None:
+        """An action that was set aside will not be put back."""
+        action.object._load -= 1
 
     def withdraw(self, action: Action) -> bool:
         """Take a queued action back (cancelled, or shed to make room). False if it is not queued."""

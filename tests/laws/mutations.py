@@ -175,7 +175,7 @@ MUTATIONS = (
         10, "a callee runs at its own priority", "runtime/execution/outgoing.py",
         "priority = action.priority if options.priority is None else options.priority", "priority = options.priority",
     ),
-    Mutation(10, "nothing is lent", INTAKE, "if action.object._lends is not None and", "if False and"),
+    Mutation(10, "nothing is lent", INTAKE, "if lent is not None and", "if False and"),
     Mutation(
         10, "who steps aside goes to the end", SCHEDULER,
         "            self.queued_count += 1\n            object_queue.prepend",

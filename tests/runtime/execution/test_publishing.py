@@ -8,6 +8,7 @@ import pytest
 
 from appbackplane.runtime import AppObject, Component, operation, subscribe
 from appbackplane.runtime.testing import VirtualBackplane
+from appbackplane.transport.directory import Directory, Place
 from appbackplane.transport.envelope import PUBLISH, Envelope
 
 
@@ -96,6 +97,26 @@ def test_a_client_subscribes_while_running(town: VirtualBackplane) -> None:
     town.call("town.shout", topic="gossip").result()
     town.run_until_idle()
     assert len(town.published) == 1
+
+
+def test_to_hear_no_more_may_be_said_without_waiting(town: VirtualBackplane) -> None:
+    """As a client does that closes a subscription: else what is published would go to it until it is gone."""
+    town.call("backplane.virtual.subscribe", topic="gossip").result()
+    town.call("town.shout", topic="gossip").result()
+    town.cast("backplane.virtual.unsubscribe", topic="gossip")
+    town.call("town.shout", topic="gossip").result()
+    town.run_until_idle()
+    assert len(town.published) == 1
+    assert town.backplane.engine.publishing._numbers == {}, "nothing is kept of one that may never come back"
+
+
+def test_a_subscriber_that_is_down_is_counted_as_not_reached(town: VirtualBackplane) -> None:
+    """What is not sent is not silently forgotten."""
+    town.backplane.engine.outgoing.update(
+        Directory("virtual", 1_000, {"away": Place(1, "/nowhere", is_up=False)}, {}, {"gossip": ("away",)}), 0
+    )
+    town.call("town.shout", topic="gossip").result()
+    assert town.backplane.statistics()["links"]["topics_lost_here"] == 1
 
 
 def test_a_subscriber_that_does_not_read_does_not_hold_up_the_publisher(town: VirtualBackplane) -> None:
