@@ -34,6 +34,7 @@ from .intake import Intake
 from .method_action import MethodAction
 from .modules import Modules
 from .outgoing import Outgoing
+from .presence import Presence
 from .publishing import Publishing
 from .reports import Reports
 from .watch import QUANTUM_NS, Watch
@@ -89,7 +90,7 @@ class Engine:
         self.link = link
         self.registry = registry
         self.scheduler = scheduler
-        self.slot = slot
+        self.presence = Presence(self, slot)
         self.is_debug = is_debug
         self.lead = threading.RLock()
         self.outbox = Outbox()
@@ -121,12 +122,10 @@ class Engine:
             break
         if action is None:
             worker.action = None
-            if self.slot is not None:
-                self._present()
+            self.presence.show()
             return None
         worker.action = action
-        if self.slot is not None:
-            self._present()
+        self.presence.show()
         typical_ns = self.statistics.of(action.name).typical_ns
         if typical_ns >= SHORT_NS or not typical_ns:  # what has never run may take any time
             if self.outbox:
@@ -218,8 +217,7 @@ class Engine:
     def step_back(self, worker: Worker) -> None:
         """A worker goes without looking for more: what it leaves behind is somebody else's now."""
         worker.action = None
-        if self.slot is not None:
-            self._present()
+        self.presence.show()
         if self.outbox:
             self.flush(self.clock.now_ns())
         self.watch.hand_over()
@@ -231,6 +229,11 @@ class Engine:
         return min((ns for ns in times if ns is not None), default=None)
 
     # -- the link -----------------------------------------------------------------------------------------------------
+
+    def drain_if_due(self, now_ns: int) -> None:
+        """Look at the link unless somebody has just done so."""
+        if now_ns - self._drained_ns >= DRAIN_INTERVAL_NS:
+            self.drain(now_ns)
 
     def drain(self, now_ns: int) -> None:  # hot: scripts/bench call_rtt
         """Let go what is to leave, take in what has come, and let what is due fall due."""
@@ -379,35 +382,3 @@ class Engine:
         action.is_deferred = False
         self.scheduler.set_aside(action, now_ns)
         self.intake.defer(action, now_ns)
-
-    # -- priorities ---------------------------------------------------------------------------------------------------
-
-    def has_work_above(self, priority: int) -> bool:
-        """Whether work of higher priority than this is present, here or in any backplane. For a running action.
-
-        Nobody looks after the link while the only worker runs, so this does, now and then.
-        """
-        if self.slot is not None and self.slot.has_above(priority):
-            return True
-        now_ns = self.clock.now_ns()
-        if (
-            now_ns - self._drained_ns >= DRAIN_INTERVAL_NS
-            and self.watch.poller is None
-            and self.lead.acquire(blocking=False)
-        ):
-            try:
-                self.drain(now_ns)
-            finally:
-                self.lead.release()
-        # Read without the lead: an entry left behind by a raised object may say yes too often, never no.
-        return any(self.scheduler.ready.queues[:priority])
-
-    def _present(self) -> None:
-        assert self.slot is not None
-        highest = self.scheduler.ready.highest()
-        watch = self.watch
-        for worker in (*watch.workers, watch.relief) if watch.relief is not None else watch.workers:
-            action = worker.action
-            if action is not None and (highest is None or action.priority < highest):
-                highest = action.priority
-        self.slot.present(highest)
