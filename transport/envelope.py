@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from .errors import BackplaneError
+from .errors import BackplaneError, text_of
 
 
 class Kind(IntEnum):
@@ -57,6 +57,8 @@ def reply(id: int, result: Any) -> Envelope:
 
 
 def status(id: int, error: BackplaneError) -> Envelope:
-    """The status in which call `id` ended."""
-    body = [int(error.status), error.message, error.retry_after, error.trace]
+    """The status in which call `id` ended. It can travel whatever a user has put into his error."""
+    retry_after = error.retry_after if type(error.retry_after) in (int, float) else None
+    trace = None if error.trace is None else text_of(error.trace)
+    body = [int(error.status), text_of(error.message) or type(error).__name__, retry_after, trace]
     return Envelope(STATUS, id, None, None, None, None, None, body, None)

@@ -12,6 +12,10 @@ class BackplaneError(Exception):
     """Root of everything this project raises on purpose."""
 
     status = Status.INTERNAL
+    # For subclasses of users' that do not call `__init__`.
+    message: str = ""
+    retry_after: float | None = None
+    trace: str | None = None
 
     def __init__(self, message: str, *, retry_after: float | None = None, trace: str | None = None) -> None:
         super().__init__(message)
@@ -115,6 +119,21 @@ _BY_STATUS: dict[Status, type[BackplaneError]] = {
         Cancelled, Busy, Unavailable, PeerDown,
     )
 }  # fmt: skip
+
+
+#: Longest text of an error that travels: a message that quotes its argument must not be refused for its own length.
+TEXT_LENGTH_MAX = 65_536
+
+
+def text_of(error: object) -> str:
+    """What an error says, as it can travel, whatever its `__str__` does: users' errors are users' code."""
+    try:
+        text = error if type(error) is str else str(error)
+    except Exception:
+        text = f"(its text cannot be told: {type(error).__name__}.__str__ failed)"
+    if len(text) > TEXT_LENGTH_MAX:
+        text = f"{text[:TEXT_LENGTH_MAX]} … ({len(text):,} characters)"
+    return text.encode(errors="backslashreplace").decode()
 
 
 def error_from(status: int, message: str, retry_after: float | None = None, trace: str | None = None) -> BackplaneError:
