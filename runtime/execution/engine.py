@@ -20,7 +20,6 @@ from appbackplane.transport.errors import (
     BackplaneError,
     DeadlineExceeded,
     InternalError,
-    InvalidArgument,
     MalformedFrame,
 )
 
@@ -148,7 +147,7 @@ class Engine:
             outcome = Outcome.DONE
         if outcome is not Outcome.DONE and not isinstance(action, MethodAction) and outcome is not Outcome.YIELDED:
             action.error = TypeError(
-                f"{type(action).__name__}.run() returned {outcome!r}: expected Outcome.DONE or YIELDED"
+                f"{type(action).__name__}.run() returned {_named(outcome)}: expected Outcome.DONE or YIELDED"
             )
             outcome = Outcome.DONE
         worker.current.action = None
@@ -176,7 +175,7 @@ class Engine:
                 self.end(action, now_ns)
                 self.scheduler.finished(action, outcome, now_ns)
                 if action.on_end is not None:
-                    action.on_end(action)
+                    self._tell_end(action, now_ns)
             return
         self.scheduler.finished(action, outcome, now_ns)
         if outcome is Outcome.WAITING:
@@ -310,6 +309,7 @@ class Engine:
             action.throttle.ended(now_ns)
         if isinstance(action, MethodAction) and action.timer is not None:
             action.timer.is_pending = False
+        action.posted_ns = 0
         peer, error = action.peer, action.error
         if peer is not None:
             self.intake.accepted.pop((peer, action.call_id), None)
@@ -317,7 +317,7 @@ class Engine:
             if peer is not None:
                 try:
                     is_sent = self.say(peer, reply(action.call_id, action.result), now_ns)
-                except InvalidArgument as problem:
+                except BackplaneError as problem:
                     action.error = error = InternalError(f"{action.name} returned what cannot be sent: {problem}")
                 else:
                     if not is_sent:
@@ -334,10 +334,9 @@ class Engine:
 
     def refuse(self, action: Action, error: BackplaneError, now_ns: int) -> None:
         """End an action that is in no queue and will not run (again)."""
-        action.refuse(error)
-        self.end(action, now_ns)
+        self._close(action, error, now_ns)
         if action.on_end is not None:
-            action.on_end(action)
+            self._tell_end(action, now_ns)
 
     def post(self, action: Action, now_ns: int) -> None:
         """Queue work that came by no link, and see to it that somebody takes it."""
@@ -355,12 +354,26 @@ class Engine:
             return False
         self.statistics.of(action.name).expired_count += 1
         action.wait_ns += now_ns - action.posted_ns
-        action.refuse(late)
-        self.end(action, now_ns)
+        self._close(action, late, now_ns)
         self.scheduler.finished(action, Outcome.DONE, now_ns)
         if action.on_end is not None:
-            action.on_end(action)
+            self._tell_end(action, now_ns)
         return True
+
+    def _close(self, action: Action, error: BackplaneError, now_ns: int) -> None:
+        try:
+            action.refuse(error)
+        except BaseException as problem:  # the edge: users may override it
+            self.reports.failed(action, problem, now_ns)
+        action.error = error
+        self.end(action, now_ns)
+
+    def _tell_end(self, action: Action, now_ns: int) -> None:
+        assert action.on_end is not None
+        try:
+            action.on_end(action)
+        except BaseException as problem:  # the edge: it may be a user's
+            self.reports.failed(action, problem, now_ns)
 
     def _defer(self, action: MethodAction, now_ns: int) -> None:
         action.is_deferred = False
@@ -398,3 +411,7 @@ class Engine:
             if action is not None and (highest is None or action.priority < highest):
                 highest = action.priority
         self.slot.present(highest)
+
+
+def _named(outcome: object) -> str:
+    return str(outcome) if isinstance(outcome, Outcome) else type(outcome).__name__

@@ -19,10 +19,12 @@ from appbackplane.transport.errors import (
     BackplaneError,
     Busy,
     DeadlineExceeded,
+    InternalError,
     PeerDown,
     Unavailable,
     UnknownRoute,
     error_from,
+    text_of,
 )
 from appbackplane.transport.resolver import Resolver
 
@@ -65,9 +67,16 @@ class Outgoing:
         assert request is not None
         try:
             self._call(action, request, now_ns)
-        except BackplaneError as error:
+        except (
+            BaseException
+        ) as problem:  # the edge: also whatever the argument's own code raises in a call to ourselves
             if action.awaiting_id:
                 self.calls.end(action.awaiting_id)
+            if isinstance(problem, BackplaneError):
+                error = problem
+            else:
+                log.exception("%s could not be called", request.route)
+                error = InternalError(f"{request.route}: {type(problem).__name__}: {text_of(problem)}")
             self._go_on(action, now_ns, error=error)
 
     def cast(
@@ -110,16 +119,22 @@ class Outgoing:
                 action, now_ns, error=DeadlineExceeded(f"{action.request.route}: no answer before the deadline")
             )
 
-    def give_up(self, action: MethodAction, now_ns: int) -> None:
-        """The waiting action has been cancelled: so is what it awaits, and it goes on with `Cancelled`."""
+    def give_up(self, action: MethodAction, now_ns: int) -> int:
+        """The waiting action has been cancelled: so is what it awaits, and it goes on with `Cancelled`.
+
+        The id of what it awaits if that is a call to this backplane, which is left to the intake; 0 otherwise.
+        """
         id = action.awaiting_id
         peer = self.calls.peer_of(id)
         if peer is None:
-            return
+            return 0
         self.calls.end(id)
+        self._go_on(action, now_ns)
+        if peer is LOCAL:
+            return id
         if peer is not _CLOCK:
             self._take_back(peer, id, now_ns)
-        self._go_on(action, now_ns)
+        return 0
 
     def fail_peer(self, peer: bytes, now_ns: int) -> None:
         """A peer is dead: the calls it held end in PEER_DOWN."""

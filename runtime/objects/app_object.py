@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from .component import Component
 
 
+#: Thirty years. In nanoseconds it still fits the wire's 64 bits.
+TIMEOUT_MAX = 1e9
+
+
 class TimerHandle(Protocol):
     """A timer that has been set."""
 
@@ -43,11 +47,20 @@ class Host(Protocol):
 
 
 class CallOptions:
-    """How a call is to be made: `key`, `priority` and `timeout` (seconds); None inherits from the running action."""
+    """How a call is to be made: `key`, `priority` and `timeout` (seconds); None inherits from the running action.
+
+    Checked here, where the traceback shows the line: on the wire, one wrong type makes a whole batch unreadable.
+    """
 
     __slots__ = ("key", "priority", "timeout")
 
     def __init__(self, key: str | None, priority: int | None, timeout: float | None) -> None:
+        if key is not None and not isinstance(key, str):
+            raise TypeError(f"key={key!r}: expected a string")
+        if priority is not None and not isinstance(priority, int):
+            raise TypeError(f"priority={priority!r}: expected a whole number, 0 is highest")
+        if timeout is not None and not (isinstance(timeout, (int, float)) and abs(timeout) <= TIMEOUT_MAX):
+            raise TypeError(f"timeout={timeout!r}: expected a number of seconds, at most {TIMEOUT_MAX:.0e}")
         self.key, self.priority, self.timeout = key, priority, timeout
 
 
@@ -135,6 +148,8 @@ class AppObject:
         timeout: float | None = None,
     ) -> Awaitable[Any]:
         """`call`, for arguments whose names clash with its own keywords."""
+        if not isinstance(arguments, Mapping):
+            raise TypeError(f"arguments={arguments!r}: expected a map of names to values")
         return self._host.call(self, route, arguments, CallOptions(key, priority, timeout))
 
     def cast(self, route: str, /, *, key: str | None = None, priority: int | None = None, **arguments: Any) -> None:
