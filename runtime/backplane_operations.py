@@ -10,9 +10,11 @@ from typing import Any, Protocol
 
 from appbackplane.transport import addressing
 from appbackplane.transport.errors import InvalidArgument, NotFound
+from appbackplane.transport.topics import check_pattern
 
 from .execution.current import current
 from .execution.engine import Engine
+from .execution.method_action import MethodAction
 from .objects.app_object import AppObject
 from .objects.component import Component
 from .objects.module_state import ModuleState
@@ -128,6 +130,7 @@ class BackplaneOperations(Component):
     @operation(priority=_PRIORITY)
     def subscribe(self, topic: str) -> None:
         """The calling client gets what is published here on `topic` (`a.b` exactly, `a.*` for all below)."""
+        check_pattern(topic)
         with self._backplane.engine.lead:
             self._backplane.engine.publishing.subscribe(self._peer(), topic)
 
@@ -139,9 +142,9 @@ class BackplaneOperations(Component):
 
     def _peer(self) -> bytes:
         action = current.action
-        if action is None or not action.peer:
+        if not isinstance(action, MethodAction) or not action.sender:
             raise InvalidArgument("objects subscribe with @subscribe; this is for clients")
-        return action.peer
+        return action.sender
 
     def _component_named(self, name: str) -> Component:
         components = self._backplane.engine.registry.components

@@ -39,6 +39,9 @@ FRAMES_MAX = 64
 FRAME_BYTES_MAX = 2 << 20
 #: Clients that hear of new directories; each costs a frame a version.
 SUBSCRIBERS_MAX = 10_000
+#: So many, or twice those that were found alive the last time, and it is looked for those that have gone: each command
+#: that somebody types is one. A look costs a frame each, so its share in the cost of one client stays about one frame.
+SWEEP_MIN = 256
 #: Peers whose malformed frames have been reported; beyond it they are counted only.
 REPORTED_MAX = 1_000
 #: A peer that does not read is offered its frames again after this; ZeroMQ does not say when there is room.
@@ -90,6 +93,8 @@ class ControlSocket:
         self._calls: OutstandingCalls[tuple[object, str, int]] = OutstandingCalls()
         #: Subscriber to the number of the last version it was sent.
         self._subscribers: dict[bytes, int] = {}
+        #: How many there are when those that have gone are looked for.
+        self._sweep_at = SWEEP_MIN
         self._behind: set[bytes] = set()
         self._directory: Directory | None = None
         self._reported: set[bytes] = set()
@@ -141,6 +146,8 @@ class ControlSocket:
     def subscribe(self, peer: bytes) -> None:
         """Have it hear of new directories. Raises `Busy`."""
         if peer not in self._subscribers:
+            if len(self._subscribers) >= self._sweep_at:
+                self._sweep()
             if len(self._subscribers) >= SUBSCRIBERS_MAX:
                 raise Busy(f"{SUBSCRIBERS_MAX} clients hear of new directories already", retry_after=1.0)
             self._subscribers[peer] = 0
@@ -211,6 +218,13 @@ class ControlSocket:
             self._behind.discard(peer)
             self._subscribers[peer] = number = self._subscribers[peer] + 1
             self._put(peer, Envelope(PUBLISH, number, None, DIRECTORY_TOPIC, None, None, None, body))
+
+    def _sweep(self) -> None:
+        """Clients go without a word: offer each the directory it has, and those that cannot be reached are forgotten."""
+        if self._directory is not None:
+            self.publish(self._directory)
+            self._flush()
+        self._sweep_at = min(SUBSCRIBERS_MAX, max(SWEEP_MIN, 2 * len(self._subscribers)))
 
     def _fail(self, peer: bytes, because: str, heard: list[Heard]) -> None:
         for _, (token, route, _) in self._calls.fail_peer(peer):

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from . import request
-from .client import CONNECT_TIMEOUT_S
+from .client import CLOSE_TIMEOUT_S, CONNECT_TIMEOUT_S
 from .directory import Directory
 from .discovery import Location, locate
 from .errors import BackplaneError, Cancelled, PeerDown, Unavailable
@@ -221,21 +221,15 @@ class AsyncClient:
         return self._session.directory
 
     async def close(self) -> None:
-        """End all outstanding calls (`Cancelled`) and subscriptions, and let go of the link. Once is enough."""
+        """Let what was cast and published arrive (at most a second), end all outstanding calls (`Cancelled`) and
+        subscriptions, and let go of the link. Once is enough.
+        """
         if self._is_closed:
             return
-        self._deliver(self._session.end_all(Cancelled("the client was closed")))
-        self._is_closed = True
-        self._loop.remove_reader(self._link.fileno())
-        self._watch(None)
-        if self._timer is not None:
-            self._timer.cancel()
-        for subscription in list(self._subscriptions):
-            subscription._closed = True
-            subscription._arrived.set()
-        self._subscriptions.clear()
-        # Waits for what has been sent to leave: that must not hold up the loop. Nobody else touches the link any more.
-        await asyncio.shield(asyncio.to_thread(self._link.close))
+        try:
+            await self._settle()
+        finally:
+            await self._close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -249,6 +243,28 @@ class AsyncClient:
         return f"<AsyncClient of {self._location.system!r} in {self._location.run_dir}>"
 
     # -- steps --------------------------------------------------------------------------------------------------------
+
+    async def _settle(self) -> None:
+        settled: asyncio.Future[None] = self._loop.create_future()
+        if self._session.settle(settled, time.monotonic_ns(), request.duration_ns(CLOSE_TIMEOUT_S)):
+            self._soon()
+            await asyncio.wait((settled,), timeout=CLOSE_TIMEOUT_S)
+
+    async def _close(self) -> None:
+        if self._is_closed:
+            return  # by another task, while we waited
+        self._deliver(self._session.end_all(Cancelled("the client was closed")))
+        self._is_closed = True
+        self._loop.remove_reader(self._link.fileno())
+        self._watch(None)
+        if self._timer is not None:
+            self._timer.cancel()
+        for subscription in list(self._subscriptions):
+            subscription._closed = True
+            subscription._arrived.set()
+        self._subscriptions.clear()
+        # Waits for what has been sent to leave: that must not hold up the loop. Nobody else touches the link any more.
+        await asyncio.shield(asyncio.to_thread(self._link.close))
 
     def _expect_open(self) -> None:
         if self._is_closed:
@@ -344,7 +360,7 @@ class AsyncClient:
         subscription._arrived.set()
         if subscription in self._subscriptions:
             self._subscriptions.remove(subscription)
-            self._session.unsubscribe(subscription.topic, subscription)
+            self._session.unsubscribe(subscription.topic, subscription, time.monotonic_ns())
             self._soon()
 
     def _unconfirmed(self, topic: str) -> tuple[str, ...]:

@@ -26,6 +26,8 @@ from .waiting import Waitable, Waiting
 
 #: How long `connect` waits for the directory, and `subscribe` for the backplanes.
 CONNECT_TIMEOUT_S = 5.0
+#: How long `close` waits for proof that what was cast and published has arrived: a living peer needs a millisecond.
+CLOSE_TIMEOUT_S = 1.0
 #: A client that has not looked for so long looks before it speaks: its directory may be old, or the system gone.
 IDLE_NS = 20_000_000
 #: In a burst of submits, each within so long of the one before, the first ones leave at once; then the callees have
@@ -188,20 +190,18 @@ class Client:
         self._look_once()
 
     def close(self) -> None:
-        """End all outstanding calls (`Cancelled`) and subscriptions, and let go of the link. Once is enough."""
+        """Let what was cast and published arrive (at most a second), end all outstanding calls (`Cancelled`) and
+        subscriptions, and let go of the link. Once is enough.
+        """
         if self._pid != os.getpid():
             return  # a fork's copy: the link is the parent's
         with self._waiting.lock:
             if self._is_closed:
                 return
-            self._is_closed = True
-            self._deliver(self._session.end_all(Cancelled("the client was closed")))
-            for subscription in list(self._subscriptions):
-                subscription._closed = True
-                self._waiting.ready(subscription)
-            self._subscriptions.clear()
-            self._waiting.close()
-            self._link.close()
+            try:
+                self._settle()
+            finally:
+                self._close()
 
     def __enter__(self) -> Self:
         return self
@@ -215,6 +215,24 @@ class Client:
         return f"<Client of {self._location.system!r} in {self._location.run_dir}>"
 
     # -- with the lock held -------------------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        settled, now_ns = PendingCall(self, "close"), time.monotonic_ns()
+        limit_ns = request.duration_ns(CLOSE_TIMEOUT_S)
+        if self._session.settle(settled, now_ns, limit_ns):
+            self._waiting.wait(settled, now_ns + limit_ns)
+
+    def _close(self) -> None:
+        if self._is_closed:
+            return  # by another thread, while this one waited
+        self._is_closed = True
+        self._deliver(self._session.end_all(Cancelled("the client was closed")))
+        for subscription in list(self._subscriptions):
+            subscription._closed = True
+            self._waiting.ready(subscription)
+        self._subscriptions.clear()
+        self._waiting.close()
+        self._link.close()
 
     def _expect_open(self) -> None:
         if self._is_closed:
@@ -290,7 +308,7 @@ class Client:
         self._waiting.ready(subscription)
         if subscription in self._subscriptions:
             self._subscriptions.remove(subscription)
-            self._session.unsubscribe(subscription.topic, subscription)
+            self._session.unsubscribe(subscription.topic, subscription, time.monotonic_ns())
             self._look(time.monotonic_ns())
 
     # -- what pending calls and subscriptions ask for -----------------------------------------------------------------

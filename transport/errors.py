@@ -112,6 +112,22 @@ class MalformedFrame(PeerError):
     status = Status.INVALID_ARGUMENT
 
 
+#: A message may be so long, characters: what a person can take in and a log can bear. Routes and keys of strangers, and
+#: whatever an operation was working on, are quoted in messages.
+MESSAGE_MAX = 4_096
+
+
+def text_of(said: object, length_max: int = MESSAGE_MAX) -> str:
+    """What an error says, so that it can travel: bounded, Unicode, and never an error itself."""
+    try:
+        text = str(said)
+    except Exception as error:
+        text = f"(no message: {type(error).__name__} while it was asked for)"
+    if len(text) > length_max:
+        text = f"{text[:length_max]}... ({len(text):,} characters in all)"
+    return text.encode(errors="backslashreplace").decode()
+
+
 _BY_STATUS: dict[Status, type[BackplaneError]] = {
     kind.status: kind
     for kind in (
@@ -119,21 +135,6 @@ _BY_STATUS: dict[Status, type[BackplaneError]] = {
         Cancelled, Busy, Unavailable, PeerDown,
     )
 }  # fmt: skip
-
-
-#: Longest text of an error that travels: a message that quotes its argument must not be refused for its own length.
-TEXT_LENGTH_MAX = 65_536
-
-
-def text_of(error: object) -> str:
-    """What an error says, as it can travel, whatever its `__str__` does: users' errors are users' code."""
-    try:
-        text = error if type(error) is str else str(error)
-    except Exception:
-        text = f"(its text cannot be told: {type(error).__name__}.__str__ failed)"
-    if len(text) > TEXT_LENGTH_MAX:
-        text = f"{text[:TEXT_LENGTH_MAX]} … ({len(text):,} characters)"
-    return text.encode(errors="backslashreplace").decode()
 
 
 def error_from(status: int, message: str, retry_after: float | None = None, trace: str | None = None) -> BackplaneError:

@@ -70,17 +70,24 @@ class TopicTable(Generic[Subscriber]):
         return (self._below, pattern[:-2]) if pattern.endswith(".*") else (self._exact, pattern)
 
 
+#: Pairs of publisher and topic whose numbers are kept, about 200 bytes each. Clients publish and go without a word; of
+#: those that have been silent for longest the numbers are forgotten, and their next message counts as a first one.
+PAIRS_MAX = 10_000
+
+
 class GapCounter:
     """Sequence numbers a (publisher, topic): how many messages were lost before each one."""
 
     def __init__(self) -> None:
-        self._last: dict[tuple[bytes, str], int] = {}
+        self._last: dict[tuple[bytes, str], int] = {}  # the latest heard last
         self.lost_count = 0
 
     def gap_before(self, publisher: bytes, topic: str, number: int) -> int:
         """Messages missing between the last one seen and `number`; 0 for the first and for whatever goes back."""
-        last = self._last.get((publisher, topic))
+        last = self._last.pop((publisher, topic), None)
         self._last[publisher, topic] = number
+        if len(self._last) > PAIRS_MAX:
+            del self._last[next(iter(self._last))]
         gap = 0 if last is None else max(0, number - last - 1)
         self.lost_count += gap
         return gap

@@ -37,8 +37,8 @@ def as_error(action: Action, error: BaseException, *, is_debug: bool) -> Backpla
         return InternalError(
             f"{action.name}: {type(error).__name__}: {text_of(error.message)}", trace=_trace(error, is_debug=is_debug)
         )
-    problem = f"{action.name}: {type(error).__name__}: {text_of(error)}"
-    return InternalError(problem, trace=_trace(error, is_debug=is_debug))
+    message = f"{action.name}: {type(error).__name__}: {text_of(error)}"
+    return InternalError(message, trace=_trace(error, is_debug=is_debug))
 
 
 def _trace(error: BaseException, *, is_debug: bool) -> str | None:

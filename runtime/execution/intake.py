@@ -8,11 +8,11 @@ that received the message. Where finding the object is slow, a digester does it 
 from __future__ import annotations
 
 import copy
-import difflib
 import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from appbackplane.transport.directory import nearest
 from appbackplane.transport.envelope import CALL, Envelope, status
 from appbackplane.transport.errors import (
     BackplaneError,
@@ -95,10 +95,7 @@ class Intake:
             raise Unavailable(
                 f"{name} is not served while {route.component.name} is {state} (served in: {', '.join(route.states)})"
             )
-        if priority is None:
-            priority = route.priority
-        elif not 0 <= priority < engine.scheduler.priorities:
-            raise InvalidArgument(f"{name}: priority {priority}, expected 0..{engine.scheduler.priorities - 1}")
+        priority = self._priority(name, priority, route.priority)
         deadline_ns = None
         if kind == CALL:
             deadline_ns = now_ns + (DEADLINE_DEFAULT_NS if remaining_ns is None else remaining_ns)
@@ -109,9 +106,10 @@ class Intake:
         else:
             object, spec = self._target(route, key, chain)
             action = MethodAction(object, name, priority, spec.function, spec.bind(body, name), deadline_ns)
-            action.spec = spec
-        if action.object._lends is not None and action.object._lends < action.priority:
-            action.priority = action.object._lends
+            action.spec, action.sender = spec, peer
+        lent = action.object.lends
+        if lent is not None and lent < action.priority:
+            action.priority = lent
         if chain:
             self._check_cycle(action, chain, is_reentrant=route.mark.reentrant)
             action.chain = chain
@@ -136,7 +134,8 @@ class Intake:
                 if component.state not in _SERVING:
                     raise Unavailable(f"{component.name} is {component.state.value}")
                 arguments = spec.bind(copy.deepcopy(body) if number else body, name)
-                action = MethodAction(object, name, spec.mark.priority, spec.function, arguments)
+                priority = self._priority(name, envelope.priority, spec.mark.priority)
+                action = MethodAction(object, name, priority, spec.function, arguments)
                 action.trace = envelope.trace
                 self._throttle(action, component)
             except BaseException as error:  # the edge: not only ours, but whatever an argument's own code raises
@@ -165,7 +164,13 @@ class Intake:
         if engine.scheduler.withdraw(action):
             engine.refuse(action, Cancelled(f"{action.name}: taken back before it began"), now_ns)
         elif isinstance(action, MethodAction):
-            action.cancel()  # it runs: if it is to await something, it learns it there
+            machine = action.object
+            if isinstance(machine, StateMachine) and action in machine._deferred:
+                machine._deferred.remove(action)
+                engine.scheduler.drop(action)
+                engine.refuse(action, Cancelled(f"{action.name}: taken back before it was accepted"), now_ns)
+            else:
+                action.cancel()  # it runs: if it is to await something, it learns it there
         return 0
 
     def defer(self, action: MethodAction, now_ns: int) -> None:
@@ -210,8 +215,7 @@ class Intake:
 
     def nearest(self, name: str) -> str | None:
         """The known route most like `name`, for an error message."""
-        close = difflib.get_close_matches(name, self._engine.registry.routes, n=1)
-        return close[0] if close else self._engine.outgoing.directory.nearest(name)
+        return nearest(name, self._engine.registry.routes) or self._engine.outgoing.directory.nearest(name)
 
     def _turn_away(self, peer: bytes, envelope: Envelope, error: BackplaneError, now_ns: int) -> None:
         if envelope.kind == CALL:
@@ -221,6 +225,13 @@ class Intake:
         self._engine.reports.refused(f"cast {envelope.route}", f"a cast was refused: {error}", now_ns)
 
     # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _priority(self, name: str, asked: int | None, declared: int) -> int:
+        if asked is None:
+            return declared
+        if 0 <= asked < self._engine.scheduler.priorities:
+            return asked
+        raise InvalidArgument(f"{name}: priority {asked}, expected 0..{self._engine.scheduler.priorities - 1}")
 
     def _target(
         self, route: Route, key: str | None, chain: Sequence[Sequence[str]] | None

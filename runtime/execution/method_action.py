@@ -26,7 +26,7 @@ class MethodAction(Action):
 
     __slots__ = (
         "arguments", "awaiting_id", "coroutine", "function", "inbox", "is_deferred", "received", "request",
-        "spec", "thrown", "timer",
+        "sender", "spec", "thrown", "timer",
     )  # fmt: skip
 
     def __init__(
@@ -43,6 +43,8 @@ class MethodAction(Action):
         self.function = function
         self.arguments = arguments
         self.spec: OperationSpec | None = None
+        #: The peer that asked for it, whether or not it waits for an answer.
+        self.sender = b""
         self.timer: Timer | None = None
         self.coroutine: Coroutine[Any, Any, Any] | None = None
         #: What the coroutine is sent, or has thrown into it, when it goes on.
@@ -60,6 +62,8 @@ class MethodAction(Action):
         coroutine = self.coroutine
         try:
             if coroutine is None:
+                if self.thrown is not None:  # taken back on its way from a state machine's side track to the queue
+                    raise self.thrown
                 if self.spec is not None and self.spec.mark.accepted_in is not None and not self._is_accepted():
                     return Outcome.DONE
                 result = self.function(self.object, *self.arguments)

@@ -26,6 +26,7 @@ from appbackplane.transport.errors import (
     error_from,
     text_of,
 )
+from appbackplane.transport.request import check, duration_ns
 from appbackplane.transport.resolver import Resolver
 
 from ..objects.action import LOCAL
@@ -36,9 +37,6 @@ from .method_action import MethodAction
 if TYPE_CHECKING:
     from .engine import Engine
 
-#: A call that names no timeout ends after this (DESIGN 12.5): long enough for bulk work in a full queue, short enough
-#: that a lost callee is noticed by people who are still there.
-TIMEOUT_DEFAULT_NS = 30_000_000_000
 #: Stands for the callee of a pause: the clock.
 _CLOCK = b"\x00clock"
 
@@ -67,16 +65,12 @@ class Outgoing:
         assert request is not None
         try:
             self._call(action, request, now_ns)
-        except (
-            BaseException
-        ) as problem:  # the edge: also whatever the argument's own code raises in a call to ourselves
+        except BaseException as error:  # the edge: what a strange call makes a library do must not end the process
+            if not isinstance(error, BackplaneError):
+                log.exception("%s could not call %s", action.name, request.route)
+                error = InternalError(f"{request.route}: {type(error).__name__}: {text_of(error)}")
             if action.awaiting_id:
                 self.calls.end(action.awaiting_id)
-            if isinstance(problem, BackplaneError):
-                error = problem
-            else:
-                log.exception("%s could not be called", request.route)
-                error = InternalError(f"{request.route}: {type(problem).__name__}: {text_of(problem)}")
             self._go_on(action, now_ns, error=error)
 
     def cast(
@@ -89,6 +83,7 @@ class Outgoing:
         now_ns: int,
     ) -> None:
         """Send and forget. Raises the `BackplaneError` that is known at once."""
+        check(route, options.key, options.priority)
         place = self._resolve(route, options.key)
         envelope = Envelope(CAST, 0, options.priority, route, options.key, None, trace, arguments)
         if place is None:
@@ -171,8 +166,8 @@ class Outgoing:
 
     def _call(self, action: MethodAction, request: CallRequest, now_ns: int) -> None:
         options, route = request.options, request.route
-        timeout_ns = TIMEOUT_DEFAULT_NS if options.timeout is None else round(options.timeout * 1e9)
-        deadline_ns = now_ns + timeout_ns
+        check(route, options.key, options.priority)
+        deadline_ns = now_ns + duration_ns(options.timeout)
         if action.deadline_ns is not None and action.deadline_ns < deadline_ns:
             deadline_ns = action.deadline_ns
         place = self._resolve(route, options.key)

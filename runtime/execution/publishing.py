@@ -52,6 +52,8 @@ class Publishing:
     def unsubscribe(self, peer: bytes, pattern: str) -> None:
         """A client has heard enough."""
         self._clients.remove(pattern, peer)
+        for pair in [pair for pair in self._numbers if pair[0] == peer and peer not in self._clients.matching(pair[1])]:
+            del self._numbers[pair]
 
     def forget(self, peer: bytes) -> None:
         """A peer has gone."""

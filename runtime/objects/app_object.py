@@ -17,10 +17,6 @@ if TYPE_CHECKING:
     from .component import Component
 
 
-#: Thirty years. In nanoseconds it still fits the wire's 64 bits.
-TIMEOUT_MAX = 1e9
-
-
 class TimerHandle(Protocol):
     """A timer that has been set."""
 
@@ -47,20 +43,11 @@ class Host(Protocol):
 
 
 class CallOptions:
-    """How a call is to be made: `key`, `priority` and `timeout` (seconds); None inherits from the running action.
-
-    Checked here, where the traceback shows the line: on the wire, one wrong type makes a whole batch unreadable.
-    """
+    """How a call is to be made: `key`, `priority` and `timeout` (seconds); None inherits from the running action."""
 
     __slots__ = ("key", "priority", "timeout")
 
     def __init__(self, key: str | None, priority: int | None, timeout: float | None) -> None:
-        if key is not None and not isinstance(key, str):
-            raise TypeError(f"key={key!r}: expected a string")
-        if priority is not None and not isinstance(priority, int):
-            raise TypeError(f"priority={priority!r}: expected a whole number, 0 is highest")
-        if timeout is not None and not (isinstance(timeout, (int, float)) and abs(timeout) <= TIMEOUT_MAX):
-            raise TypeError(f"timeout={timeout!r}: expected a number of seconds, at most {TIMEOUT_MAX:.0e}")
         self.key, self.priority, self.timeout = key, priority, timeout
 
 
@@ -68,7 +55,7 @@ class AppObject:
     """Something that serves: subclass it, mark its operations, and `add` it to a component."""
 
     __slots__ = (
-        "__weakref__", "_component", "_counts", "_head", "_key", "_lends", "_load", "_name", "_priority", "_stale",
+        "__weakref__", "_component", "_counts", "_head", "_key", "_load", "_name", "_priority", "_stale",
         "_state", "_tail", "_waits",
     )  # fmt: skip
 
@@ -86,11 +73,13 @@ class AppObject:
     _waits: int
     #: Actions queued, running or waiting.
     _load: int
-    #: Minimum priority lent to whoever calls it.
-    _lends: int | None
     _component: Component | None
     _key: str | None
     _name: str
+
+    #: The priority that its calls have at least, however little urgent their caller is: a lock that everybody needs should
+    #: not be held by work that may wait (law 10; Android's Binder calls it minimum priority). None: nothing is lent.
+    lends: int | None = None
 
     #: Compiled operations by method name; filled when the class is made.
     __operations__: ClassVar[dict[str, OperationSpec]] = {}
@@ -106,7 +95,7 @@ class AppObject:
         self._state = 0  # IDLE of scheduling/object_queue.py
         self._priority = 255  # none yet
         self._counts = self._stale = None
-        self._lends = self._component = self._key = None
+        self._component = self._key = None
         self._name = ""
         return self
 

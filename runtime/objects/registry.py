@@ -179,6 +179,8 @@ class Registry:
         self._enter(component, object)
 
     def _enter(self, component: Component, object: AppObject) -> None:
+        if object.lends is not None:
+            self._check_priority(f"{type(object).__qualname__}.lends", object.lends)
         self._declare(component, type(object))
         for spec in type(object).__operations__.values():
             if spec.mark.kind == "operation":

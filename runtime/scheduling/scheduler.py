@@ -193,7 +193,7 @@ class Scheduler:
         self._place(object, object._priority)
 
     def set_aside(self, action: Action, now_ns: int) -> None:
-        """A running action stops and is kept by its object, in no queue, until `requeue`.
+        """A running action stops and is kept by its object, in no queue, until `requeue` or `drop`.
 
         It counts as outstanding, and its time there as time in queues.
         """
@@ -201,6 +201,10 @@ class Scheduler:
         action.posted_ns = now_ns
         assert object._state == RUNNING, "set aside without having been chosen"
         self._place(object, object._priority)
+
+    def drop(self, action: Action) -> None:
+        """An action that was set aside will not be put back."""
+        action.object._load -= 1
 
     def withdraw(self, action: Action) -> bool:
         """Take a queued action back (cancelled, or shed to make room). False if it is not queued."""

@@ -11,31 +11,22 @@ A surprise would be a round trip above twice raw pyzmq's, or fewer calls a secon
 
 from __future__ import annotations
 
-import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import zmq
+from bench_system import running
 
 from appbackplane.runtime import Component, operation
-from appbackplane.transport import connect
 
 CALLS, PIPELINED, WINDOW = 2_000, 20_000, 1_000
-TOML = """
-[system]
-name = "bench"
-[backplane.worker]
-components = ["call_rtt:Echo"]
-"""
 
 
 class Echo(Component):
@@ -49,23 +40,6 @@ class Echo(Component):
 def echo(text: str) -> str:
     """The same, for the executor."""
     return text
-
-
-@contextmanager
-def system() -> Iterator[Any]:
-    """A system with one backplane, and a client of it."""
-    with tempfile.TemporaryDirectory(prefix="ab-") as folder:
-        toml = Path(folder) / "bench.toml"
-        toml.write_text(TOML)
-        environment = os.environ | {"XDG_RUNTIME_DIR": folder, "PYTHONPATH": str(Path(__file__).parent)}
-        command = [sys.executable, "-m", "appbackplane.supervisor"]
-        subprocess.run([*command, "up", str(toml), "--detach"], env=environment, check=True, capture_output=True)
-        run_dir = Path(folder) / "appbackplane" / "bench"
-        try:
-            with connect(run_dir) as client:
-                yield client
-        finally:
-            subprocess.run([*command, "down", "-s", str(run_dir)], env=environment, check=True, capture_output=True)
 
 
 def round_trip_us(call: Callable[[], Any]) -> float:
@@ -93,7 +67,7 @@ def pipelined_per_s(submit: Callable[[], Any]) -> float:
 
 
 def ours() -> tuple[float, float]:
-    with system() as client:
+    with running("call_rtt:Echo") as (client, _):
         return (
             round_trip_us(lambda: client.call("echo.echo", text="x")),
             pipelined_per_s(lambda: client.submit("echo.echo", text="x")),

@@ -14,18 +14,17 @@ more than a tenth below the executor's.
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
-from pathlib import Path
 from typing import Any, NamedTuple
+
+from bench_system import running
 
 from appbackplane.runtime import AppObject, Component, operation
 from appbackplane.transport import connect
@@ -33,12 +32,6 @@ from appbackplane.transport import connect
 OUTSTANDING = 1000
 URGENT_EVERY_S = 0.02
 ROUND_S = 3.0
-TOML = """
-[system]
-name = "bench"
-[backplane.worker]
-components = ["urgent_latency:Work"]
-"""
 
 
 def compute(seconds: float) -> None:
@@ -99,30 +92,22 @@ def measure(urgent: Callable[[], Any], bulk_done: Callable[[], int]) -> Round:
 
 def ours(seconds: float) -> Round:
     """One backplane; the bulk client is a process of its own."""
-    with tempfile.TemporaryDirectory(prefix="ab-") as folder:
-        toml = Path(folder) / "bench.toml"
-        toml.write_text(TOML)
-        environment = os.environ | {"XDG_RUNTIME_DIR": folder, "PYTHONPATH": str(Path(__file__).parent)}
-        command = [sys.executable, "-m", "appbackplane.supervisor"]
-        subprocess.run([*command, "up", str(toml), "--detach"], env=environment, check=True, capture_output=True)
-        run_dir = Path(folder) / "appbackplane" / "bench"
+    with running("urgent_latency:Work") as (client, run_dir):
         bulk = subprocess.Popen(
             [sys.executable, __file__, "--bulk", str(run_dir), str(seconds)], stdout=subprocess.PIPE
         )
         assert bulk.stdout is not None
+
+        def done() -> int:
+            account = client.call("backplane.worker.statistics", timeout=30.0)["operations"]["work.compute"]
+            return int(account["count"])
+
         try:
             bulk.stdout.readline()  # its window is full
-            with connect(run_dir) as client:
-
-                def done() -> int:
-                    account = client.call("backplane.worker.statistics", timeout=30.0)["operations"]["work.compute"]
-                    return int(account["count"])
-
-                return measure(lambda: client.call("work.ping"), done)
+            return measure(lambda: client.call("work.ping"), done)
         finally:
             bulk.kill()
             bulk.wait()
-            subprocess.run([*command, "down", "-s", str(run_dir)], env=environment, check=True, capture_output=True)
 
 
 def bulk_client(run_dir: str, seconds: float) -> None:

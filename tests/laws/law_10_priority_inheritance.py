@@ -183,7 +183,7 @@ def test_an_object_lends_its_minimum_priority_to_whoever_calls_it(
     backplane: VirtualBackplane, workers: WorkerComponent
 ) -> None:
     """Law 10, as Android's Binder does: a lock holder everybody needs must not be held up by whoever asked first."""
-    workers.one._lends = 1
+    workers.one.lends = 1
     backplane.call("worker_component.middle", key="other", priority=2)
     backplane.call("worker_component.equal", key="one", priority=7)
     assert backplane.run_until_idle() == ["equal", "middle"]

@@ -26,6 +26,7 @@ SCHEDULER = "runtime/scheduling/scheduler.py"
 OBJECT_QUEUE = "runtime/scheduling/object_queue.py"
 READY_QUEUES = "runtime/scheduling/ready_queues.py"
 ENGINE = "runtime/execution/engine.py"
+PRESENCE = "runtime/execution/presence.py"
 INTAKE = "runtime/execution/intake.py"
 MODULES = "runtime/execution/modules.py"
 COROUTINES = "runtime/execution/coroutines.py"
@@ -167,23 +168,23 @@ MUTATIONS = (
     Mutation(10, "a checkpoint never yields", COROUTINES, "        if should_yield():", "        if False:"),
     Mutation(10, "a checkpoint always yields", COROUTINES, "        if should_yield():", "        if True:"),
     Mutation(
-        10, "other backplanes are not seen", ENGINE,
-        "if self.slot is not None and self.slot.has_above(priority):", "if False:",
+        10, "other backplanes are not seen", PRESENCE,
+        "if self._slot is not None and self._slot.has_above(priority):", "if False:",
     ),
     Mutation(10, "equal work elsewhere counts", "runtime/execution/board.py", "> 255 - priority", ">= 255 - priority"),
     Mutation(
         10, "a callee runs at its own priority", "runtime/execution/outgoing.py",
         "priority = action.priority if options.priority is None else options.priority", "priority = options.priority",
     ),
-    Mutation(10, "nothing is lent", INTAKE, "if action.object._lends is not None and", "if False and"),
+    Mutation(10, "nothing is lent", INTAKE, "if lent is not None and", "if False and"),
     Mutation(
         10, "who steps aside goes to the end", SCHEDULER,
         "            self.queued_count += 1\n            object_queue.prepend",
         "            self.queued_count += 1\n            object_queue.append",
     ),
     Mutation(
-        10, "what has run stays on the board", ENGINE,
-        "        self.slot.present(highest)", "        highest is None or self.slot.present(highest)",
+        10, "what has run stays on the board", PRESENCE,
+        "        slot.present(highest)", "        highest is None or slot.present(highest)",
     ),
     Mutation(11, "CPU is taken for run time", ENGINE, "account.cpu_ns += action.cpu_ns", "account.cpu_ns += action.run_ns"),
     Mutation(11, "waiting is not counted", ENGINE, "action.wait_ns += started_ns - action.posted_ns", "pass"),

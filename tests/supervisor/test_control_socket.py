@@ -10,6 +10,7 @@ import pytest
 
 from appbackplane.supervisor import control_socket
 from appbackplane.supervisor.control_socket import Answered, Asked, ControlSocket, Heard, Malformed
+from appbackplane.transport.batching import Sent
 from appbackplane.transport.codec import Encoder, batch, decode
 from appbackplane.transport.directory import Directory
 from appbackplane.transport.envelope import CALL, PUBLISH, REPLY, Envelope, reply
@@ -199,6 +200,28 @@ def test_a_subscriber_that_does_not_read_delays_nobody_and_gets_the_newest(
     assert len(late) < versions, "what it did not read was not all kept for it"
     numbers = [one.id for one in late]
     assert numbers == sorted(set(numbers))
+
+
+def test_clients_that_have_gone_take_nobodys_place(
+    control: ControlSocket, connect: Callable[[str], Peer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every command that somebody types is a client; where nothing restarts for weeks, none of them would be forgotten."""
+    monkeypatch.setattr(control_socket, "SUBSCRIBERS_MAX", 20)
+    monkeypatch.setattr(control_socket, "SWEEP_MIN", 10)
+    control._sweep_at = 10
+    control.publish(Directory("demo", 1))
+    living = connect("living")
+    control.subscribe(introduce(control, living, b"living").caller.peer)
+    for number in range(100):
+        client = connect(f"client-{number}")
+        control.subscribe(introduce(control, client, client.identity).caller.peer)
+        client.link.close()
+        end_s = time.monotonic() + LIMIT_S
+        while control._link.send(client.identity, b"\x90") is not Sent.UNREACHABLE:
+            assert time.monotonic() < end_s
+            control.turn(time.monotonic_ns())
+    assert b"living" in control._subscribers
+    assert len(control._subscribers) <= 10
 
 
 def test_an_answer_that_cannot_travel_becomes_a_status(control: ControlSocket, connect: Callable[[str], Peer]) -> None:

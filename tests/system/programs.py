@@ -67,7 +67,7 @@ def crowd(client: Client, words: list[str]) -> object:
     """COUNT clients, each with a call outstanding, a subscription and a message published; then wait to be killed."""
     run_dir, count = Path(words[0]), int(words[1])
     clients = [client, *(connect(run_dir) for _ in range(count - 1))]
-    pending = [one.submit("sleeper.hold", seconds=5.0) for one in clients]
+    pending = [one.submit("sleeper.hold", seconds=0.05) for one in clients]
     for one in clients:
         one.subscribe("numbers.*")
         one.publish("numbers.next", number=0, filling=b"")
@@ -78,18 +78,22 @@ def crowd(client: Client, words: list[str]) -> object:
 
 
 def hearer(client: Client, words: list[str]) -> object:
-    """Hear TOPIC until number LAST has come: (numbers heard, messages that the gaps say are missing)."""
-    topic, last = words[0], int(words[1])
-    numbers: list[int] = []
-    lost = 0
-    with client.subscribe(topic) as subscription:
+    """Hear TOPIC until a message comes that is not filled: what was heard, and what the gaps say is missing."""
+    count = last = lost = 0
+    is_in_order = True
+    with client.subscribe(*words) as subscription:
         _ready()
         for message in subscription:
-            numbers.append(message.body["number"])
+            count += 1
             lost += message.lost
-            if numbers[-1] == last:
+            is_in_order = is_in_order and last < message.body["number"]
+            last = message.body["number"]
+            if not message.body["filling"]:
                 break
-        return {"numbers": numbers, "lost": lost, "lost_count": subscription.lost_count}
+        return {
+            "count": count, "last": last, "is_in_order": is_in_order,
+            "lost": lost, "lost_count": subscription.lost_count,
+        }  # fmt: skip
 
 
 def _ready() -> None:

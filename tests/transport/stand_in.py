@@ -209,7 +209,9 @@ class StandIn:
             self.subscribers.setdefault(body["topic"], []).append(peer)
             return reply(envelope.id, {})
         if route.endswith(".unsubscribe"):
-            self.subscribers[body["topic"]].remove(peer)
+            if peer in self.subscribers.get(body["topic"], []):
+                self.subscribers[body["topic"]].remove(peer)
+            return reply(envelope.id, {}) if envelope.kind == CALL else None
         if envelope.kind == CAST and route == "query.last":
             os._exit(0)
         if envelope.kind != CALL:

@@ -152,6 +152,7 @@ def test_casts_and_messages_leave_even_if_the_program_ends(stand_in: Any, run_di
     (cast,) = stand_in.wait_for_route("query.note")
     assert (cast.kind, cast.body) == (CAST, {"n": 1})
     assert stand_in.wait_for_route("files.changed")[0].body == {"path": "x"}
+    assert stand_in.wait_for_route("backplane.query.unsubscribe"), "it closed without proof that they had come"
 
 
 def test_a_supervisor_that_dies_ends_everything_and_is_found_again(

@@ -267,6 +267,7 @@ def test_a_cast_and_a_message_leave_even_if_the_program_ends(stand_in: Any, run_
     (message,) = stand_in.wait_for_route("files.changed")
     assert (cast.kind, cast.priority, cast.body) == (CAST, 2, {"n": 1})
     assert (message.kind, message.id, message.body) == (PUBLISH, 1, {"path": "x"})
+    assert stand_in.wait_for_route("backplane.query.unsubscribe"), "it closed without proof that they had come"
 
 
 def test_what_is_published_after_subscribing_is_heard(client: Client, stand_in: Any) -> None:

@@ -445,6 +445,31 @@ def test_the_end_of_the_owner_ends_every_call_and_still_sends_what_was_cast(worl
     assert world.session.outstanding_count == 0
 
 
+def test_before_the_end_what_was_cast_is_proved_to_have_come(world: World) -> None:
+    """A send that returned is not a delivery: a connection that is closed while it is made takes it along."""
+    assert not world.session.settle("nothing", world.now_ns, 10**9)
+    world.session.cast("query.search", None, None, {})
+    world.session.publish("files.a", None, {})
+    assert world.session.settle("settled", world.now_ns, 10**9)
+    world.turn()
+    (cast, query), (message, index) = world.link.take("query-1"), world.link.take("index-1")
+    assert (cast.kind, query.kind, message.kind, index.kind) == (CAST, CALL, PUBLISH, CALL), "asked after them"
+    world.link.feed("query-1", status(query.id, NotFound("a refusal proves it, too")))
+    assert world.turn() == []
+    world.link.feed("index-1", reply(index.id, {}))
+    assert world.turn() == [Ended("settled", None, None)]
+    assert not world.session.settle("again", world.now_ns, 10**9)
+
+
+def test_who_dies_or_does_not_answer_holds_up_no_end(world: World) -> None:
+    """Nothing more can be done for them."""
+    world.session.cast("query.search", None, None, {})
+    world.session.publish("files.a", None, {})
+    world.session.settle("settled", world.now_ns, 100)
+    world.push(directory(2, query=None))
+    assert world.turn(100) == [Ended("settled", None, None)]
+
+
 # -- topics -----------------------------------------------------------------------------------------------------------
 
 
@@ -535,14 +560,16 @@ def test_the_last_subscriber_takes_the_subscription_along(world: World) -> None:
     world.turn()
     confirm(world, "index-1")
     confirm(world, "query-1")
-    world.session.unsubscribe("files.x", "one")
+    world.session.unsubscribe("files.x", "one", world.now_ns)
     world.turn()
     assert world.link.sent == []
-    world.session.unsubscribe("files.x", "two")
-    world.session.unsubscribe("files.x", "two")
+    world.session.unsubscribe("files.x", "two", world.now_ns)
+    world.session.unsubscribe("files.x", "two", world.now_ns)
     world.turn()
-    (cast,) = world.link.take("index-1")
-    assert (cast.kind, cast.route, cast.body) == (CAST, "backplane.index.unsubscribe", {"topic": "files.x"})
+    (call,) = world.link.take("index-1")
+    assert (call.kind, call.route, call.body) == (CALL, "backplane.index.unsubscribe", {"topic": "files.x"})
+    world.link.feed("index-1", status(call.id, NotFound("whatever")))
+    assert world.turn() == [], "nobody waits for it"
 
 
 def test_what_is_published_goes_to_those_whose_objects_hear_it_numbered(world: World) -> None:

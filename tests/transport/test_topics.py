@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from appbackplane.transport import topics as topics_module
 from appbackplane.transport.errors import InvalidArgument
 from appbackplane.transport.topics import GapCounter, TopicTable, check_pattern, check_topic
 
@@ -75,6 +76,16 @@ def test_publishers_and_topics_are_numbered_apart_and_a_new_generation_begins_ag
     gaps.forget(b"p")
     assert gaps.gap_before(b"p", "t", 100) == 0
     assert gaps.gap_before(b"q", "t", 11) == 1
+
+
+def test_publishers_that_came_and_went_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients publish and go without a word, for years; those that are heard of late are kept."""
+    monkeypatch.setattr(topics_module, "PAIRS_MAX", 3)
+    gaps = GapCounter()
+    for number in range(1, 101):
+        assert gaps.gap_before(b"%d" % number, "t", 1) == 0
+        assert gaps.gap_before(b"living", "t", 2 * number) == (1 if number > 1 else 0)
+    assert len(gaps._last) == 3
 
 
 @pytest.mark.parametrize("topic", ["", "a..b", ".a", "a.", "a.*", "*", "a b", 5, None])

@@ -75,7 +75,7 @@ def raised(error: BaseException) -> Any:
 #: What an operation does, and what its caller gets: an error and its words, or a result.
 DEEDS: dict[str, tuple[Callable[[], Any], type[BackplaneError], str]] = {
     "text that is none": (lambda: raised(ValueError("\udcff")), InternalError, "ValueError: "),
-    "an error without words": (lambda: raised(Unspeakable()), InternalError, "Unspeakable.__str__ failed"),
+    "an error without words": (lambda: raised(Unspeakable()), InternalError, "no message: KeyError"),
     "an error for a message": (lambda: raised(NotFound(KeyError("x"))), NotFound, "'x'"),  # type: ignore[arg-type]
     "an error that is nothing": (lambda: raised(Silent()), Busy, "Silent"),
     "a hint that is no number": (lambda: raised(Busy("x", retry_after="soon")), Busy, "x"),  # type: ignore[arg-type]
@@ -173,7 +173,7 @@ def test_options_of_the_wrong_type_are_an_error_of_the_caller(backplane: Virtual
     """Where the call is made, and with what was expected."""
     call = backplane.call("doers.ask", key="0", options=options)
     backplane.run_until_idle()
-    assert "TypeError: " in call.error().message and "expected a" in call.error().message
+    assert " must be " in call.error().message and "got " in call.error().message
 
 
 @pytest.mark.parametrize("operation", ["ask_strangely", "ask_nobody", "ask_with_a_list"])
@@ -256,7 +256,7 @@ def through_the_door(make: Callable[[AppObject, Request], Action], *, timeout: f
     ("make", "words"),
     [
         (lambda object, request: sys.exit(3), "SystemExit: 3"),
-        (lambda object, request: raised(Unspeakable()), "Unspeakable.__str__ failed"),
+        (lambda object, request: raised(Unspeakable()), "no message: KeyError"),
         (lambda object, request: Custom(object, priority=99), "priority 99, expected 0..7"),
         (lambda object, request: Custom(object, priority=1.5), "priority 1.5, expected 0..7"),
         (lambda object, request: Custom(object, name=[]), "expected a string"),

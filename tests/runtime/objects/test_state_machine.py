@@ -10,7 +10,7 @@ import pytest
 from appbackplane.runtime.objects.operation import DeclarationError, operation
 from appbackplane.runtime.objects.state_machine import StateMachine
 from appbackplane.runtime.testing import VirtualBackplane
-from appbackplane.transport.errors import FailedPrecondition
+from appbackplane.transport.errors import Cancelled, FailedPrecondition
 
 
 class Door(enum.Enum):
@@ -94,6 +94,21 @@ def test_a_change_of_state_in_between_defers_the_rest_again() -> None:
     backplane.post(door, "open")
     backplane.run_until_idle()
     assert door.seen == ["a", "slam", "b"]
+
+
+def test_deferred_work_that_is_taken_back_leaves_at_once_and_never_runs() -> None:
+    """Its caller has gone, by its deadline or by itself: it would take a place until some day, and then be done for nobody."""
+    backplane, door = machine()
+    call = backplane.call("bench.walk", who="late")
+    other = backplane.call("bench.walk", who="patient")
+    backplane.run_until_idle()
+    call.cancel()
+    assert isinstance(call.error(), Cancelled)
+    backplane.call("bench.open").result()
+    assert other.result() == "patient"
+    assert door.seen == ["patient"]
+    assert door._load == 0
+    assert backplane.backplane.statistics()["components"]["bench"]["outstanding"] == 0
 
 
 def test_a_machine_that_keeps_deferred_work_cannot_be_removed() -> None:

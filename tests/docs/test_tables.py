@@ -1,0 +1,180 @@
+"""The tables of the pages say what the code says: quotas, statuses, states, keys of the TOML, verbs, operations.
+
+A default that has been changed in one place only is believed where it is read, which is on the page.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import types
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import click
+import msgspec
+import pytest
+
+from appbackplane.runtime.backplane_operations import BackplaneOperations
+from appbackplane.runtime.objects.module_state import MOVES, ModuleState
+from appbackplane.runtime.objects.operation import PRIORITY_DEFAULT, operation
+from appbackplane.runtime.observation.statistics import OperationStatistics
+from appbackplane.runtime.scheduling.quotas import UNLIMITED, default_quotas
+from appbackplane.runtime.testing import VirtualBackplane
+from appbackplane.supervisor.commands import main
+from appbackplane.supervisor.commands.cli import VERBS
+from appbackplane.supervisor.config import BackplaneConfig, Duration, RestartPolicy, SystemConfig
+from appbackplane.transport.errors import error_from
+from appbackplane.transport.status import Status
+from tests.docs.pages import DOCS, ROOT, table
+
+
+def page(name: str) -> str:
+    """A concept page."""
+    return (DOCS / "concepts" / f"{name}.md").read_text()
+
+
+def test_default_quotas() -> None:
+    """priorities_and_quotas.md; seed 002's rule, for the default eight."""
+    quotas = default_quotas(BackplaneConfig(components=()).priorities)
+    expected = [(str(n), "unlimited" if quota == UNLIMITED else str(quota)) for n, quota in enumerate(quotas)]
+    assert table(page("priorities_and_quotas"), "Quotas") == expected
+
+
+def test_statuses() -> None:
+    """errors.md; all but OK, with what each is raised as."""
+    expected = []
+    for status in Status:
+        if status is not Status.OK:
+            kind = type(error_from(status, ""))
+            expected.append((status.name, str(int(status)), kind.__name__, kind.__mro__[1].__name__))
+    assert [row[:4] for row in table(page("errors"), "Errors")] == expected
+
+
+def test_moves_of_components() -> None:
+    """states.md; the table of the module state machine."""
+    rows = table(page("states"), "The state of a component")
+    assert [row[0] for row in rows] == [state.value for state in ModuleState]
+    assert {ModuleState(row[0]): {ModuleState(to) for to in row[1].split(", ")} for row in rows} == MOVES
+
+
+@pytest.mark.parametrize(
+    ("heading", "kind"), [("[system]", SystemConfig), ("[backplane.NAME]", BackplaneConfig), ("restart", RestartPolicy)]
+)
+def test_every_key_of_the_toml(heading: str, kind: type[msgspec.Struct]) -> None:
+    """configuration.md; name, type and default of each, in the order of the code."""
+    expected = [
+        (field.encode_name, type_in_words(field.type), default_in_words(field))
+        for field in msgspec.structs.fields(kind)
+    ]
+    assert [row[:3] for row in table(page("configuration"), heading)] == expected
+
+
+def type_in_words(kind: Any) -> str:
+    """As a person who writes TOML would say it."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin in (types.UnionType, Union):
+        return type_in_words(parts[0])  # the other is None: the key is left out
+    if origin is tuple:
+        of, *bounds = type_in_words(parts[0]).split(", ")
+        return ", ".join([f"list of {of}s", *bounds])
+    if origin is Literal:
+        return " or ".join(f'"{choice}"' for choice in parts)
+    if origin is Annotated:
+        least, most = parts[1].ge, parts[1].le
+        return f"{type_in_words(parts[0])}, {f'{least} or more' if most is None else f'{least} to {most}'}"
+    if origin is dict or issubclass(kind, msgspec.Struct):
+        return "table"
+    return {str: "text", int: "whole number", bool: "true or false", Duration: "duration"}[kind]
+
+
+def default_in_words(field: msgspec.structs.FieldInfo) -> str:
+    """What holds where the key is left out."""
+    if field.required:
+        return "required"
+    default = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
+    if isinstance(default, Duration):
+        return f"{default // 1_000_000_000}s" if default >= 1_000_000_000 else f"{default // 1_000_000}ms"
+    if isinstance(default, msgspec.Struct):
+        return "see below"
+    if default is None or default == () or default == {}:
+        return "none" if default is None else "empty"
+    return {True: "true", False: "false"}[default] if isinstance(default, bool) else quoted(default)
+
+
+def quoted(value: Any) -> str:
+    """As in TOML."""
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def test_verbs_and_options() -> None:
+    """command_line.md; each with the words of its `--help`. Those that nearly all have are said once, below the table."""
+    expected = []
+    for verb in VERBS:
+        command = main.get_command(click.Context(main), verb)
+        assert command is not None
+        context = click.Context(command, info_name=verb)
+        arguments = [p.make_metavar(context) for p in command.params if isinstance(p, click.Argument)]
+        expected.append((" ".join([verb, *arguments]), "", " ".join((command.help or "").split())))
+        for option in command.params:
+            if isinstance(option, click.Option) and not option.hidden and not is_everywhere(option, verb):
+                expected.append(("", *option_in_words(option, context)))
+    assert table(page("command_line"), "Command line") == expected
+
+
+def is_everywhere(option: click.Option, verb: str) -> bool:
+    """Whether the sentence below the table speaks of it."""
+    return option.opts[0] in ("--json", "--debug") or (option.opts[0] == "-s" and verb not in ("up", "check"))
+
+
+def test_what_all_verbs_have() -> None:
+    """That sentence."""
+    for verb in VERBS:
+        command = main.get_command(click.Context(main), verb)
+        assert command is not None
+        options = {name for parameter in command.params for name in parameter.opts}
+        assert {"--json", "--debug"} <= options
+        assert verb in ("up", "check") or "-s" in options
+
+
+def option_in_words(option: click.Option, context: click.Context) -> tuple[str, str]:
+    """Its names, and its help with the default."""
+    metavar = "" if option.is_flag else f" {option.make_metavar(context)}"
+    default = f" Default: {option.default:g}." if option.show_default else ""
+    return ", ".join(option.opts) + metavar, f"{option.help}{default}"
+
+
+def test_operations_of_a_backplane() -> None:
+    """command_line.md; each with the first line of its docstring."""
+    rows = table(page("command_line").split("on routes `backplane.NAME.…`")[1].replace("\n", "\n# x\n", 1), "x")
+    expected = {
+        spec.name: (inspect.getdoc(spec.function) or "").partition("\n")[0].replace("`", "")
+        for spec in BackplaneOperations.__operations__.values()
+    }
+    assert dict(rows) == expected
+
+
+def test_keywords_of_an_operation() -> None:
+    """actions_and_objects.md."""
+    rows = table(page("actions_and_objects"), "What an operation declares")
+    assert {word for row in rows for word in row[0].split(", ")} == set(inspect.signature(operation).parameters)
+    assert dict((row[0], row[2]) for row in rows)["priority"] == str(PRIORITY_DEFAULT)
+
+
+def test_methods_of_the_virtual_backplane() -> None:
+    """testing.md; the public ones and the options."""
+    words = [re.sub(r"\(.*?\)", "", row[0]) for row in table(page("testing"), "What the test can do")]
+    public = {name for name in vars(VirtualBackplane) if not name.startswith("_")}
+    said = {name.removeprefix("backplane.") for word in words for name in word.split(", ")}
+    assert said == public - {"hear", "collect"}, "those two speak envelopes: for tests of this project"
+
+
+def test_figures_of_an_operation() -> None:
+    """statistics.md."""
+    assert [row[0] for row in table(page("statistics"), "An operation")] == list(OperationStatistics().snapshot())
+
+
+def test_every_architecture_is_on_its_page() -> None:
+    """architectures.md; each TOML of examples/architectures."""
+    files = sorted(path.name for path in (ROOT / "examples" / "architectures").glob("*.toml"))
+    text = page("architectures")
+    assert [name for name in files if f"examples/architectures/{name}" not in text] == []

@@ -1,0 +1,55 @@
+"""Publishing: what a client publishes, to every backplane whose objects hear it.
+
+They are found in the directory, since objects subscribe by declaration. Each backplane's messages are numbered a topic,
+so that it sees what it lost; one that has no room loses this message, and the publisher is told.
+"""
+
+from typing import Any
+
+from .directory import Directory
+from .envelope import PUBLISH, Envelope
+from .errors import Busy
+from .exchange import Exchange
+from .topics import TopicTable, check_topic
+
+
+class Publishing:
+    """Who hears what, by one directory at a time."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self._hearers: TopicTable[str] = TopicTable()
+        self._numbers: dict[tuple[bytes, str], int] = {}
+
+    def update(self, directory: Directory | None) -> None:
+        """A new version; None: there is no system now."""
+        self._hearers = TopicTable()
+        if directory is not None:
+            for topic, names in directory.topics.items():
+                for name in names:
+                    self._hearers.add(topic, name)
+
+    def forget(self, peer: bytes) -> None:
+        """It is dead: its next generation counts from one."""
+        for pair in [pair for pair in self._numbers if pair[0] == peer]:
+            del self._numbers[pair]
+
+    def publish(self, directory: Directory, topic: str, priority: int | None, body: dict[str, Any]) -> list[bytes]:
+        """Put a message for all who hear it; returns these peers. Raises `Busy` if one had no room for it."""
+        check_topic(topic)
+        peers, full = [], []
+        for name in self._hearers.matching(topic):
+            place = directory.backplanes.get(name)
+            if place is None or not place.is_up:
+                continue
+            peer = self._exchange.connected(name, place)
+            number = self._numbers.get((peer, topic), 0) + 1
+            try:
+                self._exchange.put(peer, Envelope(PUBLISH, number, priority, topic, None, None, None, body))
+                peers.append(peer)
+            except Busy:
+                full.append(name)
+            self._numbers[peer, topic] = number  # one that found no room is a gap, which its reader sees
+        if full:
+            raise Busy(f"{', '.join(full)} did not take {topic!r}: it does not read its messages", retry_after=0.1)
+        return peers
