@@ -23,6 +23,7 @@ from .execution.worker import ReliefWorker, Worker
 from .objects.component import Component
 from .objects.registry import Registry
 from .process_config import ProcessConfig
+from .scheduling.deadline_order import DeadlineScheduler
 from .scheduling.scheduler import Policy, Scheduler
 from .scheduling.throttle import Throttle
 
@@ -48,12 +49,13 @@ class Backplane:
         policy = Policy(
             priorities=config.priorities, quotas=config.quotas, tick_ns=config.tick_ns, cpu_limit=config.cpu_limit
         )
+        kind = DeadlineScheduler if config.order == "deadline" else Scheduler
         self.engine = engine = Engine(
             backplane=config.backplane,
             clock=clock,
             link=link,
             registry=Registry(config.backplane, config.priorities),
-            scheduler=Scheduler(policy, clock.now_ns()),
+            scheduler=kind(policy, clock.now_ns()),
             slow_action_ns=config.slow_action_ns,
             slot=slot,
             is_debug=config.debug,

@@ -9,13 +9,30 @@ mostly dead entries is swept, so that one which is never reached (priority 7 beh
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
+from typing import Protocol
 
 from ..objects.app_object import AppObject
 
 #: Dead entries a queue may hold however short it is. Sweeping is linear, and done when half of a queue is dead: with this
 #: minimum it costs a few nanoseconds an entry, without it every second move would sweep.
 DEAD_MAX = 64
+
+
+class Ready(Protocol):
+    """What the scheduler asks of its ready queues; deadline_order.py has others."""
+
+    count: int
+
+    @property
+    def queues(self) -> Sequence[Collection[object]]: ...
+    def push(self, object: AppObject) -> None: ...
+    def move(self, object: AppObject, old_priority: int) -> None: ...
+    def discard(self, object: AppObject, priority: int) -> None: ...
+    def take(self, left: list[int], end: int) -> AppObject | None: ...
+    def highest(self) -> int | None: ...
+    def depths(self) -> list[int]: ...
+    def standing(self, priority: int) -> Iterator[AppObject]: ...
 
 
 class ReadyQueues:

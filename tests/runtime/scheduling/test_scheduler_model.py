@@ -1,7 +1,7 @@
 """The scheduler and its slow twin are driven side by side through everything that may happen to it.
 
-Laws 1 to 6 in all their combinations: what no single example would think of. Set APPBACKPLANE_MODEL_EXAMPLES to a number to
-search that many programs from a new seed; the default is few, the same each time, and quick.
+Laws 1 to 6 in all their combinations, in both orders of the ready queues: what no single example would think of. Set
+APPBACKPLANE_MODEL_EXAMPLES to a number to search that many programs from a new seed; the default is few, the same each time, and quick.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from appbackplane.runtime.objects.action import Action, Outcome
 from appbackplane.runtime.objects.app_object import AppObject
-from appbackplane.runtime.scheduling import ready_queues
+from appbackplane.runtime.scheduling import deadline_order, ready_queues
 from appbackplane.runtime.scheduling.quotas import quotas_from
 from appbackplane.runtime.scheduling.scheduler import Policy, Scheduler
 from appbackplane.transport.errors import FailedPrecondition
-from tests.models.scheduler_model import Job, Owner, SchedulerModel
+from tests.models.scheduler_model import Job, Nearest, Owner, SchedulerModel
 
 PERIOD_NS = 1000
 #: With four workers, three objects and few quotas, everything collides; more only makes collisions rarer.
@@ -48,9 +48,17 @@ class SchedulerMachine(RuleBasedStateMachine):
         objects=st.integers(1, 3),
         now_ns=st.integers(0, 5),
         dead_max=st.sampled_from([0, 2, 64]),
+        nearest=st.none() | st.builds(Nearest, ahead=st.integers(1, 3), patience_ns=st.sampled_from([1, 500])),
     )
     def start(
-        self, quotas: list[int], limit: int | None, exempt: int, objects: int, now_ns: int, dead_max: int
+        self,
+        quotas: list[int],
+        limit: int | None,
+        exempt: int,
+        objects: int,
+        now_ns: int,
+        dead_max: int,
+        nearest: Nearest | None,
     ) -> None:
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(ready_queues, "DEAD_MAX", dead_max)  # so that small systems sweep too
@@ -63,9 +71,14 @@ class SchedulerMachine(RuleBasedStateMachine):
             cpu_limit=limit,
             cpu_exempt=min(exempt, len(quotas)),
         )
-        self.real = Scheduler(policy, now_ns)
+        if nearest is None:
+            self.real = Scheduler(policy, now_ns)
+        else:
+            self.patch.setattr(deadline_order, "LOOK_AHEAD_MAX", nearest.ahead)
+            self.patch.setattr(deadline_order, "PATIENCE_NS", nearest.patience_ns)
+            self.real = deadline_order.DeadlineScheduler(policy, now_ns)
         full = quotas_from(quotas, len(quotas))
-        self.model = SchedulerModel(full, PERIOD_NS, limit, min(exempt, len(quotas)), now_ns)
+        self.model = SchedulerModel(full, PERIOD_NS, limit, min(exempt, len(quotas)), now_ns, nearest)
         self.numbers = itertools.count()
         self.objects: list[tuple[AppObject, Owner]] = []
         self.posted: dict[int, tuple[Work, Job]] = {}
@@ -81,14 +94,22 @@ class SchedulerMachine(RuleBasedStateMachine):
             self.model.owners.append(owner)
             self.objects.append((AppObject(), owner))
 
-    @rule(data=st.data(), urgency=st.integers(0, 3), reentrant=st.booleans())
-    def post(self, data: st.DataObject, urgency: int, reentrant: bool) -> None:
+    @rule(
+        data=st.data(),
+        urgency=st.integers(0, 3),
+        reentrant=st.booleans(),
+        left_ns=st.none() | st.sampled_from([0, 10, 100, 2000]),
+    )
+    def post(self, data: st.DataObject, urgency: int, reentrant: bool, left_ns: int | None) -> None:
         if not self.objects:
             return
         object, owner = data.draw(st.sampled_from(self.objects))
         number, priority = next(self.numbers), urgency % self.priorities
-        work, job = Work(object, number, priority), Job(number, owner, priority, continues=reentrant)
+        deadline_ns = None if left_ns is None else self.now_ns + left_ns
+        work = Work(object, number, priority)
+        work.deadline_ns = deadline_ns
         work.continues = reentrant
+        job = Job(number, owner, priority, reentrant, deadline_ns, self.now_ns)
         self.posted[number] = work, job
         self.real.post(work, self.now_ns)
         self.model.post(job)
@@ -116,6 +137,8 @@ class SchedulerMachine(RuleBasedStateMachine):
         work, job = self.posted[number]
         self.real.budget.charge(cpu_ns)
         self.model.used_ns += cpu_ns
+        if outcome is Outcome.YIELDED or outcome == "aside":
+            job.posted_ns = self.now_ns
         if isinstance(outcome, Outcome):
             self.real.finished(work, outcome, self.now_ns)
         else:
@@ -134,6 +157,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def reply(self, data: st.DataObject) -> None:
         job = data.draw(st.sampled_from([job for _, owner in self.objects for job in owner.suspended]))
+        job.posted_ns = self.now_ns
         self.real.resume(self.posted[job.number][0], self.now_ns)
         self.model.resume(job)
 
@@ -230,6 +254,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             if owner.aside:
                 self.put_back(owner)
         for job in [job for _, owner in self.objects for job in owner.suspended]:
+            job.posted_ns = self.now_ns
             self.real.resume(self.posted[job.number][0], self.now_ns)
             self.model.resume(job)
         while self.model.queued_count:
