@@ -2,9 +2,10 @@
 
 Measured: one thread; 100 objects, eight priorities, a backlog of 1000; each action is posted, chosen under quotas, run (it
 adds one to a number), timed by the real clock, entered into a histogram, and finished. "mixed": the actions of one object
-have different priorities. "engine": as the engine does it, with the action made, its account looked up, the wait in a
-histogram too, and its CPU time charged. Against: the same number of asyncio tasks in batches of
-1000, and of calls submitted to a ThreadPoolExecutor of one thread; neither has priorities, order by object or figures.
+have different priorities. "by deadline": with `order = "deadline"`, of actions that have none. "engine": as the engine
+does it, with the action made, its account looked up, the wait in a histogram too, and its CPU time charged. Against: the
+same number of asyncio tasks in batches of 1000, and of calls submitted to a ThreadPoolExecutor of one thread; neither has
+priorities, order by object or figures.
 Rounds are interleaved, so that a noisy machine hits all alike; printed are medians and their ratios to asyncio.
 
 A surprise would be less than 1.0 M actions/s for "scheduler" on a quiet machine (the prototype's figure, DESIGN 5, with one
@@ -27,6 +28,7 @@ from appbackplane.runtime.objects.action import Action, Outcome
 from appbackplane.runtime.objects.app_object import AppObject
 from appbackplane.runtime.observation.histogram import Histogram
 from appbackplane.runtime.observation.statistics import Statistics
+from appbackplane.runtime.scheduling.deadline_order import DeadlineScheduler
 from appbackplane.runtime.scheduling.scheduler import Policy, Scheduler
 
 BATCH, BATCHES, OBJECTS, PRIORITIES = 1000, 50, 100, 8
@@ -47,9 +49,9 @@ class AddOne(Action):
         return Outcome.DONE
 
 
-def scheduler_rate(*, is_mixed: bool = False) -> float:
+def scheduler_rate(*, is_mixed: bool = False, kind: type[Scheduler] = Scheduler) -> float:
     """Actions a second."""
-    scheduler, histogram = Scheduler(Policy(priorities=PRIORITIES), monotonic_ns()), Histogram()
+    scheduler, histogram = kind(Policy(priorities=PRIORITIES), monotonic_ns()), Histogram()
     objects = [Counting() for _ in range(OBJECTS)]
     numbers = [n * 7 % OBJECTS for n in range(BATCH)]
     places = [(objects[number], (n if is_mixed else number) * 3 % PRIORITIES) for n, number in enumerate(numbers)]
@@ -135,6 +137,7 @@ def thread_pool_rate() -> float:
 CASES: dict[str, Callable[[], float]] = {
     "scheduler": scheduler_rate,
     "scheduler, mixed": lambda: scheduler_rate(is_mixed=True),
+    "scheduler, by deadline": lambda: scheduler_rate(kind=DeadlineScheduler),
     "engine": engine_rate,
     "asyncio": asyncio_rate,
     "thread pool": thread_pool_rate,

@@ -1,7 +1,8 @@
 """The scheduler and its slow twin are driven side by side through everything that may happen to it.
 
 Laws 1 to 6 in all their combinations, in both orders of the ready queues: what no single example would think of. Set
-APPBACKPLANE_MODEL_EXAMPLES to a number to search that many programs from a new seed; the default is few, the same each time, and quick.
+APPBACKPLANE_MODEL_EXAMPLES to a number to search that many programs from a new seed; the default is few, the same each time,
+and quick.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ class Work(Action):
 class SchedulerMachine(RuleBasedStateMachine):
     """Whatever is done to the scheduler is done to the model; whatever comes out must be the same."""
 
+    kind: type[Scheduler] = Scheduler
+
     @initialize(
         quotas=st.lists(st.integers(0, 3), min_size=1, max_size=4),
         limit=st.none() | st.sampled_from([10, 50, 100]),
@@ -48,7 +51,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         objects=st.integers(1, 3),
         now_ns=st.integers(0, 5),
         dead_max=st.sampled_from([0, 2, 64]),
-        nearest=st.none() | st.builds(Nearest, ahead=st.integers(1, 3), patience_ns=st.sampled_from([1, 500])),
+        nearest=st.builds(Nearest, ahead=st.integers(1, 3), patience_ns=st.sampled_from([1, 500])),
     )
     def start(
         self,
@@ -58,7 +61,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         objects: int,
         now_ns: int,
         dead_max: int,
-        nearest: Nearest | None,
+        nearest: Nearest,
     ) -> None:
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(ready_queues, "DEAD_MAX", dead_max)  # so that small systems sweep too
@@ -71,14 +74,12 @@ class SchedulerMachine(RuleBasedStateMachine):
             cpu_limit=limit,
             cpu_exempt=min(exempt, len(quotas)),
         )
-        if nearest is None:
-            self.real = Scheduler(policy, now_ns)
-        else:
-            self.patch.setattr(deadline_order, "LOOK_AHEAD_MAX", nearest.ahead)
-            self.patch.setattr(deadline_order, "PATIENCE_NS", nearest.patience_ns)
-            self.real = deadline_order.DeadlineScheduler(policy, now_ns)
+        self.patch.setattr(deadline_order, "LOOK_AHEAD_MAX", nearest.ahead)
+        self.patch.setattr(deadline_order, "PATIENCE_NS", nearest.patience_ns)
+        self.real = self.kind(policy, now_ns)
         full = quotas_from(quotas, len(quotas))
-        self.model = SchedulerModel(full, PERIOD_NS, limit, min(exempt, len(quotas)), now_ns, nearest)
+        in_order = nearest if self.kind is deadline_order.DeadlineScheduler else None
+        self.model = SchedulerModel(full, PERIOD_NS, limit, min(exempt, len(quotas)), now_ns, in_order)
         self.numbers = itertools.count()
         self.objects: list[tuple[AppObject, Owner]] = []
         self.posted: dict[int, tuple[Work, Job]] = {}
@@ -278,8 +279,13 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.model.done(job)
 
 
-TestScheduler = SchedulerMachine.TestCase
-TestScheduler.settings = settings(
+class DeadlineSchedulerMachine(SchedulerMachine):
+    """The same, where the nearer deadline goes first."""
+
+    kind = deadline_order.DeadlineScheduler
+
+
+SETTINGS = settings(
     max_examples=int(EXAMPLES or 250),
     stateful_step_count=60,
     derandomize=EXAMPLES is None,
@@ -287,3 +293,7 @@ TestScheduler.settings = settings(
     report_multiple_bugs=False,
     suppress_health_check=list(HealthCheck),
 )
+TestScheduler = SchedulerMachine.TestCase
+TestScheduler.settings = SETTINGS
+TestDeadlineScheduler = DeadlineSchedulerMachine.TestCase
+TestDeadlineScheduler.settings = SETTINGS
