@@ -6,7 +6,7 @@ the priority for which it stands there: those before it are in its way. Work wit
 default one from when it was queued, so it is overtaken for that long and then overtakes: nothing starves.
 
 A heap a priority instead of a FIFO, in classes of its own: the default order pays nothing for it (scheduler_loop.py: about
-0.4 us more an action here). Dead entries stay behind, as in ready_queues.py, and are known by having lost their object.
+1 us more an action here). Dead entries stay behind, as in ready_queues.py, and are known by having lost their object.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 from ..objects.action import Action
 from ..objects.app_object import AppObject
@@ -25,30 +26,25 @@ from .scheduler import Policy, Scheduler
 LOOK_AHEAD_MAX = 32
 #: The deadline of work that has none, from when it was queued: the default deadline of calls (execution/outgoing.py).
 PATIENCE_NS = 30_000_000_000
+_NEVER_NS = 1 << 63
 
 
-class _Entry:
-    """A place in a queue. `object` is None once it is dead."""
-
-    __slots__ = ("due_ns", "object", "turn")
-
-    def __init__(self, due_ns: int, turn: int, object: AppObject) -> None:
-        self.due_ns, self.turn = due_ns, turn
-        self.object: AppObject | None = object
-
-    def __lt__(self, other: _Entry) -> bool:
-        return self.turn < other.turn if self.due_ns == other.due_ns else self.due_ns < other.due_ns
+#: A place in a queue: when it is due, its turn, a number of its own, and the object; None once it is dead. A list, because
+#: heapq compares lists in C: with a class of its own an action cost 0.6 us more.
+Entry = list[Any]
+_DUE, _TURN, _OBJECT = 0, 1, 3
 
 
 class DeadlineQueues:
     """Ready queues (ready_queues.py) in the order of deadlines; of equal ones, first come, first served."""
 
     def __init__(self, priorities: int) -> None:
-        self.queues: list[list[_Entry]] = [[] for _ in range(priorities)]
+        self.queues: list[list[Entry]] = [[] for _ in range(priorities)]
         self.count = 0
         self._dead = [0] * priorities
-        self._entries: dict[int, _Entry] = {}  # by id(): users may give their objects an __eq__
+        self._entries: dict[int, Entry] = {}  # by id(): users may give their objects an __eq__
         self._turns = itertools.count()
+        self._numbers = itertools.count()
 
     def push(self, object: AppObject) -> None:
         """Put an object where it belongs in the queue of its priority."""
@@ -71,7 +67,7 @@ class DeadlineQueues:
             while queue and left[priority] > 0:
                 if priority >= end:
                     return None
-                object = heapq.heappop(queue).object
+                object: AppObject | None = heapq.heappop(queue)[_OBJECT]
                 if object is None:
                     self._dead[priority] -= 1
                     continue
@@ -96,33 +92,33 @@ class DeadlineQueues:
         """Those who stand in one queue, first to last; sorted as far as one looks."""
         heap = self.queues[priority].copy()
         while heap:
-            object = heapq.heappop(heap).object
+            object: AppObject | None = heapq.heappop(heap)[_OBJECT]
             if object is not None:
                 yield object
 
     def joined(self, action: Action) -> None:
         """An action has joined those of a ready object."""
         entry = self._entries.get(id(action.object))
-        if entry is not None and due_ns(action) < entry.due_ns:
+        if entry is not None and due_ns(action) < entry[_DUE]:
             self.changed(action.object)
 
     def changed(self, object: AppObject) -> None:
         """Its actions have changed: another place among its equals, if need be, and no loss of its turn."""
         entry = self._entries.get(id(object))
-        if entry is not None and nearest_ns(object) != entry.due_ns:
+        if entry is not None and nearest_ns(object) != entry[_DUE]:
             self._bury(object, object._priority)
-            self._enter(object, entry.turn)
+            self._enter(object, entry[_TURN])
 
     def _enter(self, object: AppObject, turn: int) -> None:
-        entry = self._entries[id(object)] = _Entry(nearest_ns(object), turn, object)
+        entry = self._entries[id(object)] = [nearest_ns(object), turn, next(self._numbers), object]
         heapq.heappush(self.queues[object._priority], entry)
 
     def _bury(self, object: AppObject, priority: int) -> None:
-        self._entries.pop(id(object)).object = None
+        self._entries.pop(id(object))[_OBJECT] = None
         self._dead[priority] += 1
         queue = self.queues[priority]
         if self._dead[priority] > max(ready_queues.DEAD_MAX, len(queue) // 2):
-            queue[:] = [entry for entry in queue if entry.object is not None]
+            queue[:] = [entry for entry in queue if entry[_OBJECT] is not None]
             heapq.heapify(queue)
             self._dead[priority] = 0
 
@@ -152,17 +148,18 @@ def due_ns(action: Action) -> int:
     return action.posted_ns + PATIENCE_NS if action.deadline_ns is None else action.deadline_ns
 
 
-def nearest_ns(object: AppObject) -> int:
+def nearest_ns(object: AppObject) -> int:  # hot: scripts/bench_cases/scheduler_loop.py
     """When the work for which an object stands in its queue should be done."""
-    here = object._head
-    assert here is not None, "a ready object has work"
-    priority, nearest, first_ns = object._priority, None, due_ns(here)
-    for _ in range(LOOK_AHEAD_MAX):
+    head = here = object._head
+    assert head is not None, "a ready object has work"
+    if head.next is None:
+        return due_ns(head)
+    priority, nearest, left = object._priority, _NEVER_NS, LOOK_AHEAD_MAX
+    while here is not None and left:
         if here.priority == priority:
-            due = due_ns(here)
-            if nearest is None or due < nearest:
+            deadline_ns = here.deadline_ns
+            due = here.posted_ns + PATIENCE_NS if deadline_ns is None else deadline_ns
+            if due < nearest:
                 nearest = due
-        if here.next is None:
-            break
-        here = here.next
-    return first_ns if nearest is None else nearest
+        here, left = here.next, left - 1
+    return due_ns(head) if nearest == _NEVER_NS else nearest
