@@ -162,13 +162,13 @@ class Intake:
             action.cancel()
             return engine.outgoing.give_up(action, now_ns) if action.awaiting_id else 0
         if engine.scheduler.withdraw(action):
-            engine.refuse(action, Cancelled(f"{action.name}: taken back before it began"), now_ns)
+            engine.endings.refuse(action, Cancelled(f"{action.name}: taken back before it began"), now_ns)
         elif isinstance(action, MethodAction):
             machine = action.object
             if isinstance(machine, StateMachine) and action in machine._deferred:
                 machine._deferred.remove(action)
                 engine.scheduler.drop(action)
-                engine.refuse(action, Cancelled(f"{action.name}: taken back before it was accepted"), now_ns)
+                engine.endings.refuse(action, Cancelled(f"{action.name}: taken back before it was accepted"), now_ns)
             else:
                 action.cancel()  # it runs: if it is to await something, it learns it there
         return 0
@@ -198,7 +198,7 @@ class Intake:
             return 0
         throttle = self.throttles[component.component_name]
         throttle.refused_count += 1
-        self._engine.refuse(
+        self._engine.endings.refuse(
             worst,
             Busy(f"{worst.name}: made room for more urgent work", retry_after=throttle.retry_after()),
             now_ns,

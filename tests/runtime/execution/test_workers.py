@@ -19,7 +19,7 @@ import pytest
 from appbackplane.runtime import AppObject, Component, every, operation, pause, should_yield
 from appbackplane.runtime.backplane import Backplane
 from appbackplane.runtime.execution.clock import RealClock
-from appbackplane.runtime.execution.watch import Watch
+from appbackplane.runtime.execution.watch import QUANTUM_NS, Watch
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.runtime.process_config import ProcessConfig
 from appbackplane.runtime.testing import MemoryLink
@@ -417,6 +417,8 @@ def test_a_message_that_comes_during_a_send_is_not_overlooked(start: Any, tmp_pa
     link.deliver(b"peer", frame(2, "hands.stand", "1", 5, name="second"))
     running.until(lambda watch: running.backplane.engine.scheduler.queued_count == 1)
     running.until(lambda watch: watch.poller is watch.relief)
+    began_ns = running.backplane.engine.watch.workers[0].started_ns  # long enough for the next to be expected to be long
+    running.until(lambda watch: RealClock().now_ns() - began_ns > 2 * QUANTUM_NS)
     link.deliver(b"peer", frame(3, "hands.unknown", "1", 5), is_seen=False)
     link.comes_with[3] = frame(4, "hands.quick", "2", 1)
     gates["first"].open.set()
