@@ -21,6 +21,7 @@ from appbackplane.transport.errors import (
 )
 
 from ..objects.action import LOCAL, Action, Outcome
+from ..objects.module_state import ModuleState
 from ..objects.registry import Registry
 from ..observation.statistics import Statistics
 from ..scheduling.scheduler import Scheduler
@@ -50,6 +51,8 @@ DRAIN_MAX_NS = 1_000_000
 SHORT_NS = 100_000
 #: A peer whose socket was full is offered its envelopes again after this.
 STALLED_RETRY_NS = 2_000_000
+#: Looks at the link before it is closed: what a client has sent before it heard of the end is in there. 100 ms at most.
+STOP_LOOKS_MAX = 100
 #: poll(2) takes an int: a timer of a month would not fit. Waking once an hour for nothing costs nothing.
 WAIT_MAX_MS = 3_600_000
 
@@ -224,9 +227,21 @@ class Engine:
         self.watch.hand_over()
         self.nudge()
 
+    def stop(self) -> None:
+        """The process ends: whoever waits for an answer, or has just asked, is told."""
+        for component in self.registry.components.values():
+            component._module_state = ModuleState.DOWN
+        for _ in range(STOP_LOOKS_MAX):
+            self.drain(self.clock.now_ns())
+            if not self.link.has_input():
+                break
+        self.intake.stop(self.clock.now_ns())
+        self.flush(self.clock.now_ns())
+
     def next_wake_ns(self) -> int | None:
         """When something falls due although nothing comes: a timer, a tick, a deadline, a peer to try again."""
-        times = (self.scheduler.next_wake_ns(), self.outgoing.calls.next_deadline_ns(), self._retry_ns)
+        calls, deferred = self.outgoing.calls, self.intake.deferred
+        times = (self.scheduler.next_wake_ns(), calls.next_deadline_ns(), deferred.next_deadline_ns(), self._retry_ns)
         return min((ns for ns in times if ns is not None), default=None)
 
     # -- the link -----------------------------------------------------------------------------------------------------
@@ -263,6 +278,7 @@ class Engine:
             action.timer = timer
             self.scheduler.post(action, now_ns)
         self.outgoing.expire(now_ns)
+        self.intake.expire(now_ns)
         if self.outbox:
             self.flush(now_ns)
 

@@ -60,7 +60,10 @@ class Outgoing:
             self._go_on(action, now_ns)
             return
         if isinstance(request, Pause):
-            action.awaiting_id = self.calls.open(_CLOCK, now_ns + request.delay_ns, action)
+            end_ns = now_ns + request.delay_ns
+            if action.deadline_ns is not None and now_ns < action.deadline_ns < end_ns:
+                end_ns = action.deadline_ns  # nobody waits for what it pauses for: it learns of it there
+            action.awaiting_id = self.calls.open(_CLOCK, end_ns, action)
             return
         assert request is not None
         try:

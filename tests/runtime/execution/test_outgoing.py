@@ -178,6 +178,14 @@ def test_cancelling_ends_a_pause(bank: VirtualBackplane) -> None:
     assert isinstance(call.error(), Cancelled)
 
 
+def test_a_pause_ends_with_the_deadline_of_its_call(bank: VirtualBackplane) -> None:
+    """Nobody waits for it any more, and it would keep its object and its place until it is over."""
+    call = bank.call("bank.rest", seconds=100.0, timeout=1.0)
+    bank.advance(1.5)
+    assert isinstance(call.error(), DeadlineExceeded)
+    assert bank.backplane.statistics()["components"]["bank"]["outstanding"] == 0
+
+
 def test_a_pause_lets_time_pass_and_others_run(bank: VirtualBackplane) -> None:
     """A pausing operation holds its object, not the worker."""
     resting = bank.call("bank.rest", seconds=1.0, key="one")
