@@ -236,6 +236,7 @@ class Engine:
             if not self.link.has_input():
                 break
         self.intake.stop(self.clock.now_ns())
+        self._retry_ns = None
         self.flush(self.clock.now_ns())
 
     def next_wake_ns(self) -> int | None:
@@ -319,12 +320,16 @@ class Engine:
     def flush(self, now_ns: int) -> bool:
         """Offer everything to the link; the calls of peers that cannot be reached end here, and then it says True."""
         self._is_unsure = True
-        unreachable = self.outbox.flush(self.link.send)
+        is_retry = self._retry_ns is None or now_ns >= self._retry_ns
+        unreachable = self.outbox.flush(self.link.send, with_stalled=is_retry)
         for peer in unreachable:
             self.undelivered_count += 1
             self.publishing.forget(peer)
             self.outgoing.fail_peer(peer, now_ns)
-        self._retry_ns = now_ns + STALLED_RETRY_NS if self.outbox else None
+        if not self.outbox.stalled:
+            self._retry_ns = None
+        elif is_retry:
+            self._retry_ns = now_ns + STALLED_RETRY_NS
         return bool(unreachable)
 
     def post(self, action: Action, now_ns: int) -> None:

@@ -254,7 +254,7 @@ class Intake:
             self._engine.say(peer, status(envelope.id, error), now_ns)
             return
         self.refused_casts_count += 1
-        self._engine.reports.refused(f"cast {envelope.route}", f"a cast was refused: {error}", now_ns)
+        self._engine.reports.refused(f"cast {envelope.route}", f"a cast was refused: {text_of(error)}", now_ns)
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
