@@ -82,7 +82,9 @@ def test_a_publisher_that_is_restarted_is_heard_again(up: Up) -> None:
         wait_dead(tower)
         ask_until(client, "sender.send", lambda last: last == 0, count=0)
         message: Message | None = None
+        end_s = time.monotonic() + LIMIT_S
         while message is None:  # what it says before it has been asked to tell us, nobody hears
+            assert time.monotonic() < end_s, "nothing is heard of its successor"
             client.call("sender.send", count=1)
             client.call("backplane.tower.statistics")
             message = numbers.try_get()
@@ -101,9 +103,8 @@ def test_a_client_that_does_not_read_loses_messages_and_can_count_them(up: Up) -
         lost_while_stopped = lost_at(client)
         os.kill(hearer.pid, signal.SIGCONT)
         end_s = time.monotonic() + LIMIT_S
-        while (
-            hearer.poll() is None and time.monotonic() < end_s
-        ):  # the first of these that finds room again ends it, and tells what did not
+        # The first of these that finds room again ends it, and tells of those that did not.
+        while hearer.poll() is None and time.monotonic() < end_s:
             client.call("sender.send", count=1)
         lost_in_all = lost_at(client)
     seen = answer_of(hearer)
