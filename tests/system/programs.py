@@ -67,7 +67,7 @@ def crowd(client: Client, words: list[str]) -> object:
     """COUNT clients, each with a call outstanding, a subscription and a message published; then wait to be killed."""
     run_dir, count = Path(words[0]), int(words[1])
     clients = [client, *(connect(run_dir) for _ in range(count - 1))]
-    pending = [one.submit("sleeper.hold", seconds=5.0) for one in clients]
+    pending = [one.submit("sleeper.hold", seconds=0.05) for one in clients]
     for one in clients:
         one.subscribe("numbers.*")
         one.publish("numbers.next", number=0, filling=b"")

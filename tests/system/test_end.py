@@ -9,6 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from .conftest import COMMAND, LIMIT_S, Up, assert_nothing_left, command, environment, lay_out, wait_dead
 
 TOWER = """
@@ -49,7 +51,8 @@ def in_terminal(toml: Path) -> tuple[int, int]:
     return pid, terminal
 
 
-def test_ctrl_c_on_a_real_terminal(folder: Path, _no_ignored_interrupt: None) -> None:
+@pytest.mark.usefixtures("_no_ignored_interrupt")
+def test_ctrl_c_on_a_real_terminal(folder: Path) -> None:
     """The key itself: the kernel sends the signal to whatever is in the foreground there."""
     pid, terminal = in_terminal(lay_out(folder, "demo", TOWER.format(middle="")))
     os.write(terminal, b"\x03")
@@ -66,7 +69,8 @@ def test_ctrl_c_on_a_real_terminal(folder: Path, _no_ignored_interrupt: None) ->
     assert_nothing_left(pid, folder / "appbackplane" / "demo")
 
 
-def test_a_terminal_that_is_closed_takes_its_system_down(folder: Path, _no_ignored_interrupt: None) -> None:
+@pytest.mark.usefixtures("_no_ignored_interrupt")
+def test_a_terminal_that_is_closed_takes_its_system_down(folder: Path) -> None:
     """Nobody sees it any more, and nobody could end it; in order all the same, and with nowhere to write to."""
     pid, terminal = in_terminal(lay_out(folder, "demo", TOWER.format(middle="")))
     os.close(terminal)

@@ -25,7 +25,7 @@ def lost_at(client: Client) -> int:
 
 
 def test_a_message_reaches_other_backplanes_and_clients_in_order(up: Up) -> None:
-    """Subscribers by declaration and subscribers of the moment, exact topics and all below; numbered, so that nothing is missed."""
+    """Subscribers by declaration and subscribers of the moment, exact topics and all below; numbered, so that gaps are seen."""
     system = up(RADIO)
     with system.connect() as client, client.subscribe("numbers.next") as exact, client.subscribe("numbers.*") as below:
         assert exact.unconfirmed == below.unconfirmed == ()
@@ -96,7 +96,8 @@ def test_a_client_that_does_not_read_loses_messages_and_can_count_them(up: Up) -
         lost_in_all = lost_at(client)
     seen = answer_of(hearer)
     assert seen["is_in_order"]
-    assert seen["lost"] == seen["lost_count"] == seen["last"] - seen["count"]
+    assert seen["lost"] == seen["last"] - seen["count"], seen
+    assert seen["lost_count"] >= seen["lost"]  # it also knows of gaps behind messages that were not taken any more
     assert lost_while_stopped <= seen["lost"] <= lost_in_all
 
 

@@ -1,0 +1,101 @@
+"""Deadlines and cancellation across processes: nobody goes on working for a caller that has given up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from appbackplane.transport import Client
+from appbackplane.transport.errors import Cancelled, DeadlineExceeded
+
+from .conftest import Up, ask_until
+
+WORKSHOP = """
+[backplane.workshop]
+components = ["components:Worker"]
+[backplane.agency]
+components = ["components:Agent"]
+"""
+
+
+@pytest.fixture
+def client(up: Up) -> Iterator[Client]:
+    """Of a workshop, and of an agency that has it work."""
+    with up(WORKSHOP).connect() as client:
+        yield client
+
+
+def wait_log(client: Client, *lines: str) -> None:
+    """Until the workshop has written exactly these."""
+    ask_until(client, "worker.ended", lambda log: log == list(lines))
+
+
+def test_a_call_whose_deadline_passes_ends_here_and_at_its_callee(client: Client) -> None:
+    """A server that goes on after its callers have given up is busy with nothing, and answers the next one late."""
+    with pytest.raises(DeadlineExceeded):
+        client.call("worker.work", key="place-0", name="a", timeout=0.2)
+    wait_log(client, "a began", "a Cancelled")
+    assert client.call("worker.work", key="place-0", name="b", seconds=0.0) == "b"
+
+
+def test_a_call_that_is_taken_back_ends_at_its_callee(client: Client) -> None:
+    """At once, and not by its deadline of 30 s."""
+    call = client.submit("worker.work", key="place-0", name="a")
+    wait_log(client, "a began")
+    assert call.cancel()
+    assert type(call.exception()) is Cancelled
+    wait_log(client, "a began", "a Cancelled")
+
+
+def test_a_call_that_is_taken_back_in_its_queue_never_begins(client: Client) -> None:
+    """And those behind it move up."""
+    first, second, third = (client.submit("worker.work", key="place-0", name=name) for name in "abc")
+    wait_log(client, "a began")
+    second.cancel()
+    first.cancel()
+    wait_log(client, "a began", "a Cancelled", "c began")
+    third.cancel()
+    wait_log(client, "a began", "a Cancelled", "c began", "c Cancelled")
+    statistics = client.call("backplane.workshop.statistics")
+    assert statistics["operations"]["worker.work"]["cancelled"] == 3
+    assert statistics["components"]["worker"]["outstanding"] == 0
+
+
+@pytest.mark.parametrize("by_deadline", [False, True])
+def test_cancellation_goes_through_whoever_called_on_its_behalf(client: Client, by_deadline: bool) -> None:
+    """Client, agency, workshop: three processes, and the last one stops too."""
+    call = client.submit("agent.have_done", key=None, timeout=0.3 if by_deadline else None, arguments={
+        "name": "a", "key": "place-1",
+    })  # fmt: skip
+    if not by_deadline:
+        wait_log(client, "a began")
+        call.cancel()
+    assert type(call.exception()) is (DeadlineExceeded if by_deadline else Cancelled)
+    # Whose clock is first, the workshop's or that of the one who takes it back, is not said.
+    log = ask_until(client, "worker.ended", lambda log: len(log) == 2)
+    assert log in (["a began", "a Cancelled"], ["a began", "a DeadlineExceeded"])
+    ask_until(client, "backplane.agency.statistics", lambda told: told["links"]["outstanding"] == 0)
+
+
+def test_work_that_a_state_machine_has_put_off_is_not_done_for_a_caller_that_has_given_up(client: Client) -> None:
+    """It waits for a state, perhaps for days; its caller did not."""
+    hasty = client.submit("worker.walk", key="gate", who="hasty")
+    assert client.call("worker.who_passed", key="gate") == []
+    hasty.cancel()
+    patient = client.submit("worker.walk", key="gate", who="patient")
+    client.call("worker.open", key="gate")
+    patient.result()
+    assert client.call("worker.who_passed", key="gate") == ["patient"]
+
+
+def test_places_of_callers_that_have_given_up_are_free_again(client: Client) -> None:
+    """`max_requests` counts who waits, not who once did."""
+    for _ in range(3):
+        calls = [client.submit("worker.walk", key="gate", who="nobody", timeout=0.2) for _ in range(50)]
+        assert {type(call.exception()) for call in calls} == {DeadlineExceeded}
+        ask_until(
+            client,
+            "backplane.workshop.statistics",
+            lambda told: told["components"]["worker"]["outstanding"] == 0,
+        )
