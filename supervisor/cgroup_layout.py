@@ -20,6 +20,7 @@ from pathlib import PurePosixPath
 #: Begins the name of every group of ours; nothing else is ever removed.
 PREFIX = "appbackplane-"
 SHARED = "shared"
+WEIGHT_FILE = {1: "cpu.shares", 2: "cpu.weight"}
 #: The jitter that a throttled group brings to itself and its neighbours is the period: with 100 ms their p99.9 wake-up
 #: was 65 ms, with 10 ms 11 ms, and 30 % held to 29.6-30.2 % with both (TRAPS 26).
 PERIOD_US = 10_000

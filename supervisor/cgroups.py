@@ -12,11 +12,11 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from .cgroup_layout import SHARED, Hierarchy, folder_name, folder_weight, hierarchies, is_ours, quota_us
+from .cgroup_layout import SHARED, WEIGHT_FILE, Hierarchy, folder_name, folder_weight, hierarchies, is_ours, quota_us
 
 #: For what was killed to leave its group: a throttled process took 0.9 s (TRAPS 22), and quotas are lifted before.
 PATIENCE_S = 2.0
@@ -86,22 +86,26 @@ class Groups:
         folder = self.folder / SHARED if self.version == 1 else self.folder
         return [pid for pid in _pids(folder / "cgroup.procs") if pid != os.getpid()]
 
+    def weigh(self, backplane: str, weight: int) -> None:
+        """Give its own group a weight, in the scale of this version. Raises OSError."""
+        assert self.folder is not None
+        _write(self.folder / SHARED / backplane / WEIGHT_FILE[self.version], str(weight))
+
     def limit(self, backplane: str, percent: int | None) -> None:
         """Limit its own group to so much of one core; None lifts it. Raises OSError."""
         assert self.folder is not None
         _limit(self.folder / SHARED / backplane, self.version, percent)
 
-    def close(self) -> str:
-        """Remove all groups; the processes in them have ended. Returns what is left behind, or nothing."""
+    def close(self, say: Callable[[str], None]) -> None:
+        """Remove all groups; the processes in them have ended. What is left behind is said."""
         folder, self.folder = self.folder, None
         if folder is None:
-            return ""
+            return
         try:
             self._leave(folder)
             _remove(folder)
         except OSError as error:
-            return f"cgroup {folder} is left behind: {error.strerror}"
-        return ""
+            say(f"cgroup {folder} is left behind: {error.strerror}")
 
     def _outside(self) -> Path:
         """Where the main thread is when it is not in a group of a backplane."""
@@ -132,8 +136,7 @@ class Groups:
             _write(shared / "cgroup.subtree_control", "+cpu")
         else:
             shared.mkdir()
-        weight_file = "cpu.shares" if self.version == 1 else "cpu.weight"
-        _write(folder / weight_file, str(folder_weight(self.version, os.cpu_count() or 1)))
+        _write(folder / WEIGHT_FILE[self.version], str(folder_weight(self.version, os.cpu_count() or 1)))
         with _stepped(shared, self._outside(), self.version):  # now, or never
             pass
 
@@ -163,9 +166,9 @@ def make(system: str, run_dir: Path, left: str | None = None, proc: Path = Path(
                 reclaim(Path(left))
             groups._make(hierarchy, name)
         except (OSError, NoGroups) as error:
-            groups.close()
             why = str(error) if isinstance(error, NoGroups) else f"{error.filename}: {error.strerror}"
             reasons.append(f"v{hierarchy.version}: {why}")
+            groups.close(reasons.append)
         else:
             return groups
     return Groups(because="; ".join(reasons) or "no cgroups with the cpu controller are mounted")

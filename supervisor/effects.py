@@ -67,8 +67,9 @@ class SendDirectory:
 
 @dataclass(frozen=True, slots=True)
 class Accept:
-    """Tell a backplane that it is registered."""
+    """Tell a backplane that it is registered; from now on its limit holds."""
 
+    backplane: str
     caller: Caller
 
 

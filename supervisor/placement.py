@@ -8,12 +8,12 @@ machine does not allow is a downgrade, said once: the scheduler's own account go
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
 from appbackplane.runtime.execution.os_priority import because
-from appbackplane.runtime.scheduling.nice import NiceTable
+from appbackplane.runtime.scheduling.nice import NiceTable, weight_of_nice
 
 from .cgroup_layout import with_own_group
 from .cgroups import Groups
@@ -41,10 +41,12 @@ class Placement:
         limited = [name for name, limit in self._configured.items() if limit is not None]
         if limited and not self.groups:
             reason = self.groups.because
-            said.append(f"no CPU limits by the kernel ({reason}): {', '.join(limited)}: held by the scheduler's account")
+            said.append(
+                f"no CPU limits by the kernel ({reason}): {', '.join(limited)}: held by the scheduler's account"
+            )
         said += [f"cpu_limit of {name}: held by its scheduler alone ({why})" for name, why in self._refused.items()]
         said += [line for name in limited for line in self._too_high(name)]
-        reasons = {because(self._nice, self._folder(name), self._folder(name) is not None) for name in self._limits}
+        reasons = {self._because(name) for name in self._limits}
         return said + sorted(f"OS priority: {reason}" for reason in reasons if reason)
 
     def folder_of(self, backplane: str) -> str | None:
@@ -52,9 +54,12 @@ class Placement:
         return self.groups.folder_of(backplane)
 
     def begin(self, backplane: str) -> None:
-        """A new generation is about to be spawned: as configured, and not slowed while it starts."""
+        """A new generation is about to be spawned: as configured, not slowed while it starts, and no longer boosted."""
         self._limits[backplane] = self._configured[backplane]
         self.lift(backplane)
+        if self.folder_of(backplane) is not None:
+            weight = weight_of_nice(0, version=self.groups.version)
+            self._attempt(backplane, lambda: self.groups.weigh(backplane, weight))
 
     def registered(self, backplane: str) -> None:
         """It has started: its limit begins."""
@@ -74,18 +79,18 @@ class Placement:
         if self.groups and (percent is not None or self.folder_of(backplane) is not None):
             self._attempt(backplane, lambda: self._change(backplane, percent, pgid))
         why = self._refused.get(backplane)
-        return [*([f"cpu_limit of {backplane}: held by its scheduler alone ({why})"] if why else []),
-                *self._too_high(backplane)]  # fmt: skip
+        said = [f"cpu_limit of {backplane}: held by its scheduler alone ({why})"] if why else []
+        return said + self._too_high(backplane)
 
     def describe(self, backplane: str) -> dict[str, Any]:
         """For the status: the limit and what holds it, how others see how urgent it is, and why nothing better."""
-        folder = self._folder(backplane)
-        has_weight = folder is not None
+        folder = self.folder_of(backplane)
+        is_ranked = bool(self._nice.wanted) and (folder is not None or self._nice.is_in_force)
         return {
             "cpu_limit": {"percent": self._limits[backplane], "by": self.in_force(backplane)},
             "os_priority": {
-                "by": ("weight" if has_weight else "nice") if self._is_ranked(has_weight) else None,
-                "because": because(self._nice, folder, has_weight) or None,
+                "by": ("nice" if folder is None else "weight") if is_ranked else None,
+                "because": self._because(backplane) or None,
                 "cgroup": folder,
             },
         }
@@ -104,23 +109,23 @@ class Placement:
             self.groups.move([pid for pid in self.groups.members() if _pgid(pid) == pgid], backplane)
         self.groups.limit(backplane, percent)
 
-    def _attempt(self, backplane: str, act: Any) -> None:
+    def _attempt(self, backplane: str, act: Callable[[], None]) -> None:
         try:
             act()
         except OSError as error:
             self._refused[backplane] = f"{error.filename}: {error.strerror}"
 
-    def _folder(self, backplane: str) -> str | None:
-        return self.groups.folder_of(backplane)
-
-    def _is_ranked(self, has_weight: bool) -> bool:
-        return bool(self._nice.wanted) and (has_weight or self._nice.is_in_force)
+    def _because(self, backplane: str) -> str:
+        folder = self.folder_of(backplane)
+        return because(self._nice, folder, folder is not None)
 
     def _too_high(self, backplane: str) -> list[str]:
         limit = self._limits[backplane]
         if limit is None or limit <= 100 * self._cpus:
             return []
-        return [f"cpu_limit of {backplane}: {limit} % is more than the {self._cpus} CPUs there are, so it limits nothing"]
+        return [
+            f"cpu_limit of {backplane}: {limit} % is more than the {self._cpus} CPUs there are, so it limits nothing"
+        ]
 
 
 def _pgid(pid: int) -> int:

@@ -3,13 +3,12 @@
 Nice counts only within one scheduling group. In the shared group it orders the threads of all backplanes; a backplane in
 a cgroup of its own (it has a `cpu_limit`) is, to the others, as urgent as the weight of that group, and nice orders its
 threads only. Which nice and which weight: scheduling/nice.py. The engine says when. Nothing here raises: a boost that is
-refused is counted, and what a machine does not allow is said once and shown by `describe`.
+refused is counted; what a machine does not allow is shown by `describe`, and said once by the supervisor.
 Cost: nothing when nothing changes, 0.3 us for a thread, 1.3 us for a weight, 6-9 us for another backplane.
 """
 
 from __future__ import annotations
 
-import logging
 import os
 import resource
 import threading
@@ -27,20 +26,15 @@ _RLIMIT_ZERO = 20
 #: Groups whose weight file is held open: as many as a board has slots (board.SLOTS_MAX).
 _GROUPS_MAX = 256
 
-log = logging.getLogger("appbackplane.runtime")
-
 
 class OsPriority:
     """What this backplane may do about the priority of threads, its own and others'. Needs the lead, or one thread."""
 
-    def __init__(self, nice: Sequence[int], cgroup: str | None = None, *, lowest: int | None | str = "probe") -> None:
-        """`nice` of priority 0, 1, …; empty: left alone. `cgroup`: the folder of its own group, None in the shared one.
-
-        `lowest`: the most urgent nice that may be set, None for none; it is found out unless said.
+    def __init__(self, table: NiceTable, cgroup: str | None = None) -> None:
+        """`table`: the nice of each priority (`allowed` makes one). `cgroup`: the folder of its own group, None in the
+        shared one.
         """
-        self.table = NiceTable(
-            nice, probe(min(nice, default=0)) if isinstance(lowest, str) else lowest, os.getpriority(os.PRIO_PROCESS, 0)
-        )
+        self.table = table
         self._threads: dict[int, int] = {}
         self._groups: dict[str, _Group | None] = {}
         self._own: _Group | None = None
@@ -146,12 +140,6 @@ class OsPriority:
             return "weight" if self._own is not None and self.table.wanted else "none"
         return "nice" if self.table.is_in_force else "none"
 
-    def warn(self) -> None:
-        """Say what was asked for and cannot be had: once, at start."""
-        reason = because(self.table, self.cgroup, self._own is not None)
-        if reason:
-            log.warning("OS priority: %s", reason)
-
     def close(self) -> None:
         """Let go of the descriptors."""
         for group in self._groups.values():
@@ -210,6 +198,12 @@ class _Group:
 
     def close(self) -> None:
         os.close(self._fd)
+
+
+def allowed(nice: Sequence[int]) -> NiceTable:
+    """What this process may have of `[system] nice`. Also for the supervisor: its children may do what it may."""
+    lowest = probe(min(nice)) if nice else None
+    return NiceTable(nice, lowest, os.getpriority(os.PRIO_PROCESS, 0))
 
 
 def probe(lowest: int) -> int | None:
