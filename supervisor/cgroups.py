@@ -3,12 +3,14 @@
 A child begins in its group: the supervisor's main thread steps in, spawns, and steps out (2 us in v1, 50 us in v2; to
 move a process afterwards takes 10 ms, in which it would run outside). In v2 a thread may step only within one threaded
 tree, so there the supervisor itself moves into the system's folder, and out again at the end.
-Groups are removed at the end; what a killed supervisor left is found by its name, or by what it wrote into the run
-directory. Where the machine allows no groups `because` says why, and everything else here does nothing.
+Groups are removed at the end. Each supervisor locks its folder, and the lock dies with it: what a killed one left, of
+whatever system, is removed by the next that starts beside it, or by the next of its run directory wherever that starts.
+Where the machine allows no groups `because` says why, and everything else here does nothing.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import time
@@ -16,7 +18,17 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from .cgroup_layout import SHARED, WEIGHT_FILE, Hierarchy, folder_name, folder_weight, hierarchies, is_ours, quota_us
+from .cgroup_layout import (
+    PREFIX,
+    SHARED,
+    WEIGHT_FILE,
+    Hierarchy,
+    folder_name,
+    folder_weight,
+    hierarchies,
+    is_ours,
+    quota_us,
+)
 
 #: For what was killed to leave its group: a throttled process took 0.9 s (TRAPS 22), and quotas are lifted before.
 PATIENCE_S = 2.0
@@ -38,6 +50,7 @@ class Groups:
         self._own: set[str] = set()
         self._home: Path | None = None
         self._enabled_at: Path | None = None
+        self._lock_fd = -1
 
     def __bool__(self) -> bool:
         return self.folder is not None
@@ -104,6 +117,7 @@ class Groups:
         try:
             self._leave(folder)
             _remove(folder)
+            os.close(self._lock_fd)
         except OSError as error:
             say(f"cgroup {folder} is left behind: {error.strerror}")
 
@@ -121,9 +135,13 @@ class Groups:
         folder = base / name
         if folder in (self._home, *self._home.parents):
             raise NoGroups(f"this supervisor was started from within {folder}")
+        _sweep(base)
         reclaim(folder)
         folder.mkdir()
-        self.folder = folder
+        lock_fd = _locked(folder)
+        if lock_fd is None:
+            raise NoGroups(f"{folder} is in use by another supervisor")
+        self.folder, self._lock_fd = folder, lock_fd
         shared = folder / SHARED
         if self.version == 2:
             _write(folder / "cgroup.procs", "0")
@@ -175,9 +193,19 @@ def make(system: str, run_dir: Path, left: str | None = None, proc: Path = Path(
 
 
 def reclaim(folder: Path) -> None:
-    """Remove what a killed supervisor left, and whoever still lives in it. Raises OSError."""
+    """Remove what a killed supervisor left, and whoever still lives in it. Raises OSError, `NoGroups`: it lives."""
     if not folder.is_dir():
         return
+    lock_fd = _locked(folder)
+    if lock_fd is None:
+        raise NoGroups(f"{folder} is in use by another supervisor")
+    try:
+        _clear(folder)
+    finally:
+        os.close(lock_fd)
+
+
+def _clear(folder: Path) -> None:
     end_s = time.monotonic() + PATIENCE_S
     for group in _inside_out(folder):
         version = 2 if (group / "cgroup.type").exists() else 1
@@ -191,6 +219,33 @@ def reclaim(folder: Path) -> None:
             raise OSError(0, f"process {pids[0]} in it does not end", str(folder))
         time.sleep(_LOOK_S)
     _remove(folder)
+
+
+def _sweep(base: Path) -> None:
+    """Remove the empty folders of killed supervisors, of other systems too; their processes are none of our business."""
+    for folder in base.glob(f"{PREFIX}*"):
+        with suppress(OSError):  # somebody else's, or not empty
+            lock_fd = _locked(folder)
+            if lock_fd is not None:
+                try:
+                    for group in _inside_out(folder):
+                        group.rmdir()
+                finally:
+                    os.close(lock_fd)
+
+
+def _locked(folder: Path) -> int | None:
+    """The descriptor that holds its lock; None: somebody else does. Raises OSError."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(fd), os.stat(folder)):  # not removed between our open and our lock
+            return fd
+    except BlockingIOError:
+        os.close(fd)
+        return None
+    os.close(fd)
+    raise FileNotFoundError(2, "removed by another supervisor that starts", str(folder))
 
 
 def _delegated(hierarchy: Hierarchy) -> Path:

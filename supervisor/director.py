@@ -135,7 +135,7 @@ class Director:
             self._effects.append(Refuse(event.caller, FailedPrecondition(f"{who} is not expected to register now")))
             return
         child.register(registration, now_ns)
-        self._effects.append(Accept(child.name, event.caller))
+        self._effects.append(Accept(event.caller, child.name))
         self._send_directory()
         if self._is_planned:
             errors = [finding.text for finding in self._findings() if finding.is_error]

@@ -69,8 +69,8 @@ class SendDirectory:
 class Accept:
     """Tell a backplane that it is registered; from now on its limit holds."""
 
-    backplane: str
     caller: Caller
+    backplane: str
 
 
 @dataclass(frozen=True, slots=True)
