@@ -176,7 +176,7 @@ class _Group:
         if weight == self.written:
             return True
         try:
-            os.pwrite(self._fd, b"%d" % weight, 0)
+            os.pwrite(self._fd, b"%d\n" % weight, 0)
         except OSError:  # the group is gone, and with it those whom it concerned
             return False
         self.written = weight
@@ -192,8 +192,8 @@ class _Group:
 
     def _read(self) -> int:
         try:
-            return int(os.pread(self._fd, 16, 0))
-        except (OSError, ValueError):
+            return int(os.pread(self._fd, 16, 0).split()[0])
+        except (OSError, ValueError, IndexError):
             return 0
 
     def close(self) -> None:
