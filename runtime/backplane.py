@@ -50,7 +50,11 @@ class Backplane:
         self.on_cpu_limit: Callable[[int | None], None] | None = None
         self._preempts = config.preempt
         policy = Policy(
-            priorities=config.priorities, quotas=config.quotas, tick_ns=config.tick_ns, cpu_limit=config.cpu_limit
+            priorities=config.priorities,
+            quotas=config.quotas,
+            tick_ns=config.tick_ns,
+            cpu_limit=config.cpu_limit,
+            cpu_exempt=config.cpu_exempt,
         )
         self.engine = engine = Engine(
             backplane=config.backplane,

@@ -20,7 +20,6 @@ from appbackplane.transport.errors import (
     BackplaneError,
     DeadlineExceeded,
     InternalError,
-    InvalidArgument,
     MalformedFrame,
 )
 
@@ -151,7 +150,7 @@ class Engine:
             outcome = Outcome.DONE
         if outcome is not Outcome.DONE and not isinstance(action, MethodAction) and outcome is not Outcome.YIELDED:
             action.error = TypeError(
-                f"{type(action).__name__}.run() returned {outcome!r}: expected Outcome.DONE or YIELDED"
+                f"{type(action).__name__}.run() returned {_named(outcome)}: expected Outcome.DONE or YIELDED"
             )
             outcome = Outcome.DONE
         worker.current.action = None
@@ -326,7 +325,7 @@ class Engine:
                 try:
                     if not self.say(peer, reply(action.call_id, action.result), now_ns):
                         self.undelivered_count += 1
-                except InvalidArgument as problem:
+                except BackplaneError as problem:
                     action.error = error = InternalError(f"{action.name} returned what cannot be sent: {problem}")
         if error is not None:
             told = as_error(action, error, is_debug=self.is_debug)
@@ -348,12 +347,16 @@ class Engine:
             action.throttle.ended(now_ns)
         if isinstance(action, MethodAction) and action.timer is not None:
             action.timer.is_pending = False
+        action.posted_ns = 0
         if action.on_end is not None:
-            action.on_end(action)
+            try:
+                action.on_end(action)
+            except BaseException as problem:  # the edge: it may be a user's
+                self.reports.failed(action, problem, now_ns)
 
     def refuse(self, action: Action, error: BackplaneError, now_ns: int) -> None:
         """End an action that is in no queue and will not run (again)."""
-        action.refuse(error)
+        self._let_go(action, error, now_ns)
         self.end(action, now_ns)
 
     def post(self, action: Action, now_ns: int) -> None:
@@ -372,13 +375,24 @@ class Engine:
             return False
         self.statistics.of(action.name).expired_count += 1
         action.wait_ns += now_ns - action.posted_ns
-        action.refuse(late)
+        self._let_go(action, late, now_ns)
         self.answer(action, now_ns)
         self.scheduler.finished(action, Outcome.DONE, now_ns)
         self.book(action, now_ns)
         return True
 
+    def _let_go(self, action: Action, error: BackplaneError, now_ns: int) -> None:
+        try:
+            action.refuse(error)
+        except BaseException as problem:  # the edge: users may override it
+            self.reports.failed(action, problem, now_ns)
+        action.error = error
+
     def _defer(self, action: MethodAction, now_ns: int) -> None:
         action.is_deferred = False
         self.scheduler.set_aside(action, now_ns)
         self.intake.defer(action, now_ns)
+
+
+def _named(outcome: object) -> str:
+    return str(outcome) if isinstance(outcome, Outcome) else type(outcome).__name__
