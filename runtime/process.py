@@ -170,7 +170,9 @@ def serve(config: ProcessConfig, components: Sequence[Component]) -> int:
     # What the imports left is not garbage: not looking at it again keeps collections short.
     gc.collect()
     gc.freeze()
+    helpers = [int(name) for name in os.listdir("/proc/self/task")]  # this thread, and ZeroMQ's
     backplane.start(config.threads)
+    os_priority.set_helpers(helpers)
     sentinel.register(Registration(config.backplane, config.generation, os.getpid(), str(path), backplane.entries()))
     reason = sentinel.run()
     log.debug("stopping: %s", reason)

@@ -36,6 +36,7 @@ class OsPriority:
         """
         self.table = table
         self._threads: dict[int, int] = {}
+        self._helpers: tuple[int, ...] = ()
         self._groups: dict[str, _Group | None] = {}
         self._own: _Group | None = None
         #: Boosts given and refused, and threads of ours that somebody else had moved.
@@ -57,6 +58,12 @@ class OsPriority:
                 os.setpriority(os.PRIO_PROCESS, tid, nice)
             self._threads[tid] = nice
 
+    def set_helpers(self, tids: Sequence[int]) -> None:
+        """Threads that serve all priorities (the sentinel, ZeroMQ's): as urgent as the most urgent, now and ever."""
+        self._helpers = tuple(tids)
+        for tid in tids:
+            self.set_thread(tid, 0)
+
     def set_group(self, priority: int | None) -> None:  # hot: scripts/bench call_rtt
         """The most urgent work here, running or ready, has this priority (None: there is none): move the group's weight,
         if this backplane has a group of its own. A write only when that is a change. Call it where the board is told.
@@ -71,6 +78,7 @@ class OsPriority:
     def distrust(self) -> None:
         """Others may have boosted us: the next `set_thread` and `set_group` are done whatever is remembered."""
         self._threads.clear()
+        self.set_helpers(self._helpers)
         if self._own is not None:
             self._own.written = 0
 
@@ -83,7 +91,9 @@ class OsPriority:
                     continue
                 moved += 1
             self._threads.pop(tid, None)
-        self.moved_count += moved
+        if moved:
+            self.moved_count += moved
+            self.set_helpers(self._helpers)
         return moved
 
     def moved_to(self, cgroup: str | None) -> None:

@@ -139,6 +139,17 @@ def test_what_others_moved_is_noticed(ours: OsPriority, other: Callable[..., Oth
 
 
 @may_nice
+def test_helpers_stay_the_most_urgent(ours: OsPriority, other: Callable[..., Other]) -> None:
+    """The sentinel, and ZeroMQ's threads: what is urgent comes in through them, also after a boost was taken back."""
+    process = other(0, 10)
+    ours.set_helpers([process.pid])
+    assert process.nices() == (-10, [10])
+    os.setpriority(os.PRIO_PROCESS, process.pid, 5)
+    assert ours.look() == 1
+    assert process.nices() == (-10, [10])
+
+
+@may_nice
 def test_a_boost_reaches_all_threads(ours: OsPriority, other: Callable[..., Other]) -> None:
     """Whoever boosts does not know which thread of another backplane stands in the way: the one call that reaches all."""
     process = other(0, 10, 10, 10)
