@@ -8,7 +8,7 @@ machine does not allow is a downgrade, said once: the scheduler's own account go
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -22,9 +22,19 @@ from .cgroups import Groups
 class Placement:
     """The backplanes of one system. Main thread only."""
 
-    def __init__(self, groups: Groups, limits: Mapping[str, int | None], nice: NiceTable, cpus: int) -> None:
-        """`limits`: percent of one core, of each backplane. `cpus`: those there are."""
+    def __init__(
+        self,
+        groups: Groups,
+        limits: Mapping[str, int | None],
+        nice: NiceTable,
+        cpus: int,
+        exempt: Collection[str] = (),
+    ) -> None:
+        """`limits`: percent of one core, of each backplane. `cpus`: those there are. `exempt`: backplanes with priorities
+        that run though the limit is spent, which the kernel cannot tell from the rest: their schedulers limit them.
+        """
         self.groups = groups
+        self._exempt = frozenset(exempt)
         self._configured = dict(limits)
         #: What is in force now; a new generation begins with what is configured.
         self._limits = dict(limits)
@@ -32,7 +42,8 @@ class Placement:
         #: Backplanes whose limit the kernel refused, and why.
         self._refused: dict[str, str] = {}
         if groups:
-            for name in sorted(with_own_group(limits, may_nice=nice.is_in_force or not nice.wanted)):
+            held = {name: None if name in self._exempt else limit for name, limit in limits.items()}
+            for name in sorted(with_own_group(held, may_nice=nice.is_in_force or not nice.wanted)):
                 self._attempt(name, lambda name=name: groups.add(name))  # type: ignore[misc]
 
     def warnings(self) -> list[str]:
@@ -63,7 +74,7 @@ class Placement:
 
     def registered(self, backplane: str) -> None:
         """It has started: its limit begins."""
-        if self.folder_of(backplane) is not None:
+        if self.folder_of(backplane) is not None and backplane not in self._exempt:
             self._attempt(backplane, lambda: self.groups.limit(backplane, self._limits[backplane]))
 
     def lift(self, backplane: str) -> None:
@@ -76,7 +87,8 @@ class Placement:
         """A new limit at run time, of the process group `pgid`. Returns what is to be said about it."""
         self._limits[backplane] = percent
         self._refused.pop(backplane, None)
-        if self.groups and (percent is not None or self.folder_of(backplane) is not None):
+        is_held = self.groups and backplane not in self._exempt
+        if is_held and (percent is not None or self.folder_of(backplane) is not None):
             self._attempt(backplane, lambda: self._change(backplane, percent, pgid))
         why = self._refused.get(backplane)
         said = [f"cpu_limit of {backplane}: held by its scheduler alone ({why})"] if why else []
@@ -99,7 +111,7 @@ class Placement:
         """What holds its limit: "os (cgroup v1)", "os (cgroup v2)", "scheduler"; None: it has no limit."""
         if self._limits[backplane] is None:
             return None
-        if not self.groups or backplane in self._refused or self.folder_of(backplane) is None:
+        if backplane in self._exempt or backplane in self._refused or self.folder_of(backplane) is None:
             return "scheduler"
         return f"os ({self.groups.name})"
 

@@ -117,7 +117,8 @@ class Supervisor:
         self._control = ControlSocket(supervisor_socket(run_dir.path))
         stack.callback(self._control.close)
         limits = {name: backplane.cpu_limit for name, backplane in config.backplane.items()}
-        self._placement = Placement(groups, limits, allowed(config.system.nice), len(os.sched_getaffinity(0)))
+        exempt = [name for name, backplane in config.backplane.items() if backplane.cpu_exempt]
+        self._placement = Placement(groups, limits, allowed(config.system.nice), len(os.sched_getaffinity(0)), exempt)
         self._spawner = Spawner(config, self._board.fd, self._board.slots, self._placement)
         stack.callback(self._spawner.close)
         self._director = Director(
