@@ -2,6 +2,19 @@
 
 from __future__ import annotations
 
-from . import call_pipelined, call_rtt, large
+from . import (
+    blocking,
+    call_pipelined,
+    call_rtt,
+    inproc,
+    large,
+    many_objects,
+    urgent_long,
+    urgent_same_client,
+    urgent_short,
+)
 
-CASES = [module.CASE for module in (call_rtt, call_pipelined, large)]
+_MODULES = (
+    call_rtt, call_pipelined, urgent_short, urgent_long, urgent_same_client, blocking, inproc, large, many_objects,
+)  # fmt: skip
+CASES = [module.CASE for module in _MODULES]

@@ -33,3 +33,8 @@ def echo_peer(name: str) -> AbstractContextManager[Peer]:
     """One that is up."""
     module = importlib.import_module(f".{name.lower()}_peer", __name__)
     return module.serving()
+
+
+def urgent_figures(name: str, bulk_s: float, seconds: float) -> dict[str, float]:
+    """Urgent calls beside a bulk window that a thread of this process keeps full."""
+    raise NotImplementedError
