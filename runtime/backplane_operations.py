@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from appbackplane.transport import addressing
 from appbackplane.transport.errors import InvalidArgument, NotFound
+from appbackplane.transport.topics import check_pattern
 
 from .execution.current import current
 from .execution.engine import Engine
@@ -129,6 +130,7 @@ class BackplaneOperations(Component):
     @operation(priority=_PRIORITY)
     def subscribe(self, topic: str) -> None:
         """The calling client gets what is published here on `topic` (`a.b` exactly, `a.*` for all below)."""
+        check_pattern(topic)
         with self._backplane.engine.lead:
             self._backplane.engine.publishing.subscribe(self._peer(), topic)
 

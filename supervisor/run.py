@@ -41,6 +41,8 @@ from .spawn import Process, Spawner
 
 #: At the end, for a reader of our output that is slow.
 LAST_LINES_MS = 200
+#: poll(2) takes an int: a limit of a month would not fit. Waking once an hour for nothing costs nothing.
+WAIT_MAX_MS = 3_600_000
 _NS_IN_MS = 1_000_000
 
 
@@ -169,7 +171,7 @@ class Supervisor:
         now_ns = self._now_ns()
         wakes = [self._director.wakes_at_ns(), self._control.next_wake_ns(now_ns)]
         nearest_ns = min((wake for wake in wakes if wake is not None), default=None)
-        return None if nearest_ns is None else max(0, -((now_ns - nearest_ns) // _NS_IN_MS))
+        return None if nearest_ns is None else min(WAIT_MAX_MS, max(0, -((now_ns - nearest_ns) // _NS_IN_MS)))
 
     def _watch(self, fd: int, on_ready: Callable[[], None]) -> None:
         self._watched[fd] = on_ready

@@ -6,9 +6,13 @@ it a new socket path: nothing meant for the dead one can reach the new one (TRAP
 """
 
 import difflib
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
+
+#: Nobody mistypes a word longer than this, and looking for what it is like takes longer the longer it is.
+LIKENESS_MAX = 200
 
 
 class OperationEntry(msgspec.Struct, frozen=True):
@@ -78,8 +82,15 @@ class Directory(msgspec.Struct, frozen=True):
 
     def nearest(self, route: str) -> str | None:
         """The known route most like `route`, for an error message."""
-        close = difflib.get_close_matches(route, self.routes, n=1)
-        return close[0] if close else None
+        return nearest(route, self.routes)
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word most like this one."""
+    if len(word) > LIKENESS_MAX:
+        return None
+    close = difflib.get_close_matches(word, known, n=1)
+    return close[0] if close else None
 
 
 def build(system: str, version: int, registrations: list[Registration], down: set[str]) -> Directory:

@@ -18,7 +18,10 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from .errors import BackplaneError
+from .errors import BackplaneError, text_of
+
+#: A remote traceback may be so long, characters: some hundred frames.
+TRACE_MAX = 65_536
 
 
 class Kind(IntEnum):
@@ -57,6 +60,14 @@ def reply(id: int, result: Any) -> Envelope:
 
 
 def status(id: int, error: BackplaneError) -> Envelope:
-    """The status in which call `id` ended."""
-    body = [int(error.status), error.message, error.retry_after, error.trace]
+    """The status in which call `id` ended. It can always travel, whatever a person has put into the error."""
+    trace = None if error.trace is None else text_of(error.trace, TRACE_MAX)
+    body = [int(error.status), text_of(error.message), _seconds(error.retry_after), trace]
     return Envelope(STATUS, id, None, None, None, None, None, body, None)
+
+
+def _seconds(value: Any) -> float | None:
+    try:
+        return None if value is None else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None

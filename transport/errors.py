@@ -108,6 +108,22 @@ class MalformedFrame(PeerError):
     status = Status.INVALID_ARGUMENT
 
 
+#: A message may be so long, characters: what a person can take in and a log can bear. Routes and keys of strangers, and
+#: whatever an operation was working on, are quoted in messages.
+MESSAGE_MAX = 4_096
+
+
+def text_of(said: object, length_max: int = MESSAGE_MAX) -> str:
+    """What an error says, so that it can travel: bounded, Unicode, and never an error itself."""
+    try:
+        text = str(said)
+    except Exception as error:
+        text = f"(no message: {type(error).__name__} while it was asked for)"
+    if len(text) > length_max:
+        text = f"{text[:length_max]}... ({len(text):,} characters in all)"
+    return text.encode(errors="backslashreplace").decode()
+
+
 _BY_STATUS: dict[Status, type[BackplaneError]] = {
     kind.status: kind
     for kind in (

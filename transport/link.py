@@ -125,7 +125,7 @@ class Link:
         count = len(socket.recv_multipart(_NOBLOCK)) if socket.getsockopt(zmq.RCVMORE) else 0
         self._is_receiving = False
         if count:
-            raise MalformedFrame(f"message of {count + 1} frames, one is expected")
+            raise MalformedFrame(f"message of {count + 1} frames from {peer!r}, one is expected")
         return peer, frame
 
     def has_input(self) -> bool:

@@ -53,6 +53,8 @@ DRAIN_MAX_NS = 1_000_000
 SHORT_NS = 100_000
 #: A peer whose socket was full is offered its envelopes again after this.
 STALLED_RETRY_NS = 2_000_000
+#: poll(2) takes an int: a timer of a month would not fit. Waking once an hour for nothing costs nothing.
+WAIT_MAX_MS = 3_600_000
 
 
 class Port(Protocol):
@@ -101,6 +103,8 @@ class Engine:
         self.watch = Watch(link.fileno())
         self.undelivered_count = 0
         self._drained_ns = 0
+        #: Whether anything was sent since the link was last found empty: a send may use up the descriptor's edge.
+        self._is_unsure = True
         self._retry_ns: int | None = None
 
     # -- a worker's turn ----------------------------------------------------------------------------------------------
@@ -127,8 +131,8 @@ class Engine:
         if typical_ns >= SHORT_NS or not typical_ns:  # what has never run may take any time
             if self.outbox:
                 self.flush(now_ns)
-            is_long = typical_ns >= QUANTUM_NS or not typical_ns
-            self.watch.before_long(worker, has_ready=scheduler.ready.count > 0, is_overrun_sure=is_long)
+            self.watch.before_long(worker, is_overrun_sure=typical_ns >= QUANTUM_NS or not typical_ns)
+            self.nudge()
         elif worker is not self.watch.relief:
             self.watch.retire_relief()
         return action
@@ -158,49 +162,68 @@ class Engine:
     def complete(
         self, action: Action, outcome: Outcome, run_ns: int, cpu_ns: int
     ) -> None:  # hot: scripts/bench call_rtt
-        """Book what became of an action that has run: it ended, awaits something, or stepped aside."""
+        """What became of an action that has run: it ended, awaits something, or stepped aside."""
         now_ns = self.clock.now_ns()
+        action.run_ns += run_ns
+        action.cpu_ns += cpu_ns
+        if outcome is not Outcome.DONE:
+            self.scheduler.finished(action, outcome, now_ns)
+            if outcome is Outcome.WAITING:
+                assert isinstance(action, MethodAction), "only a method can await"
+                self.outgoing.start(action, now_ns)
+        elif isinstance(action, MethodAction) and action.is_deferred:
+            self._defer(action, now_ns)
+        else:
+            # The answer is packed before the object may run again: what it changes later must not change what it said.
+            self.answer(action, now_ns)
+            self.scheduler.finished(action, outcome, now_ns)
+            if not self.scheduler.ready.count and self.outbox:
+                self.flush(now_ns)  # nothing else to run: it leaves before it is booked
+            self.book(action, now_ns)
         self.scheduler.budget.charge(cpu_ns)
         account = self.statistics.of(action.name)
         account.typical_ns += (run_ns - account.typical_ns) >> 3 if account.typical_ns else run_ns
-        action.run_ns += run_ns
-        action.cpu_ns += cpu_ns
         if run_ns >= self.reports.slow_actions.threshold_ns:
             account.slow_count += 1
             self.reports.was_slow(action, run_ns, now_ns)
-        if outcome is Outcome.DONE:
-            if isinstance(action, MethodAction) and action.is_deferred:
-                self._defer(action, now_ns)
-            else:
-                # The answer is packed before the object may run again: what it changes later must not change what it said.
-                self.end(action, now_ns)
-                self.scheduler.finished(action, outcome, now_ns)
-                if action.on_end is not None:
-                    action.on_end(action)
-            return
-        self.scheduler.finished(action, outcome, now_ns)
-        if outcome is Outcome.WAITING:
-            assert isinstance(action, MethodAction), "only a method can await"
-            self.outgoing.start(action, now_ns)
 
     def wait(self, worker: Worker) -> None:
         """Give the lead up until there is something to do."""
-        if self.outbox:
-            self.flush(self.clock.now_ns())
-        if self.link.has_input():  # a send since the last look may have used up the descriptor's edge
+        if self.outbox and self.flush(self.clock.now_ns()):
+            return  # the calls of a peer that has gone have ended here: their callers go on
+        if self._is_unsure and self.link.has_input():
             self._drained_ns = 0
             return
         wake_ns = self.next_wake_ns()
+        if worker.below is not None and self.scheduler.ready.count:  # the tick may give quota to what a relief may run
+            tick_ns = self.scheduler.ticks.next_ns
+            wake_ns = tick_ns if wake_ns is None else min(wake_ns, tick_ns)
         # Rounded up: waking a millisecond early would be a turn for nothing.
-        timeout_ms = None if wake_ns is None else max(0, -((self.clock.now_ns() - wake_ns) // 1_000_000))
-        self.watch.wait(worker, timeout_ms)
+        timeout_ms = None
+        if wake_ns is not None:
+            timeout_ms = min(WAIT_MAX_MS, max(0, -((self.clock.now_ns() - wake_ns) // 1_000_000)))
+        self.watch.wait(worker, wake_ns, timeout_ms)
 
-    def left(self, worker: Worker) -> None:
-        """A worker has ended."""
+    def nudge(self) -> None:
+        """Have the poller look if there is something for it that it does not know of: whoever else has held the lead
+        since it fell asleep may have made work ready, set an earlier wake-up, or used up the link's edge by a send."""
+        watch = self.watch
+        if watch.poller is not None and (
+            self.scheduler.has_work(watch.poller.below)
+            or watch.oversleeps(self.next_wake_ns())
+            or self.link.has_input()
+        ):
+            watch.notify()
+
+    def step_back(self, worker: Worker) -> None:
+        """A worker goes without looking for more: what it leaves behind is somebody else's now."""
         worker.action = None
+        if self.slot is not None:
+            self._present()
         if self.outbox:
             self.flush(self.clock.now_ns())
-        self.watch.left(worker)
+        self.watch.hand_over()
+        self.nudge()
 
     def next_wake_ns(self) -> int | None:
         """When something falls due although nothing comes: a timer, a tick, a deadline, a peer to try again."""
@@ -213,15 +236,18 @@ class Engine:
         """Let go what is to leave, take in what has come, and let what is due fall due."""
         if self.outbox:
             self.flush(now_ns)
+        self._is_unsure = True
         receive = self.link.receive
         frames = 0
         while frames < FRAMES_MAX:
+            frames += 1
+            received = None
             try:
                 received = receive()
                 if received is None:
                     self._drained_ns = now_ns
+                    self._is_unsure = False
                     break
-                frames += 1
                 for envelope in codec.decode(received[1]):
                     self.hear(received[0], envelope, now_ns)
                 if self.clock.now_ns() - now_ns >= DRAIN_MAX_NS:
@@ -263,55 +289,69 @@ class Engine:
         """What a peer would make of it. Raises `InvalidArgument` for what cannot travel."""
         return codec.decode(codec.batch([self.encoder.encode(envelope)]))[0]
 
-    def flush(self, now_ns: int) -> None:
-        """Offer everything to the link; the calls of peers that cannot be reached end here."""
-        for peer in self.outbox.flush(self.link.send):
+    def overrun(self) -> None:
+        """An action runs longer than anybody knew it would: what waited for its end waits no more."""
+        if self.outbox:
+            self.flush(self.clock.now_ns())
+        self.watch.overrun()
+        self.nudge()
+
+    def flush(self, now_ns: int) -> bool:
+        """Offer everything to the link; the calls of peers that cannot be reached end here, and then it says True."""
+        self._is_unsure = True
+        unreachable = self.outbox.flush(self.link.send)
+        for peer in unreachable:
             self.undelivered_count += 1
             self.publishing.forget(peer)
             self.outgoing.fail_peer(peer, now_ns)
         self._retry_ns = now_ns + STALLED_RETRY_NS if self.outbox else None
+        return bool(unreachable)
 
     # -- ends ---------------------------------------------------------------------------------------------------------
 
-    def end(self, action: Action, now_ns: int) -> None:  # hot: scripts/bench call_rtt
-        """An action has ended: book it and tell its caller."""
+    def end(self, action: Action, now_ns: int) -> None:
+        """An action has ended that its object does not hold (any more)."""
+        self.answer(action, now_ns)
+        self.book(action, now_ns)
+
+    def answer(self, action: Action, now_ns: int) -> None:  # hot: scripts/bench call_rtt
+        """Tell the caller of an action how it ended."""
+        peer, error = action.peer, action.error
+        if peer is not None:
+            self.intake.accepted.pop((peer, action.call_id), None)
+            if error is None:
+                try:
+                    if not self.say(peer, reply(action.call_id, action.result), now_ns):
+                        self.undelivered_count += 1
+                except InvalidArgument as problem:
+                    action.error = error = InternalError(f"{action.name} returned what cannot be sent: {problem}")
+        if error is not None:
+            told = as_error(action, error, is_debug=self.is_debug)
+            if not isinstance(error, BackplaneError) or (peer is None and action.on_end is None):
+                self.reports.failed(action, error, now_ns)
+            if peer is not None and not self.say(peer, status(action.call_id, told), now_ns):
+                self.undelivered_count += 1
+
+    def book(self, action: Action, now_ns: int) -> None:  # hot: scripts/bench call_rtt
+        """Count what has ended, give its place back, and let who asked for it know."""
         account = self.statistics.of(action.name)
         account.run.record(action.run_ns)
         account.wait.record(action.wait_ns)
         account.cpu_ns += action.cpu_ns
+        if action.error is not None:
+            account.error_count += 1
         self.statistics.actions_count += 1
         if action.throttle is not None:
             action.throttle.ended(now_ns)
         if isinstance(action, MethodAction) and action.timer is not None:
             action.timer.is_pending = False
-        peer, error = action.peer, action.error
-        if peer is not None:
-            self.intake.accepted.pop((peer, action.call_id), None)
-        if error is None:
-            if peer is not None:
-                try:
-                    is_sent = self.say(peer, reply(action.call_id, action.result), now_ns)
-                except InvalidArgument as problem:
-                    action.error = error = InternalError(f"{action.name} returned what cannot be sent: {problem}")
-                else:
-                    if not is_sent:
-                        self.undelivered_count += 1
-                    return
-            else:
-                return
-        account.error_count += 1
-        told = as_error(action, error, is_debug=self.is_debug)
-        if not isinstance(error, BackplaneError) or (peer is None and action.on_end is None):
-            self.reports.failed(action, error, now_ns)
-        if peer is not None and not self.say(peer, status(action.call_id, told), now_ns):
-            self.undelivered_count += 1
+        if action.on_end is not None:
+            action.on_end(action)
 
     def refuse(self, action: Action, error: BackplaneError, now_ns: int) -> None:
         """End an action that is in no queue and will not run (again)."""
         action.refuse(error)
         self.end(action, now_ns)
-        if action.on_end is not None:
-            action.on_end(action)
 
     def post(self, action: Action, now_ns: int) -> None:
         """Queue work that came by no link, and see to it that somebody takes it."""
@@ -330,10 +370,9 @@ class Engine:
         self.statistics.of(action.name).expired_count += 1
         action.wait_ns += now_ns - action.posted_ns
         action.refuse(late)
-        self.end(action, now_ns)
+        self.answer(action, now_ns)
         self.scheduler.finished(action, Outcome.DONE, now_ns)
-        if action.on_end is not None:
-            action.on_end(action)
+        self.book(action, now_ns)
         return True
 
     def _defer(self, action: MethodAction, now_ns: int) -> None:

@@ -18,6 +18,7 @@ from appbackplane.transport.errors import (
     InternalError,
     PeerDown,
     Unavailable,
+    text_of,
 )
 
 from ..objects.action import Action
@@ -36,7 +37,8 @@ def as_error(action: Action, error: BaseException, *, is_debug: bool) -> Backpla
         return InternalError(
             f"{action.name}: {type(error).__name__}: {error.message}", trace=_trace(error, is_debug=is_debug)
         )
-    return InternalError(f"{action.name}: {type(error).__name__}: {error}", trace=_trace(error, is_debug=is_debug))
+    message = f"{action.name}: {type(error).__name__}: {text_of(error)}"
+    return InternalError(message, trace=_trace(error, is_debug=is_debug))
 
 
 def _trace(error: BaseException, *, is_debug: bool) -> str | None:

@@ -72,8 +72,7 @@ class EngineHost:
         timer = Timer(object, name, method, arguments, action.priority if action is not None else PRIORITY_DEFAULT, 0)
         with engine.lead:
             engine.scheduler.timers.set(timer, engine.clock.now_ns() + max(0, delay_ns))
-            if action is None:
-                engine.watch.notify()  # from a strange thread: the poller must not sleep past it
+            engine.nudge()  # the poller must not sleep past it
         return timer
 
     def post(self, action: Action) -> None:
@@ -86,6 +85,7 @@ class EngineHost:
         with self._engine.lead:
             self._engine.registry.add_object(component, object)
             self._engine.modules.start_timers_of(object)
+            self._engine.nudge()  # the poller must not sleep past them
 
     def remove_object(self, object: AppObject) -> None:
         """Raises `FailedPrecondition` while it has work or waits."""

@@ -8,11 +8,11 @@ that received the message. Where finding the object is slow, a digester does it 
 from __future__ import annotations
 
 import copy
-import difflib
 import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from appbackplane.transport.directory import nearest
 from appbackplane.transport.envelope import CALL, Envelope, status
 from appbackplane.transport.errors import (
     BackplaneError,
@@ -209,8 +209,7 @@ class Intake:
 
     def nearest(self, name: str) -> str | None:
         """The known route most like `name`, for an error message."""
-        close = difflib.get_close_matches(name, self._engine.registry.routes, n=1)
-        return close[0] if close else self._engine.outgoing.directory.nearest(name)
+        return nearest(name, self._engine.registry.routes) or self._engine.outgoing.directory.nearest(name)
 
     def _turn_away(self, peer: bytes, envelope: Envelope, error: BackplaneError, now_ns: int) -> None:
         if envelope.kind == CALL:

@@ -19,11 +19,14 @@ from appbackplane.transport.errors import (
     BackplaneError,
     Busy,
     DeadlineExceeded,
+    InternalError,
     PeerDown,
     Unavailable,
     UnknownRoute,
     error_from,
+    text_of,
 )
+from appbackplane.transport.request import check, duration_ns
 from appbackplane.transport.resolver import Resolver
 
 from ..objects.action import LOCAL
@@ -34,9 +37,6 @@ from .method_action import MethodAction
 if TYPE_CHECKING:
     from .engine import Engine
 
-#: A call that names no timeout ends after this (DESIGN 12.5): long enough for bulk work in a full queue, short enough
-#: that a lost callee is noticed by people who are still there.
-TIMEOUT_DEFAULT_NS = 30_000_000_000
 #: Stands for the callee of a pause: the clock.
 _CLOCK = b"\x00clock"
 
@@ -65,7 +65,10 @@ class Outgoing:
         assert request is not None
         try:
             self._call(action, request, now_ns)
-        except BackplaneError as error:
+        except Exception as error:  # the edge: what a strange call makes a library do must not end the process
+            if not isinstance(error, BackplaneError):
+                log.exception("%s could not call %s", action.name, request.route)
+                error = InternalError(f"{request.route}: {type(error).__name__}: {text_of(error)}")
             if action.awaiting_id:
                 self.calls.end(action.awaiting_id)
             self._go_on(action, now_ns, error=error)
@@ -80,6 +83,7 @@ class Outgoing:
         now_ns: int,
     ) -> None:
         """Send and forget. Raises the `BackplaneError` that is known at once."""
+        check(route, options.key, options.priority)
         place = self._resolve(route, options.key)
         envelope = Envelope(CAST, 0, options.priority, route, options.key, None, trace, arguments)
         if place is None:
@@ -156,8 +160,8 @@ class Outgoing:
 
     def _call(self, action: MethodAction, request: CallRequest, now_ns: int) -> None:
         options, route = request.options, request.route
-        timeout_ns = TIMEOUT_DEFAULT_NS if options.timeout is None else round(options.timeout * 1e9)
-        deadline_ns = now_ns + timeout_ns
+        check(route, options.key, options.priority)
+        deadline_ns = now_ns + duration_ns(options.timeout)
         if action.deadline_ns is not None and action.deadline_ns < deadline_ns:
             deadline_ns = action.deadline_ns
         place = self._resolve(route, options.key)

@@ -138,15 +138,19 @@ class Sentinel:
         if not running_since_ns:
             self._looks_idle += 1
             if self._looks_idle >= LOOKS_IDLE:
-                watch.is_sentinel_asleep = True
-                return HEARTBEAT_NS
+                with engine.lead:
+                    # Only a worker that wakes up wakes us: one that never sleeps (a flood of short actions) would not.
+                    watch.is_sentinel_asleep = watch.poller is not None
+                if watch.is_sentinel_asleep:
+                    return HEARTBEAT_NS
             return SELDOM_NS
         self._looks_idle = 0
         watch.is_sentinel_asleep = False
-        if now_ns - running_since_ns >= QUANTUM_NS and watch.poller is None:
-            self._looks_without_overrun = 0
+        if now_ns - running_since_ns >= QUANTUM_NS:
+            if watch.poller is None:
+                self._looks_without_overrun = 0
             with engine.lead:
-                watch.overrun()
+                engine.overrun()
         else:
             self._looks_without_overrun += 1
         return QUANTUM_NS if self._looks_without_overrun < LOOKS_OFTEN else SELDOM_NS

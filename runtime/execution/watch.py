@@ -29,6 +29,8 @@ class Watch:
         self.workers: list[Worker] = []
         self.relief: ReliefWorker | None = None
         self.poller: Worker | None = None
+        #: When the poller wakes by itself; None: not at all.
+        self.wakes_ns: int | None = None
         self._parked: list[Worker] = []
         self._wake_fd = -1
         self._is_woken = False
@@ -41,39 +43,46 @@ class Watch:
         """All workers, the relief among them. Also without the lead: a list of the moment."""
         return [*self.workers] if self.relief is None else [*self.workers, self.relief]
 
-    def wait(self, worker: Worker, timeout_ms: int | None) -> None:
-        """Wait, without the lead, until there may be something to do: at most `timeout_ms`, or until somebody says so."""
+    def wait(self, worker: Worker, wake_ns: int | None, timeout_ms: int | None) -> None:
+        """Wait, without the lead, until there may be something to do: until `wake_ns`, or until somebody says so.
+
+        `timeout_ms` is `wake_ns` as poll() wants it.
+        """
         lead = worker.engine.lead
         if worker is not self.relief:
             self.retire_relief()
         if self.poller is not None:
+            if self.oversleeps(wake_ns):
+                self._wake_poller()
             self._parked.append(worker)
             lead.release()
             worker.gate.acquire()
             lead.acquire()
+            self._wake_sentinel()
             return
         poll = self._poll or self._open()
-        self.poller = worker
+        self.poller, self.wakes_ns = worker, wake_ns
         lead.release()
         try:
             poll.poll(timeout_ms)
         finally:
             lead.acquire()
             self.poller = None
-            if self.is_sentinel_asleep and self.sentinel_fd >= 0:
-                self.is_sentinel_asleep = False
-                os.eventfd_write(self.sentinel_fd, 1)
+            self._wake_sentinel()
             if self._is_woken:
                 self._is_woken = False
                 os.eventfd_read(self._wake_fd)
+
+    def oversleeps(self, wake_ns: int | None) -> bool:
+        """Whether something falls due before the poller, if there is one, wakes by itself."""
+        return self.poller is not None and wake_ns is not None and (self.wakes_ns is None or wake_ns < self.wakes_ns)
 
     def notify(self) -> None:
         """There is work that did not come over the link: let one idle worker look."""
         if self._parked:
             self._parked.pop().gate.release()
-        elif self.poller is not None and not self._is_woken:
-            self._is_woken = True
-            os.eventfd_write(self._wake_fd, 1)
+        else:
+            self._wake_poller()
 
     def wake_all(self) -> None:
         """Let everybody look: some are to stop."""
@@ -81,26 +90,22 @@ class Watch:
             self._parked.pop().gate.release()
         if self.relief is not None and self.relief.is_stopping:
             self._activate_relief()
-        if self.poller is not None:
-            self.notify()
+        self._wake_poller()
 
     def hand_over(self) -> None:
         """The caller stops looking after the link: let a parked worker do it."""
         if self.poller is None and self._parked:
             self._parked.pop().gate.release()
 
-    def before_long(self, worker: Worker, *, has_ready: bool, is_overrun_sure: bool) -> None:
+    def before_long(self, worker: Worker, *, is_overrun_sure: bool) -> None:
         """`worker` begins an action that is known to take its time: somebody else takes the link over, if there is one."""
-        if self._parked:
-            self._parked.pop().gate.release()
-        elif self.poller is self.relief and self.relief is not None:
-            # It may be on its way out. It need not be told of anything: what was chosen is the most urgent there is.
-            self._activate_relief()
-        elif self.poller is not None:
-            if has_ready:
-                self.notify()
-        elif is_overrun_sure and worker is not self.relief and self.relief_limit() is not None:
-            self._activate_relief()
+        if self.poller is None:
+            if self._parked:
+                self.hand_over()
+            elif is_overrun_sure and worker is not self.relief and self.relief_limit() is not None:
+                self._activate_relief()
+        elif self.poller is self.relief:
+            self._activate_relief()  # it may be on its way out
 
     def overrun(self) -> None:
         """An action has run longer than the quantum, and nobody knew it would: somebody else must look after the link."""
@@ -126,19 +131,23 @@ class Watch:
         if relief is not None and relief.is_active:
             relief.is_active = False
             if self.poller is relief:
-                self.notify()
-
-    def left(self, worker: Worker) -> None:
-        """A worker has ended: somebody else takes over what it looked after."""
-        if worker in self.workers:
-            self.workers.remove(worker)
-        self.hand_over()
+                self._wake_poller()
 
     def close(self) -> None:
         """Let go of the descriptor."""
         if self._wake_fd >= 0:
             os.close(self._wake_fd)
             self._wake_fd = -1
+
+    def _wake_poller(self) -> None:
+        if self.poller is not None and not self._is_woken:
+            self._is_woken = True
+            os.eventfd_write(self._wake_fd, 1)
+
+    def _wake_sentinel(self) -> None:
+        if self.is_sentinel_asleep and self.sentinel_fd >= 0:
+            self.is_sentinel_asleep = False
+            os.eventfd_write(self.sentinel_fd, 1)
 
     def _activate_relief(self) -> None:
         relief = self.relief

@@ -61,7 +61,9 @@ class Worker:
         try:
             with self.engine.lead:
                 self._serve()
-                self.engine.left(self)
+                if self in self.engine.watch.workers:
+                    self.engine.watch.workers.remove(self)
+                self.engine.step_back(self)
         except BaseException:
             # A promise of our own is broken, and what it guarded may be half done: the supervisor starts us afresh.
             log.critical("worker %d failed: this is a bug of the runtime", self.number, exc_info=True)
@@ -96,9 +98,8 @@ class ReliefWorker(Worker):
         engine = self.engine
         while not self.is_stopping:
             if not self.is_active:
-                self.action = None
                 self.is_parked = True
-                engine.watch.hand_over()
+                engine.step_back(self)
                 engine.lead.release()
                 self.gate.acquire()
                 engine.lead.acquire()

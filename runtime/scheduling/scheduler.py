@@ -153,6 +153,14 @@ class Scheduler:
         self.queued_count -= 1
         return object_queue.pop(object)
 
+    def has_work(self, below: int | None = None) -> bool:
+        """Whether `next` would find something; at worst it says yes too often."""
+        if not self.ready.count or (self.budget.is_spent and not self.budget.exempt):
+            return False
+        if below is None:
+            return True
+        return any(left > 0 and queue for left, queue in zip(self.quotas.left[:below], self.ready.queues, strict=False))
+
     def _are_quotas_spent(self, end: int) -> bool:
         """Whether no queue with work has quota left, and a virtual tick would free one above `end`."""
         highest = self.ready.highest()

@@ -72,6 +72,7 @@ class Shell:
             ["bash", "--noprofile", "--norc"], cwd=folder, env=self._environment,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
+        self._type("_end() { return $_status; }")
 
     def __enter__(self) -> Self:
         return self
@@ -104,8 +105,9 @@ class Shell:
 
     def _type(self, line: str) -> Said:
         assert self._process.stdin is not None and self._process.stdout is not None
-        # Commands read no input of ours; and $? is for the next command what this one left.
-        typed = f"{{ {line}\n}} </dev/null; _status=$?; printf '%s%d\\n' '{_END}' $_status; (exit $_status)\n"
+        # Commands read no input of ours; and $? is for the next command what this one left. No subshell for that: one
+        # that is just ending would be found by `left_behind`.
+        typed = f"{{ {line}\n}} </dev/null; _status=$?; printf '%s%d\\n' '{_END}' $_status; _end\n"
         self._process.stdin.write(typed.encode())
         self._process.stdin.flush()
         fd, output, end_s = self._process.stdout.fileno(), b"", time.monotonic() + LIMIT_S

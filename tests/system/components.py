@@ -6,9 +6,11 @@ import os
 import subprocess
 import sys
 import threading
+from datetime import datetime, timedelta, tzinfo
 from enum import Enum
+from typing import Any
 
-from appbackplane.runtime import AppObject, BackplaneError, Component, StateMachine, operation, pause, subscribe
+from appbackplane.runtime import AppObject, BackplaneError, Busy, Component, StateMachine, operation, pause, subscribe
 
 # Load
 
@@ -64,9 +66,9 @@ class Desk(AppObject):
     """Asks the sleeper, for somebody else."""
 
     @operation(calls=("sleeper.hold",))
-    async def hold(self) -> int:
+    async def hold(self, seconds: float = 60.0) -> int:
         """As long as the sleeper."""
-        return int(await self.call("sleeper.hold"))
+        return int(await self.call("sleeper.hold", seconds=seconds))
 
 
 class Relay(Component):
@@ -152,6 +154,41 @@ class Shelf(Component):
         sys.exit(3)
 
     @operation()
+    def fail_strangely(self, how: str) -> None:
+        """Raise what is hard to tell."""
+        errors: dict[str, Exception] = {
+            "a name that is no Unicode": FileNotFoundError("/tmp/\udcff"),
+            "a long story": RuntimeError("long" * 5_000_000),
+            "unprintable": Unprintable(),
+            "a delay that is no number": Busy("full", retry_after="soon"),  # type: ignore[arg-type]
+        }
+        raise errors[how]
+
+    @operation()
+    def give_nowhere(self) -> object:
+        """What cannot even be looked at."""
+        return datetime.now(Nowhere())
+
+    @operation()
+    async def call_badly(self, how: str) -> object:
+        """A call that no caller should make."""
+        slips: dict[str, dict[str, Any]] = {
+            "no route": {"route": 5},
+            "timeout of no length": {"timeout": float("nan")},
+            "timeout in words": {"timeout": "soon"},
+            "timeout for ever": {"timeout": 1e12},
+            "priority in words": {"priority": "high"},
+            "negative priority": {"priority": -1},
+            "key that is no name": {"key": 7},
+        }
+        return await self.call(slips[how].pop("route", "neighbour.pid"), **slips[how])
+
+    @operation()
+    def plan_ahead(self, seconds: float) -> None:
+        """Something for much later."""
+        self.after(seconds, self.plan_ahead, seconds)
+
+    @operation()
     def give(self, count: int) -> bytes:
         """So many bytes."""
         return bytes(count)
@@ -164,6 +201,40 @@ class Shelf(Component):
     @operation(states=("secondary",))
     def stand_by(self) -> None:
         """Registered in a state in which this system is not."""
+
+
+class Nowhere(tzinfo):
+    """Where nobody knows the time."""
+
+    def fromutc(self, when: datetime) -> datetime:
+        """Somehow."""
+        return when
+
+    def dst(self, when: datetime | None) -> None:
+        """Nor that."""
+
+    def tzname(self, when: datetime | None) -> None:
+        """Nor that."""
+
+    def utcoffset(self, when: datetime | None) -> timedelta:
+        """Not to be had."""
+        raise LookupError("nowhere")
+
+
+class Unprintable(Exception):
+    """An error that has an error of its own."""
+
+    def __str__(self) -> str:
+        raise ValueError("cannot be told")
+
+
+class Neighbour(Component):
+    """In another backplane."""
+
+    @operation()
+    def pid(self) -> int:
+        """Who serves."""
+        return os.getpid()
 
 
 class Place(AppObject):

@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -237,6 +238,14 @@ def ask_until(client: Client, route: str, is_so: Callable[[Any], Any], **argumen
         time.sleep(0.01)
 
 
+#: For tests of what is refused: a component that takes its arguments seriously, and one beside it.
+SHELVES = """
+[backplane.shelves]
+components = ["components:Shelf"]
+[backplane.next-door]
+components = ["components:Neighbour", "components:Hearer"]
+"""
+
 Up = Callable[..., System]
 
 
@@ -248,25 +257,41 @@ def _no_ignored_interrupt() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.fixture
-def folder() -> Iterator[Path]:
+@contextmanager
+def short_folder() -> Iterator[Path]:
     """A folder whose path is short enough for sockets."""
     with tempfile.TemporaryDirectory(prefix="ab-") as path:
         yield Path(path)
 
 
-@pytest.fixture
-def begin(folder: Path, _no_ignored_interrupt: None) -> Iterator[Up]:
-    """Starts systems: `begin(toml)`. Each must end at the end of the test, in order and without anything left."""
+@contextmanager
+def systems_in(folder: Path) -> Iterator[Up]:
+    """Starts systems. Each must end at the end, in order and without anything left."""
     systems: list[System] = []
 
     def start(toml: str, name: str = "demo") -> System:
         systems.append(System(folder, name, toml))
         return systems[-1]
 
-    yield start
-    for system in reversed(systems):  # a second one that took over from a killed one tidies up for both
-        system.end()
+    try:
+        yield start
+    finally:
+        for system in reversed(systems):  # a second one that took over from a killed one tidies up for both
+            system.end()
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder for the files and run directories of one test."""
+    with short_folder() as path:
+        yield path
+
+
+@pytest.fixture
+def begin(folder: Path, _no_ignored_interrupt: None) -> Iterator[Up]:
+    """Starts systems: `begin(toml)`."""
+    with systems_in(folder) as start:
+        yield start
 
 
 @pytest.fixture
@@ -279,3 +304,28 @@ def up(begin: Up) -> Up:
         return system
 
     return start
+
+
+@pytest.fixture(scope="module")
+def shelves(_no_ignored_interrupt: None) -> Iterator[System]:
+    """One system for all: what one test does to it must not be felt by the next."""
+    with short_folder() as folder, systems_in(folder) as begin:
+        system = begin(SHELVES)
+        system.wait_up()
+        yield system
+
+
+@pytest.fixture
+def client(shelves: System) -> Iterator[Client]:
+    """A client; afterwards the same processes serve as before."""
+    before = shelves.pids()
+    with shelves.connect() as client:
+        yield client
+        assert_goes_on(shelves, client, before)
+
+
+def assert_goes_on(system: System, client: Client, pids: dict[str, int]) -> None:
+    """Good calls are answered, and nobody has been restarted for it."""
+    assert client.call("shelf.add_up", numbers=[1, 2], start=3, timeout=10) == 6
+    assert client.call("neighbour.pid", timeout=10) == pids["next-door"]
+    assert system.pids() == pids

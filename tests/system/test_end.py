@@ -9,6 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from .conftest import COMMAND, LIMIT_S, Up, assert_nothing_left, command, environment, lay_out, wait_dead
 
 TOWER = """

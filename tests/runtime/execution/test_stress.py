@@ -20,7 +20,7 @@ import time
 import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ from appbackplane.runtime.process_config import ProcessConfig
 from appbackplane.transport import codec
 from appbackplane.transport.directory import Directory, Place
 from appbackplane.transport.envelope import CALL, CANCEL, REPLY, Envelope, reply, status
-from appbackplane.transport.errors import Busy
+from appbackplane.transport.errors import Busy, FailedPrecondition
 from appbackplane.transport.link import Link
 from appbackplane.transport.status import Status
 
@@ -98,7 +98,6 @@ class Member(AppObject):
     def __init__(self, book: Book, gates: dict[str, Gate]) -> None:
         self.book, self.gates = book, gates
         self.running: str | None = None
-        self.ticks = 0
 
     @contextmanager
     def alone(self, what: str) -> Iterator[None]:
@@ -204,16 +203,23 @@ class Member(AppObject):
             if event is not None:
                 event.set()
 
-    @every(0.01, priority=2)
+
+class Ticker(AppObject):
+    """Comes and goes: while it is there it wakes everybody up, so it must not be there when it is quiet."""
+
+    def __init__(self) -> None:
+        self.ticked = threading.Event()
+
+    @every(0.005, priority=1)
     def tick(self) -> None:
-        with self.alone("tick"):
-            self.ticks += 1
+        self.ticked.set()
 
 
 class Crowd(Component):
     """The members."""
 
     max_requests = 200
+    declares = (Ticker,)
 
     def __init__(self, book: Book) -> None:
         self.gates: dict[str, Gate] = {}
@@ -612,8 +618,21 @@ class Stress:
         self.happened(event, "the timer")
 
     def an_own_timer(self) -> None:
-        ticks = self.crowd.members[1].ticks
-        self.until(lambda: self.crowd.members[1].ticks > ticks, "no tick", lambda: self.quiet_client.hear(0.01))
+        ticker = self.crowd.add(Ticker())
+        assert isinstance(ticker, Ticker)
+        self.happened(ticker.ticked, "the tick")
+        self.remove(ticker)
+
+    def remove(self, object: AppObject) -> None:
+        """Refused while its timer is at work, which it may be."""
+
+        def is_removed() -> bool:
+            with suppress(FailedPrecondition):
+                self.crowd.remove(object)
+                return True
+            return False
+
+        self.until(is_removed, "an object cannot be removed", lambda: self.quiet_client.hear(0.001))
 
     # -- crowd --------------------------------------------------------------------------------------------------------
 
@@ -648,8 +667,9 @@ class Stress:
 
     def disturb(self, over: threading.Event) -> None:
         pick = random.Random(self.random.random())
+        tickers: list[AppObject] = []
         while not over.is_set():
-            deed = pick.randrange(6)
+            deed = pick.randrange(7)
             if deed == 0:
                 self.backplane.set_threads(pick.randrange(1, 5))
             elif deed == 1:
@@ -659,11 +679,15 @@ class Stress:
             elif deed == 3:
                 member = pick.choice(self.crowd.members)
                 member.after(pick.choice((0.0, 0.001)), member.note)
+            elif deed == 4:
+                tickers.append(self.crowd.add(Ticker()))
             else:
                 posted = Posted(pick.choice(self.crowd.members), pick.randrange(8))
                 self.crowd.post(posted)
                 posted.done.wait(STANDSTILL_S)
             over.wait(pick.choice((0.0, 0.001, 0.01)))
+        for ticker in tickers:
+            self.remove(ticker)
 
     # -- end ----------------------------------------------------------------------------------------------------------
 

@@ -6,20 +6,25 @@ how fast the machine is.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import select
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from appbackplane.runtime import AppObject, Component, operation, should_yield
+from appbackplane.runtime import AppObject, Component, every, operation, pause, should_yield
 from appbackplane.runtime.backplane import Backplane
 from appbackplane.runtime.execution.clock import RealClock
+from appbackplane.runtime.execution.watch import Watch
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.runtime.process_config import ProcessConfig
+from appbackplane.runtime.testing import MemoryLink
 from appbackplane.transport import codec
+from appbackplane.transport.batching import Sent
 from appbackplane.transport.envelope import CALL, REPLY, Envelope
 from appbackplane.transport.errors import error_from
 from appbackplane.transport.link import Link
@@ -38,11 +43,20 @@ class Caller:
         self._last = 0
         self._answers: dict[int, Envelope] = {}
 
-    def submit(self, route: str, *, key: str | None = None, priority: int | None = None, **arguments: Any) -> int:
-        self._last += 1
-        envelope = Envelope(CALL, self._last, priority, route, key, None, None, arguments)
-        self._link.send(self._peer, codec.batch([codec.Encoder().encode(envelope)]))
-        return self._last
+    def submit(self, route: str, **options: Any) -> int:
+        return self.submit_together((route, options))[0]
+
+    def submit_together(self, *calls: tuple[str, dict[str, Any]]) -> list[int]:
+        """In one frame."""
+        packed, ids = [], []
+        for route, options in calls:
+            self._last += 1
+            key, priority = options.pop("key", None), options.pop("priority", None)
+            envelope = Envelope(CALL, self._last, priority, route, key, None, None, options)
+            packed.append(codec.Encoder().encode(envelope))
+            ids.append(self._last)
+        self._link.send(self._peer, codec.batch(packed))
+        return ids
 
     def result(self, id: int) -> Any:
         end_ns = self._clock.now_ns() + int(LIMIT_S * 1e9)
@@ -84,6 +98,7 @@ class Gate:
 
 
 gate: Gate
+gates: dict[str, Gate]
 
 
 class Hand(AppObject):
@@ -110,9 +125,38 @@ class Hand(AppObject):
     def same(self) -> str:
         return "same"
 
+    @operation(priority=1)
+    def stand(self, name: str) -> str:
+        """Block at a gate of its own."""
+        gates[name].pass_through()
+        return name
+
+    @operation(priority=1)
+    async def stand_and_think(self, name: str) -> str:
+        gates[name].pass_through()
+        await pause(0.01)
+        return "thought"
+
+    async def rest(self, event: threading.Event) -> None:
+        await pause(0.002)
+        event.set()
+
+
+class Ticker(AppObject):
+    """Has a timer."""
+
+    def __init__(self) -> None:
+        self.ticked = threading.Event()
+
+    @every(0.001)
+    def tick(self) -> None:
+        self.ticked.set()
+
 
 class Hands(Component):
     """Four."""
+
+    declares = (Ticker,)
 
     def setup(self) -> None:
         for number in range(4):
@@ -122,12 +166,13 @@ class Hands(Component):
 class Running:
     """A backplane with threads, without a sentinel."""
 
-    def __init__(self, folder: Path, threads: int, *, preempt: bool) -> None:
+    def __init__(self, folder: Path, threads: int, *, preempt: bool, link: EdgeLink | None = None) -> None:
         config = ProcessConfig(system="t", backplane="hands", run_dir=str(folder), components=(), preempt=preempt)
-        link = Link("hands-1")
+        real = Link("hands-1")
         path = folder / "hands-1.sock"
-        self.backplane = Backplane(config, [Hands()], clock=RealClock(), link=link)
-        link.bind(path)
+        self.hands = Hands()
+        self.backplane = Backplane(config, [self.hands], clock=RealClock(), link=link or real)
+        real.bind(path)
         engine = self.backplane.engine
         self.backplane.start(threads)
         for state in (ModuleState.INITIALIZING, ModuleState.PRIMARY):
@@ -137,20 +182,32 @@ class Running:
             assert moved.wait(LIMIT_S)
         self.caller = Caller(path)
 
+    def until(self, is_so: Callable[[Watch], bool]) -> None:
+        """Until the workers are where the test wants them."""
+        moment, end_ns = threading.Event(), RealClock().now_ns() + int(LIMIT_S * 1e9)
+        while not is_so(self.backplane.engine.watch):
+            assert RealClock().now_ns() < end_ns, "the workers do not come there"
+            moment.wait(0.001)
+
+    def until_idle(self) -> None:
+        """Until a regular worker waits for messages."""
+        self.until(lambda watch: watch.poller is not None and watch.poller is not watch.relief)
+
     def close(self) -> None:
-        gate.open.set()
+        for each in (gate, *gates.values()):
+            each.open.set()
         self.caller.close()
         assert self.backplane.stop(LIMIT_S), "a worker did not stop"
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Any]:
-    global gate
-    gate = Gate()
+    global gate, gates
+    gate, gates = Gate(), {"first": Gate(), "second": Gate()}
     started: list[Running] = []
 
-    def start(threads: int, *, preempt: bool = True) -> Running:
-        started.append(Running(tmp_path, threads, preempt=preempt))
+    def start(threads: int, *, preempt: bool = True, link: EdgeLink | None = None) -> Running:
+        started.append(Running(tmp_path, threads, preempt=preempt, link=link))
         return started[-1]
 
     before = threading.active_count()
@@ -246,6 +303,136 @@ def test_threads_are_added_and_removed_while_running(start: Any) -> None:
     for worker in [worker for worker in workers if worker.is_stopping]:
         assert worker.join(LIMIT_S)
     assert len(running.backplane.engine.watch.workers) == 1
+
+
+def test_what_a_relief_leaves_behind_is_done(start: Any) -> None:
+    """It runs beside an action that ends first. Its own answer, and what its object has to do next, had nobody who looked
+    after them once the regular worker slept: the call was never answered."""
+    running = start(1)
+    caller = running.caller
+    long = caller.submit("hands.block", key="0")
+    gate.wait_entered()
+    urgent = caller.submit("hands.stand", key="1", name="first")
+    gates["first"].wait_entered()
+    queued = caller.submit("hands.same", key="1")
+    gate.open.set()
+    assert isinstance(caller.result(long), int)
+    running.until_idle()
+    gates["first"].open.set()
+    assert caller.result(urgent) == "first"
+    assert caller.result(queued) == "same"
+
+
+def test_what_a_worker_that_is_taken_away_leaves_behind_is_done(start: Any) -> None:
+    """The same where the object's next action waits for a worker that ends, and the others sleep."""
+    running = start(2, preempt=False)
+    caller = running.caller
+    blocked = [caller.submit("hands.stand", key=f"{n}", name=name) for n, name in enumerate(("first", "second"))]
+    for each in gates.values():
+        each.wait_entered()
+    queued = [caller.submit("hands.same", key=f"{n}") for n in range(2)]
+    running.backplane.set_threads(1)
+    staying = next(w for w in running.backplane.engine.watch.workers if not w.is_stopping)
+    names = [staying.action.arguments[0], *({"first", "second"} - {staying.action.arguments[0]})]
+    for name in names:  # who stays becomes idle first
+        gates[name].open.set()
+        assert caller.result(blocked[["first", "second"].index(name)]) == name
+        running.until_idle()
+    assert [caller.result(call) for call in queued] == ["same", "same"]
+
+
+def test_a_pause_ends_although_another_worker_looks_after_the_link(start: Any) -> None:
+    """Whoever lies down with an earlier wake-up than the poller's tells it, or a pause lasts until the next message."""
+    running = start(2, preempt=False)
+    running.caller.call("hands.quick")
+    running.until_idle()
+    hand = running.hands.objects[0]
+    for _ in range(20):
+        done = threading.Event()
+        hand.after(0.0, hand.rest, done)  # by a strange thread: a worker that is not the poller takes it
+        assert done.wait(LIMIT_S)
+
+
+def test_a_pause_ends_although_its_worker_has_gone_on_to_something_long(start: Any) -> None:
+    """The relief looks after the link, and slept past the end of a pause that the regular worker began meanwhile."""
+    running = start(1)
+    caller = running.caller
+    paused = caller.submit("hands.stand_and_think", key="0", name="first")
+    gates["first"].wait_entered()
+    running.until(lambda watch: watch.poller is watch.relief)
+    long = caller.submit("hands.stand", key="1", name="second", priority=5)
+    running.until(lambda watch: running.backplane.engine.scheduler.queued_count == 1)
+    gates["first"].open.set()
+    gates["second"].wait_entered()
+    assert caller.result(paused) == "thought"
+    gates["second"].open.set()
+    assert caller.result(long) == "second"
+
+
+class EdgeLink(MemoryLink):
+    """A link on which a message comes during a send, which uses up the edge of the descriptor as ZeroMQ's does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self.sent_events: dict[int, threading.Event] = {}
+        self.comes_with: dict[int, bytes] = {}
+
+    def deliver(self, peer: bytes, frame: bytes, *, is_seen: bool = True) -> None:
+        super().deliver(peer, frame)
+        if is_seen:
+            os.eventfd_write(self._fd, 1)
+
+    def receive(self) -> tuple[bytes, bytes] | None:
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._fd)
+        return super().receive()
+
+    def send(self, peer: bytes, frame: bytes) -> Sent:
+        for envelope in codec.decode(frame):
+            if (coming := self.comes_with.pop(envelope.id, None)) is not None:
+                self.deliver(peer, coming, is_seen=False)
+            self.sent_events.setdefault(envelope.id, threading.Event()).set()
+        return super().send(peer, frame)
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+def test_a_message_that_comes_during_a_send_is_not_overlooked(start: Any, tmp_path: Path) -> None:
+    """The worker that sends goes on to something long, and the one that polls sees no edge any more."""
+    link = EdgeLink()
+    running = start(1, link=link)
+
+    def frame(id: int, route: str, key: str, priority: int, **arguments: Any) -> bytes:
+        return codec.batch([codec.Encoder().encode(Envelope(CALL, id, priority, route, key, None, None, arguments))])
+
+    answered = [link.sent_events.setdefault(id, threading.Event()) for id in range(5)]
+    link.deliver(b"peer", frame(1, "hands.stand", "0", 1, name="first"))
+    gates["first"].wait_entered()
+    running.until(lambda watch: watch.poller is watch.relief)
+    link.deliver(b"peer", frame(2, "hands.stand", "1", 5, name="second"))
+    running.until(lambda watch: running.backplane.engine.scheduler.queued_count == 1)
+    running.until(lambda watch: watch.poller is watch.relief)
+    link.deliver(b"peer", frame(3, "hands.unknown", "1", 5), is_seen=False)
+    link.comes_with[3] = frame(4, "hands.quick", "2", 1)
+    gates["first"].open.set()
+    gates["second"].wait_entered()
+    assert answered[1].wait(LIMIT_S)
+    assert answered[4].wait(LIMIT_S), "nobody looked"
+
+
+def test_the_timers_of_an_object_that_is_added_by_a_strange_thread_fire(start: Any) -> None:
+    """The workers sleep with nothing to wake up for; now there is something."""
+    running = start(1)
+    running.caller.call("hands.quick")
+    running.until_idle()
+    ticker = Ticker()
+    running.hands.add(ticker)
+    assert ticker.ticked.wait(LIMIT_S)
 
 
 @pytest.mark.parametrize("count", [0, 257])
