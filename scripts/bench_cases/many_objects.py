@@ -11,20 +11,20 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from appbackplane.runtime.objects.registry import Registry
 
 from .harness.case import Case, Figures, Requirement, Sides, ours, ratio
 from .harness.inside import BATCH, Counting, Holder, inside
+from .harness.machine import rss_mib
 from .harness.processes import hear, program, say
 
 FEW, MANY = 100, 100_000
 BATCHES = 20
-PAGE_BYTES = 4096
 
 
 @contextmanager
@@ -45,17 +45,12 @@ def both(is_quick: bool) -> Iterator[Sides]:
 def bytes_each() -> float:
     """What the process grows by for an object that is added and registered."""
     gc.collect()
-    before = resident_bytes()
+    before_mib = rss_mib(os.getpid())
     registry, component = Registry("bench", 8), Holder()
     for number in range(MANY):
         component.add(Counting(), key=f"object-{number}")
     registry.add_component(component)
-    return (resident_bytes() - before) / MANY
-
-
-def resident_bytes() -> int:
-    """Of this process."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE_BYTES
+    return (rss_mib(os.getpid()) - before_mib) * (1 << 20) / MANY
 
 
 def main() -> None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import msgpack
@@ -69,6 +70,25 @@ def raw_echo() -> Iterator[Raw]:
             raw.call(text="are you there?")
             yield raw
         context.destroy(linger=0)
+
+
+def start_s(count: int) -> float:
+    """How long so many of them take, started together, until each has answered: the least that a start can cost."""
+    began = time.perf_counter()
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ab-"))
+        endpoints = [f"ipc://{folder}/{number}.sock" for number in range(count)]
+        for endpoint in endpoints:
+            stack.enter_context(program("harness.raw", endpoint))
+        context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        for endpoint in endpoints:
+            socket = context.socket(zmq.DEALER)
+            socket.reconnect_ivl = 1
+            socket.connect(endpoint)
+            Raw(socket).call(text="are you there?")
+        spent = time.perf_counter() - began
+        context.destroy(linger=0)
+    return spent
 
 
 def serve(endpoint: str) -> None:
