@@ -13,7 +13,7 @@ import msgpack
 import msgspec
 
 from .envelope import CALL, CANCEL, CAST, PUBLISH, REPLY, STATUS, Envelope
-from .errors import InvalidArgument, MalformedFrame
+from .errors import InvalidArgument, MalformedFrame, text_of
 
 #: Largest frame accepted or produced, bytes. A body must fit in one frame with its envelope: 16 MiB keeps one message
 #: below a tenth of a second of copying; above it the caller is told to send a reference instead.
@@ -49,7 +49,7 @@ class Encoder:
             packed: bytes = self._packer.pack(envelope)
         except Exception as error:  # the edge: a value's own code runs here, and another thread may be changing it
             self._packer.reset()
-            raise InvalidArgument(f"a value cannot travel: {error}") from error
+            raise InvalidArgument(f"a value cannot travel: {text_of(error)}") from error
         if len(packed) > ENVELOPE_BYTES_MAX:
             raise InvalidArgument(f"{len(packed):,} bytes exceed the limit of {ENVELOPE_BYTES_MAX:,} a message")
         return packed
@@ -68,13 +68,32 @@ def decode(frame: bytes) -> list[Envelope]:
     if len(frame) > FRAME_BYTES_MAX:
         raise MalformedFrame(f"frame of {len(frame):,} bytes, limit {FRAME_BYTES_MAX:,}")
     try:
-        # Arrays and maps may have no more elements than the frame has bytes: unpackb's own default.
-        rows = msgpack.unpackb(frame, strict_map_key=False, ext_hook=_refuse_extension)
+        rows = _unpacked(frame)
     except Exception as error:  # the edge: whatever unpackb raises (TRAPS 15), the peer is at fault
         raise MalformedFrame(f"not msgpack: {type(error).__name__}: {error}") from error
     if type(rows) is not list or len(rows) > ENVELOPES_MAX:
         raise MalformedFrame("not a batch of envelopes")
     return [_checked(row) for row in rows]
+
+
+def _unpacked(frame: bytes) -> Any:
+    # Arrays and maps may have no more elements than the frame has bytes: unpackb's own default.
+    try:
+        return msgpack.unpackb(frame, strict_map_key=False, ext_hook=_refuse_extension)
+    except TypeError:  # a key that was a tuple when it was packed; nothing that `encode` lets through may spoil a batch
+        return msgpack.unpackb(
+            frame, strict_map_key=False, ext_hook=_refuse_extension, object_pairs_hook=_with_tuples_for_keys
+        )
+
+
+def _with_tuples_for_keys(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+    return {_as_key(key): value for key, value in pairs}
+
+
+def _as_key(key: Any) -> Any:
+    if type(key) is dict:  # a frozen dataclass was the key
+        return tuple((name, _as_key(value)) for name, value in key.items())
+    return tuple(map(_as_key, key)) if type(key) is list else key
 
 
 def _refuse_extension(code: int, _data: bytes) -> Any:

@@ -12,6 +12,10 @@ class BackplaneError(Exception):
     """Root of everything this project raises on purpose."""
 
     status = Status.INTERNAL
+    # For subclasses of users' that do not call `__init__`.
+    message: str = ""
+    retry_after: float | None = None
+    trace: str | None = None
 
     def __init__(self, message: str, *, retry_after: float | None = None, trace: str | None = None) -> None:
         super().__init__(message)

@@ -70,4 +70,4 @@ def should_yield() -> bool:
     For long loops in plain operations: finish early, or hand the rest to `self.after(0, …)`. False outside an action.
     """
     engine, action = current.engine, current.action
-    return engine is not None and action is not None and engine.has_work_above(action.priority)
+    return engine is not None and action is not None and engine.presence.has_work_above(action.priority)

@@ -20,7 +20,6 @@ from appbackplane.transport.errors import (
     BackplaneError,
     DeadlineExceeded,
     InternalError,
-    InvalidArgument,
     MalformedFrame,
 )
 
@@ -34,6 +33,7 @@ from .intake import Intake
 from .method_action import MethodAction
 from .modules import Modules
 from .outgoing import Outgoing
+from .presence import Presence
 from .publishing import Publishing
 from .reports import Reports
 from .watch import QUANTUM_NS, Watch
@@ -89,7 +89,7 @@ class Engine:
         self.link = link
         self.registry = registry
         self.scheduler = scheduler
-        self.slot = slot
+        self.presence = Presence(self, slot)
         self.is_debug = is_debug
         self.lead = threading.RLock()
         self.outbox = Outbox()
@@ -121,12 +121,10 @@ class Engine:
             break
         if action is None:
             worker.action = None
-            if self.slot is not None:
-                self._present()
+            self.presence.show()
             return None
         worker.action = action
-        if self.slot is not None:
-            self._present()
+        self.presence.show()
         typical_ns = self.statistics.of(action.name).typical_ns
         if typical_ns >= SHORT_NS or not typical_ns:  # what has never run may take any time
             if self.outbox:
@@ -152,7 +150,7 @@ class Engine:
             outcome = Outcome.DONE
         if outcome is not Outcome.DONE and not isinstance(action, MethodAction) and outcome is not Outcome.YIELDED:
             action.error = TypeError(
-                f"{type(action).__name__}.run() returned {outcome!r}: expected Outcome.DONE or YIELDED"
+                f"{type(action).__name__}.run() returned {_named(outcome)}: expected Outcome.DONE or YIELDED"
             )
             outcome = Outcome.DONE
         worker.current.action = None
@@ -218,8 +216,7 @@ class Engine:
     def step_back(self, worker: Worker) -> None:
         """A worker goes without looking for more: what it leaves behind is somebody else's now."""
         worker.action = None
-        if self.slot is not None:
-            self._present()
+        self.presence.show()
         if self.outbox:
             self.flush(self.clock.now_ns())
         self.watch.hand_over()
@@ -231,6 +228,11 @@ class Engine:
         return min((ns for ns in times if ns is not None), default=None)
 
     # -- the link -----------------------------------------------------------------------------------------------------
+
+    def drain_if_due(self, now_ns: int) -> None:
+        """Look at the link unless somebody has just done so."""
+        if now_ns - self._drained_ns >= DRAIN_INTERVAL_NS:
+            self.drain(now_ns)
 
     def drain(self, now_ns: int) -> None:  # hot: scripts/bench call_rtt
         """Let go what is to leave, take in what has come, and let what is due fall due."""
@@ -323,7 +325,7 @@ class Engine:
                 try:
                     if not self.say(peer, reply(action.call_id, action.result), now_ns):
                         self.undelivered_count += 1
-                except InvalidArgument as problem:
+                except BackplaneError as problem:
                     action.error = error = InternalError(f"{action.name} returned what cannot be sent: {problem}")
         if error is not None:
             told = as_error(action, error, is_debug=self.is_debug)
@@ -345,12 +347,16 @@ class Engine:
             action.throttle.ended(now_ns)
         if isinstance(action, MethodAction) and action.timer is not None:
             action.timer.is_pending = False
+        action.posted_ns = 0
         if action.on_end is not None:
-            action.on_end(action)
+            try:
+                action.on_end(action)
+            except BaseException as problem:  # the edge: it may be a user's
+                self.reports.failed(action, problem, now_ns)
 
     def refuse(self, action: Action, error: BackplaneError, now_ns: int) -> None:
         """End an action that is in no queue and will not run (again)."""
-        action.refuse(error)
+        self._let_go(action, error, now_ns)
         self.end(action, now_ns)
 
     def post(self, action: Action, now_ns: int) -> None:
@@ -369,45 +375,24 @@ class Engine:
             return False
         self.statistics.of(action.name).expired_count += 1
         action.wait_ns += now_ns - action.posted_ns
-        action.refuse(late)
+        self._let_go(action, late, now_ns)
         self.answer(action, now_ns)
         self.scheduler.finished(action, Outcome.DONE, now_ns)
         self.book(action, now_ns)
         return True
+
+    def _let_go(self, action: Action, error: BackplaneError, now_ns: int) -> None:
+        try:
+            action.refuse(error)
+        except BaseException as problem:  # the edge: users may override it
+            self.reports.failed(action, problem, now_ns)
+        action.error = error
 
     def _defer(self, action: MethodAction, now_ns: int) -> None:
         action.is_deferred = False
         self.scheduler.set_aside(action, now_ns)
         self.intake.defer(action, now_ns)
 
-    # -- priorities ---------------------------------------------------------------------------------------------------
 
-    def has_work_above(self, priority: int) -> bool:
-        """Whether work of higher priority than this is present, here or in any backplane. For a running action.
-
-        Nobody looks after the link while the only worker runs, so this does, now and then.
-        """
-        if self.slot is not None and self.slot.has_above(priority):
-            return True
-        now_ns = self.clock.now_ns()
-        if (
-            now_ns - self._drained_ns >= DRAIN_INTERVAL_NS
-            and self.watch.poller is None
-            and self.lead.acquire(blocking=False)
-        ):
-            try:
-                self.drain(now_ns)
-            finally:
-                self.lead.release()
-        # Read without the lead: an entry left behind by a raised object may say yes too often, never no.
-        return any(self.scheduler.ready.queues[:priority])
-
-    def _present(self) -> None:
-        assert self.slot is not None
-        highest = self.scheduler.ready.highest()
-        watch = self.watch
-        for worker in (*watch.workers, watch.relief) if watch.relief is not None else watch.workers:
-            action = worker.action
-            if action is not None and (highest is None or action.priority < highest):
-                highest = action.priority
-        self.slot.present(highest)
+def _named(outcome: object) -> str:
+    return str(outcome) if isinstance(outcome, Outcome) else type(outcome).__name__

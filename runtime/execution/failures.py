@@ -31,11 +31,11 @@ def as_error(action: Action, error: BaseException, *, is_debug: bool) -> Backpla
         if not (isinstance(action, MethodAction) and error is action.received):
             return error
         if isinstance(error, PeerDown):
-            return Unavailable(f"{action.name}: {error.message}")
+            return Unavailable(f"{action.name}: {text_of(error.message)}")
         if not isinstance(error, CallerError) or isinstance(error, (DeadlineExceeded, Cancelled)):
             return error
         return InternalError(
-            f"{action.name}: {type(error).__name__}: {error.message}", trace=_trace(error, is_debug=is_debug)
+            f"{action.name}: {type(error).__name__}: {text_of(error.message)}", trace=_trace(error, is_debug=is_debug)
         )
     message = f"{action.name}: {type(error).__name__}: {text_of(error)}"
     return InternalError(message, trace=_trace(error, is_debug=is_debug))

@@ -78,6 +78,7 @@ class EngineHost:
     def post(self, action: Action) -> None:
         """Work that comes from elsewhere: a device, another library's thread."""
         with self._engine.lead:
+            self._engine.intake.check(action)
             self._engine.post(action, self._engine.clock.now_ns())
 
     def add_object(self, component: Component, object: AppObject) -> None:

@@ -24,6 +24,7 @@ from appbackplane.transport.errors import (
     NotFound,
     Unavailable,
     UnknownRoute,
+    text_of,
 )
 from appbackplane.transport.topics import GapCounter
 
@@ -71,9 +72,9 @@ class Intake:
             self.admit(peer, envelope, now_ns)
         except BackplaneError as error:
             self._turn_away(peer, envelope, error, now_ns)
-        except Exception as error:  # the edge: what a strange argument makes a library do must not end the process
+        except BaseException as error:  # the edge: what a strange argument makes a library do must not end the process
             log.exception("%s could not be taken in", envelope.route)
-            problem = InternalError(f"{envelope.route}: {type(error).__name__}: {error}")
+            problem = InternalError(f"{envelope.route}: {type(error).__name__}: {text_of(error)}")
             self._turn_away(peer, envelope, problem, now_ns)
 
     def admit(
@@ -99,7 +100,7 @@ class Intake:
         if kind == CALL:
             deadline_ns = now_ns + (DEADLINE_DEFAULT_NS if remaining_ns is None else remaining_ns)
         if route.endpoint is not None:
-            action = _from_endpoint(route, Request(name, key, body, priority, deadline_ns))
+            action = self._from_endpoint(route, Request(name, key, body, priority, deadline_ns))
         elif route.mark.digest is not None and key is None:
             return self._digest(route, peer, envelope, priority, now_ns)
         else:
@@ -137,26 +138,30 @@ class Intake:
                 action = MethodAction(object, name, priority, spec.function, arguments)
                 action.trace = envelope.trace
                 self._throttle(action, component)
-            except BackplaneError as error:
+            except BaseException as error:  # the edge: not only ours, but whatever an argument's own code raises
                 if not isinstance(error, Busy):  # the throttle has counted that
                     self._engine.statistics.of(name).refused_count += 1
-                problem = f"a message of topic {topic!r} did not reach {object.name}: {error}"
+                problem = f"a message of topic {topic!r} did not reach {object.name}: {text_of(error)}"
                 self._engine.reports.refused(f"topic {name}", problem, now_ns)
             else:
                 self._engine.scheduler.post(action, now_ns)
 
     def cancel(self, peer: bytes, id: int, now_ns: int) -> None:
-        """The caller takes a call back: out of its queue, out of its wait, or told at its next step."""
-        action = self.accepted.get((peer, id))
-        if action is None:
-            return  # it has ended: the answer and the cancellation crossed
+        """The caller takes a call back: out of its queue, out of its wait, or told at its next step.
+
+        With it go the calls to this backplane that it awaits, one after the other: they may be as many as objects.
+        """
+        while (action := self.accepted.get((peer, id))) is not None:  # None: the answer and the cancellation crossed
+            peer, id = LOCAL, self._cancel(action, now_ns)
+
+    def _cancel(self, action: Action, now_ns: int) -> int:
+        """The id of the call to this backplane that it awaited, or 0."""
         engine = self._engine
         engine.statistics.of(action.name).cancelled_count += 1
         if isinstance(action, MethodAction) and action.coroutine is not None:
             action.cancel()
-            if action.awaiting_id:
-                engine.outgoing.give_up(action, now_ns)
-        elif engine.scheduler.withdraw(action):
+            return engine.outgoing.give_up(action, now_ns) if action.awaiting_id else 0
+        if engine.scheduler.withdraw(action):
             engine.refuse(action, Cancelled(f"{action.name}: taken back before it began"), now_ns)
         elif isinstance(action, MethodAction):
             machine = action.object
@@ -166,6 +171,7 @@ class Intake:
                 engine.refuse(action, Cancelled(f"{action.name}: taken back before it was accepted"), now_ns)
             else:
                 action.cancel()  # it runs: if it is to await something, it learns it there
+        return 0
 
     def defer(self, action: MethodAction, now_ns: int) -> None:
         """A state machine does not accept this now: beside the queue with it, until the next change of state."""
@@ -267,9 +273,9 @@ class Intake:
         if throttle.is_full:
             try:
                 component.make_room(action)
-            except Exception as error:
+            except BaseException as error:
                 log.exception("%s.make_room failed", component.name)
-                raise InternalError(f"{component.name}.make_room: {type(error).__name__}: {error}") from error
+                raise InternalError(f"{component.name}.make_room: {type(error).__name__}: {text_of(error)}") from error
             if throttle.is_full:
                 throttle.refused_count += 1
                 self._engine.statistics.of(action.name).refused_count += 1
@@ -301,9 +307,8 @@ class Intake:
         def dispatch(ended: Action) -> None:
             then_ns = self._engine.clock.now_ns()
             if ended.error is not None or not isinstance(ended.result, str):
-                problem = (
-                    f"expected a key (a string), got {ended.result!r}" if ended.error is None else f"{ended.error}"
-                )
+                got = type(ended.result).__name__
+                problem = f"expected a key (a string), got {got}" if ended.error is None else text_of(ended.error)
                 self._turn_away(peer, envelope, InternalError(f"{name}: {problem}"), then_ns)
                 return
             left_ns = None if deadline_ns is None else max(0, deadline_ns - then_ns)
@@ -313,18 +318,31 @@ class Intake:
         self._throttle(action, component)
         self._engine.scheduler.post(action, now_ns)
 
+    def _from_endpoint(self, route: Route, request: Request) -> Action:
+        assert route.endpoint is not None
+        try:
+            action = route.endpoint.create_action(request)
+        except BackplaneError:
+            raise
+        except BaseException as error:
+            log.exception("%s.create_action failed", route.name)
+            raise InternalError(f"{route.name}: {type(error).__name__}: {text_of(error)}") from error
+        if not isinstance(action, Action) or action.object._component is not route.component:
+            raise InternalError(
+                f"{route.name}: create_action must return an Action for an object of {route.component.name}"
+            )
+        try:
+            self.check(action)
+        except (TypeError, ValueError) as error:
+            raise InternalError(f"{route.name}: {error}") from error
+        return action
 
-def _from_endpoint(route: Route, request: Request) -> Action:
-    assert route.endpoint is not None
-    try:
-        action = route.endpoint.create_action(request)
-    except BackplaneError:
-        raise
-    except Exception as error:
-        log.exception("%s.create_action failed", route.name)
-        raise InternalError(f"{route.name}: {type(error).__name__}: {error}") from error
-    if not isinstance(action, Action) or action.object._component is not route.component:
-        raise InternalError(
-            f"{route.name}: create_action must return an Action for an object of {route.component.name}"
-        )
-    return action
+    def check(self, action: Action) -> None:
+        """Raises TypeError or ValueError for an action of a user's making that no queue could hold."""
+        if type(action.name) is not str:
+            raise TypeError(f"{type(action).__name__}.name is a {type(action.name).__name__}: expected a string")
+        highest = self._engine.scheduler.priorities - 1
+        if type(action.priority) is not int or not 0 <= action.priority <= highest:
+            raise ValueError(f"{action.name}: priority {action.priority!r}, expected 0..{highest}")
+        if action.posted_ns:
+            raise ValueError(f"{action.name}: this very action is posted and has not ended: make a new one")

@@ -30,7 +30,8 @@ class Modules:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._timers: dict[AppObject, list[Timer]] = {}
+        # By identity: an object may compare equal to others, or be unhashable (a dataclass).
+        self._timers: dict[int, list[Timer]] = {}
 
     def move(self, name: str, to: ModuleState, on_end: Callable[[BaseException | None], None]) -> None:
         """Begin a move; `on_end` is called with None or with what the hook raised. Raises `BackplaneError` at once."""
@@ -60,10 +61,10 @@ class Modules:
         """Its `@every` methods run from now on, if its component serves."""
         component = object._component
         assert component is not None
-        if component.state not in _SERVING or object in self._timers:
+        if component.state not in _SERVING or id(object) in self._timers:
             return
         now_ns = self._engine.clock.now_ns()
-        timers = self._timers[object] = []
+        timers = self._timers[id(object)] = []
         for spec in type(object).__operations__.values():
             if spec.mark.kind == "timer":
                 name = f"{component.component_name}.{spec.attribute}"
@@ -75,7 +76,7 @@ class Modules:
 
     def forget(self, object: AppObject) -> None:
         """The object has been removed."""
-        for timer in self._timers.pop(object, ()):
+        for timer in self._timers.pop(id(object), ()):
             timer.cancel()
 
     def _stop_timers(self, component: Component) -> None:

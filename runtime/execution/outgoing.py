@@ -65,7 +65,7 @@ class Outgoing:
         assert request is not None
         try:
             self._call(action, request, now_ns)
-        except Exception as error:  # the edge: what a strange call makes a library do must not end the process
+        except BaseException as error:  # the edge: what a strange call makes a library do must not end the process
             if not isinstance(error, BackplaneError):
                 log.exception("%s could not call %s", action.name, request.route)
                 error = InternalError(f"{request.route}: {type(error).__name__}: {text_of(error)}")
@@ -114,16 +114,22 @@ class Outgoing:
                 action, now_ns, error=DeadlineExceeded(f"{action.request.route}: no answer before the deadline")
             )
 
-    def give_up(self, action: MethodAction, now_ns: int) -> None:
-        """The waiting action has been cancelled: so is what it awaits, and it goes on with `Cancelled`."""
+    def give_up(self, action: MethodAction, now_ns: int) -> int:
+        """The waiting action has been cancelled: so is what it awaits, and it goes on with `Cancelled`.
+
+        The id of what it awaits if that is a call to this backplane, which is left to the intake; 0 otherwise.
+        """
         id = action.awaiting_id
         peer = self.calls.peer_of(id)
         if peer is None:
-            return
+            return 0
         self.calls.end(id)
+        self._go_on(action, now_ns)
+        if peer is LOCAL:
+            return id
         if peer is not _CLOCK:
             self._take_back(peer, id, now_ns)
-        self._go_on(action, now_ns)
+        return 0
 
     def fail_peer(self, peer: bytes, now_ns: int) -> None:
         """A peer is dead: the calls it held end in PEER_DOWN."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 from types import FrameType
 
+from appbackplane.transport.errors import text_of
+
 from ..objects.action import Action
 from ..observation.rate_limit import RateLimit
 from ..observation.slow_actions import SlowActions
@@ -23,31 +25,33 @@ class Reports:
         self.slow_actions = SlowActions(slow_action_ns)
         self.malformed_count = 0
         self._limit = RateLimit()
-        self._noticed: set[Action] = set()  # slow ones that have been reported while they ran
+        # Slow ones that have been reported and still run; by identity, for a user's action may be unhashable.
+        self._noticed: set[int] = set()
 
     def failed(self, action: Action, error: BaseException, now_ns: int) -> None:
         """An operation let an error out that is not its caller's to handle."""
         left_out = self._limit.admit(f"failure {action.name}", now_ns)
         if left_out is not None:
             more = f" ({left_out} more since the last report)" if left_out else ""
-            log.error("%s on %s failed: %s%s", action.name, action.object.name, error, more, exc_info=error)
+            problem = text_of(error)
+            log.error("%s on %s failed: %s%s", action.name, action.object.name, problem, more, exc_info=error)
 
     def runs_slowly(self, action: Action, run_ns: int, now_ns: int, frame: FrameType | None) -> None:
         """An action has been running longer than `slow_action`; `frame`: where it is."""
-        self._noticed.add(action)
+        self._noticed.add(id(action))
         self._say_slow(action, run_ns, now_ns, frame, is_running=True)
 
     def was_slow(self, action: Action, run_ns: int, now_ns: int) -> None:
         """It has ended; its stack was shown if it was seen running."""
         self.slow_actions.count += 1
-        if action in self._noticed:
-            self._noticed.discard(action)
+        if id(action) in self._noticed:
+            self._noticed.discard(id(action))
         else:
             self._say_slow(action, run_ns, now_ns, None, is_running=False)
 
     def is_noticed(self, action: Action) -> bool:
         """Whether `runs_slowly` has been said of it."""
-        return action in self._noticed
+        return id(action) in self._noticed
 
     def malformed(self, peer: bytes, error: Exception, now_ns: int) -> None:
         """A peer has sent what is no frame of ours."""

@@ -57,7 +57,7 @@ class Action:
         self.priority = priority
         #: Monotonic ns after which it is not begun; None: never too late.
         self.deadline_ns = deadline_ns
-        #: When it was last queued; written by the scheduler.
+        #: When it was last queued, 0 once it has ended; written by those who queue and end it.
         self.posted_ns = 0
         #: Whether it may run while its object awaits a reply: the reply itself, or a reentrant call.
         self.continues = False

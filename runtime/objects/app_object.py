@@ -137,6 +137,8 @@ class AppObject:
         timeout: float | None = None,
     ) -> Awaitable[Any]:
         """`call`, for arguments whose names clash with its own keywords."""
+        if not isinstance(arguments, Mapping):
+            raise TypeError(f"arguments={arguments!r}: expected a map of names to values")
         return self._host.call(self, route, arguments, CallOptions(key, priority, timeout))
 
     def cast(self, route: str, /, *, key: str | None = None, priority: int | None = None, **arguments: Any) -> None:

@@ -141,7 +141,7 @@ def test_should_yield_knows_of_every_backplane(
 ) -> None:
     """Law 10, "in any backplane". The board is how bulk work here learns of urgent work there."""
     mine, theirs = OwnSlot(board, 0, 1), OwnSlot(board, 1, 1)
-    backplane.backplane.engine.slot = mine
+    backplane.backplane.engine.presence._slot = mine
     theirs.present(elsewhere)
     action = backplane.post(workers.one, "looks")
     backplane.run_until_idle()
@@ -150,7 +150,7 @@ def test_should_yield_knows_of_every_backplane(
 
 def test_what_has_run_is_no_longer_present(backplane: VirtualBackplane, workers: WorkerComponent, board: Board) -> None:
     """Law 10, "until it is out of the way". A flag that stays would slow all others down for good."""
-    backplane.backplane.engine.slot = OwnSlot(board, 0, 1)
+    backplane.backplane.engine.presence._slot = OwnSlot(board, 0, 1)
     for name, shown in (("urgent", 0), ("looks", 5)):
         action = backplane.post(workers.one, name)
         engine, worker = backplane.backplane.engine, backplane._worker

@@ -26,6 +26,7 @@ SCHEDULER = "runtime/scheduling/scheduler.py"
 OBJECT_QUEUE = "runtime/scheduling/object_queue.py"
 READY_QUEUES = "runtime/scheduling/ready_queues.py"
 ENGINE = "runtime/execution/engine.py"
+PRESENCE = "runtime/execution/presence.py"
 INTAKE = "runtime/execution/intake.py"
 MODULES = "runtime/execution/modules.py"
 COROUTINES = "runtime/execution/coroutines.py"
@@ -167,8 +168,8 @@ MUTATIONS = (
     Mutation(10, "a checkpoint never yields", COROUTINES, "        if should_yield():", "        if False:"),
     Mutation(10, "a checkpoint always yields", COROUTINES, "        if should_yield():", "        if True:"),
     Mutation(
-        10, "other backplanes are not seen", ENGINE,
-        "if self.slot is not None and self.slot.has_above(priority):", "if False:",
+        10, "other backplanes are not seen", PRESENCE,
+        "if self._slot is not None and self._slot.has_above(priority):", "if False:",
     ),
     Mutation(10, "equal work elsewhere counts", "runtime/execution/board.py", "> 255 - priority", ">= 255 - priority"),
     Mutation(
@@ -182,8 +183,8 @@ MUTATIONS = (
         "            self.queued_count += 1\n            object_queue.append",
     ),
     Mutation(
-        10, "what has run stays on the board", ENGINE,
-        "        self.slot.present(highest)", "        highest is None or self.slot.present(highest)",
+        10, "what has run stays on the board", PRESENCE,
+        "        slot.present(highest)", "        highest is None or slot.present(highest)",
     ),
     Mutation(11, "CPU is taken for run time", ENGINE, "account.cpu_ns += action.cpu_ns", "account.cpu_ns += action.run_ns"),
     Mutation(11, "waiting is not counted", ENGINE, "action.wait_ns += started_ns - action.posted_ns", "pass"),

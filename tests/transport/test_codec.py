@@ -15,6 +15,15 @@ from appbackplane.transport.errors import Busy, InvalidArgument, MalformedFrame
 
 encoder = codec.Encoder()
 
+
+@dataclasses.dataclass(frozen=True)
+class Spot:
+    """Hashable, and a map on the wire."""
+
+    x: int
+    y: int
+
+
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 integers = st.integers(-(2**63), 2**64 - 1)
 values = st.recursive(
@@ -191,3 +200,29 @@ def test_what_the_caller_changes_afterwards_does_not_change_what_it_said() -> No
     early = encoder.encode(reply(1, body))
     body["n"] = 2
     assert codec.decode(codec.batch([early]))[0].body == {"n": 1}
+
+
+def test_a_key_that_is_a_tuple_arrives_as_one() -> None:
+    """`{(x, y): value}` is a fine result. As a list it is no key: the whole batch, with the answers of others, was dropped."""
+    body = {(1, 2): "a", ((3, "x"), 4): {(): 1}, "plain": [1]}
+    others = [reply(1, "other"), reply(2, body), reply(3, {"k": [1]})]
+    assert codec.decode(packed(others)) == others
+
+
+def test_a_key_that_is_a_frozen_dataclass_spoils_nothing() -> None:
+    """It is a map when it is packed."""
+    assert codec.decode(packed([reply(1, {Spot(1, 2): "a"})]))[0].body == {(("x", 1), ("y", 2)): "a"}
+
+
+class Hostile(dict):  # type: ignore[type-arg]
+    """A mapping whose code fails."""
+
+    def items(self) -> None:  # type: ignore[override]
+        raise KeyError("gone")
+
+
+def test_a_value_whose_own_code_fails_is_an_invalid_argument() -> None:
+    """Its error escaped, and ended the process that wanted to answer."""
+    with pytest.raises(InvalidArgument, match="a value cannot travel: 'gone'"):
+        encoder.encode(reply(1, Hostile(a=1)))
+    assert encoder.encode(reply(1, 1))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from appbackplane.transport import errors
+from appbackplane.transport import codec, errors
 from appbackplane.transport.envelope import status
 from appbackplane.transport.status import Status
 
@@ -46,3 +46,36 @@ def test_an_unknown_route_names_the_nearest() -> None:
     )
     assert str(errors.UnknownRoute("x")) == "no route 'x'"
     assert type(errors.error_from(*status(1, errors.UnknownRoute("x")).body)) is errors.NotFound
+
+
+class Silent(errors.Busy):
+    """Does not call its base."""
+
+    def __init__(self) -> None:
+        pass
+
+
+class Unspeakable(Exception):
+    """Cannot be told."""
+
+    def __str__(self) -> str:
+        raise KeyError("what")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.NotFound(KeyError("an exception for a message")),  # type: ignore[arg-type]
+        errors.NotFound(Unspeakable()),  # type: ignore[arg-type]
+        errors.Busy("x", retry_after="soon"),  # type: ignore[arg-type]
+        errors.InternalError("a file name that is no text: \udcff", trace="\udcff"),
+        errors.InternalError("x" * (20 << 20)),
+        Silent(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_status_travels_whatever_is_in_the_error(error: errors.BackplaneError) -> None:
+    """Users make errors. One that could not be packed ended the process; one that could not be read spoilt a whole batch."""
+    (back,) = codec.decode(codec.batch([codec.Encoder().encode(status(1, error))]))
+    assert errors.error_from(*back.body).status is error.status
+    assert back.body[1]

@@ -1,0 +1,88 @@
+"""The figures in the sentences of the pages are those of the code: limits, defaults, intervals.
+
+Each sentence is written here with the constant in its place. Who changes the constant is told which page speaks of it.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from appbackplane.runtime.execution.engine import DRAIN_INTERVAL_NS, SHORT_NS
+from appbackplane.runtime.execution.intake import DEADLINE_DEFAULT_NS
+from appbackplane.runtime.execution.watch import QUANTUM_NS
+from appbackplane.runtime.objects.component import REQUESTS_MAX_DEFAULT
+from appbackplane.runtime.objects.operation import PRIORITY_DEFAULT
+from appbackplane.runtime.observation.rate_limit import REPORT_INTERVAL_NS
+from appbackplane.runtime.process import _SWITCH_FRACTION, _SWITCH_MAX_S
+from appbackplane.runtime.process_config import ProcessConfig
+from appbackplane.runtime.scheduling.balance import LOOK_MAX
+from appbackplane.supervisor.config import BACKPLANES_MAX, SOCKET_PATH_BYTES_MAX
+from appbackplane.supervisor.output import LOG_BYTES_MAX
+from appbackplane.supervisor.restart import BACKOFF_NS, BACKOFF_NS_MAX, HEALTHY_NS
+from appbackplane.supervisor.status import SILENT_NS, STATISTICS_LIMIT_NS
+from appbackplane.transport.batching import PEER_BYTES_MAX
+from appbackplane.transport.client import BURST_EAGER, GATHER_MAX
+from appbackplane.transport.codec import FRAME_BYTES_MAX
+from appbackplane.transport.inbox import MESSAGES_MAX
+from appbackplane.transport.request import TIMEOUT_DEFAULT_S
+from tests.docs.pages import DOCS, prose
+
+WORDS = {2: "two", 5: "five", 50: "fiftieth"}
+DEFAULT = {
+    field: default
+    for field, default in zip(
+        ProcessConfig.__struct_fields__[::-1], ProcessConfig.__struct_defaults__[::-1], strict=False
+    )
+}
+
+
+def seconds(ns: float) -> str:
+    """As the pages write them."""
+    return f"{ns / 1e9:g} s" if ns >= 100_000_000 else f"{ns / 1e6:g} ms" if ns >= 500_000 else f"{ns / 1e3:g} µs"
+
+
+SENTENCES = [
+    ("actions_and_objects", f"At most {LOOK_MAX} are looked at"),
+    (
+        "clients",
+        f"From the {BURST_EAGER + 1}th of an unbroken burst on, submitted calls gather and leave {GATHER_MAX} at a time",
+    ),
+    ("clients", f"`timeout` (seconds, {TIMEOUT_DEFAULT_S:g} by default)"),
+    ("clients", f"{MESSAGES_MAX:,} messages wait for a slow reader"),
+    ("command_line", f"{LOG_BYTES_MAX >> 20} MiB and one predecessor"),
+    ("configuration", f"may not exceed {SOCKET_PATH_BYTES_MAX} bytes"),
+    ("configuration", f"There are 1 to {BACKPLANES_MAX} of them"),
+    ("configuration", f"every {WORDS[_SWITCH_FRACTION]} of it, {seconds(_SWITCH_MAX_S * 1e9)} at most"),
+    (
+        "configuration",
+        f"Further ones wait {seconds(BACKOFF_NS)}, {seconds(2 * BACKOFF_NS)}, and so on up to {seconds(BACKOFF_NS_MAX)}, "
+        f"until it has been up for {seconds(HEALTHY_NS)}",
+    ),
+    ("errors", f"one that names none has {seconds(DEADLINE_DEFAULT_NS)}"),
+    ("priorities_and_quotas", f"N is `priorities` in the TOML, {DEFAULT['priorities']} by default"),
+    ("priorities_and_quotas", f"(`tick`, {seconds(DEFAULT['tick_ns'])} by default)"),
+    ("statistics", f"does not answer within {WORDS[STATISTICS_LIMIT_NS // 10**9]} seconds"),
+    ("statistics", f"said nothing for {WORDS[SILENT_NS // 10**9]} seconds"),
+    ("throttling", f"`max_requests`, {REQUESTS_MAX_DEFAULT:,} by default"),
+    ("throttling", f"({PEER_BYTES_MAX >> 20} MiB, then the sender gets `Busy`)"),
+    ("throttling", f"({FRAME_BYTES_MAX >> 20} MiB, then `InvalidArgument`)"),
+    ("timers", f"`@every` takes `priority=`, {PRIORITY_DEFAULT} by default"),
+    ("waiting_and_replies", f"{seconds(DEADLINE_DEFAULT_NS)} from now unless `timeout` says otherwise"),
+    ("workers_and_the_sentinel", f"has `threads` **workers** ({DEFAULT['threads']} by default)"),
+    ("workers_and_the_sentinel", f"looked at every {seconds(DRAIN_INTERVAL_NS)}"),
+    ("workers_and_the_sentinel", f"known to take its time ({SHORT_NS // 1000} µs or more"),
+    ("workers_and_the_sentinel", f"longer than its quantum, {seconds(QUANTUM_NS)}"),
+    (
+        "workers_and_the_sentinel",
+        f"every {WORDS[_SWITCH_FRACTION]} of it, every {DEFAULT['max_latency_ns'] / _SWITCH_FRACTION / 1e6:g} ms at the "
+        f"default of {seconds(DEFAULT['max_latency_ns'])}",
+    ),
+    ("workers_and_the_sentinel", f"one an operation in {WORDS[REPORT_INTERVAL_NS // 10**9]} seconds"),
+]
+
+
+@pytest.mark.parametrize(("page", "sentence"), SENTENCES)
+def test_the_sentence_is_on_the_page(page: str, sentence: str) -> None:
+    """Word for word, however its lines are broken."""
+    text = " ".join(prose((DOCS / "concepts" / f"{page}.md").read_text()).split())
+    assert sentence in text
