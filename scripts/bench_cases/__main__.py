@@ -16,7 +16,9 @@ from .harness.runner import run
 
 @click.command("bench")
 @click.argument("names", nargs=-1, metavar="[CASE]...")
-@click.option("--json", "file", type=click.Path(dir_okay=False, writable=True, path_type=Path), help="Write results here.")
+@click.option(
+    "--json", "file", type=click.Path(dir_okay=False, writable=True, path_type=Path), help="Write results here."
+)
 @click.option("--quick", "is_quick", is_flag=True, help="Fewer and shorter rounds: within 90 s, and less sure.")
 @click.option("--list", "is_list", is_flag=True, help="Name the cases and their targets, and measure nothing.")
 def main(names: tuple[str, ...], file: Path | None, is_quick: bool, is_list: bool) -> None:

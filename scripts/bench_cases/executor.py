@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from appbackplane.transport.client import Client
@@ -19,7 +20,7 @@ from .harness import echo
 from .harness.bulk import COMPONENT, TIMEOUT_S, Window, compute, new_tally, rate
 from .harness.case import Case, Figures, Requirement, Sides, ratio
 from .harness.systems import running
-from .harness.timing import periodic_us, percentile, pipelined_per_s, round_trips_us, summary
+from .harness.timing import percentile, periodic_us, pipelined_per_s, round_trips_us, summary
 
 CALLS, PIPELINED, WINDOW = 300, 5_000, 1_000
 #: Bulk calls: name, length and how many outstanding.
@@ -39,7 +40,7 @@ def ours(client: Client, seconds: float) -> Figures:
     for name, bulk_s, outstanding in BULK:
         found |= urgent(
             name, lambda: client.call("work.ping"),
-            lambda: client.submit("work.compute", seconds=bulk_s, timeout=TIMEOUT_S), outstanding, seconds,
+            partial(client.submit, "work.compute", seconds=bulk_s, timeout=TIMEOUT_S), outstanding, seconds,
         )  # fmt: skip
     return found
 
@@ -48,7 +49,7 @@ def executor(pool: ProcessPoolExecutor, seconds: float) -> Figures:
     found = calls(lambda: pool.submit(str, "x"))
     for name, bulk_s, outstanding in BULK:
         found |= urgent(
-            name, lambda: pool.submit(nothing).result(), lambda: pool.submit(compute, bulk_s), outstanding, seconds
+            name, lambda: pool.submit(nothing).result(), partial(pool.submit, compute, bulk_s), outstanding, seconds
         )
     return found
 
@@ -63,9 +64,7 @@ def calls(submit: Callable[[], Any]) -> Figures:
     return {"call_us": summary(taken)["p50_us"], "pipelined_per_s": pipelined_per_s(submit, PIPELINED, WINDOW)}
 
 
-def urgent(
-    name: str, call: Callable[[], Any], submit: Callable[[], Any], outstanding: int, seconds: float
-) -> Figures:
+def urgent(name: str, call: Callable[[], Any], submit: Callable[[], Any], outstanding: int, seconds: float) -> Figures:
     """Beside a bulk window that a thread of this process keeps full."""
     with new_tally() as (tally, _):
         window = Window(submit, tally, outstanding)

@@ -159,10 +159,12 @@ def new_tally() -> Iterator[tuple[Tally, Path]]:
 @contextmanager
 def bulk_load(run_dir: Path, route: str, seconds: float, outstanding: int = OUTSTANDING) -> Iterator[Load]:
     """One that is ready to start."""
-    with new_tally() as (tally, path):
-        with program("harness.bulk", str(run_dir), route, str(seconds), str(outstanding), str(path)) as child:
-            hear(child)
-            yield Load(child, tally)
+    with (
+        new_tally() as (tally, path),
+        program("harness.bulk", str(run_dir), route, str(seconds), str(outstanding), str(path)) as child,
+    ):
+        hear(child)
+        yield Load(child, tally)
 
 
 def main(run_dir: str, route: str, seconds: float, outstanding: int, tally: Tally) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from appbackplane.runtime import Component, operation
 
 COMPONENT = 'components = ["bench_cases.harness.echo:Echo"]'

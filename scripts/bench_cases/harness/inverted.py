@@ -77,7 +77,6 @@ class LimitedHog(Hog):
     """The same, for a backplane with a limit."""
 
 
-
 @contextmanager
 def hogging(client: Client, hog: str | None) -> Iterator[None]:
     """Beside a hog, if there is one: "hog" or "limited_hog"."""

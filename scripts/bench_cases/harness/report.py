@@ -24,7 +24,13 @@ def table(results: Sequence[Result]) -> Table:
         verdict = "[green]pass[/]" if result.is_passed else f"[bold red]fail[/] {result.note}"
         ratio = "" if math.isnan(result.ratio) else f"{result.ratio:.2f}"
         shown.add_row(
-            result.case, figures(result.ours), figures(result.reference), ratio, result.target, verdict, end_section=True
+            result.case,
+            figures(result.ours),
+            figures(result.reference),
+            ratio,
+            result.target,
+            verdict,
+            end_section=True,
         )
         for peer, found in result.peers.items():
             shown.add_row(f"  {peer}", "", figures(found), "", "", "", style="dim")

@@ -57,5 +57,7 @@ def measure_peers(case: Case, *, is_quick: bool) -> dict[str, Figures]:
     if case.peers is None:
         return {}
     return {
-        name: case.peers(name, is_quick) for name, module in PEERS.items() if importlib.util.find_spec(module) is not None
+        name: case.peers(name, is_quick)
+        for name, module in PEERS.items()
+        if importlib.util.find_spec(module) is not None
     }

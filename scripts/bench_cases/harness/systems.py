@@ -65,7 +65,9 @@ def running(backplanes: Mapping[str, str], system: str = "") -> Iterator[System]
 
 def tell(*words: str, limit_s: float) -> None:
     """Run one command of ours. Raises RuntimeError with what it said."""
-    done = subprocess.run([*COMMAND, *words], env=environment(), capture_output=True, text=True, timeout=limit_s, check=False)
+    done = subprocess.run(
+        [*COMMAND, *words], env=environment(), capture_output=True, text=True, timeout=limit_s, check=False
+    )
     if done.returncode:
         raise RuntimeError(f"appbackplane {words[0]}: {done.stderr.strip()}")
 
