@@ -46,7 +46,7 @@ def raw_per_s(raw: Raw) -> float:
 
 def peer(name: str, is_quick: bool) -> Figures:
     with echo_peer(name) as far_end:
-        far_end.call("x")
+        far_end.submit("x").result()
         return {"per_s": pipelined_per_s(lambda: far_end.submit("x"), 3 * WINDOW if is_quick else CALLS, WINDOW)}
 
 

@@ -36,8 +36,8 @@ def both(is_quick: bool) -> Iterator[Sides]:
 
 def peer(name: str, is_quick: bool) -> Figures:
     with echo_peer(name) as far_end:
-        round_trips_us(lambda: far_end.call("x"), CALLS)
-        return summary(round_trips_us(lambda: far_end.call("x"), CALLS if is_quick else 10 * CALLS))
+        round_trips_us(lambda: far_end.submit("x").result(), CALLS)
+        return summary(round_trips_us(lambda: far_end.submit("x").result(), CALLS if is_quick else 10 * CALLS))
 
 
 CASE = Case(

@@ -23,9 +23,9 @@ def run(case: Case, *, is_quick: bool = False, rounds_max: int | None = None) ->
     """Measure one case. Never raises for what the case does."""
     try:
         result = judge(case, measure(case, is_quick=is_quick, rounds_max=rounds_max))
-        return replace(result, peers=measure_peers(case, is_quick=is_quick))
     except Exception as error:
-        return failed(case, f"{type(error).__name__}: {error}")
+        result = failed(case, f"{type(error).__name__}: {error}")
+    return with_peers(case, result, is_quick=is_quick)
 
 
 def measure(case: Case, *, is_quick: bool, rounds_max: int | None = None) -> list[tuple[Figures, Figures]]:
@@ -52,12 +52,13 @@ def measure(case: Case, *, is_quick: bool, rounds_max: int | None = None) -> lis
     return found
 
 
-def measure_peers(case: Case, *, is_quick: bool) -> dict[str, Figures]:
-    """The same work done by what is installed."""
-    if case.peers is None:
-        return {}
-    return {
-        name: case.peers(name, is_quick)
-        for name, module in PEERS.items()
-        if importlib.util.find_spec(module) is not None
-    }
+def with_peers(case: Case, result: Result, *, is_quick: bool) -> Result:
+    """The same work done by what is installed. That one of them fails is worth a word, and decides nothing."""
+    notes, found = [result.note] if result.note else [], {}
+    for name, module in PEERS.items():
+        if case.peers is not None and importlib.util.find_spec(module) is not None:
+            try:
+                found[name] = case.peers(name, is_quick)
+            except Exception as error:
+                notes.append(f"peer {name} could not be measured: {type(error).__name__}: {error}")
+    return replace(result, peers=found, note="; ".join(notes))
