@@ -45,7 +45,11 @@ class Backplane:
         self.name = config.backplane
         self._preempts = config.preempt
         policy = Policy(
-            priorities=config.priorities, quotas=config.quotas, tick_ns=config.tick_ns, cpu_limit=config.cpu_limit
+            priorities=config.priorities,
+            quotas=config.quotas,
+            tick_ns=config.tick_ns,
+            cpu_limit=config.cpu_limit,
+            cpu_exempt=config.cpu_exempt,
         )
         self.engine = engine = Engine(
             backplane=config.backplane,

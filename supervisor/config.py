@@ -84,6 +84,8 @@ class BackplaneConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tick_ns: Duration = msgspec.field(default=Duration(_SECOND_NS), name="tick")
     #: Percent of one core; None: no limit.
     cpu_limit: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    #: Priorities, from the top, that run although the CPU budget is spent (law 5).
+    cpu_exempt: Annotated[int, msgspec.Meta(ge=0)] = 0
     max_latency_ns: Duration = msgspec.field(default=Duration(5_000_000), name="max_latency")
     slow_action_ns: Duration = msgspec.field(default=Duration(50_000_000), name="slow_action")
     affinity: tuple[Annotated[int, msgspec.Meta(ge=0)], ...] = ()

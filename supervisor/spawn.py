@@ -131,6 +131,7 @@ def process_config(
         quotas=share.quotas,
         tick_ns=int(share.tick_ns),
         cpu_limit=share.cpu_limit,
+        cpu_exempt=share.cpu_exempt,
         max_latency_ns=int(share.max_latency_ns),
         slow_action_ns=int(share.slow_action_ns),
         preempt=share.preempt,

@@ -60,7 +60,10 @@ class Outgoing:
             self._go_on(action, now_ns)
             return
         if isinstance(request, Pause):
-            action.awaiting_id = self.calls.open(_CLOCK, now_ns + request.delay_ns, action)
+            due_ns = now_ns + request.delay_ns
+            if action.deadline_ns is not None and action.deadline_ns < due_ns:
+                due_ns = action.deadline_ns  # it learns there that it is too late
+            action.awaiting_id = self.calls.open(_CLOCK, due_ns, action)
             return
         assert request is not None
         try:

@@ -254,3 +254,11 @@ def test_an_argument_that_cannot_travel_is_named() -> None:
             self.add(Odd())
 
     assert "cannot travel" in VirtualBackplane(Sender(), outside=("oracle.answer",)).call("sender.send").result()
+
+
+def test_a_pause_ends_at_the_deadline(bank: VirtualBackplane) -> None:
+    """Nobody waits for it any more; sleeping on would keep its object from everybody else."""
+    call = bank.call("bank.rest", seconds=60.0, timeout=1.0, key="one")
+    bank.advance(1.1)
+    assert isinstance(call.error(), DeadlineExceeded)
+    assert bank.call("bank.count", amount=1, key="one").result() == 1
