@@ -97,18 +97,30 @@ class Window(threading.Thread):
         super().__init__(daemon=True)
         self._submit, self._tally, self._outstanding = submit, tally, outstanding
         self._is_full, self._is_stopping = threading.Event(), threading.Event()
+        self._error: Exception | None = None
 
     def fill(self) -> None:
-        """Begin; back when as many as that are outstanding, and the first has ended."""
+        """Begin; back when as many as that are outstanding, and the first has ended. Raises what a call raised."""
         self.start()
         self._is_full.wait()
+        if self._error is not None:
+            raise self._error
 
     def stop(self) -> None:
-        """Back when none is outstanding."""
+        """Back when none is outstanding. Raises what a call raised."""
         self._is_stopping.set()
         self.join()
+        if self._error is not None:
+            raise self._error
 
     def run(self) -> None:
+        try:
+            self._run()
+        except Exception as error:  # handed to whoever fills or stops it
+            self._error = error
+            self._is_full.set()
+
+    def _run(self) -> None:
         pending = deque(self._submit() for _ in range(self._outstanding))
         while pending:
             pending.popleft().result()

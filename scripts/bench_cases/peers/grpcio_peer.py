@@ -40,6 +40,12 @@ def serving() -> Iterator[Client]:
             yield Client(channel)
 
 
+def work(seconds: float) -> bool:
+    """Says True: a reply that unpacks to None counts as broken here."""
+    compute(seconds)
+    return True
+
+
 def main(address: str) -> None:
     """The server."""
 
@@ -47,7 +53,7 @@ def main(address: str) -> None:
         return grpc.unary_unary_rpc_method_handler(lambda body, _: function(body), msgpack.unpackb, msgpack.packb)
 
     server = grpc.server(ThreadPoolExecutor(1))
-    methods = {"echo": handler(lambda text: text), "work": handler(compute)}
+    methods = {"echo": handler(lambda text: text), "work": handler(work)}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bench", methods),))
     server.add_insecure_port(address)
     server.start()

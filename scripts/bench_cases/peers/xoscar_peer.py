@@ -38,6 +38,14 @@ class Client:
         return asyncio.run_coroutine_threadsafe(self._actor.work(seconds), self._loop)
 
 
+async def let_go() -> None:
+    """End what it leaves running in the loop."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+
+
 @contextmanager
 def serving() -> Iterator[Client]:
     """A pool of one process beside this one."""
@@ -55,5 +63,6 @@ def serving() -> Iterator[Client]:
         yield Client(loop, actor)
     finally:
         done(pool.stop())
+        done(let_go())
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
