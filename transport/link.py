@@ -116,8 +116,9 @@ class Link:
         return Sent.SENT
 
     def receive(self) -> tuple[bytes, Frame] | None:  # hot: scripts/bench call_rtt
-        """The next (peer, frame), or None; a large frame is a view of ZeroMQ's own memory. Raises `MalformedFrame` for a message of another shape, which is consumed.
+        """The next (peer, frame), or None; a large frame is a view of ZeroMQ's own memory.
 
+        Raises `MalformedFrame` for a message of another shape, which is consumed.
         Call until None before waiting on `fileno()`, and again after every send: the descriptor is edge-triggered.
         """
         socket = self._socket
