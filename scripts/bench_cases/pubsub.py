@@ -1,7 +1,8 @@
 """pubsub: messages delivered a second from one publisher to four subscribers in four processes, 100 bytes each.
 
-The publisher is this process on both sides, and a message counts once a subscriber's method has seen it. Against PUB and
-SUB of raw pyzmq with msgpack, without any limit at which they would drop. A surprise would be a lost message.
+The publisher is an object in a fifth backplane, and a message counts once a subscriber's method has seen it. Against PUB in
+this process and SUB in four others, raw pyzmq with msgpack, without any limit at which they would drop. A surprise would be
+a lost message.
 
     python -m bench_cases.pubsub ENDPOINT
 """
@@ -48,6 +49,17 @@ class Subscriber(Component):
         return heard
 
 
+class Publisher(Component):
+    """Has the news."""
+
+    @operation(priority=4)
+    async def tell(self, messages: int) -> list[int]:
+        """All of them, and then ask how many came: what one object says to another arrives in order."""
+        for _ in range(messages):
+            self.publish(TOPIC, text=TEXT)
+        return [await self.call(f"subscriber{n}.count") for n in range(SUBSCRIBERS)]
+
+
 class Subscriber0(Subscriber): ...
 
 
@@ -64,18 +76,15 @@ class Subscriber3(Subscriber): ...
 def both(is_quick: bool) -> Iterator[Sides]:
     messages = QUICK_MESSAGES if is_quick else MESSAGES
     tables = {f"s{n}": f'components = ["{__name__}:Subscriber{n}"]' for n in range(SUBSCRIBERS)}
+    tables["publisher"] = f'components = ["{__name__}:Publisher"]'
     with running(tables) as system, raw_publisher() as raw:
         yield Sides(lambda: publish(system, messages), lambda: raw.publish(messages))
 
 
 def publish(system: System, messages: int) -> Figures:
     """All messages, and then the question how many came, which waits behind them."""
-    client = system.client
     began = time.perf_counter()
-    for _ in range(messages):
-        client.publish(TOPIC, text=TEXT)
-    counts = [client.submit(f"subscriber{n}.count") for n in range(SUBSCRIBERS)]
-    heard = [count.result() for count in counts]
+    heard = system.client.call("publisher.tell", messages=messages)
     return found(heard, messages, time.perf_counter() - began)
 
 
