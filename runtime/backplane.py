@@ -7,7 +7,7 @@ the intake's. The same assembly runs in a process (process.py) and in a test's o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from appbackplane.transport.directory import ComponentEntry
@@ -19,6 +19,7 @@ from .execution.clock import Clock
 from .execution.engine import Engine, Port
 from .execution.host import EngineHost
 from .execution.inspection import Inspection
+from .execution.os_priority import OsPriority
 from .execution.worker import ReliefWorker, Worker
 from .objects.component import Component
 from .objects.registry import Registry
@@ -29,6 +30,8 @@ from .scheduling.throttle import Throttle
 
 #: Workers of one backplane. Beyond a few dozen, threads wait for each other's GIL; more cores are more backplanes.
 THREADS_MAX = 256
+#: How long the end waits for the lead when all its time is spent: a turn takes a millisecond, a full link ten.
+LEAD_TIMEOUT_S = 0.1
 
 
 class Backplane:
@@ -42,12 +45,20 @@ class Backplane:
         clock: Clock,
         link: Port,
         slot: OwnSlot | None = None,
+        os_priority: OsPriority | None = None,
     ) -> None:
         """Sets the components up. Raises `DeclarationError`, and whatever a `setup` raises."""
         self.name = config.backplane
+        self.os_priority = os_priority
+        #: Has the kernel's limit follow the account's; percent of one core, None for no limit. Raises `Busy`.
+        self.on_cpu_limit: Callable[[int | None], None] | None = None
         self._preempts = config.preempt
         policy = Policy(
-            priorities=config.priorities, quotas=config.quotas, tick_ns=config.tick_ns, cpu_limit=config.cpu_limit
+            priorities=config.priorities,
+            quotas=config.quotas,
+            tick_ns=config.tick_ns,
+            cpu_limit=config.cpu_limit,
+            cpu_exempt=config.cpu_exempt,
         )
         kind = DeadlineScheduler if config.order == "deadline" else Scheduler
         self.engine = engine = Engine(
@@ -58,6 +69,7 @@ class Backplane:
             scheduler=kind(policy, clock.now_ns()),
             slow_action_ns=config.slow_action_ns,
             slot=slot,
+            os_priority=os_priority,
             is_debug=config.debug,
         )
         self._inspection = Inspection(engine)
@@ -88,8 +100,9 @@ class Backplane:
         """Start the workers."""
         if self._preempts:
             with self.engine.lead:
-                relief = self.engine.watch.relief = ReliefWorker(self.engine)
-            relief.start()
+                relief = ReliefWorker(self.engine)
+                relief.start()
+                self.engine.watch.relief = relief
         self.set_threads(threads)
 
     def set_threads(self, count: int) -> None:
@@ -97,36 +110,37 @@ class Backplane:
         if not 1 <= count <= THREADS_MAX:
             raise InvalidArgument(f"{count} threads: expected 1 to {THREADS_MAX}")
         engine = self.engine
-        started: list[Worker] = []
         with engine.lead:
             staying = [worker for worker in engine.watch.workers if not worker.is_stopping]
             for worker in staying[count:]:
                 worker.is_stopping = True
             for _ in range(count - len(staying)):
                 self._numbers += 1
-                started.append(Worker(engine, self._numbers))
-            engine.watch.workers += started
+                worker = Worker(engine, self._numbers)
+                worker.start()  # within the lead, which it takes first: nobody sees one that has not begun
+                engine.watch.workers.append(worker)
             engine.watch.wake_all()
-        for worker in started:
-            worker.start()
 
     def stop(self, timeout: float) -> bool:
         """Tell who still waits, let what runs finish for `timeout` seconds, let go of the link. False: something still runs."""
         engine = self.engine
-        with engine.lead:
-            workers = [*engine.watch.workers]
-            if engine.watch.relief is not None:
-                workers.append(engine.watch.relief)
-            for worker in workers:
-                worker.is_stopping = True
-            engine.watch.wake_all()
         end_ns = engine.clock.now_ns() + round(timeout * 1e9)
-        has_ended = all([worker.join(max(0.0, (end_ns - engine.clock.now_ns()) / 1e9)) for worker in workers])
+
+        def left_s() -> float:
+            return max(0.0, (end_ns - engine.clock.now_ns()) / 1e9)
+
+        if not engine.lead.acquire(timeout=left_s()):
+            return False  # user code that runs in the lead (make_room) does not end, and nothing can be done without it
+        workers = engine.watch.everybody()
+        for worker in workers:
+            worker.is_stopping = True
+        engine.watch.wake_all()
+        engine.lead.release()
+        has_ended = all([worker.join(left_s()) for worker in workers])
         # The lead is kept: whoever comes back late finds nothing to do any more.
-        engine.lead.acquire()
-        now_ns = engine.clock.now_ns()
-        engine.intake.stop(now_ns)
-        engine.flush(now_ns)
+        if not engine.lead.acquire(timeout=max(left_s(), LEAD_TIMEOUT_S)):
+            return False
+        engine.stop()
         engine.link.close()
         engine.watch.close()
         return has_ended
@@ -183,6 +197,7 @@ class Backplane:
                     "topics_lost_here": engine.publishing.lost_count,
                     "topics_lost_elsewhere": engine.intake.gaps.lost_count,
                 },
+                "os_priority": None if self.os_priority is None else self.os_priority.describe(),
                 "slow_actions": engine.reports.slow_actions.count,
             }
 

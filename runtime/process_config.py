@@ -36,11 +36,17 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     tick_ns: int = 1_000_000_000
     #: Percent of one core; None: no limit.
     cpu_limit: int | None = None
+    #: Priorities, from the top, that run although the CPU budget is spent.
+    cpu_exempt: int = 0
     max_latency_ns: int = 5_000_000
     slow_action_ns: int = 50_000_000
     #: Whether more urgent work may run beside an action that overruns its quantum, in a thread of its own.
     preempt: bool = True
     affinity: tuple[int, ...] = ()
+    #: OS nice of priority 0, 1, …; the last repeats. Empty: left alone.
+    nice: tuple[int, ...] = ()
+    #: The folder of its own cgroup, where its weight is; None: it shares one with the others, or there are none.
+    cgroup: str | None = None
     #: Remote tracebacks travel with INTERNAL.
     debug: bool = False
     #: Construct, print the registration as JSON and exit.

@@ -19,7 +19,7 @@ from ..observation.waiting import Awaited, Facts, Reason, Running, Standing, Thr
 from ..scheduling.object_queue import READY, RUNNING, WAITING
 from ..scheduling.quotas import UNLIMITED
 from .coroutines import CallRequest
-from .intake import Digest
+from .digesting import Digest
 from .method_action import MethodAction
 from .naming import LOOK_MAX, SHOWN_MAX, Names, call_name, is_object_name, route_of
 from .worker import Worker
@@ -64,7 +64,7 @@ class Inspection:
             queued = [
                 (o._head.posted_ns, number, o) for number, o in enumerate(objects.values()) if o._head is not None
             ]
-            calls = islice((*engine.intake.accepted.items(), *engine.intake.digesting.items()), SHOWN_MAX)
+            calls = islice(engine.intake.accepted.items(), SHOWN_MAX)
             return {
                 "oldest_ms": [None if ns is None else _ms(now_ns - ns) for ns in oldest_ns],
                 "objects": [self._object_figures(o, now_ns) for _, _, o in sorted(queued)[:SHOWN_MAX]],
@@ -200,7 +200,7 @@ class Inspection:
     def _where(self, action: Action, running: list[Action]) -> tuple[Where, int]:
         if any(one is action for one in running):
             return Where.RUNNING, 0
-        if isinstance(action, MethodAction) and action.awaiting_id:
+        if isinstance(action, MethodAction) and action.coroutine is not None and action.awaiting_id:
             return Where.SUSPENDED, 0
         object = action.object
         if isinstance(object, StateMachine) and any(one is action for one in islice(object._deferred, LOOK_MAX)):

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from appbackplane.transport.calls import OutstandingCalls
 from appbackplane.transport.directory import nearest
 from appbackplane.transport.envelope import CALL, Envelope, status
 from appbackplane.transport.errors import (
@@ -29,7 +30,7 @@ from appbackplane.transport.errors import (
 )
 from appbackplane.transport.topics import GapCounter
 
-from ..objects.action import LOCAL, Action
+from ..objects.action import DEADLINE_DEFAULT_NS, LOCAL, Action
 from ..objects.app_object import AppObject
 from ..objects.component import Component
 from ..objects.endpoint import Request
@@ -39,29 +40,15 @@ from ..objects.registry import Route
 from ..objects.state_machine import StateMachine
 from ..scheduling.balance import least_busy
 from ..scheduling.throttle import Throttle
-from .failures import as_error
+from .digesting import Digest, Digesting
 from .method_action import MethodAction
 
 if TYPE_CHECKING:
     from .engine import Engine
 
-#: A call that came without a deadline gets this one: every call has one (DESIGN 12.5).
-DEADLINE_DEFAULT_NS = 30_000_000_000
 _SERVING = frozenset((ModuleState.PRIMARY, ModuleState.SECONDARY))
 
 log = logging.getLogger("appbackplane.runtime")
-
-
-class Digester(AppObject):
-    """Works out targets, one after the other, so that this can be slow without holding up whoever receives (law 7)."""
-
-
-class Digest(MethodAction):
-    """Works out the object of one call or cast."""
-
-    __slots__ = ("asked",)
-    #: What was asked for; `peer` and `call_id` of it are not this action's, which answers nobody.
-    asked: Envelope
 
 
 class Intake:
@@ -69,25 +56,25 @@ class Intake:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        #: Calls that were admitted and have not ended, by caller and context id.
+        #: Calls that were admitted, or are with a digester, and have not ended: by caller and context id.
         self.accepted: dict[tuple[bytes, int], Action] = {}
-        #: Calls whose object is being worked out, likewise: they are accepted when that is done.
-        self.digesting: dict[tuple[bytes, int], Digest] = {}
+        #: Calls that state machines keep beside their queues, by the deadlines at which they end there.
+        self.deferred: OutstandingCalls[MethodAction] = OutstandingCalls()
         self.throttles: dict[str, Throttle] = {}
         self.gaps = GapCounter()
         self.refused_casts_count = 0
-        self._digesters: dict[str, Digester] = {}
+        self.digesting = Digesting(engine)
 
     def accept(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:  # hot: scripts/bench call_pipelined
         """Admit a call or a cast, or tell its caller why not."""
         try:
             self.admit(peer, envelope, now_ns)
         except BackplaneError as error:
-            self._turn_away(peer, envelope, error, now_ns)
+            self.turn_away(peer, envelope, error, now_ns)
         except BaseException as error:  # the edge: what a strange argument makes a library do must not end the process
             log.exception("%s could not be taken in", envelope.route)
             problem = InternalError(f"{envelope.route}: {type(error).__name__}: {text_of(error)}")
-            self._turn_away(peer, envelope, problem, now_ns)
+            self.turn_away(peer, envelope, problem, now_ns)
 
     def admit(
         self, peer: bytes, envelope: Envelope, now_ns: int, caller: AppObject | None = None
@@ -114,7 +101,7 @@ class Intake:
         if route.endpoint is not None:
             action = self._from_endpoint(route, Request(name, key, body, priority, deadline_ns))
         elif route.mark.digest is not None and key is None:
-            return self._digest(route, peer, envelope, priority, now_ns)
+            return self.digesting.begin(route, peer, envelope, priority, now_ns)
         else:
             object, spec = self._target(route, key, chain)
             action = MethodAction(object, name, priority, spec.function, spec.bind(body, name), deadline_ns)
@@ -126,7 +113,7 @@ class Intake:
             self._check_cycle(action, chain, is_reentrant=route.mark.reentrant)
             action.chain = chain
         action.trace = trace
-        self._throttle(action, route.component)
+        self.count_in(action, route.component)
         if kind == CALL:
             action.peer, action.call_id = peer, id
             self.accepted[peer, id] = action
@@ -149,7 +136,7 @@ class Intake:
                 priority = self._priority(name, envelope.priority, spec.mark.priority)
                 action = MethodAction(object, name, priority, spec.function, arguments)
                 action.trace = envelope.trace
-                self._throttle(action, component)
+                self.count_in(action, component)
             except BaseException as error:  # the edge: not only ours, but whatever an argument's own code raises
                 if not isinstance(error, Busy):  # the throttle has counted that
                     self._engine.statistics.of(name).refused_count += 1
@@ -163,10 +150,7 @@ class Intake:
 
         With it go the calls to this backplane that it awaits, one after the other: they may be as many as objects.
         """
-        while True:
-            action = self.accepted.get((peer, id)) or self.digesting.get((peer, id))
-            if action is None:
-                return  # the answer and the cancellation crossed
+        while (action := self.accepted.get((peer, id))) is not None:  # None: the answer and the cancellation crossed
             peer, id = LOCAL, self._cancel(action, now_ns)
 
     def _cancel(self, action: Action, now_ns: int) -> int:
@@ -178,13 +162,11 @@ class Intake:
             action.cancel()
             return engine.outgoing.give_up(action, now_ns) if action.awaiting_id else 0
         if engine.scheduler.withdraw(action):
-            engine.refuse(action, Cancelled(f"{name}: taken back before it began"), now_ns)
+            engine.endings.refuse(action, Cancelled(f"{name}: taken back before it began"), now_ns)
         elif isinstance(action, MethodAction):
             machine = action.object
             if isinstance(machine, StateMachine) and action in machine._deferred:
-                machine._deferred.remove(action)
-                engine.scheduler.drop(action)
-                engine.refuse(action, Cancelled(f"{action.name}: taken back before it was accepted"), now_ns)
+                self._drop(action, Cancelled(f"{action.name}: taken back before it was accepted"), now_ns)
             else:
                 action.cancel()  # it runs: if it is to await something, it learns it there
         return 0
@@ -197,6 +179,36 @@ class Intake:
             self._engine.scheduler.requeue([action])  # the state has changed since
         else:
             machine._deferred.append(action)
+            if action.deadline_ns is not None:
+                action.awaiting_id = self.deferred.open(LOCAL, action.deadline_ns, action)
+
+    def requeue(self, actions: Sequence[Action]) -> None:
+        """A state machine has changed its state: what it deferred is tried again."""
+        for action in actions:
+            if isinstance(action, MethodAction) and action.awaiting_id:
+                self.deferred.end(action.awaiting_id)
+                action.awaiting_id = 0
+        self._engine.scheduler.requeue([*actions])
+
+    def expire(self, now_ns: int) -> None:
+        """End what was deferred for too long: nobody waits for it, and it would keep its place for ever."""
+        for _, _, action in self.deferred.expire(now_ns):
+            machine = action.object
+            assert isinstance(machine, StateMachine)
+            if action in machine._deferred:  # if not, it is on its way to the queue, and ends there
+                self._engine.statistics.of(action.name).expired_count += 1
+                late = f"{action.name}: the deadline passed before {machine.name} accepted it"
+                self._drop(action, DeadlineExceeded(late), now_ns)
+
+    def _drop(self, action: MethodAction, error: BackplaneError, now_ns: int) -> None:
+        """End what a state machine keeps beside its queue."""
+        machine = action.object
+        assert isinstance(machine, StateMachine)
+        machine._deferred.remove(action)
+        self.deferred.end(action.awaiting_id)
+        action.wait_ns += now_ns - action.posted_ns
+        self._engine.scheduler.drop(action)
+        self._engine.endings.refuse(action, error, now_ns)
 
     def shed(self, component: Component, below: int, now_ns: int) -> int:
         """Refuse one queued request of lower priority than `below`: the least urgent, the newest of these."""
@@ -214,40 +226,32 @@ class Intake:
             return 0
         throttle = self.throttles[component.component_name]
         throttle.refused_count += 1
-        self._engine.refuse(
+        self._engine.endings.refuse(
             worst,
             Busy(f"{worst.name}: made room for more urgent work", retry_after=throttle.retry_after()),
             now_ns,
         )
         return 1
 
-    def digesters(self) -> list[AppObject]:
-        """Those that have had something to do."""
-        return list(self._digesters.values())
-
     def stop(self, now_ns: int) -> None:
         """The process ends: whoever still waits for an answer is told."""
-        for action in list(self.accepted.values()):
-            if action.peer is not None and action.peer is not LOCAL:
+        for (peer, id), action in self.accepted.items():
+            if peer != LOCAL:
                 error = Unavailable(f"{action.name}: backplane {self._engine.backplane} is stopping")
-                self._engine.say(action.peer, status(action.call_id, error), now_ns)
-        for (peer, id), digest in self.digesting.items():
-            if peer is not LOCAL:
-                error = Unavailable(f"{digest.asked.route}: backplane {self._engine.backplane} is stopping")
                 self._engine.say(peer, status(id, error), now_ns)
         self.accepted.clear()
-        self.digesting.clear()
 
     def nearest(self, name: str) -> str | None:
         """The known route most like `name`, for an error message."""
         return nearest(name, self._engine.registry.routes) or self._engine.outgoing.directory.nearest(name)
 
-    def _turn_away(self, peer: bytes, envelope: Envelope, error: BackplaneError, now_ns: int) -> None:
+    def turn_away(self, peer: bytes, envelope: Envelope, error: BackplaneError, now_ns: int) -> None:
+        """Who asked is told why not; where nobody waits, it is counted and reported."""
         if envelope.kind == CALL:
             self._engine.say(peer, status(envelope.id, error), now_ns)
             return
         self.refused_casts_count += 1
-        self._engine.reports.refused(f"cast {envelope.route}", f"a cast was refused: {error}", now_ns)
+        self._engine.reports.refused(f"cast {envelope.route}", f"a cast was refused: {text_of(error)}", now_ns)
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
@@ -291,7 +295,8 @@ class Intake:
                     f"declare {action.name} reentrant=True, or call without waiting (cast)"
                 )
 
-    def _throttle(self, action: Action, component: Component) -> None:
+    def count_in(self, action: Action, component: Component) -> None:
+        """Have it count as outstanding of `component`, which is asked to make room if need be. Raises `Busy` (law 9)."""
         throttle = self.throttles.get(component.component_name)
         if throttle is None:
             return
@@ -311,47 +316,6 @@ class Intake:
                 )
         throttle.outstanding += 1
         action.throttle = throttle
-
-    def _digest(self, route: Route, peer: bytes, envelope: Envelope, priority: int, now_ns: int) -> None:
-        """Leave it to the digester to find the key, one priority above the request it is for."""
-        component, method_name = route.component, route.mark.digest
-        assert method_name is not None and route.spec is not None
-        arguments = route.spec.bind(envelope.body, route.name)
-        method = getattr(type(component), method_name)
-        digester = self._digesters.get(component.component_name)
-        if digester is None:
-            digester = self._digesters[component.component_name] = Digester()
-            digester._component, digester._name = component, f"{component.name}.digester"
-        name = f"{component.component_name}.{method_name}"
-        remaining_ns = envelope.deadline if envelope.deadline is not None else DEADLINE_DEFAULT_NS
-        deadline_ns = now_ns + remaining_ns if envelope.kind == CALL else None
-        action = Digest(
-            digester, name, max(0, priority - 1), lambda _, *given: method(component, *given), arguments, deadline_ns
-        )
-        action.asked = envelope
-        action.on_end = lambda ended: self._digested(peer, action, deadline_ns)
-        self._throttle(action, component)
-        if envelope.kind == CALL:
-            self.digesting[peer, envelope.id] = action
-        self._engine.scheduler.post(action, now_ns)
-
-    def _digested(self, peer: bytes, action: Digest, deadline_ns: int | None) -> None:
-        """The object has been worked out, or never will be."""
-        engine, envelope = self._engine, action.asked
-        now_ns = engine.clock.now_ns()
-        if envelope.kind == CALL:
-            self.digesting.pop((peer, envelope.id), None)
-        error = action.error if action.thrown is None else action.thrown  # taken back while it ran
-        if error is None and not isinstance(action.result, str):
-            error = InternalError(f"{action.name}: expected a key (a string), got {type(action.result).__name__}")
-        if error is not None:
-            if isinstance(error, DeadlineExceeded):
-                engine.statistics.of(envelope.route or "").expired_count += 1
-            told = as_error(action, error, is_debug=engine.is_debug)
-            self._turn_away(peer, envelope, told, now_ns)
-            return
-        left_ns = None if deadline_ns is None else max(0, deadline_ns - now_ns)
-        self.accept(peer, envelope._replace(key=action.result, deadline=left_ns), now_ns)
 
     def _from_endpoint(self, route: Route, request: Request) -> Action:
         assert route.endpoint is not None

@@ -15,7 +15,7 @@ from appbackplane.transport.errors import InvalidArgument, NotFound
 
 from ..objects.action import LOCAL, Action
 from ..objects.app_object import AppObject
-from .intake import Digest
+from .digesting import Digest
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -48,7 +48,7 @@ class Names:
                 continue
             object = engine.registry.by_key(component.component_name, name[len(component.component_name) + 1 :])
             if object is None:
-                others = (*component._objects, *engine.intake.digesters())
+                others = (*component._objects, *engine.intake.digesting.digesters())
                 object = next((other for other in others if other._name == asked), None)
             if object is not None:
                 return object
@@ -61,11 +61,10 @@ class Names:
         if route is None:
             raise NotFound(f"backplane {engine.backplane} serves no route {name!r}")
         accepted = islice(engine.intake.accepted.items(), LOOK_MAX)
-        digesting = islice(engine.intake.digesting.items(), LOOK_MAX)
-        calls = [who for who, action in (*accepted, *digesting) if route_of(action) == name]
+        calls = [who for who, action in accepted if route_of(action) == name]
         more = {"calls": [self.name(*who) for who in calls[:SHOWN_MAX]], "count": len(calls)}
         if calls:
-            return engine.intake.accepted.get(calls[0]) or engine.intake.digesting.get(calls[0]), more
+            return engine.intake.accepted[calls[0]], more
         queued = islice(_queued(islice(route.objects, LOOK_MAX)), LOOK_MAX)
         action = next((action for action in queued if action.name == name), None)
         if action is not None:
@@ -80,23 +79,18 @@ class Names:
             raise InvalidArgument(f"{asked!r} is no name of a call: expected BACKPLANE:CALLER:NUMBER")
         if backplane != self._engine.backplane:
             raise NotFound(f"{asked!r} is not in backplane {self._engine.backplane}")
-        intake, id = self._engine.intake, int(number)
+        accepted, id = self._engine.intake.accepted, int(number)
         peer = LOCAL if caller == _SELF else caller.encode()
-        found = intake.accepted.get((peer, id)) or intake.digesting.get((peer, id))
+        found = accepted.get((peer, id))
         if found is not None or caller == _SELF:
             return found
-        for table in (intake.accepted, intake.digesting):
-            for who, action in islice(table.items(), LOOK_MAX):
-                if who[1] == id and who[0].startswith(peer):
-                    return action
-        return None
+        among = islice(accepted.items(), LOOK_MAX)
+        return next((action for who, action in among if who[1] == id and who[0].startswith(peer)), None)
 
     def who_waits_for(self, action: Action) -> tuple[bytes, int] | None:
         """Who waits for it, under which number."""
         if isinstance(action, Digest):
-            return next(
-                (who for who, one in islice(self._engine.intake.digesting.items(), LOOK_MAX) if one is action), None
-            )
+            return (action.sender, action.asked.id) if action.asked.id else None
         return None if action.peer is None else (action.peer, action.call_id)
 
     def name(self, peer: bytes, id: int) -> str:

@@ -60,7 +60,10 @@ class Outgoing:
             self._go_on(action, now_ns)
             return
         if isinstance(request, Pause):
-            action.awaiting_id = self.calls.open(_CLOCK, now_ns + request.delay_ns, action)
+            due_ns = now_ns + request.delay_ns
+            if action.deadline_ns is not None and now_ns < action.deadline_ns < due_ns:
+                due_ns = action.deadline_ns  # it learns there that it is too late
+            action.awaiting_id = self.calls.open(_CLOCK, due_ns, action)
             return
         assert request is not None
         try:
@@ -194,6 +197,9 @@ class Outgoing:
             self._engine.intake.admit(LOCAL, self._engine.as_received(envelope), now_ns, action.object)
         elif not self._engine.say(peer, envelope, now_ns):
             raise Busy(f"{route}: {place} does not keep up with what is sent to it", retry_after=0.05)
+        else:
+            assert place is not None
+            self._engine.presence.lend(self.directory.backplanes[place], priority, now_ns)
 
     def _resolve(self, route: str, key: str | None) -> str | None:
         """The backplane that is to serve a call: None is this one."""

@@ -25,6 +25,7 @@ from ..objects.module_state import ModuleState
 from .board import OwnSlot
 from .control import Answer, Control
 from .engine import Engine
+from .os_priority import OsPriority
 from .watch import QUANTUM_NS
 from .worker import Worker
 
@@ -53,6 +54,7 @@ class Sentinel:
         slot: OwnSlot | None,
         statistics: Callable[[], dict[str, Any]],
         why: Callable[..., dict[str, Any]],
+        os_priority: OsPriority | None = None,
     ) -> None:
         self._engine = engine
         self._link = link
@@ -60,6 +62,7 @@ class Sentinel:
         self._lifeline_fd = lifeline_fd
         self._statistics = statistics
         self._why = why
+        self._os_priority = os_priority
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         engine.watch.sentinel_fd = self._wake_fd
         self._control = Control(
@@ -84,6 +87,10 @@ class Sentinel:
         self._control.register(registration)
         self._control.turn()
 
+    def change_limit(self, percent: int | None) -> None:
+        """Have the kernel's CPU limit follow ours; with the lead. Raises `Busy`."""
+        self._control.call("supervisor.limit", {"cpu_limit": percent}, self._limited)
+
     def wake(self) -> None:
         """Have it look now. From any thread."""
         os.eventfd_write(self._wake_fd, 1)
@@ -106,8 +113,7 @@ class Sentinel:
             pause_ns = self._look(clock.now_ns())
             if self._stop_reason is not None or self._link.has_input():
                 continue
-            # Whole milliseconds are what poll() knows; the quantum needs less, which select() can wait.
-            events = _wait(poll, pause_ns, self._fds())
+            events = _wait(poll, pause_ns)
             if self._wake_fd in events:
                 with contextlib.suppress(BlockingIOError):
                     os.eventfd_read(self._wake_fd)
@@ -125,7 +131,7 @@ class Sentinel:
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
-    def _look(self, now_ns: int) -> int:  # hot: scripts/bench urgent_latency
+    def _look(self, now_ns: int) -> int:  # hot: scripts/bench urgent_long
         """Look at the workers; nanoseconds until the next look."""
         engine = self._engine
         watch = engine.watch
@@ -151,8 +157,7 @@ class Sentinel:
         self._looks_idle = 0
         watch.is_sentinel_asleep = False
         if now_ns - running_since_ns >= QUANTUM_NS:
-            if watch.poller is None:
-                self._looks_without_overrun = 0
+            self._looks_without_overrun = 0 if watch.poller is None else self._looks_without_overrun + 1
             with engine.lead:
                 engine.overrun()
         else:
@@ -184,11 +189,11 @@ class Sentinel:
             engine.scheduler.budget.used_total_ns,
             sum(throttle.refused_count for throttle in list(engine.intake.throttles.values())),
             engine.reports.slow_actions.count,
+            0 if self._os_priority is None else self._os_priority.boosts_count,
         )
-
-    def _fds(self) -> list[int]:
-        fds = [self._wake_fd, self._link.fileno()]
-        return fds if self._lifeline_fd is None else [*fds, self._lifeline_fd]
+        if self._os_priority is not None:
+            with engine.lead:
+                self._os_priority.look()  # a boost that came while it was being taken back
 
     # -- what the supervisor asks -------------------------------------------------------------------------------------
 
@@ -209,6 +214,13 @@ class Sentinel:
         with self._engine.lead:
             self._engine.modules.move(name, state, lambda error: answer({}, error))
 
+    def _limited(self, result: Any, error: str | None) -> None:
+        if error is not None:
+            log.warning("the CPU limit is held by the scheduler alone: %s", error)
+        elif self._os_priority is not None:
+            with self._engine.lead:
+                self._os_priority.moved_to(result["cgroup"])
+
     def _tell_statistics(self, body: Any, answer: Answer) -> None:
         answer(self._statistics(), None)
 
@@ -223,8 +235,11 @@ class Sentinel:
         answer({}, None)
 
 
-def _wait(poll: select.poll, pause_ns: int, fds: list[int]) -> list[int]:
-    if pause_ns >= 1_000_000:
-        return [fd for fd, _ in poll.poll(pause_ns // 1_000_000)]
-    readable, _, _ = select.select(fds, [], [], pause_ns / 1e9)
-    return readable
+def _wait(poll: select.poll, pause_ns: int) -> list[int]:
+    """The descriptors that are ready, after `pause_ns` at the latest."""
+    timeout_ms = pause_ns // 1_000_000
+    if not timeout_ms:
+        # Whole milliseconds are what poll() knows; the quantum needs less, which select() can wait: for nothing but the time,
+        # because it knows no descriptor above 1023, and users may have opened so many before us.
+        select.select([], [], [], pause_ns / 1e9)
+    return [fd for fd, _ in poll.poll(timeout_ms)]

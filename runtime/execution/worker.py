@@ -13,6 +13,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from ..objects.action import Action
+from .async_log import last_words
 from .current import current
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ class Worker:
         self.gate = threading.Lock()
         self.gate.acquire()
         self.current = current
+        #: The kernel's number of the thread; 0 until it runs (and in a test that has none).
+        self.tid = 0
         self._thread = threading.Thread(target=self._run, name=f"worker-{number}", daemon=True)
 
     def start(self) -> None:
@@ -58,15 +61,18 @@ class Worker:
 
     def _run(self) -> None:
         current.engine = self.engine
+        self.tid = threading.get_native_id()
         try:
             with self.engine.lead:
                 self._serve()
                 if self in self.engine.watch.workers:
                     self.engine.watch.workers.remove(self)
                 self.engine.step_back(self)
+                self.engine.presence.left(self)
         except BaseException:
             # A promise of our own is broken, and what it guarded may be half done: the supervisor starts us afresh.
             log.critical("worker %d failed: this is a bug of the runtime", self.number, exc_info=True)
+            last_words()
             os._exit(EXIT_BUG)
 
     def _serve(self) -> None:  # hot: scripts/bench call_rtt

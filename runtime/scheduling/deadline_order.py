@@ -5,8 +5,8 @@ stay as they are (laws 1 to 3). What counts for an object is the nearest deadlin
 the priority for which it stands there: those before it are in its way. Work without a deadline counts as if it had the
 default one from when it was queued, so it is overtaken for that long and then overtakes: nothing starves.
 
-A heap a priority instead of a FIFO, in classes of its own: the default order pays nothing for it (scheduler_loop.py: about
-1 us more an action here). Dead entries stay behind, as in ready_queues.py, and are known by having lost their object.
+A heap a priority instead of a FIFO, in classes of its own: the default order pays nothing for it (about 1 us more an
+action here). Dead entries stay behind, as in ready_queues.py, and are known by having lost their object.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from ..objects.action import Action
+from ..objects.action import DEADLINE_DEFAULT_NS, Action
 from ..objects.app_object import AppObject
 from . import ready_queues
 from .object_queue import READY
@@ -24,8 +24,8 @@ from .scheduler import Policy, Scheduler
 
 #: Actions of an object that are looked at: 40 ns each. An action further behind counts once it has moved up.
 LOOK_AHEAD_MAX = 32
-#: The deadline of work that has none, from when it was queued: the default deadline of calls (execution/outgoing.py).
-PATIENCE_NS = 30_000_000_000
+#: The deadline of work that has none, from when it was queued: that of calls which come without.
+PATIENCE_NS = DEADLINE_DEFAULT_NS
 _NEVER_NS = 1 << 63
 
 
@@ -148,7 +148,7 @@ def due_ns(action: Action) -> int:
     return action.posted_ns + PATIENCE_NS if action.deadline_ns is None else action.deadline_ns
 
 
-def nearest_ns(object: AppObject) -> int:  # hot: scripts/bench_cases/scheduler_loop.py
+def nearest_ns(object: AppObject) -> int:  # hot: scripts/bench inproc
     """When the work for which an object stands in its queue should be done."""
     head = here = object._head
     assert head is not None, "a ready object has work"

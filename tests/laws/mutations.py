@@ -26,8 +26,10 @@ SCHEDULER = "runtime/scheduling/scheduler.py"
 OBJECT_QUEUE = "runtime/scheduling/object_queue.py"
 READY_QUEUES = "runtime/scheduling/ready_queues.py"
 ENGINE = "runtime/execution/engine.py"
+ENDINGS = "runtime/execution/endings.py"
 PRESENCE = "runtime/execution/presence.py"
 INTAKE = "runtime/execution/intake.py"
+DIGESTING = "runtime/execution/digesting.py"
 MODULES = "runtime/execution/modules.py"
 COROUTINES = "runtime/execution/coroutines.py"
 
@@ -128,15 +130,15 @@ MUTATIONS = (
         "if now_ns - self._drained_ns >= DRAIN_INTERVAL_NS or not scheduler.ready.count:",
         "if not scheduler.ready.count:",
     ),
-    Mutation(7, "the digester is no more urgent than its request", INTAKE, "max(0, priority - 1)", "priority"),
-    Mutation(7, "the digester goes before everything", INTAKE, "digester, name, max(0, priority - 1)", "digester, name, 0"),
+    Mutation(7, "the digester is no more urgent than its request", DIGESTING, "max(0, priority - 1)", "priority"),
+    Mutation(7, "the digester goes before everything", DIGESTING, "digester, name, max(0, priority - 1)", "digester, name, 0"),
     Mutation(
         7, "everything is digested", INTAKE,
         "elif route.mark.digest is not None and key is None:", "elif route.mark.digest is not None:",
     ),
     Mutation(
-        7, "a request vanishes with its digester", INTAKE,
-        "self._turn_away(peer, envelope, told, now_ns)", "pass",
+        7, "a request vanishes with its digester", DIGESTING,
+        'intake.turn_away(peer, envelope, InternalError(f"{name}: {problem}"), then_ns)', "pass",
     ),
     Mutation(
         8, "timers run at once", ENGINE,
@@ -157,7 +159,7 @@ MUTATIONS = (
     Mutation(9, "nobody is asked to make room", INTAKE, "component.make_room(action)", "False"),
     Mutation(
         9, "who makes room is not told", INTAKE,
-        "        self._engine.refuse(\n            worst,", "        (lambda *_: None)(\n            worst,",
+        "        self._engine.endings.refuse(\n            worst,", "        (lambda *_: None)(\n            worst,",
     ),
     Mutation(9, "room is made at the cost of anybody", INTAKE, " and action.priority > below", ""),
     Mutation(
@@ -186,7 +188,7 @@ MUTATIONS = (
         10, "what has run stays on the board", PRESENCE,
         "        slot.present(highest)", "        highest is None or slot.present(highest)",
     ),
-    Mutation(11, "CPU is taken for run time", ENGINE, "account.cpu_ns += action.cpu_ns", "account.cpu_ns += action.run_ns"),
+    Mutation(11, "CPU is taken for run time", ENDINGS, "account.cpu_ns += action.cpu_ns", "account.cpu_ns += action.run_ns"),
     Mutation(11, "waiting is not counted", ENGINE, "action.wait_ns += started_ns - action.posted_ns", "pass"),
     Mutation(
         11, "awaiting counts as waiting in a queue", SCHEDULER,

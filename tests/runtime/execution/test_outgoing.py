@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -178,6 +179,24 @@ def test_cancelling_ends_a_pause(bank: VirtualBackplane) -> None:
     assert isinstance(call.error(), Cancelled)
 
 
+class Stubborn(AppObject):
+    """Does not hear that it is too late."""
+
+    @operation()
+    async def poll(self) -> None:
+        while True:
+            with suppress(DeadlineExceeded):
+                await pause(10.0)
+
+
+def test_a_pause_after_the_deadline_is_a_pause(bank: VirtualBackplane) -> None:
+    """Its end at the deadline is for telling it once. What goes on all the same must not go round at full speed."""
+    backplane = VirtualBackplane()
+    backplane.add(Stubborn())
+    backplane.call("bench.poll", timeout=1.0)
+    assert len(backplane.advance(35.0)) == 5
+
+
 def test_a_pause_lets_time_pass_and_others_run(bank: VirtualBackplane) -> None:
     """A pausing operation holds its object, not the worker."""
     resting = bank.call("bank.rest", seconds=1.0, key="one")
@@ -254,3 +273,11 @@ def test_an_argument_that_cannot_travel_is_named() -> None:
             self.add(Odd())
 
     assert "cannot travel" in VirtualBackplane(Sender(), outside=("oracle.answer",)).call("sender.send").result()
+
+
+def test_a_pause_ends_at_the_deadline(bank: VirtualBackplane) -> None:
+    """Nobody waits for it any more; sleeping on would keep its object from everybody else."""
+    call = bank.call("bank.rest", seconds=60.0, timeout=1.0, key="one")
+    bank.advance(1.1)
+    assert isinstance(call.error(), DeadlineExceeded)
+    assert bank.call("bank.count", amount=1, key="one").result() == 1
