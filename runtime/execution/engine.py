@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from appbackplane.transport import codec
 from appbackplane.transport.batching import Outbox, Sent
-from appbackplane.transport.envelope import CALL, CANCEL, CAST, PUBLISH, Envelope
+from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, PUBLISH, Envelope
 from appbackplane.transport.errors import (
     MalformedFrame,
 )
@@ -27,6 +27,7 @@ from ..observation.statistics import Statistics
 from ..scheduling.scheduler import Scheduler
 from .clock import Clock
 from .endings import Endings
+from .inheritance import Inheritance
 from .intake import Intake
 from .method_action import MethodAction
 from .modules import Modules
@@ -102,6 +103,7 @@ class Engine:
         self.intake = Intake(self)
         self.outgoing = Outgoing(self)
         self.publishing = Publishing(self)
+        self.inheritance = Inheritance(self)
         self.modules = Modules(self)
         self.watch = Watch(link.fileno())
         self.undelivered_count = 0
@@ -294,6 +296,9 @@ class Engine:
             self.intake.accept_topic(peer, envelope, now_ns)
         elif kind == CANCEL:
             self.intake.cancel(peer, envelope.id, now_ns)
+        elif kind == BOOST:
+            assert envelope.priority is not None
+            self.intake.boost(peer, envelope.id, envelope.priority, now_ns)
         else:
             self.outgoing.answered(peer, envelope, now_ns)
 
