@@ -205,6 +205,7 @@ class VirtualBackplane:
     def call(
         self,
         route: str,
+        /,
         *,
         key: str | None = None,
         priority: int | None = None,
@@ -218,7 +219,7 @@ class VirtualBackplane:
         self.hear(Envelope(CALL, id, priority, route, key, deadline, None, arguments))
         return call
 
-    def cast(self, route: str, *, key: str | None = None, priority: int | None = None, **arguments: Any) -> None:
+    def cast(self, route: str, /, *, key: str | None = None, priority: int | None = None, **arguments: Any) -> None:
         """Cast as a client does."""
         self.hear(Envelope(CAST, 0, priority, route, key, None, None, arguments))
 
