@@ -28,6 +28,8 @@ from .scheduling.throttle import Throttle
 
 #: Workers of one backplane. Beyond a few dozen, threads wait for each other's GIL; more cores are more backplanes.
 THREADS_MAX = 256
+#: How long the end waits for the lead when all its time is spent: a turn takes a millisecond, a full link ten.
+LEAD_TIMEOUT_S = 0.1
 
 
 class Backplane:
@@ -93,8 +95,9 @@ class Backplane:
         """Start the workers."""
         if self._preempts:
             with self.engine.lead:
-                relief = self.engine.watch.relief = ReliefWorker(self.engine)
-            relief.start()
+                relief = ReliefWorker(self.engine)
+                relief.start()
+                self.engine.watch.relief = relief
         self.set_threads(threads)
 
     def set_threads(self, count: int) -> None:
@@ -102,36 +105,37 @@ class Backplane:
         if not 1 <= count <= THREADS_MAX:
             raise InvalidArgument(f"{count} threads: expected 1 to {THREADS_MAX}")
         engine = self.engine
-        started: list[Worker] = []
         with engine.lead:
             staying = [worker for worker in engine.watch.workers if not worker.is_stopping]
             for worker in staying[count:]:
                 worker.is_stopping = True
             for _ in range(count - len(staying)):
                 self._numbers += 1
-                started.append(Worker(engine, self._numbers))
-            engine.watch.workers += started
+                worker = Worker(engine, self._numbers)
+                worker.start()  # within the lead, which it takes first: nobody sees one that has not begun
+                engine.watch.workers.append(worker)
             engine.watch.wake_all()
-        for worker in started:
-            worker.start()
 
     def stop(self, timeout: float) -> bool:
         """Tell who still waits, let what runs finish for `timeout` seconds, let go of the link. False: something still runs."""
         engine = self.engine
-        with engine.lead:
-            workers = [*engine.watch.workers]
-            if engine.watch.relief is not None:
-                workers.append(engine.watch.relief)
-            for worker in workers:
-                worker.is_stopping = True
-            engine.watch.wake_all()
         end_ns = engine.clock.now_ns() + round(timeout * 1e9)
-        has_ended = all([worker.join(max(0.0, (end_ns - engine.clock.now_ns()) / 1e9)) for worker in workers])
+
+        def left_s() -> float:
+            return max(0.0, (end_ns - engine.clock.now_ns()) / 1e9)
+
+        if not engine.lead.acquire(timeout=left_s()):
+            return False  # user code that runs in the lead (make_room) does not end, and nothing can be done without it
+        workers = engine.watch.everybody()
+        for worker in workers:
+            worker.is_stopping = True
+        engine.watch.wake_all()
+        engine.lead.release()
+        has_ended = all([worker.join(left_s()) for worker in workers])
         # The lead is kept: whoever comes back late finds nothing to do any more.
-        engine.lead.acquire()
-        now_ns = engine.clock.now_ns()
-        engine.intake.stop(now_ns)
-        engine.flush(now_ns)
+        if not engine.lead.acquire(timeout=max(left_s(), LEAD_TIMEOUT_S)):
+            return False
+        engine.stop()
         engine.link.close()
         engine.watch.close()
         return has_ended

@@ -29,6 +29,7 @@ from appbackplane.transport.link import Link
 
 from .backplane import Backplane
 from .backplane_operations import construct
+from .execution.async_log import AsyncLog, last_words
 from .execution.board import Board, OwnSlot
 from .execution.clock import RealClock
 from .execution.os_priority import OsPriority, allowed
@@ -136,6 +137,7 @@ def assemble(
 def serve(config: ProcessConfig, components: Sequence[Component]) -> int:
     """Serve until told to stop."""
     die_with(os.getppid())
+    AsyncLog.install()
     setproctitle.setproctitle(f"appbackplane: {config.system}/{config.backplane}")
     sys.setswitchinterval(min(_SWITCH_MAX_S, config.max_latency_ns / 1e9 / _SWITCH_FRACTION))
     if config.affinity:
@@ -175,13 +177,15 @@ def serve(config: ProcessConfig, components: Sequence[Component]) -> int:
     os_priority.set_helpers(helpers)
     sentinel.register(Registration(config.backplane, config.generation, os.getpid(), str(path), backplane.entries()))
     reason = sentinel.run()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it has been heard; who it would wake is about to be gone
     log.debug("stopping: %s", reason)
     has_ended = backplane.stop(STOP_TIMEOUT_S)
     sentinel.close()
     if not has_ended:
         log.warning("an operation did not end within %s s of being told to stop", STOP_TIMEOUT_S)
-    logging.shutdown()
-    sys.stderr.flush()
+    if last_words():
+        logging.shutdown()
+        sys.stderr.flush()
     # Not through the interpreter's own shutdown: it would wait for threads that user code started.
     os._exit(0)
 

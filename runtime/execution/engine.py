@@ -15,20 +15,18 @@ from typing import TYPE_CHECKING, Protocol
 
 from appbackplane.transport import codec
 from appbackplane.transport.batching import Outbox, Sent
-from appbackplane.transport.envelope import CALL, CANCEL, CAST, PUBLISH, Envelope, reply, status
+from appbackplane.transport.envelope import CALL, CANCEL, CAST, PUBLISH, Envelope
 from appbackplane.transport.errors import (
-    BackplaneError,
-    DeadlineExceeded,
-    InternalError,
     MalformedFrame,
 )
 
 from ..objects.action import LOCAL, Action, Outcome
+from ..objects.module_state import ModuleState
 from ..objects.registry import Registry
 from ..observation.statistics import Statistics
 from ..scheduling.scheduler import Scheduler
 from .clock import Clock
-from .failures import as_error
+from .endings import Endings
 from .intake import Intake
 from .method_action import MethodAction
 from .modules import Modules
@@ -53,6 +51,8 @@ DRAIN_MAX_NS = 1_000_000
 SHORT_NS = 100_000
 #: A peer whose socket was full is offered its envelopes again after this.
 STALLED_RETRY_NS = 2_000_000
+#: Looks at the link before it is closed: what a client has sent before it heard of the end is in there. 100 ms at most.
+STOP_LOOKS_MAX = 100
 #: poll(2) takes an int: a timer of a month would not fit. Waking once an hour for nothing costs nothing.
 WAIT_MAX_MS = 3_600_000
 
@@ -96,6 +96,7 @@ class Engine:
         self.encoder = codec.Encoder()
         self.statistics = Statistics()
         self.reports = Reports(slow_action_ns)
+        self.endings = Endings(self)
         self.intake = Intake(self)
         self.outgoing = Outgoing(self)
         self.publishing = Publishing(self)
@@ -116,7 +117,11 @@ class Engine:
         if now_ns - self._drained_ns >= DRAIN_INTERVAL_NS or not scheduler.ready.count:
             self.drain(now_ns)
         while (action := scheduler.next(now_ns, worker.below)) is not None:
-            if action.deadline_ns is not None and now_ns >= action.deadline_ns and self._is_too_late(action, now_ns):
+            if (
+                action.deadline_ns is not None
+                and now_ns >= action.deadline_ns
+                and self.endings.is_too_late(action, now_ns)
+            ):
                 continue
             break
         if action is None:
@@ -173,11 +178,11 @@ class Engine:
             self._defer(action, now_ns)
         else:
             # The answer is packed before the object may run again: what it changes later must not change what it said.
-            self.answer(action, now_ns)
+            self.endings.answer(action, now_ns)
             self.scheduler.finished(action, outcome, now_ns)
             if not self.scheduler.ready.count and self.outbox:
                 self.flush(now_ns)  # nothing else to run: it leaves before it is booked
-            self.book(action, now_ns)
+            self.endings.book(action, now_ns)
         self.scheduler.budget.charge(cpu_ns)
         account = self.statistics.of(action.name)
         account.typical_ns += (run_ns - account.typical_ns) >> 3 if account.typical_ns else run_ns
@@ -222,9 +227,22 @@ class Engine:
         self.watch.hand_over()
         self.nudge()
 
+    def stop(self) -> None:
+        """The process ends: whoever waits for an answer, or has just asked, is told."""
+        for component in self.registry.components.values():
+            component._module_state = ModuleState.DOWN
+        for _ in range(STOP_LOOKS_MAX):
+            self.drain(self.clock.now_ns())
+            if not self.link.has_input():
+                break
+        self.intake.stop(self.clock.now_ns())
+        self._retry_ns = None
+        self.flush(self.clock.now_ns())
+
     def next_wake_ns(self) -> int | None:
         """When something falls due although nothing comes: a timer, a tick, a deadline, a peer to try again."""
-        times = (self.scheduler.next_wake_ns(), self.outgoing.calls.next_deadline_ns(), self._retry_ns)
+        calls, deferred = self.outgoing.calls, self.intake.deferred
+        times = (self.scheduler.next_wake_ns(), calls.next_deadline_ns(), deferred.next_deadline_ns(), self._retry_ns)
         return min((ns for ns in times if ns is not None), default=None)
 
     # -- the link -----------------------------------------------------------------------------------------------------
@@ -261,6 +279,7 @@ class Engine:
             action.timer = timer
             self.scheduler.post(action, now_ns)
         self.outgoing.expire(now_ns)
+        self.intake.expire(now_ns)
         if self.outbox:
             self.flush(now_ns)
 
@@ -301,92 +320,22 @@ class Engine:
     def flush(self, now_ns: int) -> bool:
         """Offer everything to the link; the calls of peers that cannot be reached end here, and then it says True."""
         self._is_unsure = True
-        unreachable = self.outbox.flush(self.link.send)
+        is_retry = self._retry_ns is None or now_ns >= self._retry_ns
+        unreachable = self.outbox.flush(self.link.send, with_stalled=is_retry)
         for peer in unreachable:
             self.undelivered_count += 1
             self.publishing.forget(peer)
             self.outgoing.fail_peer(peer, now_ns)
-        self._retry_ns = now_ns + STALLED_RETRY_NS if self.outbox else None
+        if not self.outbox.stalled:
+            self._retry_ns = None
+        elif is_retry:
+            self._retry_ns = now_ns + STALLED_RETRY_NS
         return bool(unreachable)
-
-    # -- ends ---------------------------------------------------------------------------------------------------------
-
-    def end(self, action: Action, now_ns: int) -> None:
-        """An action has ended that its object does not hold (any more)."""
-        self.answer(action, now_ns)
-        self.book(action, now_ns)
-
-    def answer(self, action: Action, now_ns: int) -> None:  # hot: scripts/bench call_rtt
-        """Tell the caller of an action how it ended."""
-        peer, error = action.peer, action.error
-        if peer is not None:
-            self.intake.accepted.pop((peer, action.call_id), None)
-            if error is None:
-                try:
-                    if not self.say(peer, reply(action.call_id, action.result), now_ns):
-                        self.undelivered_count += 1
-                except BackplaneError as problem:
-                    action.error = error = InternalError(f"{action.name} returned what cannot be sent: {problem}")
-        if error is not None:
-            told = as_error(action, error, is_debug=self.is_debug)
-            if not isinstance(error, BackplaneError) or (peer is None and action.on_end is None):
-                self.reports.failed(action, error, now_ns)
-            if peer is not None and not self.say(peer, status(action.call_id, told), now_ns):
-                self.undelivered_count += 1
-
-    def book(self, action: Action, now_ns: int) -> None:  # hot: scripts/bench call_rtt
-        """Count what has ended, give its place back, and let who asked for it know."""
-        account = self.statistics.of(action.name)
-        account.run.record(action.run_ns)
-        account.wait.record(action.wait_ns)
-        account.cpu_ns += action.cpu_ns
-        if action.error is not None:
-            account.error_count += 1
-        self.statistics.actions_count += 1
-        if action.throttle is not None:
-            action.throttle.ended(now_ns)
-        if isinstance(action, MethodAction) and action.timer is not None:
-            action.timer.is_pending = False
-        action.posted_ns = 0
-        if action.on_end is not None:
-            try:
-                action.on_end(action)
-            except BaseException as problem:  # the edge: it may be a user's
-                self.reports.failed(action, problem, now_ns)
-
-    def refuse(self, action: Action, error: BackplaneError, now_ns: int) -> None:
-        """End an action that is in no queue and will not run (again)."""
-        self._let_go(action, error, now_ns)
-        self.end(action, now_ns)
 
     def post(self, action: Action, now_ns: int) -> None:
         """Queue work that came by no link, and see to it that somebody takes it."""
         self.scheduler.post(action, now_ns)
         self.watch.notify()
-
-    def _is_too_late(self, action: Action, now_ns: int) -> bool:
-        """Refuse what has not begun (True); what has is told at its next step."""
-        late = DeadlineExceeded(
-            f"{action.name}: the deadline passed {(now_ns - (action.deadline_ns or 0)) / 1e6:.1f} ms ago"
-        )
-        if isinstance(action, MethodAction) and action.coroutine is not None:
-            if action.thrown is None:
-                action.thrown = late
-            return False
-        self.statistics.of(action.name).expired_count += 1
-        action.wait_ns += now_ns - action.posted_ns
-        self._let_go(action, late, now_ns)
-        self.answer(action, now_ns)
-        self.scheduler.finished(action, Outcome.DONE, now_ns)
-        self.book(action, now_ns)
-        return True
-
-    def _let_go(self, action: Action, error: BackplaneError, now_ns: int) -> None:
-        try:
-            action.refuse(error)
-        except BaseException as problem:  # the edge: users may override it
-            self.reports.failed(action, problem, now_ns)
-        action.error = error
 
     def _defer(self, action: MethodAction, now_ns: int) -> None:
         action.is_deferred = False

@@ -93,7 +93,7 @@ class EngineHost:
         engine = self._engine
         with engine.lead:
             engine.scheduler.check_removable(object)
-            engine.scheduler.timers.cancel_of(object)
+            engine.scheduler.timers.cancel_of((object,))
             engine.modules.forget(object)
             engine.registry.remove_object(object)
 
@@ -105,5 +105,5 @@ class EngineHost:
     def requeue_deferred(self, object: AppObject, actions: list[Action]) -> None:
         """A state machine has changed its state."""
         with self._engine.lead:
-            self._engine.scheduler.requeue(actions)
+            self._engine.intake.requeue(actions)
             self._engine.watch.notify()

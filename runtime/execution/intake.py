@@ -12,12 +12,14 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from appbackplane.transport.calls import OutstandingCalls
 from appbackplane.transport.directory import nearest
 from appbackplane.transport.envelope import CALL, Envelope, status
 from appbackplane.transport.errors import (
     BackplaneError,
     Busy,
     Cancelled,
+    DeadlineExceeded,
     FailedPrecondition,
     InternalError,
     InvalidArgument,
@@ -59,8 +61,10 @@ class Intake:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        #: Calls that were admitted and have not ended, by caller and context id.
+        #: Calls that were admitted, or are with a digester, and have not ended: by caller and context id.
         self.accepted: dict[tuple[bytes, int], Action] = {}
+        #: Calls that state machines keep beside their queues, by the deadlines at which they end there.
+        self.deferred: OutstandingCalls[MethodAction] = OutstandingCalls()
         self.throttles: dict[str, Throttle] = {}
         self.gaps = GapCounter()
         self.refused_casts_count = 0
@@ -162,13 +166,11 @@ class Intake:
             action.cancel()
             return engine.outgoing.give_up(action, now_ns) if action.awaiting_id else 0
         if engine.scheduler.withdraw(action):
-            engine.refuse(action, Cancelled(f"{action.name}: taken back before it began"), now_ns)
+            engine.endings.refuse(action, Cancelled(f"{action.name}: taken back before it began"), now_ns)
         elif isinstance(action, MethodAction):
             machine = action.object
             if isinstance(machine, StateMachine) and action in machine._deferred:
-                machine._deferred.remove(action)
-                engine.scheduler.drop(action)
-                engine.refuse(action, Cancelled(f"{action.name}: taken back before it was accepted"), now_ns)
+                self._drop(action, Cancelled(f"{action.name}: taken back before it was accepted"), now_ns)
             else:
                 action.cancel()  # it runs: if it is to await something, it learns it there
         return 0
@@ -181,6 +183,36 @@ class Intake:
             self._engine.scheduler.requeue([action])  # the state has changed since
         else:
             machine._deferred.append(action)
+            if action.deadline_ns is not None:
+                action.awaiting_id = self.deferred.open(LOCAL, action.deadline_ns, action)
+
+    def requeue(self, actions: Sequence[Action]) -> None:
+        """A state machine has changed its state: what it deferred is tried again."""
+        for action in actions:
+            if isinstance(action, MethodAction) and action.awaiting_id:
+                self.deferred.end(action.awaiting_id)
+                action.awaiting_id = 0
+        self._engine.scheduler.requeue([*actions])
+
+    def expire(self, now_ns: int) -> None:
+        """End what was deferred for too long: nobody waits for it, and it would keep its place for ever."""
+        for _, _, action in self.deferred.expire(now_ns):
+            machine = action.object
+            assert isinstance(machine, StateMachine)
+            if action in machine._deferred:  # if not, it is on its way to the queue, and ends there
+                self._engine.statistics.of(action.name).expired_count += 1
+                late = f"{action.name}: the deadline passed before {machine.name} accepted it"
+                self._drop(action, DeadlineExceeded(late), now_ns)
+
+    def _drop(self, action: MethodAction, error: BackplaneError, now_ns: int) -> None:
+        """End what a state machine keeps beside its queue."""
+        machine = action.object
+        assert isinstance(machine, StateMachine)
+        machine._deferred.remove(action)
+        self.deferred.end(action.awaiting_id)
+        action.wait_ns += now_ns - action.posted_ns
+        self._engine.scheduler.drop(action)
+        self._engine.endings.refuse(action, error, now_ns)
 
     def shed(self, component: Component, below: int, now_ns: int) -> int:
         """Refuse one queued request of lower priority than `below`: the least urgent, the newest of these."""
@@ -198,7 +230,7 @@ class Intake:
             return 0
         throttle = self.throttles[component.component_name]
         throttle.refused_count += 1
-        self._engine.refuse(
+        self._engine.endings.refuse(
             worst,
             Busy(f"{worst.name}: made room for more urgent work", retry_after=throttle.retry_after()),
             now_ns,
@@ -207,10 +239,10 @@ class Intake:
 
     def stop(self, now_ns: int) -> None:
         """The process ends: whoever still waits for an answer is told."""
-        for action in list(self.accepted.values()):
-            if action.peer is not None and action.peer is not LOCAL:
+        for (peer, id), action in self.accepted.items():
+            if peer != LOCAL:
                 error = Unavailable(f"{action.name}: backplane {self._engine.backplane} is stopping")
-                self._engine.say(action.peer, status(action.call_id, error), now_ns)
+                self._engine.say(peer, status(id, error), now_ns)
         self.accepted.clear()
 
     def nearest(self, name: str) -> str | None:
@@ -222,7 +254,7 @@ class Intake:
             self._engine.say(peer, status(envelope.id, error), now_ns)
             return
         self.refused_casts_count += 1
-        self._engine.reports.refused(f"cast {envelope.route}", f"a cast was refused: {error}", now_ns)
+        self._engine.reports.refused(f"cast {envelope.route}", f"a cast was refused: {text_of(error)}", now_ns)
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
@@ -298,24 +330,30 @@ class Intake:
             digester = self._digesters[component.component_name] = Digester()
             digester._component, digester._name = component, f"{component.name}.digester"
         name = f"{component.component_name}.{method_name}"
-        action = MethodAction(
-            digester, name, max(0, priority - 1), lambda _, *given: method(component, *given), arguments
-        )
         remaining_ns = envelope.deadline if envelope.deadline is not None else DEADLINE_DEFAULT_NS
         deadline_ns = now_ns + remaining_ns if envelope.kind == CALL else None
+        action = MethodAction(
+            digester, name, max(0, priority - 1), lambda _, *given: method(component, *given), arguments, deadline_ns
+        )
 
         def dispatch(ended: Action) -> None:
             then_ns = self._engine.clock.now_ns()
-            if ended.error is not None or not isinstance(ended.result, str):
+            self.accepted.pop((peer, envelope.id), None)
+            error = action.thrown or ended.error  # taken back while it ran, or whatever it ended in
+            if isinstance(error, (Cancelled, DeadlineExceeded)):
+                self._turn_away(peer, envelope, error, then_ns)
+            elif error is not None or not isinstance(ended.result, str):
                 got = type(ended.result).__name__
-                problem = f"expected a key (a string), got {got}" if ended.error is None else text_of(ended.error)
+                problem = f"expected a key (a string), got {got}" if error is None else text_of(error)
                 self._turn_away(peer, envelope, InternalError(f"{name}: {problem}"), then_ns)
-                return
-            left_ns = None if deadline_ns is None else max(0, deadline_ns - then_ns)
-            self.accept(peer, envelope._replace(key=ended.result, deadline=left_ns), then_ns)
+            else:
+                left_ns = None if deadline_ns is None else max(0, deadline_ns - then_ns)
+                self.accept(peer, envelope._replace(key=ended.result, deadline=left_ns), then_ns)
 
         action.on_end = dispatch
         self._throttle(action, component)
+        if envelope.kind == CALL:
+            self.accepted[peer, envelope.id] = action
         self._engine.scheduler.post(action, now_ns)
 
     def _from_endpoint(self, route: Route, request: Request) -> Action:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from appbackplane.transport.errors import NotFound
+from appbackplane.transport.errors import FailedPrecondition, NotFound
 
 from ..objects.action import Action
 from ..objects.app_object import AppObject
@@ -32,6 +32,7 @@ class Modules:
         self._engine = engine
         # By identity: an object may compare equal to others, or be unhashable (a dataclass).
         self._timers: dict[int, list[Timer]] = {}
+        self._latest: dict[str, MethodAction] = {}  # the hook of each component's latest move
 
     def move(self, name: str, to: ModuleState, on_end: Callable[[BaseException | None], None]) -> None:
         """Begin a move; `on_end` is called with None or with what the hook raised. Raises `BackplaneError` at once."""
@@ -48,13 +49,17 @@ class Modules:
         action = MethodAction(component, f"{name}.on_{to.value}", 0, hook, ())
 
         def ended(action: Action) -> None:
-            if action.error is None and to in _SERVING:
+            error = action.error
+            if error is None and self._latest[name] is not action:
+                error = FailedPrecondition(f"{component.name} was told to move on before it was {to.value}")
+            elif error is None and to in _SERVING:
                 component._module_state = to
                 for object in (component, *component._objects):
                     self.start_timers_of(object)
-            on_end(action.error)
+            on_end(error)
 
         action.on_end = ended
+        self._latest[name] = action
         self._engine.post(action, now_ns)
 
     def start_timers_of(self, object: AppObject) -> None:
@@ -80,6 +85,7 @@ class Modules:
             timer.cancel()
 
     def _stop_timers(self, component: Component) -> None:
-        for object in (component, *component._objects):
+        objects = (component, *component._objects)
+        for object in objects:
             self.forget(object)
-            self._engine.scheduler.timers.cancel_of(object)
+        self._engine.scheduler.timers.cancel_of(objects)

@@ -61,7 +61,7 @@ class Outgoing:
             return
         if isinstance(request, Pause):
             due_ns = now_ns + request.delay_ns
-            if action.deadline_ns is not None and action.deadline_ns < due_ns:
+            if action.deadline_ns is not None and now_ns < action.deadline_ns < due_ns:
                 due_ns = action.deadline_ns  # it learns there that it is too late
             action.awaiting_id = self.calls.open(_CLOCK, due_ns, action)
             return

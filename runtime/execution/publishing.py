@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from appbackplane.transport.directory import Directory
 from appbackplane.transport.envelope import PUBLISH, Envelope
-from appbackplane.transport.topics import TopicTable
+from appbackplane.transport.topics import PAIRS_MAX, TopicTable
 
 from ..objects.action import LOCAL
 
@@ -27,7 +27,7 @@ class Publishing:
         self._engine = engine
         self._clients: TopicTable[bytes] = TopicTable()
         self._backplanes: TopicTable[str] = TopicTable()
-        self._numbers: dict[tuple[bytes, str], int] = {}
+        self._numbers: dict[tuple[bytes, str], int] = {}  # the latest used last; as many as a subscriber keeps
         #: Messages that a subscriber did not get, because it does not read or is down.
         self.lost_count = 0
 
@@ -70,6 +70,8 @@ class Publishing:
                     self._backplanes.add(pattern, name)
 
     def _send(self, peer: bytes, topic: str, body: Mapping[str, Any], trace: str | None, now_ns: int) -> None:
-        number = self._numbers[peer, topic] = self._numbers.get((peer, topic), 0) + 1
+        number = self._numbers[peer, topic] = self._numbers.pop((peer, topic), 0) + 1
+        if len(self._numbers) > PAIRS_MAX:
+            del self._numbers[next(iter(self._numbers))]
         if not self._engine.say(peer, Envelope(PUBLISH, number, None, topic, None, None, trace, body), now_ns):
             self.lost_count += 1

@@ -109,8 +109,7 @@ class Sentinel:
             pause_ns = self._look(clock.now_ns())
             if self._stop_reason is not None or self._link.has_input():
                 continue
-            # Whole milliseconds are what poll() knows; the quantum needs less, which select() can wait.
-            events = _wait(poll, pause_ns, self._fds())
+            events = _wait(poll, pause_ns)
             if self._wake_fd in events:
                 with contextlib.suppress(BlockingIOError):
                     os.eventfd_read(self._wake_fd)
@@ -154,8 +153,7 @@ class Sentinel:
         self._looks_idle = 0
         watch.is_sentinel_asleep = False
         if now_ns - running_since_ns >= QUANTUM_NS:
-            if watch.poller is None:
-                self._looks_without_overrun = 0
+            self._looks_without_overrun = 0 if watch.poller is None else self._looks_without_overrun + 1
             with engine.lead:
                 engine.overrun()
         else:
@@ -188,10 +186,6 @@ class Sentinel:
             sum(throttle.refused_count for throttle in list(engine.intake.throttles.values())),
             engine.reports.slow_actions.count,
         )
-
-    def _fds(self) -> list[int]:
-        fds = [self._wake_fd, self._link.fileno()]
-        return fds if self._lifeline_fd is None else [*fds, self._lifeline_fd]
 
     # -- what the supervisor asks -------------------------------------------------------------------------------------
 
@@ -227,8 +221,11 @@ class Sentinel:
         answer({}, None)
 
 
-def _wait(poll: select.poll, pause_ns: int, fds: list[int]) -> list[int]:
-    if pause_ns >= 1_000_000:
-        return [fd for fd, _ in poll.poll(pause_ns // 1_000_000)]
-    readable, _, _ = select.select(fds, [], [], pause_ns / 1e9)
-    return readable
+def _wait(poll: select.poll, pause_ns: int) -> list[int]:
+    """The descriptors that are ready, after `pause_ns` at the latest."""
+    timeout_ms = pause_ns // 1_000_000
+    if not timeout_ms:
+        # Whole milliseconds are what poll() knows; the quantum needs less, which select() can wait: for nothing but the time,
+        # because it knows no descriptor above 1023, and users may have opened so many before us.
+        select.select([], [], [], pause_ns / 1e9)
+    return [fd for fd, _ in poll.poll(timeout_ms)]

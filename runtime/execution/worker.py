@@ -13,6 +13,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from ..objects.action import Action
+from .async_log import last_words
 from .current import current
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class Worker:
         except BaseException:
             # A promise of our own is broken, and what it guarded may be half done: the supervisor starts us afresh.
             log.critical("worker %d failed: this is a bug of the runtime", self.number, exc_info=True)
+            last_words()
             os._exit(EXIT_BUG)
 
     def _serve(self) -> None:  # hot: scripts/bench call_rtt

@@ -10,6 +10,8 @@ REPORT_INTERVAL_NS = 5_000_000_000
 #: Subjects remembered, and so the reports of any kind in one interval. Names come from declarations and are few, but
 #: peers are named by strangers: a new name for each report must not get around the limit.
 SUBJECTS_MAX = 1_000
+#: A subject is cut here: it may quote a route, which a stranger may have made as long as a frame.
+SUBJECT_LENGTH_MAX = 200
 
 
 class RateLimit:
@@ -22,6 +24,7 @@ class RateLimit:
 
     def admit(self, subject: str, now_ns: int) -> int | None:
         """How many reports of `subject` were left out before this one, which is made; None: leave this one out too."""
+        subject = subject[:SUBJECT_LENGTH_MAX]
         last = self._reported.get(subject)
         if last is not None and now_ns - last[0] < REPORT_INTERVAL_NS:
             self._reported[subject] = (last[0], last[1] + 1)

@@ -1,7 +1,8 @@
 """Statistics: what each operation did, cheap enough to be always on (law 11).
 
 One entry an operation: how often, how it ended, how long it queued and ran, and the CPU it took. Written by whoever holds
-the lead, read in one piece by `snapshot`. The table is bounded: names come from registered operations and timers only.
+the lead, read in one piece by `snapshot`. Names come from declarations, and from users' own actions, which may make one up
+for each request: so the table is bounded, and what does not fit is counted together.
 """
 
 from __future__ import annotations
@@ -9,6 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 from .histogram import Histogram
+
+#: Accounts. A backplane with more operations than this is none that we have seen; 10,000 take some 20 MB.
+NAMES_MAX = 10_000
+#: Where all others are counted.
+OTHERS = "(others)"
 
 
 class OperationStatistics:
@@ -67,6 +73,8 @@ class Statistics:
         """The account of one operation, opened when first asked for."""
         found = self.operations.get(name)
         if found is None:
+            if len(self.operations) >= NAMES_MAX and name != OTHERS:
+                return self.of(OTHERS)
             found = self.operations[name] = OperationStatistics()
         return found
 

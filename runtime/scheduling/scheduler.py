@@ -155,8 +155,10 @@ class Scheduler:
 
     def has_work(self, below: int | None = None) -> bool:
         """Whether `next` would find something; at worst it says yes too often."""
-        if not self.ready.count or (self.budget.is_spent and not self.budget.exempt):
+        if not self.ready.count:
             return False
+        if self.budget.is_spent:
+            below = self.budget.exempt if below is None else min(below, self.budget.exempt)
         if below is None:
             return True
         return any(left > 0 and queue for left, queue in zip(self.quotas.left[:below], self.ready.queues, strict=False))

@@ -26,6 +26,7 @@ SCHEDULER = "runtime/scheduling/scheduler.py"
 OBJECT_QUEUE = "runtime/scheduling/object_queue.py"
 READY_QUEUES = "runtime/scheduling/ready_queues.py"
 ENGINE = "runtime/execution/engine.py"
+ENDINGS = "runtime/execution/endings.py"
 PRESENCE = "runtime/execution/presence.py"
 INTAKE = "runtime/execution/intake.py"
 MODULES = "runtime/execution/modules.py"
@@ -157,7 +158,7 @@ MUTATIONS = (
     Mutation(9, "nobody is asked to make room", INTAKE, "component.make_room(action)", "False"),
     Mutation(
         9, "who makes room is not told", INTAKE,
-        "        self._engine.refuse(\n            worst,", "        (lambda *_: None)(\n            worst,",
+        "        self._engine.endings.refuse(\n            worst,", "        (lambda *_: None)(\n            worst,",
     ),
     Mutation(9, "room is made at the cost of anybody", INTAKE, " and action.priority > below", ""),
     Mutation(
@@ -186,7 +187,7 @@ MUTATIONS = (
         10, "what has run stays on the board", PRESENCE,
         "        slot.present(highest)", "        highest is None or slot.present(highest)",
     ),
-    Mutation(11, "CPU is taken for run time", ENGINE, "account.cpu_ns += action.cpu_ns", "account.cpu_ns += action.run_ns"),
+    Mutation(11, "CPU is taken for run time", ENDINGS, "account.cpu_ns += action.cpu_ns", "account.cpu_ns += action.run_ns"),
     Mutation(11, "waiting is not counted", ENGINE, "action.wait_ns += started_ns - action.posted_ns", "pass"),
     Mutation(
         11, "awaiting counts as waiting in a queue", SCHEDULER,

@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -267,17 +267,14 @@ def short_folder() -> Iterator[Path]:
 @contextmanager
 def systems_in(folder: Path) -> Iterator[Up]:
     """Starts systems. Each must end at the end, in order and without anything left."""
-    systems: list[System] = []
+    with ExitStack() as stack:  # the last one first: one that took over from a killed one tidies up for both
 
-    def start(toml: str, name: str = "demo") -> System:
-        systems.append(System(folder, name, toml))
-        return systems[-1]
+        def start(toml: str, name: str = "demo") -> System:
+            system = System(folder, name, toml)
+            stack.callback(system.end)
+            return system
 
-    try:
         yield start
-    finally:
-        for system in reversed(systems):  # a second one that took over from a killed one tidies up for both
-            system.end()
 
 
 @pytest.fixture

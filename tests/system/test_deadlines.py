@@ -34,8 +34,10 @@ def wait_log(client: Client, *lines: str) -> None:
 def test_a_call_whose_deadline_passes_ends_here_and_at_its_callee(client: Client) -> None:
     """A server that goes on after its callers have given up is busy with nothing, and answers the next one late."""
     with pytest.raises(DeadlineExceeded):
-        client.call("worker.work", key="place-0", name="a", timeout=0.2)
-    wait_log(client, "a began", "a Cancelled")
+        client.call("worker.work", key="place-0", name="a", timeout=0.5)
+    # Whose clock is first, the callee's or that of the one who takes it back, is not said.
+    log = ask_until(client, "worker.ended", lambda log: len(log) == 2)
+    assert log in (["a began", "a Cancelled"], ["a began", "a DeadlineExceeded"])
     assert client.call("worker.work", key="place-0", name="b", seconds=0.0) == "b"
 
 
@@ -65,7 +67,7 @@ def test_a_call_that_is_taken_back_in_its_queue_never_begins(client: Client) -> 
 @pytest.mark.parametrize("by_deadline", [False, True])
 def test_cancellation_goes_through_whoever_called_on_its_behalf(client: Client, by_deadline: bool) -> None:
     """Client, agency, workshop: three processes, and the last one stops too."""
-    call = client.submit("agent.have_done", key=None, timeout=0.3 if by_deadline else None, arguments={
+    call = client.submit("agent.have_done", key=None, timeout=0.5 if by_deadline else None, arguments={
         "name": "a", "key": "place-1",
     })  # fmt: skip
     if not by_deadline:

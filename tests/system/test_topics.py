@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 from appbackplane.transport import Client, Message
 
-from .conftest import Up, answer_of, ask_until, wait_dead, wait_ready
+from .conftest import LIMIT_S, Up, answer_of, ask_until, wait_dead, wait_ready
 
 RADIO = """
 [backplane.tower]
@@ -22,6 +23,14 @@ components = ["components:Bystander"]
 def lost_at(client: Client) -> int:
     """Messages that the sender knows to have found no reader."""
     return int(client.call("backplane.tower.statistics")["links"]["topics_lost_here"])
+
+
+def send_until_lost(client: Client, **what: int) -> None:
+    """Have the sender send, until it knows that something has found no reader."""
+    end_s = time.monotonic() + LIMIT_S
+    while not lost_at(client):
+        assert time.monotonic() < end_s, "nothing is lost"
+        client.call("sender.send", arguments=what)
 
 
 def test_a_message_reaches_other_backplanes_and_clients_in_order(up: Up) -> None:
@@ -48,8 +57,9 @@ def test_a_subscriber_that_is_restarted_hears_again_and_what_it_missed_is_counte
         kitchen = system.pids()["kitchen"]
         os.kill(kitchen, signal.SIGKILL)
         wait_dead(kitchen)
-        while not lost_at(client):  # until the sender has heard of it, what it sends goes to the dead, as letters do
-            client.call("sender.send", count=1)
+        send_until_lost(
+            client, count=1
+        )  # until the sender has heard of it, what it sends goes to the dead, as letters do
         before = lost_at(client)
         client.call("sender.send", count=100)
         assert lost_at(client) == before + 100
@@ -72,7 +82,9 @@ def test_a_publisher_that_is_restarted_is_heard_again(up: Up) -> None:
         wait_dead(tower)
         ask_until(client, "sender.send", lambda last: last == 0, count=0)
         message: Message | None = None
+        end_s = time.monotonic() + LIMIT_S
         while message is None:  # what it says before it has been asked to tell us, nobody hears
+            assert time.monotonic() < end_s, "nothing is heard of its successor"
             client.call("sender.send", count=1)
             client.call("backplane.tower.statistics")
             message = numbers.try_get()
@@ -87,11 +99,12 @@ def test_a_client_that_does_not_read_loses_messages_and_can_count_them(up: Up) -
     wait_ready(hearer)
     os.kill(hearer.pid, signal.SIGSTOP)
     with system.connect() as client:
-        while not lost_at(client):
-            client.call("sender.send", count=2_000, size=10_000)
+        send_until_lost(client, count=2_000, size=10_000)
         lost_while_stopped = lost_at(client)
         os.kill(hearer.pid, signal.SIGCONT)
-        while hearer.poll() is None:  # the first of these that finds room again ends it, and tells what did not
+        end_s = time.monotonic() + LIMIT_S
+        # The first of these that finds room again ends it, and tells of those that did not.
+        while hearer.poll() is None and time.monotonic() < end_s:
             client.call("sender.send", count=1)
         lost_in_all = lost_at(client)
     seen = answer_of(hearer)

@@ -45,6 +45,22 @@ def test_all_for_one_peer_leaves_as_one_frame() -> None:
     assert not outbox
 
 
+def test_those_who_do_not_read_are_offered_nothing_when_told_so() -> None:
+    """One frozen peer with a full queue made every answer to every other one take ten times as long."""
+    outbox, wire = Outbox(), Wire()
+    wire.answers[b"frozen"] = [Sent.FULL]
+    outbox.add(b"frozen", packed(1))
+    outbox.flush(wire.send)
+    outbox.add(b"frozen", packed(2))
+    outbox.add(b"a", packed(3))
+    outbox.flush(wire.send, with_stalled=False)
+    assert wire.frames == [(b"a", [3])]
+    assert outbox.stalled == {b"frozen"}
+    outbox.flush(wire.send)
+    assert wire.frames[1:] == [(b"frozen", [1, 2])]
+    assert not outbox and not outbox.stalled
+
+
 def test_a_frame_is_cut_at_its_bounds() -> None:
     """A frame without end would delay its peer, and beyond its limit it would be refused whole."""
     outbox, wire = Outbox(), Wire()

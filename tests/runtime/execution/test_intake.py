@@ -302,6 +302,48 @@ def test_a_digester_that_fails_tells_the_caller() -> None:
     assert backplane.backplane.engine.intake.throttles["desk"].outstanding == 0
 
 
+def test_a_call_with_its_digester_can_be_taken_back() -> None:
+    """DESIGN 12.5. It was looked for among those that have their target, and ran for nobody."""
+    backplane = VirtualBackplane(Desk())
+    _ = backplane.backplane
+    calls = [backplane.call("desk.handle", letter="z") for _ in range(2)]
+    calls[0].cancel()
+    assert backplane.run_until_idle() == ["whose", "handle"]
+    assert isinstance(calls[0].error(), Cancelled)
+    assert calls[1].result() == "bob"
+    engine = backplane.backplane.engine
+    assert (engine.intake.throttles["desk"].outstanding, engine.intake.accepted) == (0, {})
+
+
+def test_a_call_that_is_too_late_is_not_digested() -> None:
+    """Its target need not be worked out any more."""
+    backplane = VirtualBackplane(Desk())
+    _ = backplane.backplane
+    call = backplane.call("desk.handle", letter="z", timeout=-1.0)
+    assert backplane.run_until_idle() == []
+    assert isinstance(call.error(), DeadlineExceeded)
+
+
+def test_a_call_with_its_digester_is_answered_when_the_process_ends() -> None:
+    """Like all others."""
+    backplane = VirtualBackplane(Desk())
+    engine = backplane.backplane.engine
+    call = backplane.call("desk.handle", letter="z")
+    engine.drain(backplane.clock.now_ns())
+    engine.stop()
+    assert isinstance(call.error(), Unavailable)
+    assert "stopping" in call.error().message
+
+
+def test_what_has_come_unread_is_answered_when_the_process_ends() -> None:
+    """A caller that asks in the last moment is told, and does not wait for its deadline."""
+    backplane = VirtualBackplane(Desk())
+    engine = backplane.backplane.engine
+    calls = [backplane.call("desk.handle", letter="z") for _ in range(200)]
+    engine.stop()
+    assert all(isinstance(call.error(), Unavailable) for call in calls)
+
+
 class Telegram(Action):
     """Foreign work."""
 

@@ -67,6 +67,21 @@ def test_a_component_serves_once_its_hook_has_finished() -> None:
     assert lamp.seen == ["initializing in initializing", "primary in initializing", "down in down"]
 
 
+def test_a_move_that_is_overtaken_changes_nothing() -> None:
+    """It was told to go down while it was still on its way up. The hook that ended late put it in service again, down as it
+    was, with its timers running."""
+    lamp = Lamp()
+    backplane = VirtualBackplane(lamp, role=None)
+    backplane.move("initializing")
+    ends: list[BaseException | None] = []
+    for state in (ModuleState.PRIMARY, ModuleState.DOWN):
+        backplane.backplane.engine.modules.move("lamp", state, ends.append)
+        backplane.run_until_idle()
+    backplane.advance(5.0)
+    assert isinstance(ends[0], FailedPrecondition) and ends[1] is None
+    assert (lamp.state, lamp.ticks) == (ModuleState.DOWN, 0)
+
+
 def test_a_move_that_is_not_in_the_table_is_refused() -> None:
     """Seed 002, "How Modules are Supported": what is not on paper does not happen."""
     backplane = VirtualBackplane(Lamp(), role=None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -176,6 +177,24 @@ def test_cancelling_ends_a_pause(bank: VirtualBackplane) -> None:
     bank.run_until_idle()
     call.cancel()
     assert isinstance(call.error(), Cancelled)
+
+
+class Stubborn(AppObject):
+    """Does not hear that it is too late."""
+
+    @operation()
+    async def poll(self) -> None:
+        while True:
+            with suppress(DeadlineExceeded):
+                await pause(10.0)
+
+
+def test_a_pause_after_the_deadline_is_a_pause(bank: VirtualBackplane) -> None:
+    """Its end at the deadline is for telling it once. What goes on all the same must not go round at full speed."""
+    backplane = VirtualBackplane()
+    backplane.add(Stubborn())
+    backplane.call("bench.poll", timeout=1.0)
+    assert len(backplane.advance(35.0)) == 5
 
 
 def test_a_pause_lets_time_pass_and_others_run(bank: VirtualBackplane) -> None:

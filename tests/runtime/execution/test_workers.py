@@ -19,7 +19,7 @@ import pytest
 from appbackplane.runtime import AppObject, Component, every, operation, pause, should_yield
 from appbackplane.runtime.backplane import Backplane
 from appbackplane.runtime.execution.clock import RealClock
-from appbackplane.runtime.execution.watch import Watch
+from appbackplane.runtime.execution.watch import QUANTUM_NS, Watch
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.runtime.process_config import ProcessConfig
 from appbackplane.runtime.testing import MemoryLink
@@ -417,6 +417,9 @@ def test_a_message_that_comes_during_a_send_is_not_overlooked(start: Any, tmp_pa
     link.deliver(b"peer", frame(2, "hands.block", "1", 5))  # has never run, so it may be long
     running.until(lambda watch: running.backplane.engine.scheduler.queued_count == 1)
     running.until(lambda watch: watch.poller is watch.relief)
+    # Long enough for the next to be expected to be long.
+    began_ns = running.backplane.engine.watch.workers[0].started_ns
+    running.until(lambda watch: RealClock().now_ns() - began_ns > 2 * QUANTUM_NS)
     link.deliver(b"peer", frame(3, "hands.unknown", "1", 5), is_seen=False)
     link.comes_with[3] = frame(4, "hands.quick", "2", 1)
     gates["first"].open.set()
@@ -433,6 +436,24 @@ def test_the_timers_of_an_object_that_is_added_by_a_strange_thread_fire(start: A
     ticker = Ticker()
     running.hands.add(ticker)
     assert ticker.ticked.wait(LIMIT_S)
+
+
+def test_the_end_is_bounded_although_the_lead_is_held(start: Any) -> None:
+    """User code that runs in the lead (make_room) and never ends must not keep the process from ending."""
+    running = start(1)
+    held, over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with running.backplane.engine.lead:
+            held.set()
+            over.wait(LIMIT_S)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert held.wait(LIMIT_S)
+    assert not running.backplane.stop(0.05)
+    over.set()
+    holder.join()
 
 
 @pytest.mark.parametrize("count", [0, 257])

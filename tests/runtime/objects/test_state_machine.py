@@ -10,7 +10,7 @@ import pytest
 from appbackplane.runtime.objects.operation import DeclarationError, operation
 from appbackplane.runtime.objects.state_machine import StateMachine
 from appbackplane.runtime.testing import VirtualBackplane
-from appbackplane.transport.errors import Cancelled, FailedPrecondition
+from appbackplane.transport.errors import Cancelled, DeadlineExceeded, FailedPrecondition
 
 
 class Door(enum.Enum):
@@ -109,6 +109,24 @@ def test_deferred_work_that_is_taken_back_leaves_at_once_and_never_runs() -> Non
     assert door.seen == ["patient"]
     assert door._load == 0
     assert backplane.backplane.statistics()["components"]["bench"]["outstanding"] == 0
+
+
+def test_deferred_work_ends_by_its_deadline_at_the_latest() -> None:
+    """Its caller was killed and says no word. Ten thousand of these, and the component is busy for ever."""
+    backplane, door = machine()
+    call = backplane.call("bench.walk", who="late", timeout=1.0)
+    other = backplane.call("bench.walk", who="patient", timeout=5.0)
+    backplane.advance(2.0)
+    assert isinstance(call.error(), DeadlineExceeded)
+    assert not other.is_done
+    figures = backplane.backplane.statistics()
+    assert figures["components"]["bench"]["outstanding"] == 1
+    assert figures["operations"]["bench.walk"]["expired"] == 1
+    backplane.call("bench.open").result()
+    assert other.result() == "patient"
+    backplane.advance(10.0)
+    assert door.seen == ["patient"]
+    assert (door._load, len(backplane.backplane.engine.intake.deferred)) == (0, 0)
 
 
 def test_a_machine_that_keeps_deferred_work_cannot_be_removed() -> None:

@@ -5,7 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appbackplane.runtime.observation.rate_limit import REPORT_INTERVAL_NS, SUBJECTS_MAX, RateLimit
+from appbackplane.runtime.observation.rate_limit import (
+    REPORT_INTERVAL_NS,
+    SUBJECT_LENGTH_MAX,
+    SUBJECTS_MAX,
+    RateLimit,
+)
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, REPORT_INTERVAL_NS)), max_size=60))
@@ -35,3 +40,11 @@ def test_new_names_do_not_get_around_the_limit() -> None:
     later_ns = REPORT_INTERVAL_NS + SUBJECTS_MAX
     assert limit.admit("new", later_ns) == 0, "the oldest has made room"
     assert len(limit._reported) == SUBJECTS_MAX
+
+
+def test_a_subject_is_cut() -> None:
+    """A route of a stranger may be as long as a frame, and a thousand of them are remembered."""
+    limit = RateLimit()
+    assert limit.admit("cast " + "x" * 10_000_000, 1) == 0
+    assert limit.admit("cast " + "x" * 20_000_000, 1) is None
+    assert all(len(subject) <= SUBJECT_LENGTH_MAX for subject in limit._reported)

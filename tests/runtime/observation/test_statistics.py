@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from appbackplane.runtime.observation.statistics import Statistics
+from appbackplane.runtime.observation.statistics import NAMES_MAX, OTHERS, Statistics
 
 
 def test_an_operation_has_one_account() -> None:
@@ -40,3 +40,13 @@ def test_a_snapshot_does_not_change_afterwards() -> None:
     statistics.of("b")
     assert list(snapshot) == ["a"]
     assert snapshot["a"]["count"] == 1
+
+
+def test_names_that_are_made_up_do_not_fill_the_memory() -> None:
+    """A user's action may be named for its request ("GET /item/4711"): one account each would never end."""
+    statistics = Statistics()
+    for number in range(NAMES_MAX + 1000):
+        statistics.of(f"GET {number}").error_count += 1
+    assert len(statistics.operations) == NAMES_MAX + 1
+    assert statistics.of(OTHERS).error_count == 1000
+    assert statistics.of("GET 0").error_count == 1

@@ -79,7 +79,7 @@ def test_an_object_that_goes_takes_its_timers_along() -> None:
     timers, going, staying = Timers(), AppObject(), timer()
     for each in (timer(0, going), timer(10, going), staying):
         timers.set(each, 10)
-    timers.cancel_of(going)
+    timers.cancel_of([going])
     assert timers.due(100) == [staying]
 
 

@@ -1,0 +1,101 @@
+"""Endings: how an action ends, whichever way: its caller is told, and it is booked; each once.
+
+It has run, or it is refused: taken back, shed to make room, or begun too late. What users override (`refuse`) or hang on
+it (`on_end`) may fail; that is reported, and ends nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from appbackplane.transport.envelope import reply, status
+from appbackplane.transport.errors import BackplaneError, DeadlineExceeded, InternalError
+
+from ..objects.action import Action, Outcome
+from .failures import as_error
+from .method_action import MethodAction
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+
+class Endings:
+    """Part of the engine: whoever holds the lead owns it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def end(self, action: Action, now_ns: int) -> None:
+        """An action has ended that its object does not hold (any more)."""
+        self.answer(action, now_ns)
+        self.book(action, now_ns)
+
+    def answer(self, action: Action, now_ns: int) -> None:  # hot: scripts/bench call_rtt
+        """Tell the caller of an action how it ended."""
+        engine = self._engine
+        peer, error = action.peer, action.error
+        if peer is not None:
+            engine.intake.accepted.pop((peer, action.call_id), None)
+            if error is None:
+                try:
+                    if not engine.say(peer, reply(action.call_id, action.result), now_ns):
+                        engine.undelivered_count += 1
+                except BackplaneError as problem:
+                    action.error = error = InternalError(f"{action.name} returned what cannot be sent: {problem}")
+        if error is not None:
+            told = as_error(action, error, is_debug=engine.is_debug)
+            if not isinstance(error, BackplaneError) or (peer is None and action.on_end is None):
+                engine.reports.failed(action, error, now_ns)
+            if peer is not None and not engine.say(peer, status(action.call_id, told), now_ns):
+                engine.undelivered_count += 1
+
+    def book(self, action: Action, now_ns: int) -> None:  # hot: scripts/bench call_rtt
+        """Count what has ended, give its place back, and let who asked for it know."""
+        engine = self._engine
+        account = engine.statistics.of(action.name)
+        account.run.record(action.run_ns)
+        account.wait.record(action.wait_ns)
+        account.cpu_ns += action.cpu_ns
+        if action.error is not None:
+            account.error_count += 1
+        engine.statistics.actions_count += 1
+        if action.throttle is not None:
+            action.throttle.ended(now_ns)
+        if isinstance(action, MethodAction) and action.timer is not None:
+            action.timer.is_pending = False
+        action.posted_ns = 0
+        if action.on_end is not None:
+            try:
+                action.on_end(action)
+            except BaseException as problem:  # the edge: it may be a user's
+                engine.reports.failed(action, problem, now_ns)
+
+    def refuse(self, action: Action, error: BackplaneError, now_ns: int) -> None:
+        """End an action that is in no queue and will not run (again)."""
+        self._let_go(action, error, now_ns)
+        self.end(action, now_ns)
+
+    def is_too_late(self, action: Action, now_ns: int) -> bool:
+        """Refuse what has not begun (True); what has is told at its next step."""
+        engine = self._engine
+        late = DeadlineExceeded(
+            f"{action.name}: the deadline passed {(now_ns - (action.deadline_ns or 0)) / 1e6:.1f} ms ago"
+        )
+        if isinstance(action, MethodAction) and action.coroutine is not None:
+            if action.thrown is None:
+                action.thrown = late
+            return False
+        engine.statistics.of(action.name).expired_count += 1
+        action.wait_ns += now_ns - action.posted_ns
+        self._let_go(action, late, now_ns)
+        self.answer(action, now_ns)
+        engine.scheduler.finished(action, Outcome.DONE, now_ns)
+        self.book(action, now_ns)
+        return True
+
+    def _let_go(self, action: Action, error: BackplaneError, now_ns: int) -> None:
+        try:
+            action.refuse(error)
+        except BaseException as problem:  # the edge: users may override it
+            self._engine.reports.failed(action, problem, now_ns)
+        action.error = error
