@@ -66,6 +66,7 @@ class Backplane:
             scheduler=Scheduler(policy, clock.now_ns()),
             slow_action_ns=config.slow_action_ns,
             slot=slot,
+            os_priority=os_priority,
             is_debug=config.debug,
         )
         self._own = BackplaneOperations(self, config.backplane)

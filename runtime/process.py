@@ -175,7 +175,9 @@ def serve(config: ProcessConfig, components: Sequence[Component]) -> int:
     helpers = [int(name) for name in os.listdir("/proc/self/task")]  # this thread, and ZeroMQ's
     backplane.start(config.threads)
     os_priority.set_helpers(helpers)
-    sentinel.register(Registration(config.backplane, config.generation, os.getpid(), str(path), backplane.entries()))
+    board_slot = -1 if slot is None else config.board_slot
+    entries = backplane.entries()
+    sentinel.register(Registration(config.backplane, config.generation, os.getpid(), str(path), entries, board_slot))
     reason = sentinel.run()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it has been heard; who it would wake is about to be gone
     log.debug("stopping: %s", reason)

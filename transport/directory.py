@@ -49,6 +49,8 @@ class Registration(msgspec.Struct, frozen=True):
     #: Path of the socket it listens on.
     path: str
     components: tuple[ComponentEntry, ...]
+    #: Its slot on the board; -1: none.
+    slot: int = -1
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -61,6 +63,8 @@ class Place(msgspec.Struct, frozen=True):
     #: the folder of its own cgroup, if it has one.
     pid: int = 0
     cgroup: str | None = None
+    #: Its slot on the board.
+    slot: int = -1
 
 
 class Directory(msgspec.Struct, frozen=True):
@@ -122,7 +126,7 @@ def build(
         system=system,
         version=version,
         backplanes={
-            r.backplane: Place(r.generation, r.path, r.backplane not in down, r.pid, folders.get(r.backplane))
+            r.backplane: Place(r.generation, r.path, r.backplane not in down, r.pid, folders.get(r.backplane), r.slot)
             for r in registrations
         },
         routes={route: tuple(names) for route, names in routes.items()},

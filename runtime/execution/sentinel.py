@@ -185,7 +185,11 @@ class Sentinel:
             engine.scheduler.budget.used_total_ns,
             sum(throttle.refused_count for throttle in list(engine.intake.throttles.values())),
             engine.reports.slow_actions.count,
+            0 if self._os_priority is None else self._os_priority.boosts_count,
         )
+        if self._os_priority is not None:
+            with engine.lead:
+                self._os_priority.look()  # a boost that came while it was being taken back
 
     # -- what the supervisor asks -------------------------------------------------------------------------------------
 
