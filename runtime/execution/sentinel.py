@@ -127,7 +127,7 @@ class Sentinel:
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
-    def _look(self, now_ns: int) -> int:  # hot: scripts/bench urgent_latency
+    def _look(self, now_ns: int) -> int:  # hot: scripts/bench urgent_long
         """Look at the workers; nanoseconds until the next look."""
         engine = self._engine
         watch = engine.watch
