@@ -105,15 +105,16 @@ def test_a_limit_is_held_by_the_kernel_and_follows_the_operator(start: Start) ->
         assert f"/{SHARED}/index\n" in client.call("index.begun_in", timeout=LIMIT_S), "before any code of the user's"
         client.call("index.spin", timeout=LIMIT_S)
         shares = [cpu_share(index, 2.0)]
-        if shares[0] < 0.25:  # a machine that does much else may give less, never more
+        if shares[0] < 0.25:
             shares.append(cpu_share(index, 2.0))
         assert max(shares) <= 0.35
-        assert max(shares) >= 0.25
+        # A machine that does much else may give less, never more.
+        assert max(shares) >= 0.25 or os.getloadavg()[0] > (os.cpu_count() or 1)
 
         answer = client.call("backplane.index.limits", cpu_limit=60, timeout=LIMIT_S)
         assert answer["cpu_limit"] == 60
         wait_for(lambda: system.backplane("index")["cpu_limit"] == {"percent": 60, "by": by})
-        wait_for(lambda: cpu_share(index, 0.5) > 0.4)
+        wait_for(lambda: cpu_share(index, 0.5) > 0.36)
         client.call("backplane.index.limits", cpu_limit=0, timeout=LIMIT_S)
         wait_for(lambda: system.backplane("index")["cpu_limit"] == {"percent": None, "by": None})
 
