@@ -7,7 +7,7 @@ the intake's. The same assembly runs in a process (process.py) and in a test's o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from appbackplane.transport.directory import ComponentEntry
@@ -18,6 +18,7 @@ from .execution.board import OwnSlot
 from .execution.clock import Clock
 from .execution.engine import Engine, Port
 from .execution.host import EngineHost
+from .execution.os_priority import OsPriority
 from .execution.worker import ReliefWorker, Worker
 from .objects.component import Component
 from .objects.registry import Registry
@@ -42,9 +43,13 @@ class Backplane:
         clock: Clock,
         link: Port,
         slot: OwnSlot | None = None,
+        os_priority: OsPriority | None = None,
     ) -> None:
         """Sets the components up. Raises `DeclarationError`, and whatever a `setup` raises."""
         self.name = config.backplane
+        self.os_priority = os_priority
+        #: Has the kernel's limit follow the account's; percent of one core, None for no limit. Raises `Busy`.
+        self.on_cpu_limit: Callable[[int | None], None] | None = None
         self._preempts = config.preempt
         policy = Policy(
             priorities=config.priorities,
@@ -61,6 +66,7 @@ class Backplane:
             scheduler=Scheduler(policy, clock.now_ns()),
             slow_action_ns=config.slow_action_ns,
             slot=slot,
+            os_priority=os_priority,
             is_debug=config.debug,
         )
         self._own = BackplaneOperations(self, config.backplane)
@@ -177,6 +183,7 @@ class Backplane:
                     "topics_lost_here": engine.publishing.lost_count,
                     "topics_lost_elsewhere": engine.intake.gaps.lost_count,
                 },
+                "os_priority": None if self.os_priority is None else self.os_priority.describe(),
                 "slow_actions": engine.reports.slow_actions.count,
             }
 

@@ -6,6 +6,7 @@ supervisor does not move it and the directory does not list it; every backplane 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from appbackplane.transport import addressing
@@ -29,6 +30,7 @@ class Owner(Protocol):
     """The backplane, as far as it is operated (backplane.py)."""
 
     engine: Engine
+    on_cpu_limit: Callable[[int | None], None] | None
 
     @property
     def threads_count(self) -> int: ...
@@ -72,6 +74,8 @@ class BackplaneOperations(Component):
                     engine.intake.throttles[component].change(max_requests)
                 if cpu_limit is not None:
                     engine.scheduler.budget.change(cpu_limit or None)
+                    if self._backplane.on_cpu_limit is not None:
+                        self._backplane.on_cpu_limit(cpu_limit or None)
             except ValueError as error:
                 raise InvalidArgument(str(error)) from error
             return {

@@ -32,6 +32,7 @@ from .backplane_operations import construct
 from .execution.async_log import AsyncLog, last_words
 from .execution.board import Board, OwnSlot
 from .execution.clock import RealClock
+from .execution.os_priority import OsPriority, allowed
 from .execution.sentinel import Sentinel
 from .objects.component import Component
 from .process_config import ProcessConfig
@@ -116,10 +117,16 @@ def describe(config: ProcessConfig, components: Sequence[Component]) -> int:
     return 0
 
 
-def assemble(config: ProcessConfig, components: Sequence[Component], link: Link, slot: OwnSlot | None) -> Backplane:
+def assemble(
+    config: ProcessConfig,
+    components: Sequence[Component],
+    link: Link,
+    slot: OwnSlot | None,
+    os_priority: OsPriority | None = None,
+) -> Backplane:
     """The backplane, its components set up. Raises `DeclarationFault`."""
     try:
-        return Backplane(config, components, clock=RealClock(), link=link, slot=slot)
+        return Backplane(config, components, clock=RealClock(), link=link, slot=slot, os_priority=os_priority)
     except BackplaneError:
         raise
     except Exception as error:
@@ -141,7 +148,8 @@ def serve(config: ProcessConfig, components: Sequence[Component]) -> int:
     identity = f"{config.backplane}-{config.generation}"
     run_dir = Path(config.run_dir)
     link = Link(identity)
-    backplane = assemble(config, components, link, slot)
+    os_priority = OsPriority(allowed(config.nice), config.cgroup)
+    backplane = assemble(config, components, link, slot, os_priority)
     path = addressing.backplane_socket(run_dir, config.backplane, config.generation)
     link.bind(path)
     sentinel = Sentinel(
@@ -151,7 +159,9 @@ def serve(config: ProcessConfig, components: Sequence[Component]) -> int:
         lifeline_fd=config.lifeline_fd,
         slot=slot,
         statistics=backplane.statistics,
+        os_priority=os_priority,
     )
+    backplane.on_cpu_limit = sentinel.change_limit
     # Ctrl-C is the supervisor's to act on: it stops everything in order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
@@ -162,8 +172,12 @@ def serve(config: ProcessConfig, components: Sequence[Component]) -> int:
     # What the imports left is not garbage: not looking at it again keeps collections short.
     gc.collect()
     gc.freeze()
+    helpers = [int(name) for name in os.listdir("/proc/self/task")]  # this thread, and ZeroMQ's
     backplane.start(config.threads)
-    sentinel.register(Registration(config.backplane, config.generation, os.getpid(), str(path), backplane.entries()))
+    os_priority.set_helpers(helpers)
+    board_slot = -1 if slot is None else config.board_slot
+    entries = backplane.entries()
+    sentinel.register(Registration(config.backplane, config.generation, os.getpid(), str(path), entries, board_slot))
     reason = sentinel.run()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it has been heard; who it would wake is about to be gone
     log.debug("stopping: %s", reason)

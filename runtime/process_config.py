@@ -41,6 +41,10 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     #: Whether more urgent work may run beside an action that overruns its quantum, in a thread of its own.
     preempt: bool = True
     affinity: tuple[int, ...] = ()
+    #: OS nice of priority 0, 1, …; the last repeats. Empty: left alone.
+    nice: tuple[int, ...] = ()
+    #: The folder of its own cgroup, where its weight is; None: it shares one with the others, or there are none.
+    cgroup: str | None = None
     #: Remote tracebacks travel with INTERNAL.
     debug: bool = False
     #: Construct, print the registration as JSON and exit.

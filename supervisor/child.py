@@ -40,6 +40,8 @@ class Child:
     #: Above what a killed supervisor may have left in this run directory: no name is used twice there.
     first_generation: int = 1
     pid: int | None = None
+    #: The folder of its own cgroup, in which its next generation begins, too.
+    cgroup: str | None = None
     #: Of the last generation that registered: its routes stay in the directory while it is down.
     registration: Registration | None = None
     states: dict[str, ModuleState] = field(default_factory=dict)

@@ -12,6 +12,7 @@ import os
 import re
 import tomllib
 from collections.abc import Collection
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -116,11 +117,11 @@ def load(path: Path) -> Config:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else f"not UTF-8: {error}"
         raise ConfigError(str(path), [f"cannot be read: {reason}"]) from error
-    return parse(text, path.absolute())
+    return parse(text, path.absolute(), os.sched_getaffinity(0))
 
 
-def parse(text: str, path: Path) -> Config:
-    """Check the text of a file that lies at `path`. Raises `ConfigError`."""
+def parse(text: str, path: Path, cpus: Collection[int] | None = None) -> Config:
+    """Check the text of a file that lies at `path`, for a machine with these CPUs. Raises `ConfigError`."""
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -136,6 +137,7 @@ def parse(text: str, path: Path) -> Config:
     if len(sections) > BACKPLANES_MAX:
         reader.say(("backplane",), f"{len(sections)} backplanes, at most {BACKPLANES_MAX} fit on a board")
     system = reader.table(SystemConfig, table.get("system"), ("system",))
+    _check_nice(reader, system.get("nice", ()))
     run_dir = _run_dir(reader, system, path, sections)
     backplanes = {}
     for name, section in sections.items():
@@ -144,6 +146,8 @@ def parse(text: str, path: Path) -> Config:
             reader.say(at, "expected a name of letters, digits, - and _, beginning with a letter or digit")
         backplanes[name] = backplane = reader.table(BackplaneConfig, section, at)
         _check_components(reader, at, backplane)
+        if cpus is not None:
+            _check_affinity(reader, at, backplane.get("affinity", ()), cpus)
     if reader.problems:
         raise ConfigError(str(path), reader.problems)
     return Config(
@@ -240,6 +244,22 @@ def _check_components(reader: _Reader, at: tuple[str, ...], backplane: dict[str,
     quotas, priorities = backplane.get("quotas", ()), backplane.get("priorities", 8)
     if len(quotas) > priorities:
         reader.say((*at, "quotas"), f"expected at most {priorities}, one a priority, got {len(quotas)}")
+
+
+def _check_nice(reader: _Reader, nice: tuple[int, ...]) -> None:
+    for index, (above, below) in enumerate(pairwise(nice)):
+        if below < above:
+            problem = (
+                f"expected {above} or more, got {below}: priority {index} is to be as urgent as {index + 1} at least"
+            )
+            reader.say(("system", f"nice[{index + 1}]"), problem)
+
+
+def _check_affinity(reader: _Reader, at: tuple[str, ...], affinity: tuple[int, ...], cpus: Collection[int]) -> None:
+    for index, cpu in enumerate(affinity):
+        if cpu not in cpus:  # the kernel would leave it out without a word
+            here = ", ".join(map(str, sorted(cpus)))
+            reader.say((*at, f"affinity[{index}]"), f"there is no CPU {cpu} that it may use (there are: {here})")
 
 
 def _run_dir(reader: _Reader, system: dict[str, Any], path: Path, backplanes: Collection[str]) -> Path:

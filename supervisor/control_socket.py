@@ -8,6 +8,7 @@ subscriber that does not read gets the newest directory once it reads again inst
 from __future__ import annotations
 
 import re
+import resource
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -261,6 +262,12 @@ class ControlSocket:
                 heard.append(Answered(call[0], None if error else envelope.body, error))
         elif kind != CANCEL:  # what we do takes no longer than taking it back
             raise MalformedFrame(f"the supervisor takes calls and answers, not kind {kind}")
+
+
+def allow_descriptors() -> None:
+    """As many as we may have: an ipc listener that runs out of them aborts the process (TRAPS 1)."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def control_peer(backplane: str, generation: int) -> bytes:

@@ -27,6 +27,7 @@ from .events import (
     LinkLost,
     Moved,
     MoveFailed,
+    Placed,
     Registered,
     Spawned,
     SpawnFailed,
@@ -81,7 +82,11 @@ class Director:
                     self._spawn(child, now_ns)
             case Spawned():
                 if (child := self.children[event.backplane]).is_at(event.generation):
-                    child.pid = event.pid
+                    child.pid, child.cgroup = event.pid, event.cgroup
+            case Placed():
+                if (child := self.children[event.backplane]).is_at(event.generation):
+                    child.cgroup = event.cgroup
+                    self._send_directory()
             case SpawnFailed():
                 self._on_death(
                     self.children[event.backplane], f"cannot be started: {event.reason}", now_ns, repeats=True
@@ -130,7 +135,7 @@ class Director:
             self._effects.append(Refuse(event.caller, FailedPrecondition(f"{who} is not expected to register now")))
             return
         child.register(registration, now_ns)
-        self._effects.append(Accept(event.caller))
+        self._effects.append(Accept(event.caller, child.name))
         self._send_directory()
         if self._is_planned:
             errors = [finding.text for finding in self._findings() if finding.is_error]
@@ -338,7 +343,8 @@ class Director:
     def _send_directory(self) -> None:
         registered = [c.registration for c in self.children.values() if c.registration is not None]
         down = {name for name, child in self.children.items() if child.phase not in (Phase.UP, Phase.STOPPING)}
-        self.directory = directory.build(self.system, self.directory.version + 1, registered, down)
+        cgroups = {name: child.cgroup for name, child in self.children.items()}
+        self.directory = directory.build(self.system, self.directory.version + 1, registered, down, cgroups)
         self._effects.append(SendDirectory(self.directory))
 
 

@@ -67,9 +67,10 @@ class SendDirectory:
 
 @dataclass(frozen=True, slots=True)
 class Accept:
-    """Tell a backplane that it is registered."""
+    """Tell a backplane that it is registered; from now on its limit holds."""
 
     caller: Caller
+    backplane: str
 
 
 @dataclass(frozen=True, slots=True)

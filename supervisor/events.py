@@ -33,6 +33,8 @@ class Spawned:
     backplane: str
     generation: int
     pid: int
+    #: The folder of its own cgroup.
+    cgroup: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,15 @@ class SpawnFailed:
     backplane: str
     generation: int
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """It was moved to a cgroup of its own while it runs: it has been given a limit."""
+
+    backplane: str
+    generation: int
+    cgroup: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,5 +109,15 @@ class TimePassed:
 
 
 Event = (
-    UpOrdered | DownOrdered | Spawned | SpawnFailed | Registered | Moved | MoveFailed | LinkLost | Exited | TimePassed
+    UpOrdered
+    | DownOrdered
+    | Spawned
+    | SpawnFailed
+    | Placed
+    | Registered
+    | Moved
+    | MoveFailed
+    | LinkLost
+    | Exited
+    | TimePassed
 )

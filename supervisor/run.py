@@ -8,7 +8,6 @@ decided here; who wants to know why something happens reads director.py.
 from __future__ import annotations
 
 import os
-import resource
 import select
 import signal
 import time
@@ -19,23 +18,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from appbackplane.runtime.execution.clock import RealClock
+from appbackplane.runtime.execution.os_priority import allowed
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.transport.addressing import supervisor_socket
-from appbackplane.transport.directory import Registration
-from appbackplane.transport.errors import BackplaneError, Busy, InvalidArgument, UnknownRoute
+from appbackplane.transport.errors import BackplaneError, Busy, Unavailable, UnknownRoute
 
-from . import effects, events, orphans, signals, status
+from . import asked as meaning
+from . import cgroups, effects, events, orphans, signals, status
 from .board_file import BoardFile
 from .child import Phase
 from .config import Config
-from .control_socket import Answered, Asked, ControlSocket, Heard, control_peer, generation_of
+from .control_socket import Answered, Asked, ControlSocket, Heard, allow_descriptors, control_peer, generation_of
 from .director import Director
 from .effects import Caller
 from .log_pipes import LogPipe
 from .output import Output
+from .placement import Placement
 from .run_dir import RunDir
 from .spawn import Process, Spawner
 
@@ -60,14 +59,19 @@ def run(config: Config, output: Output, on_up: Callable[[], None]) -> Outcome:
 
     Raises `FailedPrecondition` when it runs already or its run directory cannot be used. Returns when nothing is left.
     """
-    _allow_descriptors()
+    allow_descriptors()
     with ExitStack() as stack:
         run_dir = RunDir(Path(config.run_dir))
         stack.callback(run_dir.close)
+        groups = cgroups.make(config.system.name, run_dir.path, run_dir.cgroup_left)
+        if groups.folder is not None:
+            run_dir.remember(str(groups.folder))
+        stack.callback(output.write, LAST_LINES_MS)
+        stack.callback(groups.close, output.say)
         orphans.adopt()
         stack.callback(lambda: orphans.kill_all(()))
         signal_pipe = stack.enter_context(signals.as_events())
-        return Supervisor(config, run_dir, signal_pipe, output, on_up, stack).run()
+        return Supervisor(config, run_dir, groups, signal_pipe, output, on_up, stack).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,7 @@ class Supervisor:
         self,
         config: Config,
         run_dir: RunDir,
+        groups: cgroups.Groups,
         signal_pipe: signals.SignalPipe,
         output: Output,
         on_up: Callable[[], None],
@@ -111,7 +116,10 @@ class Supervisor:
         stack.callback(self._board.close)
         self._control = ControlSocket(supervisor_socket(run_dir.path))
         stack.callback(self._control.close)
-        self._spawner = Spawner(config, self._board.fd, self._board.slots)
+        limits = {name: backplane.cpu_limit for name, backplane in config.backplane.items()}
+        exempt = [name for name, backplane in config.backplane.items() if backplane.cpu_exempt]
+        self._placement = Placement(groups, limits, allowed(config.system.nice), len(os.sched_getaffinity(0)), exempt)
+        self._spawner = Spawner(config, self._board.fd, self._board.slots, self._placement)
         stack.callback(self._spawner.close)
         self._director = Director(
             config.system.name,
@@ -134,6 +142,8 @@ class Supervisor:
 
     def run(self) -> Outcome:
         """Until nothing is left."""
+        for warning in self._placement.warnings():
+            self._say(f"warning: {warning}")
         self._take(events.UpOrdered())
         while self._outcome is None:
             self._turn()
@@ -229,7 +239,9 @@ class Supervisor:
         caller, director = asked.caller, self._director
         match asked.route:
             case "supervisor.register":
-                self._take(events.Registered(_registration(asked), caller))
+                self._take(events.Registered(meaning.registration(asked), caller))
+            case "supervisor.limit":
+                self._change_limit(caller, *meaning.limit(asked))
             case "supervisor.directory":
                 self._control.subscribe(caller.peer)
                 self._control.reply(caller, director.directory.to_body())
@@ -269,6 +281,7 @@ class Supervisor:
         return status.status(
             self._director,
             self._board.read,
+            self._placement.describe,
             pid=os.getpid(),
             now_ns=self._now_ns(),
             wall_s=time.time(),
@@ -316,6 +329,7 @@ class Supervisor:
                 token = _MoveToken(effect)
                 self._call(effect.backplane, effect.generation, "control.move", body, token, effect.limit_ns)
             case effects.Stop():
+                self._placement.lift(effect.backplane)
                 self._control.cast(control_peer(effect.backplane, effect.generation), "control.stop", {})
             case effects.Kill():
                 running = self._running.get(effect.backplane)
@@ -326,6 +340,7 @@ class Supervisor:
             case effects.SendDirectory():
                 self._send_directory(effect)
             case effects.Accept():
+                self._placement.registered(effect.backplane)
                 self._control.reply(effect.caller, {})
             case effects.Refuse():
                 self._control.refuse(effect.caller, effect.error)
@@ -350,7 +365,19 @@ class Supervisor:
         self._watch(process.pidfd, lambda: self._on_exit(running))
         for pipe in (running.stdout, running.stderr):
             self._watch(pipe.fd, lambda pipe=pipe: self._on_print(name, pipe))  # type: ignore[misc]
-        self._take(events.Spawned(name, generation, process.pid))
+        self._take(events.Spawned(name, generation, process.pid, self._placement.folder_of(name)))
+
+    def _change_limit(self, caller: Caller, name: str, generation: int, percent: int | None) -> None:
+        running = self._running.get(name)
+        if running is None or running.process.generation != generation:
+            raise Unavailable(f"supervisor.limit: {name} generation {generation} does not run")
+        folder = self._placement.folder_of(name)
+        for line in self._placement.change(name, percent, running.process.pid):
+            self._say(f"warning: {line}")
+        moved_to = self._placement.folder_of(name)
+        if moved_to is not None and moved_to != folder:
+            self._take(events.Placed(name, generation, moved_to))
+        self._control.reply(caller, {"by": self._placement.in_force(name), "cgroup": moved_to})
 
     def _call(
         self, backplane: str, generation: int, route: str, body: dict[str, Any], token: object, limit_ns: int
@@ -369,20 +396,3 @@ class Supervisor:
         for running in self._running.values():
             running.process.kill()
             running.process.reap()
-
-
-def _registration(asked: Asked) -> Registration:
-    try:
-        registration = msgspec.convert(asked.body.get("registration"), Registration)
-    except msgspec.ValidationError as error:
-        raise InvalidArgument(f"supervisor.register: {error}") from error
-    if generation_of(asked.caller.peer) != (registration.backplane, registration.generation):
-        who = f"{registration.backplane} generation {registration.generation}"
-        raise InvalidArgument(f"supervisor.register: {who} may only register over its own control link")
-    return registration
-
-
-def _allow_descriptors() -> None:
-    """As many as we may have: an ipc listener that runs out of them aborts the process (TRAPS 1)."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

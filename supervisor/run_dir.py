@@ -19,7 +19,7 @@ from pathlib import Path
 from appbackplane.transport.addressing import backplane_socket, supervisor_socket
 from appbackplane.transport.errors import FailedPrecondition
 
-#: Holds the pid of whoever has it locked.
+#: Holds the pid of whoever has it locked, and on a line of its own the folder of its cgroups.
 LOCK = "lock"
 _BACKPLANE_SOCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*-(\d+)\.sock")
 
@@ -31,10 +31,16 @@ class RunDir:
         """Raises `FailedPrecondition` when a supervisor runs there, or the folder is not private."""
         self.path = path
         _make_private(path)
-        self._lock_fd = _lock(path)
+        self._lock_fd, left = _lock(path)
+        #: The folder of cgroups that a killed supervisor left.
+        self.cgroup_left = left
         #: Above every generation whose sockets were left here: an old process that has not noticed yet that its
         #: supervisor was killed shares no name with ours.
         self.first_generation = 1 + max(self._remove_sockets(), default=0)
+
+    def remember(self, cgroup: str) -> None:
+        """Should we be killed, the next supervisor removes this folder."""
+        os.pwrite(self._lock_fd, f"{os.getpid()}\n{cgroup}\n".encode(), 0)
 
     def remove_socket(self, backplane: str, generation: int) -> None:
         """Of a process that has died: nobody will ever listen there again."""
@@ -63,7 +69,7 @@ class RunDir:
 def locked_by(path: Path) -> int | None:
     """The pid that the lock file names, whether it lives or not."""
     try:
-        return int((path / LOCK).read_text())
+        return int((path / LOCK).read_text().split("\n")[0])
     except (OSError, ValueError):
         return None
 
@@ -98,7 +104,8 @@ def _make_private(path: Path) -> None:
         )
 
 
-def _lock(path: Path) -> int:
+def _lock(path: Path) -> tuple[int, str | None]:
+    """The descriptor that holds the lock, and the folder of cgroups that was written there."""
     while True:
         fd = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -111,7 +118,8 @@ def _lock(path: Path) -> int:
         except FileNotFoundError:
             is_same = False
         if is_same:
+            lines = os.pread(fd, os.fstat(fd).st_size, 0).decode(errors="replace").split("\n")
             os.ftruncate(fd, 0)
             os.write(fd, b"%d\n" % os.getpid())
-            return fd
+            return fd, lines[1] if len(lines) > 2 else None
         os.close(fd)  # its holder went down, and removed it, between our open and our lock

@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -20,6 +20,7 @@ import msgspec
 from appbackplane.runtime.process_config import ProcessConfig
 
 from .config import BackplaneConfig, Config
+from .placement import Placement
 
 #: -P: the folder that `up` happened to be typed in does not decide what is imported; the TOML's own folder does.
 COMMAND: Sequence[str] = (sys.executable, "-P", "-m", "appbackplane.runtime.process")
@@ -28,7 +29,7 @@ COMMAND: Sequence[str] = (sys.executable, "-P", "-m", "appbackplane.runtime.proc
 class Process:
     """One generation of a backplane, from its spawn until it is reaped."""
 
-    def __init__(self, config: ProcessConfig, popen: subprocess.Popen[bytes]) -> None:
+    def __init__(self, config: ProcessConfig, popen: subprocess.Popen[bytes], before_kill: Callable[[], None]) -> None:
         self.backplane, self.generation = config.backplane, config.generation
         self.pid = popen.pid
         #: Readable once it is dead.
@@ -36,10 +37,11 @@ class Process:
         assert popen.stdout is not None
         assert popen.stderr is not None
         self.stdout, self.stderr = popen.stdout, popen.stderr
-        self._popen = popen
+        self._popen, self._before_kill = popen, before_kill
 
     def kill(self) -> None:
         """SIGKILL to its whole group."""
+        self._before_kill()
         # Not reaped yet, so the number is still its own, even if it is dead.
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
@@ -57,13 +59,15 @@ class Process:
 class Spawner:
     """Starts the processes of one system."""
 
-    def __init__(self, config: Config, board_fd: int, slots: dict[str, int]) -> None:
-        self._config = config
+    def __init__(self, config: Config, board_fd: int, slots: dict[str, int], placement: Placement) -> None:
+        self._config, self._placement = config, placement
         self._board_fd, self._slots = board_fd, slots
         self._lifeline_fd, self._lifeline_end_fd = os.pipe2(os.O_CLOEXEC)
 
     def spawn(self, backplane: str, generation: int) -> Process:
         """Start one generation. Raises OSError when there can be no process."""
+        placement = self._placement
+        placement.begin(backplane)
         config = process_config(
             self._config,
             backplane,
@@ -71,8 +75,11 @@ class Spawner:
             board_fd=self._board_fd,
             board_slot=self._slots[backplane],
             lifeline_fd=self._lifeline_fd,
+            cgroup=placement.folder_of(backplane),
         )
-        return Process(config, start(config, pass_fds=(self._board_fd, self._lifeline_fd)))
+        with placement.groups.entered(backplane):
+            popen = start(config, pass_fds=(self._board_fd, self._lifeline_fd))
+        return Process(config, popen, lambda: placement.lift(backplane))
 
     def close(self) -> None:
         """Cut the lifeline: whoever still lives ends itself."""
@@ -111,6 +118,7 @@ def process_config(
     board_fd: int | None = None,
     board_slot: int = 0,
     lifeline_fd: int | None = None,
+    cgroup: str | None = None,
     describe: bool = False,
 ) -> ProcessConfig:
     """What one process is told at birth."""
@@ -136,6 +144,8 @@ def process_config(
         slow_action_ns=int(share.slow_action_ns),
         preempt=share.preempt,
         affinity=share.affinity,
+        nice=config.system.nice,
+        cgroup=cgroup,
         debug=config.debug,
         describe=describe,
     )

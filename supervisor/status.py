@@ -32,6 +32,7 @@ GATHERINGS_MAX = 64
 def status(
     director: Director,
     slot_of: Callable[[str], BoardSlot | None],
+    placement_of: Callable[[str], dict[str, Any]],
     *,
     pid: int,
     now_ns: int,
@@ -47,7 +48,8 @@ def status(
         "uptime": (now_ns - director.begun_ns) / 1e9,
         "reason": director.reason or None,
         "backplanes": [
-            _backplane(director, child, slot_of(child.name), now_ns, statistics) for child in director.children.values()
+            {**_backplane(director, child, slot_of(child.name), now_ns, statistics), **placement_of(child.name)}
+            for child in director.children.values()
         ],
     }
 

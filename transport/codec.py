@@ -15,6 +15,8 @@ import msgspec
 from .envelope import CALL, CANCEL, CAST, PUBLISH, REPLY, STATUS, Envelope
 from .errors import InvalidArgument, MalformedFrame, text_of
 
+#: What is decoded: bytes, or a view of memory that somebody else owns.
+Frame = bytes | memoryview
 #: Largest frame accepted or produced, bytes. A body must fit in one frame with its envelope: 16 MiB keeps one message
 #: below a tenth of a second of copying; above it the caller is told to send a reference instead.
 FRAME_BYTES_MAX = 16 << 20
@@ -63,7 +65,7 @@ def batch(packed: list[bytes]) -> bytes:
     return b"\xdc" + count.to_bytes(2, "big") + b"".join(packed)
 
 
-def decode(frame: bytes) -> list[Envelope]:
+def decode(frame: Frame) -> list[Envelope]:
     """The envelopes of one frame, each checked field by field. Raises `MalformedFrame`, and nothing else."""
     if len(frame) > FRAME_BYTES_MAX:
         raise MalformedFrame(f"frame of {len(frame):,} bytes, limit {FRAME_BYTES_MAX:,}")
@@ -76,7 +78,7 @@ def decode(frame: bytes) -> list[Envelope]:
     return [_checked(row) for row in rows]
 
 
-def _unpacked(frame: bytes) -> Any:
+def _unpacked(frame: Frame) -> Any:
     # Arrays and maps may have no more elements than the frame has bytes: unpackb's own default.
     try:
         return msgpack.unpackb(frame, strict_map_key=False, ext_hook=_refuse_extension)

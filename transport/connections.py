@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from .batching import Sent
+from .codec import Frame
 from .directory import Directory, Place
 
 
@@ -24,7 +25,7 @@ class LinkPort(Protocol):
     def send(self, peer: bytes, frame: bytes) -> Sent:
         """Offer one frame."""
 
-    def receive(self) -> tuple[bytes, bytes] | None:
+    def receive(self) -> tuple[bytes, Frame] | None:
         """The next (peer, frame), if there is one."""
 
 

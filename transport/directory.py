@@ -6,7 +6,7 @@ it a new socket path: nothing meant for the dead one can reach the new one (TRAP
 """
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -49,6 +49,8 @@ class Registration(msgspec.Struct, frozen=True):
     #: Path of the socket it listens on.
     path: str
     components: tuple[ComponentEntry, ...]
+    #: Its slot on the board; -1: none.
+    slot: int = -1
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -57,6 +59,12 @@ class Place(msgspec.Struct, frozen=True):
     generation: int
     path: str
     is_up: bool = True
+    #: What whoever boosts it needs (runtime/execution/os_priority.py): its process, which is its process group, too, and
+    #: the folder of its own cgroup, if it has one.
+    pid: int = 0
+    cgroup: str | None = None
+    #: Its slot on the board.
+    slot: int = -1
 
 
 class Directory(msgspec.Struct, frozen=True):
@@ -93,8 +101,17 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return close[0] if close else None
 
 
-def build(system: str, version: int, registrations: list[Registration], down: set[str]) -> Directory:
-    """The directory of all registered backplanes; those in `down` keep their routes but cannot be reached."""
+def build(
+    system: str,
+    version: int,
+    registrations: list[Registration],
+    down: set[str],
+    cgroups: Mapping[str, str | None] | None = None,
+) -> Directory:
+    """The directory of all registered backplanes; those in `down` keep their routes but cannot be reached. `cgroups`: the
+    folders of those that have a group of their own.
+    """
+    folders = cgroups or {}
     routes: dict[str, list[str]] = {}
     topics: dict[str, list[str]] = {}
     for registration in registrations:
@@ -108,7 +125,10 @@ def build(system: str, version: int, registrations: list[Registration], down: se
     return Directory(
         system=system,
         version=version,
-        backplanes={r.backplane: Place(r.generation, r.path, r.backplane not in down) for r in registrations},
+        backplanes={
+            r.backplane: Place(r.generation, r.path, r.backplane not in down, r.pid, folders.get(r.backplane), r.slot)
+            for r in registrations
+        },
         routes={route: tuple(names) for route, names in routes.items()},
         topics={topic: tuple(names) for topic, names in topics.items()},
     )

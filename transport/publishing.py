@@ -38,14 +38,18 @@ class Publishing:
         """Put a message for all who hear it; returns these peers. Raises `Busy` if one had no room for it."""
         check_topic(topic)
         peers, full = [], []
+        packed = (0, b"")  # a number, and the message with it: most subscribers have heard as much as the others
         for name in self._hearers.matching(topic):
             place = directory.backplanes.get(name)
             if place is None or not place.is_up:
                 continue
             peer = self._exchange.connected(name, place)
             number = self._numbers.get((peer, topic), 0) + 1
+            if number != packed[0]:
+                envelope = Envelope(PUBLISH, number, priority, topic, None, None, None, body)
+                packed = (number, self._exchange.pack(envelope))
             try:
-                self._exchange.put(peer, Envelope(PUBLISH, number, priority, topic, None, None, None, body))
+                self._exchange.put_packed(peer, packed[1])
                 peers.append(peer)
             except Busy:
                 full.append(name)

@@ -3,7 +3,7 @@
 A sealed memfd of the supervisor's, inherited and mapped by all: it survives any child and vanishes with the last of us;
 nothing named can be left behind or truncated (TRAPS 17). The first 256 bytes are the row, one byte a slot: 255 minus the
 highest priority that has work there, 0 for none, so that the largest byte is the most urgent work anywhere. Behind it a
-64-byte-aligned slot each, eight-byte words, every word written by its owner alone, so no lock and no torn read
+64-byte-aligned slot each, eight-byte words, all but one written by their owner alone, so no lock and no torn read
 (TRAPS 18: aligned words never tore in 2.5 M trials). A dead owner's slot is cleared by the supervisor.
 """
 
@@ -20,6 +20,11 @@ _WORDS = 16  # a slot: 128 bytes, two cache lines
 _GENERATION, _PID, _HEARTBEAT, _FINISHED, _QUEUED, _WAITING, _RUNNING_SINCE, _CPU, _BOOSTS, _THROTTLED, _SLOW = range(
     11
 )
+#: The one word that others write: the priority somebody lends this backplane, and since when.
+_LENT = 11
+#: How long a loan holds by itself. A call is there within 0.1 ms; once it is, it speaks for itself, and if the caller has
+#: died meanwhile, nobody else's work is in the way for longer than this.
+LOAN_NS = 5_000_000
 
 
 class BoardSlot(NamedTuple):
@@ -110,6 +115,31 @@ class OwnSlot:
         if byte != self._byte:
             self._byte = self._map[self._slot] = byte
 
+    def is_busy_below(self, slot: int, priority: int) -> bool:
+        """Whether another backplane has work, all of it of lower priority than this."""
+        return 0 < self._map[slot] < 255 - priority
+
+    def lend(self, slot: int, priority: int, now_ns: int) -> None:
+        """Tell another backplane that a call of this priority is on its way to it. Two that lend at once: the last counts,
+        and the other's call speaks for itself as soon as it is there.
+        """
+        self._words[slot * _WORDS + _LENT] = (now_ns >> 10) << 8 | priority
+
+    def lent(self) -> int:  # hot: scripts/bench call_rtt
+        """What has been lent to us, packed; 0 for nothing."""
+        return self._words[self._base + _LENT]
+
+    def borrowed(self, lent: int, now_ns: int) -> int | None:
+        """The priority of a loan that still holds; None: it has run out, and is cleared."""
+        if now_ns - (lent >> 8 << 10) < LOAN_NS:
+            return lent & 0xFF
+        self.repay()
+        return None
+
+    def repay(self) -> None:
+        """What was lent is not needed any more."""
+        self._words[self._base + _LENT] = 0
+
     def has_above(self, priority: int) -> bool:
         """Whether any backplane has work of higher priority than this."""
         return max(self._map[: self._row_end]) > 255 - priority
@@ -124,6 +154,7 @@ class OwnSlot:
         cpu_ns: int,
         throttled: int,
         slow: int,
+        boosts: int,
     ) -> None:
         """The sentinel's report."""
         words, base = self._words, self._base
@@ -135,3 +166,4 @@ class OwnSlot:
         words[base + _CPU] = cpu_ns
         words[base + _THROTTLED] = throttled
         words[base + _SLOW] = slow
+        words[base + _BOOSTS] = boosts

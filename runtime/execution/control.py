@@ -18,16 +18,28 @@ from appbackplane.transport import addressing, codec
 from appbackplane.transport.batching import Outbox
 from appbackplane.transport.directory import Registration
 from appbackplane.transport.envelope import CALL, CAST, STATUS, Envelope, reply, status
-from appbackplane.transport.errors import BackplaneError, InternalError, InvalidArgument, MalformedFrame, UnknownRoute
+from appbackplane.transport.errors import (
+    BackplaneError,
+    Busy,
+    InternalError,
+    InvalidArgument,
+    MalformedFrame,
+    UnknownRoute,
+)
 from appbackplane.transport.link import Link
 
 #: The supervisor answers a registration when it has nothing more urgent to do; it started us, so it is there.
-REGISTER_TIMEOUT_NS = 10_000_000_000
+REGISTER_TIMEOUT_NS = CALL_TIMEOUT_NS = 10_000_000_000
 
 log = logging.getLogger("appbackplane.runtime")
 
+#: Calls of ours that the supervisor has not answered: only an operator makes any, one at a time.
+CALLS_MAX = 64
+
 #: Tells the supervisor how its call ended: a result, or an error.
 Answer = Callable[[Any, BaseException | None], None]
+#: What is done with the supervisor's answer to a call of ours: its result, or the error's message.
+Heard = Callable[[Any, str | None], None]
 #: What is done for a route: gets the body, and answers now or later.
 Handler = Callable[[Any, Answer], None]
 
@@ -43,8 +55,10 @@ class Control:
         self._wake = wake
         self._outbox = Outbox()
         self._encoder = codec.Encoder()
-        self._answers: deque[Envelope] = deque()
+        self._leaving: deque[Envelope] = deque()
         self._registered: bool | None = None
+        self._calls: dict[int, Heard] = {}
+        self._calls_count = 1  # the registration
 
     @property
     def is_registered(self) -> bool:
@@ -56,6 +70,15 @@ class Control:
         body = {"registration": msgspec.to_builtins(registration)}
         route = f"{addressing.SUPERVISOR}.register"
         self._say(Envelope(CALL, 1, 0, route, None, REGISTER_TIMEOUT_NS, None, body))
+
+    def call(self, route: str, body: dict[str, Any], heard: Heard) -> None:
+        """Ask the supervisor; one thread at a time. `heard` runs in the sentinel's. Raises `Busy`."""
+        if len(self._calls) >= CALLS_MAX:
+            raise Busy(f"{route}: {CALLS_MAX} calls to the supervisor are not answered yet", retry_after=0.1)
+        self._calls_count += 1
+        self._calls[self._calls_count] = heard
+        self._leaving.append(Envelope(CALL, self._calls_count, 0, route, None, CALL_TIMEOUT_NS, None, body))
+        self._wake()
 
     def turn(self) -> None:
         """Hear all that has come, and send all that is to leave."""
@@ -72,8 +95,8 @@ class Control:
 
     def flush(self) -> None:
         """Send all that is to leave."""
-        while self._answers:
-            self._say(self._answers.popleft())
+        while self._leaving:
+            self._say(self._leaving.popleft())
         if self._outbox:
             self._outbox.flush(self._link.send)
 
@@ -95,6 +118,8 @@ class Control:
             self._registered = envelope.kind != STATUS
             if envelope.kind == STATUS:
                 log.error("the supervisor refused the registration: %s", envelope.body[1])
+        elif (heard := self._calls.pop(envelope.id, None)) is not None:
+            heard(*((None, envelope.body[1]) if envelope.kind == STATUS else (envelope.body, None)))
 
     def _answerer(self, envelope: Envelope) -> Answer:
         def answer(result: Any, error: BaseException | None) -> None:
@@ -104,7 +129,7 @@ class Control:
                 return
             if error is not None and not isinstance(error, BackplaneError):
                 error = InternalError(f"{type(error).__name__}: {error}")
-            self._answers.append(reply(envelope.id, result) if error is None else status(envelope.id, error))
+            self._leaving.append(reply(envelope.id, result) if error is None else status(envelope.id, error))
             self._wake()
 
         return answer

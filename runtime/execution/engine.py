@@ -30,6 +30,7 @@ from .endings import Endings
 from .intake import Intake
 from .method_action import MethodAction
 from .modules import Modules
+from .os_priority import OsPriority
 from .outgoing import Outgoing
 from .presence import Presence
 from .publishing import Publishing
@@ -61,7 +62,7 @@ class Port(Protocol):
     """What the engine needs of a link (transport/link.py; testing/memory_link.py)."""
 
     def send(self, peer: bytes, frame: bytes) -> Sent: ...
-    def receive(self) -> tuple[bytes, bytes] | None: ...
+    def receive(self) -> tuple[bytes, codec.Frame] | None: ...
     def connect(self, path: Path) -> bytes: ...
     def disconnect(self, peer: bytes) -> None: ...
     def has_input(self) -> bool: ...
@@ -82,6 +83,7 @@ class Engine:
         scheduler: Scheduler,
         slow_action_ns: int,
         slot: OwnSlot | None = None,
+        os_priority: OsPriority | None = None,
         is_debug: bool = False,
     ) -> None:
         self.backplane = backplane
@@ -89,7 +91,7 @@ class Engine:
         self.link = link
         self.registry = registry
         self.scheduler = scheduler
-        self.presence = Presence(self, slot)
+        self.presence = Presence(self, slot, os_priority)
         self.is_debug = is_debug
         self.lead = threading.RLock()
         self.outbox = Outbox()
@@ -126,10 +128,10 @@ class Engine:
             break
         if action is None:
             worker.action = None
-            self.presence.show()
+            self.presence.show(worker)
             return None
         worker.action = action
-        self.presence.show()
+        self.presence.show(worker)
         typical_ns = self.statistics.of(action.name).typical_ns
         if typical_ns >= SHORT_NS or not typical_ns:  # what has never run may take any time
             if self.outbox:
@@ -221,7 +223,7 @@ class Engine:
     def step_back(self, worker: Worker) -> None:
         """A worker goes without looking for more: what it leaves behind is somebody else's now."""
         worker.action = None
-        self.presence.show()
+        self.presence.show(worker)
         if self.outbox:
             self.flush(self.clock.now_ns())
         self.watch.hand_over()

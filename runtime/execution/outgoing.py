@@ -185,6 +185,9 @@ class Outgoing:
             self._engine.intake.admit(LOCAL, self._engine.as_received(envelope), now_ns, action.object)
         elif not self._engine.say(peer, envelope, now_ns):
             raise Busy(f"{route}: {place} does not keep up with what is sent to it", retry_after=0.05)
+        else:
+            assert place is not None
+            self._engine.presence.lend(self.directory.backplanes[place], priority, now_ns)
 
     def _resolve(self, route: str, key: str | None) -> str | None:
         """The backplane that is to serve a call: None is this one."""

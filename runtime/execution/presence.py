@@ -1,40 +1,76 @@
 """Presence: what this backplane has to do, shown on the board; and what anybody has to do, asked for by who could wait.
 
-Written under the lead whenever a worker has chosen, so that the row of the board is never older than one choice; a write
-happens only when the highest priority changes (board.py). Keeps the part of law 10 that a running action sees:
-`should_yield` and `checkpoint` ask here.
+Written under the lead whenever a worker has chosen, so that the row of the board is never older than one choice. Keeps the
+part of law 10 that crosses processes. The kernel is told the same: while there is work, every busy worker has the nice of
+the highest priority that runs or is ready here, because they share one GIL, and whoever holds it stands in the way of the
+most urgent. An idle worker, which is to hear what comes next, is as urgent as anything. A backplane that calls another
+which is busy with less urgent work lends it its priority, because that one may not get a CPU to hear of it (TRAPS 24:
+558 ms without). The loan ends when the call has come, or by itself.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from appbackplane.transport.directory import Place
+
 from .board import OwnSlot
+from .os_priority import OsPriority
 
 if TYPE_CHECKING:
     from .engine import Engine
+    from .worker import Worker
 
 
 class Presence:
     """Part of the engine: whoever holds the lead owns it; `has_work_above` is for running actions, without the lead."""
 
-    def __init__(self, engine: Engine, slot: OwnSlot | None) -> None:
+    def __init__(self, engine: Engine, slot: OwnSlot | None, os_priority: OsPriority | None) -> None:
         self._engine = engine
         self._slot = slot
+        self._os = os_priority
+        self._felt: int | None = None  # the priority that all busy workers have been given
 
-    def show(self) -> None:  # hot: scripts/bench call_rtt
-        """Show the highest priority among what is ready and what runs."""
+    def show(self, worker: Worker) -> None:  # hot: scripts/bench call_rtt
+        """Show the highest priority among what is ready and what runs, now that `worker` has chosen."""
         slot = self._slot
         if slot is None:
             return
         engine = self._engine
         highest = engine.scheduler.ready.highest()
         watch = engine.watch
-        for worker in watch.workers if watch.relief is None else (*watch.workers, watch.relief):
-            action = worker.action
+        workers = watch.workers if watch.relief is None else (*watch.workers, watch.relief)
+        for each in workers:
+            action = each.action
             if action is not None and (highest is None or action.priority < highest):
                 highest = action.priority
         slot.present(highest)
+        os = self._os
+        if os is None:
+            return
+        felt = highest
+        if lent := slot.lent():
+            felt = self._with_loan(highest, lent)
+        if felt != self._felt:
+            self._felt = felt
+            os.set_group(0 if felt is None else felt)
+            for each in workers:
+                os.set_thread(each.tid, 0 if felt is None or each.action is None else felt)
+        else:
+            os.set_thread(worker.tid, 0 if felt is None or worker.action is None else felt)
+
+    def lend(self, place: Place, priority: int, now_ns: int) -> None:
+        """A call of this priority goes to another backplane: see to it that it gets a CPU to hear of it."""
+        slot, os = self._slot, self._os
+        if slot is None or os is None or place.slot < 0 or not slot.is_busy_below(place.slot, priority):
+            return
+        slot.lend(place.slot, priority, now_ns)
+        os.boost(place.pid, place.cgroup, priority)
+
+    def left(self, worker: Worker) -> None:
+        """A worker has ended."""
+        if self._os is not None:
+            self._os.forget_thread(worker.tid)
 
     def has_work_above(self, priority: int) -> bool:
         """Whether work of higher priority than this is present, here or in any backplane. For a running action.
@@ -51,3 +87,14 @@ class Presence:
                 engine.lead.release()
         # Read without the lead: an entry left behind by a raised object may say yes too often, never no.
         return any(engine.scheduler.ready.queues[:priority])
+
+    def _with_loan(self, highest: int | None, lent: int) -> int | None:
+        slot, os = self._slot, self._os
+        assert slot is not None and os is not None
+        loan = slot.borrowed(lent, self._engine.clock.now_ns())
+        if loan is not None and (highest is None or loan < highest):
+            return loan
+        slot.repay()  # the call has come, or never will
+        os.distrust()  # our threads have been moved: from here on each is set again
+        self._felt = None
+        return highest

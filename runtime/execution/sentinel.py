@@ -24,6 +24,7 @@ from ..objects.module_state import ModuleState
 from .board import OwnSlot
 from .control import Answer, Control
 from .engine import Engine
+from .os_priority import OsPriority
 from .watch import QUANTUM_NS
 from .worker import Worker
 
@@ -51,12 +52,14 @@ class Sentinel:
         lifeline_fd: int | None,
         slot: OwnSlot | None,
         statistics: Any,
+        os_priority: OsPriority | None = None,
     ) -> None:
         self._engine = engine
         self._link = link
         self._slot = slot
         self._lifeline_fd = lifeline_fd
         self._statistics = statistics
+        self._os_priority = os_priority
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         engine.watch.sentinel_fd = self._wake_fd
         self._control = Control(
@@ -79,6 +82,10 @@ class Sentinel:
         """Tell the supervisor what is here."""
         self._control.register(registration)
         self._control.turn()
+
+    def change_limit(self, percent: int | None) -> None:
+        """Have the kernel's CPU limit follow ours; with the lead. Raises `Busy`."""
+        self._control.call("supervisor.limit", {"cpu_limit": percent}, self._limited)
 
     def wake(self) -> None:
         """Have it look now. From any thread."""
@@ -120,7 +127,7 @@ class Sentinel:
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
-    def _look(self, now_ns: int) -> int:  # hot: scripts/bench urgent_latency
+    def _look(self, now_ns: int) -> int:  # hot: scripts/bench urgent_long
         """Look at the workers; nanoseconds until the next look."""
         engine = self._engine
         watch = engine.watch
@@ -178,7 +185,11 @@ class Sentinel:
             engine.scheduler.budget.used_total_ns,
             sum(throttle.refused_count for throttle in list(engine.intake.throttles.values())),
             engine.reports.slow_actions.count,
+            0 if self._os_priority is None else self._os_priority.boosts_count,
         )
+        if self._os_priority is not None:
+            with engine.lead:
+                self._os_priority.look()  # a boost that came while it was being taken back
 
     # -- what the supervisor asks -------------------------------------------------------------------------------------
 
@@ -198,6 +209,13 @@ class Sentinel:
             raise InvalidArgument(f"control.move: {error}") from error
         with self._engine.lead:
             self._engine.modules.move(name, state, lambda error: answer({}, error))
+
+    def _limited(self, result: Any, error: str | None) -> None:
+        if error is not None:
+            log.warning("the CPU limit is held by the scheduler alone: %s", error)
+        elif self._os_priority is not None:
+            with self._engine.lead:
+                self._os_priority.moved_to(result["cgroup"])
 
     def _tell_statistics(self, body: Any, answer: Answer) -> None:
         answer(self._statistics(), None)

@@ -41,6 +41,8 @@ class Worker:
         self.gate = threading.Lock()
         self.gate.acquire()
         self.current = current
+        #: The kernel's number of the thread; 0 until it runs (and in a test that has none).
+        self.tid = 0
         self._thread = threading.Thread(target=self._run, name=f"worker-{number}", daemon=True)
 
     def start(self) -> None:
@@ -59,12 +61,14 @@ class Worker:
 
     def _run(self) -> None:
         current.engine = self.engine
+        self.tid = threading.get_native_id()
         try:
             with self.engine.lead:
                 self._serve()
                 if self in self.engine.watch.workers:
                     self.engine.watch.workers.remove(self)
                 self.engine.step_back(self)
+                self.engine.presence.left(self)
         except BaseException:
             # A promise of our own is broken, and what it guarded may be half done: the supervisor starts us afresh.
             log.critical("worker %d failed: this is a bug of the runtime", self.number, exc_info=True)

@@ -45,7 +45,7 @@ class Histogram:
         """How many were recorded. Added up when asked, since recording is what must be cheap."""
         return sum(self.counts.values())
 
-    def record(self, ns: int) -> None:  # hot: scripts/bench_cases/scheduler_loop.py
+    def record(self, ns: int) -> None:  # hot: scripts/bench inproc
         """Count one duration."""
         if ns < _SUB:
             bucket = ns if ns > 0 else 0

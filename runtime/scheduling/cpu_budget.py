@@ -30,7 +30,7 @@ class CpuBudget:
         self._budget_ns = UNLIMITED if limit_percent is None else self.period_ns * limit_percent // 100
         self.is_spent = self.used_ns >= self._budget_ns
 
-    def charge(self, cpu_ns: int) -> None:  # hot: scripts/bench_cases/scheduler_loop.py
+    def charge(self, cpu_ns: int) -> None:  # hot: scripts/bench inproc
         """Book what an action used."""
         self.used_ns = used_ns = self.used_ns + cpu_ns
         self.used_total_ns += cpu_ns

@@ -15,7 +15,7 @@ from ..objects.app_object import AppObject
 IDLE, READY, RUNNING, WAITING = range(4)
 
 
-def append(object: AppObject, action: Action, priorities: int) -> None:  # hot: scripts/bench_cases/scheduler_loop.py
+def append(object: AppObject, action: Action, priorities: int) -> None:  # hot: scripts/bench inproc
     """Put an action last."""
     action.next = None
     tail = object._tail
@@ -55,7 +55,7 @@ def insert(object: AppObject, action: Action, priorities: int) -> None:
         _note(object, action.priority, priorities)
 
 
-def pop(object: AppObject) -> Action:  # hot: scripts/bench_cases/scheduler_loop.py
+def pop(object: AppObject) -> Action:  # hot: scripts/bench inproc
     """Take the first action."""
     action = object._head
     assert action is not None

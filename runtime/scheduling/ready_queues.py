@@ -42,7 +42,7 @@ class ReadyQueues:
         self._bury(object, priority)
         self.count -= 1
 
-    def take(self, left: list[int], end: int) -> AppObject | None:  # hot: scripts/bench_cases/scheduler_loop.py
+    def take(self, left: list[int], end: int) -> AppObject | None:  # hot: scripts/bench inproc
         """Take the first object of the highest priority that has quota `left`, above `end`, and spend one; or None."""
         for priority, queue in enumerate(self.queues):
             while queue and left[priority] > 0:

@@ -10,7 +10,7 @@ says what became of the object. An object is in exactly one of four places, and 
 | WAITING | it awaits a reply |
 | IDLE | it has nothing to do |
 
-Cost: about 0.5 us for post + next + finished (scripts/bench_cases/scheduler_loop.py).
+Cost: about 0.5 us for post + next + finished (scripts/bench inproc).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Scheduler:
         #: Actions queued in all objects.
         self.queued_count = 0
 
-    def post(self, action: Action, now_ns: int) -> None:  # hot: scripts/bench_cases/scheduler_loop.py
+    def post(self, action: Action, now_ns: int) -> None:  # hot: scripts/bench inproc
         """Queue a request behind what its object has (law 1); the object is raised to it if need be (law 2).
 
         A reentrant call (`continues`) of an object that awaits a reply goes before all that has to wait for that reply,
@@ -124,7 +124,7 @@ class Scheduler:
         if object._state != RUNNING:
             self._place(object, old_priority)
 
-    # hot: scripts/bench_cases/scheduler_loop.py
+    # hot: scripts/bench inproc
     def next(self, now_ns: int, below: int | None = None) -> Action | None:
         """The next action, its object marked running; None if nothing may run now.
 
@@ -171,7 +171,7 @@ class Scheduler:
         depths, left = self.ready.depths(), self.quotas.left
         return not any(depth and left[priority] for priority, depth in enumerate(depths))
 
-    # hot: scripts/bench_cases/scheduler_loop.py
+    # hot: scripts/bench inproc
     def finished(self, action: Action, outcome: Outcome, now_ns: int) -> None:
         """The worker is through with an action for now: back to a ready queue, to the wait queue, or idle."""
         object = action.object
@@ -235,7 +235,7 @@ class Scheduler:
         if object._state != RUNNING:
             self._place(object, old_priority)
 
-    def _place(self, object: AppObject, old_priority: int) -> None:  # hot: scripts/bench_cases/scheduler_loop.py
+    def _place(self, object: AppObject, old_priority: int) -> None:  # hot: scripts/bench inproc
         """Put an object where it belongs now. While it awaits a reply, only what continues may run (law 6)."""
         before = object._state
         head = object._head

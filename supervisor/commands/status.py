@@ -26,7 +26,19 @@ def command(system: str | None, stats: bool, as_json: bool) -> None:
     uptime = show.duration(answer["uptime"])
     click.echo(f"system {answer['system']!r}: {answer['state']}, pid {answer['pid']}, for {uptime}")
     show.table(
-        ("BACKPLANE", "STATE", "PID", "RESTARTS", "FOR", "HEALTH", "QUEUED", "CPU", "COMPONENTS"),
+        (
+            "BACKPLANE",
+            "STATE",
+            "PID",
+            "RESTARTS",
+            "FOR",
+            "HEALTH",
+            "QUEUED",
+            "CPU",
+            "LIMIT",
+            "OS PRIORITY",
+            "COMPONENTS",
+        ),
         [_row(backplane) for backplane in answer["backplanes"]],
     )
     for line in _remarks(answer):
@@ -47,8 +59,14 @@ def _row(backplane: dict[str, Any]) -> tuple[str, ...]:
         backplane["health"],
         str(board.get("queued", "-")),
         show.duration(board.get("cpu")),
+        _limit(backplane["cpu_limit"]),
+        backplane["os_priority"]["by"] or "-",
         ", ".join(f"{name}={state}" for name, state in backplane["components"].items()) or "-",
     )
+
+
+def _limit(limit: dict[str, Any]) -> str:
+    return "-" if limit["percent"] is None else f"{limit['percent']} % {limit['by']}"
 
 
 def _remarks(answer: dict[str, Any]) -> list[str]:
@@ -60,6 +78,11 @@ def _remarks(answer: dict[str, Any]) -> list[str]:
         for component, dependencies in backplane["waits_for"].items():
             if dependencies:
                 remarks.append(f"{backplane['name']}: {component} waits for {', '.join(dependencies)}")
+    reasons: dict[str, list[str]] = {}
+    for backplane in answer["backplanes"]:
+        if because := backplane["os_priority"]["because"]:
+            reasons.setdefault(because, []).append(backplane["name"])
+    remarks += [f"OS priority of {', '.join(names)}: {because}" for because, names in reasons.items()]
     return remarks
 
 

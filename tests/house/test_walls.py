@@ -18,6 +18,7 @@ DECIDERS = (
     "runtime.objects.*",
     "runtime.scheduling.*",
     "supervisor.config",
+    "supervisor.cgroup_layout",
     "supervisor.plan",
     "supervisor.restart",
     "supervisor.lifecycle",

@@ -96,5 +96,5 @@ def test_a_directory_is_built_of_registrations_and_survives_the_wire() -> None:
     assert Directory.from_body(built.to_body()) == built
     assert built.topics == {"files.changed": ("one", "two")}
     assert set(built.routes["index.add"]) == {"one", "two"}
-    assert built.backplanes["one"] == Place(2, "/run/one-2.sock", True) and not built.backplanes["two"].is_up
+    assert built.backplanes["one"] == Place(2, "/run/one-2.sock", True, 11) and not built.backplanes["two"].is_up
     assert Resolver(built).resolve("index.add") == "one"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from appbackplane.runtime.execution.board import SLOTS_MAX, Board, OwnSlot
+from appbackplane.runtime.execution.board import LOAN_NS, SLOTS_MAX, Board, OwnSlot
 
 
 @pytest.fixture
@@ -36,11 +36,27 @@ def test_a_slot_is_read_as_it_was_written(board: Board) -> None:
     """The live view shows these."""
     slot = OwnSlot(board, 3, generation=7)
     slot.present(2)
-    slot.beat(now_ns=11, finished=12, queued=13, waiting=14, running_since_ns=15, cpu_ns=16, throttled=17, slow=18)
+    slot.beat(
+        now_ns=11, finished=12, queued=13, waiting=14, running_since_ns=15, cpu_ns=16, throttled=17, slow=18, boosts=19
+    )
     seen = board.read(3)
     assert (seen.generation, seen.pid, seen.heartbeat_ns, seen.finished_count) == (7, os.getpid(), 11, 12)
     assert (seen.queued_count, seen.waiting_count, seen.running_since_ns, seen.cpu_ns) == (13, 14, 15, 16)
-    assert (seen.throttled_count, seen.slow_count, seen.highest_priority) == (17, 18, 2)
+    assert (seen.throttled_count, seen.slow_count, seen.boosts_count, seen.highest_priority) == (17, 18, 19, 2)
+
+
+def test_a_loan_holds_for_a_while_and_ends_by_itself(board: Board) -> None:
+    """Law 10. It outlives the way of a call; and not its lender, should he die before the call has left."""
+    lender, borrower = OwnSlot(board, 0, 1), OwnSlot(board, 1, 1)
+    borrower.present(5)
+    assert lender.is_busy_below(1, 2)
+    assert not lender.is_busy_below(1, 5), "nothing is in the way of equals"
+    lender.lend(1, 2, now_ns=10**12)
+    assert borrower.borrowed(borrower.lent(), 10**12 + LOAN_NS // 2) == 2
+    assert borrower.borrowed(borrower.lent(), 10**12 + LOAN_NS + 2048) is None
+    assert borrower.lent() == 0
+    borrower.present(None)
+    assert not lender.is_busy_below(1, 0), "who is idle hears at once"
 
 
 def test_what_a_dead_backplane_left_is_cleared(board: Board) -> None:

@@ -1,0 +1,30 @@
+"""The cases, in the order in which they are run and shown."""
+
+from __future__ import annotations
+
+from . import (
+    blocking,
+    call_pipelined,
+    call_rtt,
+    cpu_limit,
+    executor,
+    idle,
+    inproc,
+    inversion,
+    inversion_chain,
+    inversion_limited,
+    large,
+    many_objects,
+    pubsub,
+    restart,
+    startup,
+    urgent_long,
+    urgent_same_client,
+    urgent_short,
+)
+
+_MODULES = (
+    call_rtt, call_pipelined, urgent_short, urgent_long, urgent_same_client, blocking, inversion, inversion_limited,
+    inversion_chain, cpu_limit, inproc, pubsub, large, many_objects, startup, restart, idle, executor,
+)  # fmt: skip
+CASES = [module.CASE for module in _MODULES]

@@ -1,0 +1,37 @@
+"""Machine: what a process has used of it, and keeping everything on one core."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+
+
+@contextmanager
+def one_core() -> Iterator[int]:
+    """This thread, and all that it starts meanwhile, on one core: the last of those we may use."""
+    before = os.sched_getaffinity(0)
+    core = max(before)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield core
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def cpu_s(pids: Iterable[int]) -> float:
+    """CPU seconds that these processes have used, to the nanosecond: `ps` and psutil count hundredths."""
+    used_ns = 0
+    for pid in pids:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(FileNotFoundError):  # a thread that has just ended
+                used_ns += int((task / "schedstat").read_text().split()[0])
+    return used_ns / 1e9
+
+
+def rss_mib(pid: int) -> float:
+    """Resident memory of a process."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_MIB

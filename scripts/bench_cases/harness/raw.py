@@ -1,0 +1,110 @@
+"""Raw: the floor under anything that speaks msgpack over ZeroMQ. A DEALER, a ROUTER in another process, an echo.
+
+Not crippled: blocking calls in a plain loop, one frame a call, no limit at which it would lose anything, memory handed
+over without copying where that is faster (above 64 KiB), reused packers.
+
+    python -m bench_cases.harness.raw ENDPOINT
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import msgpack
+import zmq
+
+from .processes import program
+
+#: Above it, handing memory over beats copying it (measured: TRAPS 12).
+COPY_BYTES_MAX = 65_536
+
+
+class Raw:
+    """The client's end."""
+
+    def __init__(self, socket: zmq.Socket[bytes]) -> None:
+        self._socket = socket
+        self._pack = msgpack.Packer().pack
+        self._number = 0
+
+    def call(self, **body: Any) -> Any:
+        """One round trip."""
+        self.send(body)
+        return self.receive()
+
+    def send(self, body: dict[str, Any]) -> None:
+        """A request: number, route and body, as little as a call can be."""
+        self._number += 1
+        self._socket.send(self._pack((self._number, "echo.echo", body)))
+
+    def send_large(self, body: dict[str, Any]) -> None:
+        """The same without copying."""
+        self._number += 1
+        self._socket.send(self._pack((self._number, "echo.echo", body)), copy=False)
+
+    def receive(self) -> Any:
+        """The next result."""
+        return msgpack.unpackb(self._socket.recv())[1]
+
+    def receive_large(self) -> Any:
+        """The same without copying."""
+        return msgpack.unpackb(self._socket.recv(copy=False).buffer)[1]
+
+
+@contextmanager
+def raw_echo() -> Iterator[Raw]:
+    """A client of an echo in another process."""
+    with tempfile.TemporaryDirectory(prefix="ab-") as folder:
+        endpoint = f"ipc://{folder}/echo.sock"
+        context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        with program("harness.raw", endpoint):
+            socket = context.socket(zmq.DEALER)
+            socket.set_hwm(0)
+            socket.connect(endpoint)
+            raw = Raw(socket)
+            raw.call(text="are you there?")
+            yield raw
+        context.destroy(linger=0)
+
+
+def start_s(count: int) -> float:
+    """How long so many of them take, started together, until each has answered: the least that a start can cost."""
+    began = time.perf_counter()
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ab-"))
+        endpoints = [f"ipc://{folder}/{number}.sock" for number in range(count)]
+        for endpoint in endpoints:
+            stack.enter_context(program("harness.raw", endpoint))
+        context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        for endpoint in endpoints:
+            socket = context.socket(zmq.DEALER)
+            socket.reconnect_ivl = 1
+            socket.connect(endpoint)
+            Raw(socket).call(text="are you there?")
+        spent = time.perf_counter() - began
+        context.destroy(linger=0)
+    return spent
+
+
+def serve(endpoint: str) -> None:
+    """The far end, until killed."""
+    socket: zmq.Socket[bytes] = zmq.Context().socket(zmq.ROUTER)
+    socket.set_hwm(0)  # at its default a ROUTER drops what a long window sends too much
+    socket.bind(endpoint)
+    pack = msgpack.Packer().pack
+    while True:
+        peer = socket.recv()
+        frame = socket.recv(copy=False)
+        number, _route, body = msgpack.unpackb(frame.buffer if len(frame) > COPY_BYTES_MAX else frame.bytes)
+        reply = pack((number, next(iter(body.values()))))
+        socket.send(peer, zmq.SNDMORE)
+        socket.send(reply, copy=len(reply) <= COPY_BYTES_MAX)
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])

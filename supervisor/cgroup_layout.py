@@ -1,0 +1,113 @@
+"""Cgroup layout: where this machine lets us make CPU groups, who sits in which, and what a limit is in kernel terms. Pure.
+
+    FOLDER/                one a system: takes part in the machine like so many ordinary processes as there are CPUs
+      shared/              every backplane without a limit: nice orders all their threads (and autogroup is ignored)
+        NAME/              a backplane with a limit, beside those threads: its weight is compared with their nice
+
+Limited groups lie inside `shared`, not beside it: beside it they would compete with all others as one, whose weight is
+spread over the CPUs, and nice would be void between the two (measured: nested, a thread of nice -10 against a group of
+weight 110 is 98.8 : 1.2). In cgroup v2 that takes threaded groups, which may hold processes and groups at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+#: Begins the name of every group of ours; nothing else is ever removed.
+PREFIX = "appbackplane-"
+SHARED = "shared"
+WEIGHT_FILE = {1: "cpu.shares", 2: "cpu.weight"}
+#: The jitter that a throttled group brings to itself and its neighbours is the period: with 100 ms their p99.9 wake-up
+#: was 65 ms, with 10 ms 11 ms, and 30 % held to 29.6-30.2 % with both (TRAPS 26).
+PERIOD_US = 10_000
+#: The kernel refuses less.
+QUOTA_US_MIN = 1_000
+#: One process of nice 0, and the most that may be written: cpu.shares and cpu.weight.
+_WEIGHT_DEFAULT = {1: 1024, 2: 100}
+_WEIGHT_MAX = {1: 262_144, 2: 10_000}
+_ESCAPE = re.compile(r"\\([0-7]{3})")
+
+
+@dataclass(frozen=True, slots=True)
+class Hierarchy:
+    """Where the cpu controller may be: its version, its mount, and the folder of the group that we are in."""
+
+    version: int
+    mount: str
+    own: str
+
+
+def hierarchies(cgroup: str, mountinfo: str) -> list[Hierarchy]:
+    """From /proc/self/cgroup and /proc/self/mountinfo: those to be tried, v1 first, since a controller that is mounted
+    there is not to be had in v2.
+    """
+    paths = {}
+    for line in cgroup.splitlines():
+        _, controllers, path = line.split(":", 2)
+        if "cpu" in controllers.split(","):
+            paths[1] = path
+        elif not controllers:
+            paths[2] = path
+    found = []
+    for line in mountinfo.splitlines():
+        before, _, after = line.partition(" - ")
+        fields, (kind, _, options) = before.split(), after.split(" ", 2)
+        version = {"cgroup": 1, "cgroup2": 2}.get(kind)
+        if version is None or version not in paths or (version == 1 and "cpu" not in options.split(",")):
+            continue
+        root, mount = _unescaped(fields[3]), _unescaped(fields[4])
+        own = _below(paths[version], root)
+        if own is not None:
+            found.append(Hierarchy(version, mount, str(PurePosixPath(mount, own))))
+    return sorted(found, key=lambda hierarchy: hierarchy.version)
+
+
+def folder_name(system: str, run_dir: str) -> str:
+    """The same for each start of a system, so that what a killed supervisor left is found; no other system has it, since
+    the run directory is locked.
+    """
+    return f"{PREFIX}{system}-{hashlib.sha256(run_dir.encode()).hexdigest()[:8]}"
+
+
+def is_ours(folder: str) -> bool:
+    """Whether this is the folder of a system."""
+    path = PurePosixPath(folder)
+    return path.is_absolute() and ".." not in path.parts and path.name.startswith(PREFIX)
+
+
+def with_own_group(limits: Mapping[str, int | None], *, may_nice: bool) -> frozenset[str]:
+    """The backplanes that get a group of their own: those with a limit; and all of them where nice may not be raised, so
+    that at least their weights tell them apart.
+    """
+    return frozenset(name for name, limit in limits.items() if limit is not None or not may_nice)
+
+
+def quota_us(percent: int | None) -> tuple[int, int]:
+    """(quota, period) of a limit in percent of one core; a quota of -1 is none."""
+    if percent is None:
+        return -1, PERIOD_US
+    period = max(PERIOD_US, -(-QUOTA_US_MIN * 100 // percent))
+    return period * percent // 100, period
+
+
+def folder_weight(version: int, cpus: int) -> int:
+    """The weight of a whole system. A group's weight is spread over the CPUs on which it runs; with this one, it is on
+    each of them what one ordinary process is.
+    """
+    return min(_WEIGHT_MAX[version], _WEIGHT_DEFAULT[version] * cpus)
+
+
+def _below(path: str, root: str) -> str | None:
+    """`path` relative to what is mounted; None: it lies outside."""
+    try:
+        return str(PurePosixPath(path).relative_to(root))
+    except ValueError:
+        return None
+
+
+def _unescaped(field: str) -> str:
+    return _ESCAPE.sub(lambda match: chr(int(match[1], 8)), field)

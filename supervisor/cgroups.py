@@ -1,0 +1,341 @@
+"""Cgroups: the groups of one system, made, entered, limited and removed (what is where: cgroup_layout.py).
+
+A child begins in its group: the supervisor's main thread steps in, spawns, and steps out (2 us in v1, 50 us in v2; to
+move a process afterwards takes 10 ms, in which it would run outside). In v2 a thread may step only within one threaded
+tree, so there the supervisor itself moves into the system's folder, and out again at the end.
+Groups are removed at the end. Each supervisor locks its folder, and the lock dies with it: what a killed one left, of
+whatever system, is removed by the next that starts beside it, or by the next of its run directory wherever that starts.
+Where the machine allows no groups `because` says why, and everything else here does nothing.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from .cgroup_layout import (
+    PREFIX,
+    SHARED,
+    WEIGHT_FILE,
+    Hierarchy,
+    folder_name,
+    folder_weight,
+    hierarchies,
+    is_ours,
+    quota_us,
+)
+
+#: For what was killed to leave its group: a throttled process took 0.9 s (TRAPS 22), and quotas are lifted before.
+PATIENCE_S = 2.0
+#: Between two looks at a group that is not empty yet.
+_LOOK_S = 0.002
+
+
+class NoGroups(Exception):
+    """There can be none; the message says why."""
+
+
+class Groups:
+    """The groups of one system. Main thread only."""
+
+    def __init__(self, version: int = 0, folder: Path | None = None, because: str = "") -> None:
+        """Without a folder: none, `because` of that."""
+        self.version, self.folder, self.because = version, folder, because
+        #: Backplanes with a group of their own.
+        self._own: set[str] = set()
+        self._home: Path | None = None
+        self._enabled_at: Path | None = None
+        self._lock_fd = -1
+
+    def __bool__(self) -> bool:
+        return self.folder is not None
+
+    @property
+    def name(self) -> str:
+        """ "cgroup v1", "cgroup v2" or "none"."""
+        return f"cgroup v{self.version}" if self else "none"
+
+    def add(self, backplane: str) -> None:
+        """Make a group of its own. Raises OSError."""
+        assert self.folder is not None
+        folder = self.folder / SHARED / backplane
+        folder.mkdir(exist_ok=True)
+        if self.version == 2:
+            _write(folder / "cgroup.type", "threaded")
+        self._own.add(backplane)
+
+    def folder_of(self, backplane: str) -> str | None:
+        """The folder of its own group; None: it is in the shared one, or there are none."""
+        if self.folder is None or backplane not in self._own:
+            return None
+        return str(self.folder / SHARED / backplane)
+
+    @contextmanager
+    def entered(self, backplane: str) -> Iterator[None]:
+        """What is spawned in here begins in the group of `backplane`. Raises OSError."""
+        if self.folder is None:
+            yield
+            return
+        folder = self.folder / SHARED
+        with _stepped(folder / backplane if backplane in self._own else folder, self._outside(), self.version):
+            yield
+
+    def move(self, pids: Iterable[int], backplane: str) -> None:
+        """Take running processes, all their threads, over into its own group. Raises OSError."""
+        assert self.folder is not None
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                _write(self.folder / SHARED / backplane / "cgroup.procs", str(pid))
+
+    def members(self) -> list[int]:
+        """The processes in the shared group. Raises OSError."""
+        assert self.folder is not None
+        # A threaded group does not list its processes; its domain lists those of the whole tree, and the supervisor.
+        folder = self.folder / SHARED if self.version == 1 else self.folder
+        return [pid for pid in _pids(folder / "cgroup.procs") if pid != os.getpid()]
+
+    def weigh(self, backplane: str, weight: int) -> None:
+        """Give its own group a weight, in the scale of this version. Raises OSError."""
+        assert self.folder is not None
+        _write(self.folder / SHARED / backplane / WEIGHT_FILE[self.version], str(weight))
+
+    def limit(self, backplane: str, percent: int | None) -> None:
+        """Limit its own group to so much of one core; None lifts it. Raises OSError."""
+        assert self.folder is not None
+        _limit(self.folder / SHARED / backplane, self.version, percent)
+
+    def close(self, say: Callable[[str], None]) -> None:
+        """Remove all groups; the processes in them have ended. What is left behind is said."""
+        folder, self.folder = self.folder, None
+        if folder is None:
+            return
+        try:
+            self._leave(folder)
+            _remove(folder)
+            os.close(self._lock_fd)
+        except OSError as error:
+            say(f"cgroup {folder} is left behind: {error.strerror}")
+
+    def _outside(self) -> Path:
+        """Where the main thread is when it is not in a group of a backplane."""
+        assert self.folder is not None
+        assert self._home is not None
+        return self._home if self.version == 1 else self.folder
+
+    # -- making -------------------------------------------------------------------------------------------------------
+
+    def _make(self, hierarchy: Hierarchy, name: str) -> None:
+        self.version, self._home = hierarchy.version, Path(hierarchy.own)
+        base = self._home if self.version == 1 else _delegated(hierarchy)
+        folder = base / name
+        if folder in (self._home, *self._home.parents):
+            raise NoGroups(f"this supervisor was started from within {folder}")
+        _sweep(base)
+        reclaim(folder)
+        folder.mkdir()
+        lock_fd = _locked(folder)
+        if lock_fd is None:
+            raise NoGroups(f"{folder} is in use by another supervisor")
+        self.folder, self._lock_fd = folder, lock_fd
+        shared = folder / SHARED
+        if self.version == 2:
+            _write(folder / "cgroup.procs", "0")
+            if "cpu" not in _words(base / "cgroup.subtree_control"):
+                _write(base / "cgroup.subtree_control", "+cpu")
+                self._enabled_at = base
+            shared.mkdir()
+            _write(shared / "cgroup.type", "threaded")
+            _write(folder / "cgroup.subtree_control", "+cpu")
+            _write(shared / "cgroup.subtree_control", "+cpu")
+        else:
+            shared.mkdir()
+        _write(folder / WEIGHT_FILE[self.version], str(folder_weight(self.version, os.cpu_count() or 1)))
+        with _stepped(shared, self._outside(), self.version):  # now, or never
+            pass
+
+    def _leave(self, folder: Path) -> None:
+        if self.version != 2 or self._home is None:
+            return
+        if self._enabled_at is not None:
+            # Nobody may sit in a group that has controllers for its children: give them up from the inside out.
+            for group in (folder / SHARED, folder, self._enabled_at):
+                with suppress(FileNotFoundError):
+                    _write(group / "cgroup.subtree_control", "-cpu")
+        _write(self._home / "cgroup.procs", "0")
+
+
+def make(system: str, run_dir: Path, left: str | None = None, proc: Path = Path("/proc/self")) -> Groups:
+    """The groups of a system. `left`: the folder that an earlier supervisor of this run directory had."""
+    name = folder_name(system, str(run_dir))
+    try:
+        found = hierarchies((proc / "cgroup").read_text(), (proc / "mountinfo").read_text())
+    except OSError as error:
+        return Groups(because=f"{error.filename}: {error.strerror}")
+    reasons = []
+    for hierarchy in found:
+        groups = Groups()
+        try:
+            if left is not None and is_ours(left) and Path(hierarchy.mount) in Path(left).parents:
+                reclaim(Path(left))
+            groups._make(hierarchy, name)
+        except (OSError, NoGroups) as error:
+            why = str(error) if isinstance(error, NoGroups) else f"{error.filename}: {error.strerror}"
+            reasons.append(f"v{hierarchy.version}: {why}")
+            groups.close(reasons.append)
+        else:
+            return groups
+    return Groups(because="; ".join(reasons) or "no cgroups with the cpu controller are mounted")
+
+
+def reclaim(folder: Path) -> None:
+    """Remove what a killed supervisor left, and whoever still lives in it. Raises OSError, `NoGroups`: it lives."""
+    if not folder.is_dir():
+        return
+    lock_fd = _locked(folder)
+    if lock_fd is None:
+        raise NoGroups(f"{folder} is in use by another supervisor")
+    try:
+        _clear(folder)
+    finally:
+        os.close(lock_fd)
+
+
+def _clear(folder: Path) -> None:
+    end_s = time.monotonic() + PATIENCE_S
+    for group in _inside_out(folder):
+        version = 2 if (group / "cgroup.type").exists() else 1
+        with suppress(OSError):  # there is no quota here: then nobody is slow to die
+            _limit(group, version, None)
+    while pids := _all_pids(folder):
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if time.monotonic() > end_s:
+            raise OSError(0, f"process {pids[0]} in it does not end", str(folder))
+        time.sleep(_LOOK_S)
+    _remove(folder)
+
+
+def _sweep(base: Path) -> None:
+    """Remove the empty folders of killed supervisors, of other systems too; their processes are none of our business."""
+    for folder in base.glob(f"{PREFIX}*"):
+        with suppress(OSError):  # somebody else's, or not empty
+            lock_fd = _locked(folder)
+            if lock_fd is not None:
+                try:
+                    for group in _inside_out(folder):
+                        group.rmdir()
+                finally:
+                    os.close(lock_fd)
+
+
+def _locked(folder: Path) -> int | None:
+    """The descriptor that holds its lock; None: somebody else does. Raises OSError."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(fd), os.stat(folder)):  # not removed between our open and our lock
+            return fd
+    except BlockingIOError:
+        os.close(fd)
+        return None
+    os.close(fd)
+    raise FileNotFoundError(2, "removed by another supervisor that starts", str(folder))
+
+
+def _delegated(hierarchy: Hierarchy) -> Path:
+    """Where in v2 a group may be made and the supervisor moved to: its own group, if it is alone in it, else the nearest
+    one above that has the cpu controller enabled already. Others' settings are left alone.
+    """
+    own, mount = Path(hierarchy.own), Path(hierarchy.mount)
+    is_cpu_here = "cpu" in _words(own / "cgroup.controllers")
+    if is_cpu_here and os.access(own, os.W_OK) and _pids(own / "cgroup.procs") == [os.getpid()]:
+        return own
+    for group in (own, *own.parents):
+        if "cpu" in _words(group / "cgroup.subtree_control"):
+            for path in (group, group / "cgroup.procs"):
+                if not os.access(path, os.W_OK):
+                    raise NoGroups(f"{path} may not be written (systemd: Delegate=yes)")
+            return group
+        if group == mount:
+            break
+    if not is_cpu_here:
+        raise NoGroups(f"{own} has no cpu controller")
+    raise NoGroups(f"{own} holds other processes, and no group above it hands on the cpu controller")
+
+
+@contextmanager
+def _stepped(into: Path, back: Path, version: int) -> Iterator[None]:
+    """This thread, and what it spawns, in another group."""
+    threads = "tasks" if version == 1 else "cgroup.threads"
+    _write(into / threads, "0")
+    try:
+        yield
+    finally:
+        _write(back / threads, "0")
+
+
+def _limit(folder: Path, version: int, percent: int | None) -> None:
+    quota, period = quota_us(percent)
+    if version == 1:
+        # A quota above what the old period allows is refused, and so is a period that makes the old quota too large.
+        _write(folder / "cpu.cfs_quota_us", "-1")
+        _write(folder / "cpu.cfs_period_us", str(period))
+        if quota >= 0:
+            _write(folder / "cpu.cfs_quota_us", str(quota))
+    else:
+        _write(folder / "cpu.max", f"{quota if quota >= 0 else 'max'} {period}")
+
+
+def _inside_out(folder: Path) -> list[Path]:
+    """A group and all below it, the deepest first."""
+    return [Path(path) for path, _, _ in os.walk(folder, topdown=False)]
+
+
+def _all_pids(folder: Path) -> list[int]:
+    pids = set()
+    for group in _inside_out(folder):
+        with suppress(OSError):  # a threaded group: its domain lists them
+            pids.update(_pids(group / "cgroup.procs"))
+    # 0: a process that cannot be seen from here, in another namespace.
+    return sorted(pids - {0, os.getpid()})
+
+
+def _remove(folder: Path) -> None:
+    """Remove a group and all below it, as soon as the last has left. Raises OSError."""
+    end_s = time.monotonic() + PATIENCE_S
+    for group in _inside_out(folder):
+        while True:
+            try:
+                group.rmdir()
+                break
+            except FileNotFoundError:
+                break
+            except OSError:
+                if time.monotonic() > end_s:
+                    raise
+            time.sleep(_LOOK_S)
+
+
+def _pids(path: Path) -> list[int]:
+    return [int(word) for word in _words(path)]
+
+
+def _words(path: Path) -> list[str]:
+    return path.read_text().split()
+
+
+def _write(path: Path, text: str) -> None:
+    """In one system call, as the kernel wants it."""
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(fd, text.encode())
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+    finally:
+        os.close(fd)

@@ -1,0 +1,147 @@
+"""Placement: in which group each backplane is, and what holds its CPU limit: the kernel, or its scheduler alone.
+
+A limit begins when the backplane has registered: imports inside a 10 % group would take seconds (TRAPS 22); and it is
+lifted before the process is told to go or killed, because SIGKILL of a throttled process takes up to 0.9 s. What the
+machine does not allow is a downgrade, said once: the scheduler's own account goes on without the kernel.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from typing import Any
+
+from appbackplane.runtime.execution.os_priority import because
+from appbackplane.runtime.scheduling.nice import NiceTable, weight_of_nice
+
+from .cgroup_layout import with_own_group
+from .cgroups import Groups
+
+
+class Placement:
+    """The backplanes of one system. Main thread only."""
+
+    def __init__(
+        self,
+        groups: Groups,
+        limits: Mapping[str, int | None],
+        nice: NiceTable,
+        cpus: int,
+        exempt: Collection[str] = (),
+    ) -> None:
+        """`limits`: percent of one core, of each backplane. `cpus`: those there are. `exempt`: backplanes with priorities
+        that run though the limit is spent, which the kernel cannot tell from the rest: their schedulers limit them.
+        """
+        self.groups = groups
+        self._exempt = frozenset(exempt)
+        self._configured = dict(limits)
+        #: What is in force now; a new generation begins with what is configured.
+        self._limits = dict(limits)
+        self._nice, self._cpus = nice, cpus
+        #: Backplanes whose limit the kernel refused, and why.
+        self._refused: dict[str, str] = {}
+        if groups:
+            held = {name: None if name in self._exempt else limit for name, limit in limits.items()}
+            for name in sorted(with_own_group(held, may_nice=nice.is_in_force or not nice.wanted)):
+                self._attempt(name, lambda name=name: groups.add(name))  # type: ignore[misc]
+
+    def warnings(self) -> list[str]:
+        """What was asked for and cannot be had, once, at start."""
+        said = []
+        limited = [name for name, limit in self._configured.items() if limit is not None]
+        if limited and not self.groups:
+            reason = self.groups.because
+            said.append(
+                f"no CPU limits by the kernel ({reason}): {', '.join(limited)}: held by the scheduler's account"
+            )
+        said += [f"cpu_limit of {name}: held by its scheduler alone ({why})" for name, why in self._refused.items()]
+        said += [line for name in limited for line in self._too_high(name)]
+        reasons = {self._because(name) for name in self._limits}
+        return said + sorted(f"OS priority: {reason}" for reason in reasons if reason)
+
+    def folder_of(self, backplane: str) -> str | None:
+        """Of its own group; None: it has none."""
+        return self.groups.folder_of(backplane)
+
+    def begin(self, backplane: str) -> None:
+        """A new generation is about to be spawned: as configured, not slowed while it starts, and no longer boosted."""
+        self._limits[backplane] = self._configured[backplane]
+        self.lift(backplane)
+        if self.folder_of(backplane) is not None:
+            weight = weight_of_nice(0, version=self.groups.version)
+            self._attempt(backplane, lambda: self.groups.weigh(backplane, weight))
+
+    def registered(self, backplane: str) -> None:
+        """It has started: its limit begins."""
+        if self.folder_of(backplane) is not None and backplane not in self._exempt:
+            self._attempt(backplane, lambda: self.groups.limit(backplane, self._limits[backplane]))
+
+    def lift(self, backplane: str) -> None:
+        """It is to end, and that must not take long."""
+        if self.folder_of(backplane) is not None:
+            with suppress(OSError):  # then it takes a little longer
+                self.groups.limit(backplane, None)
+
+    def change(self, backplane: str, percent: int | None, pgid: int) -> list[str]:
+        """A new limit at run time, of the process group `pgid`. Returns what is to be said about it."""
+        self._limits[backplane] = percent
+        self._refused.pop(backplane, None)
+        is_held = self.groups and backplane not in self._exempt
+        if is_held and (percent is not None or self.folder_of(backplane) is not None):
+            self._attempt(backplane, lambda: self._change(backplane, percent, pgid))
+        why = self._refused.get(backplane)
+        said = [f"cpu_limit of {backplane}: held by its scheduler alone ({why})"] if why else []
+        return said + self._too_high(backplane)
+
+    def describe(self, backplane: str) -> dict[str, Any]:
+        """For the status: the limit and what holds it, how others see how urgent it is, and why nothing better."""
+        folder = self.folder_of(backplane)
+        is_ranked = bool(self._nice.wanted) and (folder is not None or self._nice.is_in_force)
+        return {
+            "cpu_limit": {"percent": self._limits[backplane], "by": self.in_force(backplane)},
+            "os_priority": {
+                "by": ("nice" if folder is None else "weight") if is_ranked else None,
+                "because": self._because(backplane) or None,
+                "cgroup": folder,
+            },
+        }
+
+    def in_force(self, backplane: str) -> str | None:
+        """What holds its limit: "os (cgroup v1)", "os (cgroup v2)", "scheduler"; None: it has no limit."""
+        if self._limits[backplane] is None:
+            return None
+        if backplane in self._exempt or backplane in self._refused or self.folder_of(backplane) is None:
+            return "scheduler"
+        return f"os ({self.groups.name})"
+
+    def _change(self, backplane: str, percent: int | None, pgid: int) -> None:
+        if self.folder_of(backplane) is None:
+            self.groups.add(backplane)
+            self.groups.move([pid for pid in self.groups.members() if _pgid(pid) == pgid], backplane)
+        self.groups.limit(backplane, percent)
+
+    def _attempt(self, backplane: str, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except OSError as error:
+            self._refused[backplane] = f"{error.filename}: {error.strerror}"
+
+    def _because(self, backplane: str) -> str:
+        folder = self.folder_of(backplane)
+        return because(self._nice, folder, folder is not None)
+
+    def _too_high(self, backplane: str) -> list[str]:
+        limit = self._limits[backplane]
+        if limit is None or limit <= 100 * self._cpus:
+            return []
+        return [
+            f"cpu_limit of {backplane}: {limit} % is more than the {self._cpus} CPUs there are, so it limits nothing"
+        ]
+
+
+def _pgid(pid: int) -> int:
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return 0

@@ -1,0 +1,187 @@
+"""CPU limits of a whole system: the kernel holds them, they change at run time, the status says so, nothing is left."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appbackplane.supervisor.cgroup_layout import SHARED
+from appbackplane.supervisor.cgroups import make, reclaim
+from appbackplane.transport import connect
+from appbackplane.transport.errors import InvalidArgument
+
+from .conftest import LIMIT_S, RunningSystem, is_alive
+
+Start = Callable[..., RunningSystem]
+
+MODULE = '''
+"""A component that computes beside the scheduler, where its account does not see it."""
+import os, subprocess, sys, threading
+from appbackplane.runtime import Component, operation
+
+BEGUN_IN = open("/proc/self/cgroup").read()
+
+def spin():
+    while True:
+        pass
+
+class Index(Component):
+    def __init__(self) -> None:
+        self.stray = 0
+
+    @operation()
+    def begun_in(self) -> str:
+        return BEGUN_IN
+
+    @operation()
+    def spin(self) -> None:
+        threading.Thread(target=spin, daemon=True).start()
+
+    @operation()
+    def leave(self) -> int:
+        "A process in a session of its own."
+        command = [sys.executable, "-c", "import time; time.sleep(600)"]
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True).pid
+
+class Query(Component):
+    pass
+'''
+
+
+def why_not() -> str:
+    """Why there are no groups to be tested here; empty when there are."""
+    groups = make("probe", Path("/nowhere/probe-limits"))
+    left: list[str] = []
+    groups.close(left.append)
+    return groups.because or ", ".join(left)
+
+
+WHY_NOT = why_not()
+with_groups = pytest.mark.skipif(bool(WHY_NOT), reason=f"no groups may be made here: {WHY_NOT}")
+
+
+def folder_of(system: RunningSystem) -> Path:
+    """Of all its groups."""
+    return Path((system.run_dir / "lock").read_text().split("\n")[1])
+
+
+def cpu_share(pid: int, seconds: float) -> float:
+    """Of one core, over so long; the CPU clock of another process."""
+    clock = (~pid << 3) | 2
+    begun_s, used_s = time.monotonic(), time.clock_gettime(clock)
+    while time.monotonic() - begun_s < seconds:
+        time.sleep(0.05)
+    return (time.clock_gettime(clock) - used_s) / (time.monotonic() - begun_s)
+
+
+def wait_for(holds: Callable[[], Any]) -> None:
+    """Until it does; what is changed here follows within milliseconds."""
+    end_s = time.monotonic() + LIMIT_S
+    while not holds():
+        assert time.monotonic() < end_s
+        time.sleep(0.01)
+
+
+@with_groups
+def test_a_limit_is_held_by_the_kernel_and_follows_the_operator(start: Start) -> None:
+    """A thread that the scheduler's account does not see is limited, too; and a new limit holds at once, for whoever."""
+    system = start("nice = [-5, 0, 5]", "cpu_limit = 30", module=MODULE)
+    status = system.wait_up()
+    assert status["backplanes"][0]["cpu_limit"] == {"percent": None, "by": None}
+    by = system.backplane("index")["cpu_limit"]["by"]
+    assert by in ("os (cgroup v1)", "os (cgroup v2)")
+    own = str(folder_of(system) / SHARED / "index")
+    assert system.backplane("index")["os_priority"]["cgroup"] == own
+    index, query = system.backplane("index")["pid"], system.backplane("query")["pid"]
+    with connect(system.run_dir) as client:
+        assert f"/{SHARED}/index\n" in client.call("index.begun_in", timeout=LIMIT_S), "before any code of the user's"
+        client.call("index.spin", timeout=LIMIT_S)
+        shares = [cpu_share(index, 2.0)]
+        if shares[0] < 0.25:  # a machine that does much else may give less, never more
+            shares.append(cpu_share(index, 2.0))
+        assert max(shares) <= 0.35
+        assert max(shares) >= 0.25
+
+        answer = client.call("backplane.index.limits", cpu_limit=60, timeout=LIMIT_S)
+        assert answer["cpu_limit"] == 60
+        wait_for(lambda: system.backplane("index")["cpu_limit"] == {"percent": 60, "by": by})
+        wait_for(lambda: cpu_share(index, 0.5) > 0.4)
+        client.call("backplane.index.limits", cpu_limit=0, timeout=LIMIT_S)
+        wait_for(lambda: system.backplane("index")["cpu_limit"] == {"percent": None, "by": None})
+
+        # One that had no limit gets a group of its own, and everybody hears of it.
+        assert system.backplane("query")["os_priority"]["cgroup"] is None
+        client.call("backplane.query.limits", cpu_limit=50, timeout=LIMIT_S)
+        wait_for(lambda: system.backplane("query")["cpu_limit"] == {"percent": 50, "by": by})
+        assert f"/{SHARED}/query\n" in Path(f"/proc/{query}/cgroup").read_text()
+        place = system.ask("supervisor.directory")["backplanes"]["query"]
+        assert (place["pid"], place["cgroup"]) == (query, str(folder_of(system) / SHARED / "query"))
+        statistics = "backplane.query.statistics"
+        wait_for(lambda: client.call(statistics, timeout=LIMIT_S)["os_priority"]["cgroup"] == place["cgroup"])
+        with pytest.raises(InvalidArgument):
+            client.call("backplane.query.limits", cpu_limit=-1, timeout=LIMIT_S)
+        with pytest.raises(InvalidArgument, match="for backplanes"):
+            system.ask("supervisor.limit", {"cpu_limit": 5})
+
+    folder = folder_of(system)
+    system.signal(signal.SIGTERM)
+    assert system.wait_down() == 0
+    assert not folder.exists(), "its groups are gone"
+
+
+@with_groups
+def test_a_limited_backplane_dies_and_comes_back_at_once(start: Start) -> None:
+    """SIGKILL of a throttled process takes up to 0.9 s, and its imports more than that: the quota is lifted for both."""
+    system = start("", "cpu_limit = 2", module=MODULE)
+    system.wait_up()
+    with connect(system.run_dir) as client:
+        client.call("index.spin", timeout=LIMIT_S)
+    index = system.backplane("index")
+    throttled = Path(index["os_priority"]["cgroup"], "cpu.stat")
+    wait_for(lambda: "nr_throttled 0\n" not in throttled.read_text())
+    begun_s = time.monotonic()
+    system.signal(signal.SIGINT)
+    system.signal(signal.SIGINT)
+    system.wait_down()
+    assert time.monotonic() - begun_s < 5.0
+    assert not throttled.parent.exists()
+
+
+@with_groups
+def test_what_a_killed_supervisor_left_is_reclaimed_by_the_next(start: Start) -> None:
+    """Groups, and whoever still lives in them; the system comes up as if nothing had been."""
+    system = start("", "cpu_limit = 50", module=MODULE)
+    system.wait_up()
+    with connect(system.run_dir) as client:
+        stray = client.call("index.leave", timeout=LIMIT_S)
+    folder = folder_of(system)
+    system.process.kill()
+    system.process.wait(LIMIT_S)
+    assert folder.exists()
+    assert is_alive(stray)
+    again = start("", "cpu_limit = 50", module=MODULE)
+    again.wait_up()
+    assert not is_alive(stray)
+    assert folder_of(again) == folder
+    again.signal(signal.SIGTERM)
+    assert again.wait_down() == 0
+    assert not folder.exists()
+
+
+def test_what_the_machine_cannot_grant_is_said_once(start: Start) -> None:
+    """A limit that limits nothing, or that only the scheduler holds, is said at start, never silence."""
+    system = start("", "cpu_limit = 100000", module=MODULE)
+    system.wait_up()
+    said = [line for line in system.said if "cpu_limit of index" in line or "no CPU limits" in line]
+    assert any("100000 % is more than" in line for line in said)
+    system.signal(signal.SIGTERM)
+    folder = folder_of(system) if not WHY_NOT else None
+    assert system.wait_down() == 0
+    if folder is not None and folder.exists():
+        reclaim(folder)
+        pytest.fail("its groups are left behind")
