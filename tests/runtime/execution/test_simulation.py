@@ -341,7 +341,7 @@ class World(VirtualBackplane):
 
     def a_strange_answer(self) -> None:
         """Of the wrong peer, or to nothing that was asked."""
-        id = self.random.choice(self.asked)[1].id if self.asked else 4711
+        id = self.asked[-1][1].id if self.asked else 4711
         self.say(self.client(), self.random.choice((reply(id, "x"), status(id, PeerDown("x")), Envelope(CANCEL, id))))
 
     def time(self) -> None:
