@@ -18,11 +18,13 @@ from .execution.board import OwnSlot
 from .execution.clock import Clock
 from .execution.engine import Engine, Port
 from .execution.host import EngineHost
+from .execution.inspection import Inspection
 from .execution.os_priority import OsPriority
 from .execution.worker import ReliefWorker, Worker
 from .objects.component import Component
 from .objects.registry import Registry
 from .process_config import ProcessConfig
+from .scheduling.deadline_order import DeadlineScheduler
 from .scheduling.scheduler import Policy, Scheduler
 from .scheduling.throttle import Throttle
 
@@ -58,17 +60,19 @@ class Backplane:
             cpu_limit=config.cpu_limit,
             cpu_exempt=config.cpu_exempt,
         )
+        kind = DeadlineScheduler if config.order == "deadline" else Scheduler
         self.engine = engine = Engine(
             backplane=config.backplane,
             clock=clock,
             link=link,
             registry=Registry(config.backplane, config.priorities),
-            scheduler=Scheduler(policy, clock.now_ns()),
+            scheduler=kind(policy, clock.now_ns()),
             slow_action_ns=config.slow_action_ns,
             slot=slot,
             os_priority=os_priority,
             is_debug=config.debug,
         )
+        self._inspection = Inspection(engine)
         self._own = BackplaneOperations(self, config.backplane)
         for component in components:
             component.setup()
@@ -143,18 +147,28 @@ class Backplane:
 
     # -- figures ------------------------------------------------------------------------------------------------------
 
+    def why(self, asked: str, *, with_stack: bool = False) -> dict[str, Any]:
+        """Why an object, a call or a route waits, as data (execution/inspection.py). Raises `NotFound`, `InvalidArgument`."""
+        return self._inspection.why(asked, with_stack=with_stack)
+
     def statistics(self) -> dict[str, Any]:
         """All figures, as data."""
         engine = self.engine
+        # Without the lead: summing up a histogram takes 10 us, and there are two an operation. One that is being written
+        # may be an action behind.
+        operations = engine.statistics.snapshot()
         with engine.lead:
+            oldest = self._inspection.figures()
             scheduler = engine.scheduler
             return {
                 "backplane": self.name,
                 "threads": self.threads_count,
                 "actions": engine.statistics.actions_count,
-                "operations": engine.statistics.snapshot(),
+                "operations": operations,
+                "oldest": {"objects": oldest["objects"], "calls": oldest["calls"]},
                 "queues": {
                     "ready": scheduler.ready.depths(),
+                    "oldest_ms": oldest["oldest_ms"],
                     "actions": scheduler.queued_count,
                     "waiting": scheduler.waiting_count,
                     "timers": len(scheduler.timers),

@@ -159,6 +159,7 @@ def serve(config: ProcessConfig, components: Sequence[Component]) -> int:
         lifeline_fd=config.lifeline_fd,
         slot=slot,
         statistics=backplane.statistics,
+        why=backplane.why,
         os_priority=os_priority,
     )
     backplane.on_cpu_limit = sentinel.change_limit

@@ -4,7 +4,7 @@ The supervisor writes it as JSON to the child's standard input; both sides check
 nanoseconds here: the TOML's "5ms" has been understood once, by `supervisor/config.py`.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -31,6 +31,8 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     priorities: int = 8
     #: Actions a priority may run before the next is served; 0 is unlimited, the last repeats. Empty: the default rule.
     quotas: tuple[int, ...] = ()
+    #: Which object goes first within one priority: that which came first, or that whose work has the nearer deadline.
+    order: Literal["fifo", "deadline"] = "fifo"
     tick_ns: int = 1_000_000_000
     #: Percent of one core; None: no limit.
     cpu_limit: int | None = None

@@ -82,6 +82,8 @@ class BackplaneConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     priorities: Annotated[int, msgspec.Meta(ge=1, le=255)] = 8
     #: 0 is unlimited, the last repeats; empty: the default rule of the scheduler.
     quotas: tuple[Annotated[int, msgspec.Meta(ge=0)], ...] = ()
+    #: Within one priority: first come, first served, or the nearer deadline first.
+    order: Literal["fifo", "deadline"] = "fifo"
     tick_ns: Duration = msgspec.field(default=Duration(_SECOND_NS), name="tick")
     #: Percent of one core; None: no limit.
     cpu_limit: Annotated[int, msgspec.Meta(ge=1)] | None = None

@@ -22,7 +22,7 @@ from appbackplane.runtime.execution.clock import RealClock
 from appbackplane.runtime.execution.os_priority import allowed
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.transport.addressing import supervisor_socket
-from appbackplane.transport.errors import BackplaneError, Busy, Unavailable, UnknownRoute
+from appbackplane.transport.errors import BackplaneError, Unavailable, UnknownRoute
 
 from . import asked as meaning
 from . import cgroups, effects, events, orphans, signals, status
@@ -35,6 +35,7 @@ from .effects import Caller
 from .log_pipes import LogPipe
 from .output import Output
 from .placement import Placement
+from .questions import Questions
 from .run_dir import RunDir
 from .spawn import Process, Spawner
 
@@ -88,13 +89,6 @@ class _MoveToken:
     effect: effects.Move
 
 
-@dataclass(frozen=True, slots=True)
-class _StatisticsToken:
-    caller: Caller
-    gathering: status.Gathering
-    backplane: str
-
-
 class Supervisor:
     """One system's doer."""
 
@@ -131,7 +125,7 @@ class Supervisor:
         )
         self._running: dict[str, _Running] = {}
         stack.callback(self._kill_what_lives)
-        self._gatherings: set[Caller] = set()
+        self._questions = Questions(self._control, self._director, self._board, self._now_ns, self._status)
         self._events: deque[events.Event] = deque()
         self._outcome: Outcome | None = None
         self._poll = select.poll()
@@ -142,8 +136,7 @@ class Supervisor:
 
     def run(self) -> Outcome:
         """Until nothing is left."""
-        for warning in self._placement.warnings():
-            self._say(f"warning: {warning}")
+        self._warn(self._placement.warnings())
         self._take(events.UpOrdered())
         while self._outcome is None:
             self._turn()
@@ -247,9 +240,11 @@ class Supervisor:
                 self._control.reply(caller, director.directory.to_body())
             case "supervisor.status":
                 if asked.body.get("statistics"):
-                    self._gather(caller)
+                    self._questions.ask_statistics(caller)
                 else:
                     self._control.reply(caller, self._status())
+            case "supervisor.why":
+                self._questions.ask_why(asked)
             case "supervisor.routes":
                 self._control.reply(caller, status.routes(director))
             case "supervisor.down":
@@ -262,10 +257,7 @@ class Supervisor:
 
     def _on_answered(self, answered: Answered) -> None:
         token = answered.token
-        if isinstance(token, _StatisticsToken):
-            if token.gathering.take(token.backplane, None if answered.error else answered.result):
-                self._gatherings.discard(token.caller)
-                self._control.reply(token.caller, self._status(token.gathering.answers))
+        if self._questions.take(answered):
             return
         assert isinstance(token, _MoveToken)
         move = token.effect
@@ -288,25 +280,16 @@ class Supervisor:
             statistics=statistics,
         )
 
-    def _gather(self, caller: Caller) -> None:
-        if len(self._gatherings) >= status.GATHERINGS_MAX:
-            raise Busy(f"{status.GATHERINGS_MAX} others wait for statistics", retry_after=1.0)
-        up = [child for child in self._director.children.values() if child.phase is Phase.UP]
-        if not up:
-            self._control.reply(caller, self._status({}))
-            return
-        self._gatherings.add(caller)
-        gathering = status.Gathering({child.name for child in up})
-        for child in up:
-            token = _StatisticsToken(caller, gathering, child.name)
-            self._call(child.name, child.generation, "control.statistics", {}, token, status.STATISTICS_LIMIT_NS)
-
     def _show(self, backplane: str, lines: list[str]) -> None:
         for line in lines:
             self._output.say(f"{backplane:<{self._name_width}} | {line}")
 
     def _say(self, text: str) -> None:
         self._show("supervisor", text.split("\n"))
+
+    def _warn(self, lines: list[str]) -> None:
+        for line in lines:
+            self._say(f"warning: {line}")
 
     # Decided and done
 
@@ -340,7 +323,7 @@ class Supervisor:
             case effects.SendDirectory():
                 self._send_directory(effect)
             case effects.Accept():
-                self._placement.registered(effect.backplane)
+                self._warn(self._placement.registered(effect.backplane))
                 self._control.reply(effect.caller, {})
             case effects.Refuse():
                 self._control.refuse(effect.caller, effect.error)
@@ -372,8 +355,7 @@ class Supervisor:
         if running is None or running.process.generation != generation:
             raise Unavailable(f"supervisor.limit: {name} generation {generation} does not run")
         folder = self._placement.folder_of(name)
-        for line in self._placement.change(name, percent, running.process.pid):
-            self._say(f"warning: {line}")
+        self._warn(self._placement.change(name, percent, running.process.pid))
         moved_to = self._placement.folder_of(name)
         if moved_to is not None and moved_to != folder:
             self._take(events.Placed(name, generation, moved_to))

@@ -137,6 +137,7 @@ def process_config(
         threads=share.threads,
         priorities=share.priorities,
         quotas=share.quotas,
+        order=share.order,
         tick_ns=int(share.tick_ns),
         cpu_limit=share.cpu_limit,
         cpu_exempt=share.cpu_exempt,

@@ -7,6 +7,7 @@ seconds' default and 200,000 calls a second a plain heap would hold six million 
 """
 
 import heapq
+from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 Token = TypeVar("Token")
@@ -52,6 +53,14 @@ class OutstandingCalls(Generic[Token]):
         """The callee of an outstanding call."""
         call = self._calls.get(id)
         return None if call is None else call[0]
+
+    def __iter__(self) -> Iterator[tuple[int, bytes, int, Token]]:
+        """Those that are outstanding, oldest first: (id, peer, deadline, token)."""
+        return ((id, *call) for id, call in self._calls.items())
+
+    def get(self, id: int) -> tuple[bytes, int, Token] | None:
+        """The callee, deadline and token of an outstanding call."""
+        return self._calls.get(id)
 
     def expire(self, now_ns: int) -> list[tuple[int, bytes, Token]]:
         """End all calls whose deadline has passed: (id, peer, token) each, nearest deadline first."""

@@ -30,7 +30,7 @@ from appbackplane.transport.errors import (
 )
 from appbackplane.transport.topics import GapCounter
 
-from ..objects.action import LOCAL, Action
+from ..objects.action import DEADLINE_DEFAULT_NS, LOCAL, Action
 from ..objects.app_object import AppObject
 from ..objects.component import Component
 from ..objects.endpoint import Request
@@ -40,20 +40,15 @@ from ..objects.registry import Route
 from ..objects.state_machine import StateMachine
 from ..scheduling.balance import least_busy
 from ..scheduling.throttle import Throttle
+from .digesting import Digest, Digesting
 from .method_action import MethodAction
 
 if TYPE_CHECKING:
     from .engine import Engine
 
-#: A call that came without a deadline gets this one: every call has one (DESIGN 12.5).
-DEADLINE_DEFAULT_NS = 30_000_000_000
 _SERVING = frozenset((ModuleState.PRIMARY, ModuleState.SECONDARY))
 
 log = logging.getLogger("appbackplane.runtime")
-
-
-class Digester(AppObject):
-    """Works out targets, one after the other, so that this can be slow without holding up whoever receives (law 7)."""
 
 
 class Intake:
@@ -68,18 +63,18 @@ class Intake:
         self.throttles: dict[str, Throttle] = {}
         self.gaps = GapCounter()
         self.refused_casts_count = 0
-        self._digesters: dict[str, Digester] = {}
+        self.digesting = Digesting(engine)
 
     def accept(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:  # hot: scripts/bench call_pipelined
         """Admit a call or a cast, or tell its caller why not."""
         try:
             self.admit(peer, envelope, now_ns)
         except BackplaneError as error:
-            self._turn_away(peer, envelope, error, now_ns)
+            self.turn_away(peer, envelope, error, now_ns)
         except BaseException as error:  # the edge: what a strange argument makes a library do must not end the process
             log.exception("%s could not be taken in", envelope.route)
             problem = InternalError(f"{envelope.route}: {type(error).__name__}: {text_of(error)}")
-            self._turn_away(peer, envelope, problem, now_ns)
+            self.turn_away(peer, envelope, problem, now_ns)
 
     def admit(
         self, peer: bytes, envelope: Envelope, now_ns: int, caller: AppObject | None = None
@@ -106,7 +101,7 @@ class Intake:
         if route.endpoint is not None:
             action = self._from_endpoint(route, Request(name, key, body, priority, deadline_ns))
         elif route.mark.digest is not None and key is None:
-            return self._digest(route, peer, envelope, priority, now_ns)
+            return self.digesting.begin(route, peer, envelope, priority, now_ns)
         else:
             object, spec = self._target(route, key, chain)
             action = MethodAction(object, name, priority, spec.function, spec.bind(body, name), deadline_ns)
@@ -118,7 +113,7 @@ class Intake:
             self._check_cycle(action, chain, is_reentrant=route.mark.reentrant)
             action.chain = chain
         action.trace = trace
-        self._throttle(action, route.component)
+        self.count_in(action, route.component)
         if kind == CALL:
             action.peer, action.call_id = peer, id
             self.accepted[peer, id] = action
@@ -143,7 +138,7 @@ class Intake:
                 priority = self._priority(name, envelope.priority, spec.mark.priority)
                 action = MethodAction(object, name, priority, spec.function, arguments)
                 action.trace = envelope.trace
-                self._throttle(action, component)
+                self.count_in(action, component)
             except BaseException as error:  # the edge: not only ours, but whatever an argument's own code raises
                 if not isinstance(error, Busy):  # the throttle has counted that
                     self._engine.statistics.of(name).refused_count += 1
@@ -163,12 +158,13 @@ class Intake:
     def _cancel(self, action: Action, now_ns: int) -> int:
         """The id of the call to this backplane that it awaited, or 0."""
         engine = self._engine
-        engine.statistics.of(action.name).cancelled_count += 1
+        name = action.asked.route or "" if isinstance(action, Digest) else action.name
+        engine.statistics.of(name).cancelled_count += 1
         if isinstance(action, MethodAction) and action.coroutine is not None:
             action.cancel()
             return engine.outgoing.give_up(action, now_ns) if action.awaiting_id else 0
         if engine.scheduler.withdraw(action):
-            engine.endings.refuse(action, Cancelled(f"{action.name}: taken back before it began"), now_ns)
+            engine.endings.refuse(action, Cancelled(f"{name}: taken back before it began"), now_ns)
         elif isinstance(action, MethodAction):
             machine = action.object
             if isinstance(machine, StateMachine) and action in machine._deferred:
@@ -257,7 +253,8 @@ class Intake:
         """The known route most like `name`, for an error message."""
         return nearest(name, self._engine.registry.routes) or self._engine.outgoing.directory.nearest(name)
 
-    def _turn_away(self, peer: bytes, envelope: Envelope, error: BackplaneError, now_ns: int) -> None:
+    def turn_away(self, peer: bytes, envelope: Envelope, error: BackplaneError, now_ns: int) -> None:
+        """Who asked is told why not; where nobody waits, it is counted and reported."""
         if envelope.kind == CALL:
             self._engine.say(peer, status(envelope.id, error), now_ns)
             return
@@ -306,7 +303,8 @@ class Intake:
                     f"declare {action.name} reentrant=True, or call without waiting (cast)"
                 )
 
-    def _throttle(self, action: Action, component: Component) -> None:
+    def count_in(self, action: Action, component: Component) -> None:
+        """Have it count as outstanding of `component`, which is asked to make room if need be. Raises `Busy` (law 9)."""
         throttle = self.throttles.get(component.component_name)
         if throttle is None:
             return
@@ -326,43 +324,6 @@ class Intake:
                 )
         throttle.outstanding += 1
         action.throttle = throttle
-
-    def _digest(self, route: Route, peer: bytes, envelope: Envelope, priority: int, now_ns: int) -> None:
-        """Leave it to the digester to find the key, one priority above the request it is for."""
-        component, method_name = route.component, route.mark.digest
-        assert method_name is not None and route.spec is not None
-        arguments = route.spec.bind(envelope.body, route.name)
-        method = getattr(type(component), method_name)
-        digester = self._digesters.get(component.component_name)
-        if digester is None:
-            digester = self._digesters[component.component_name] = Digester()
-            digester._component, digester._name = component, f"{component.name}.digester"
-        name = f"{component.component_name}.{method_name}"
-        remaining_ns = envelope.deadline if envelope.deadline is not None else DEADLINE_DEFAULT_NS
-        deadline_ns = now_ns + remaining_ns if envelope.kind == CALL else None
-        action = MethodAction(
-            digester, name, max(0, priority - 1), lambda _, *given: method(component, *given), arguments, deadline_ns
-        )
-
-        def dispatch(ended: Action) -> None:
-            then_ns = self._engine.clock.now_ns()
-            self.accepted.pop((peer, envelope.id), None)
-            error = action.thrown or ended.error  # taken back while it ran, or whatever it ended in
-            if isinstance(error, (Cancelled, DeadlineExceeded)):
-                self._turn_away(peer, envelope, error, then_ns)
-            elif error is not None or not isinstance(ended.result, str):
-                got = type(ended.result).__name__
-                problem = f"expected a key (a string), got {got}" if error is None else text_of(error)
-                self._turn_away(peer, envelope, InternalError(f"{name}: {problem}"), then_ns)
-            else:
-                left_ns = None if deadline_ns is None else max(0, deadline_ns - then_ns)
-                self.accept(peer, envelope._replace(key=ended.result, deadline=left_ns), then_ns)
-
-        action.on_end = dispatch
-        self._throttle(action, component)
-        if envelope.kind == CALL:
-            self.accepted[peer, envelope.id] = action
-        self._engine.scheduler.post(action, now_ns)
 
     def _from_endpoint(self, route: Route, request: Request) -> Action:
         assert route.endpoint is not None

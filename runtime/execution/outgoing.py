@@ -168,10 +168,20 @@ class Outgoing:
 
     def place_of(self, peer: bytes) -> Place | None:
         """The place that a connected peer is."""
-        for name, (_, known) in self._peers.items():
-            if known == peer:
-                return self.directory.backplanes.get(name)
-        return None
+        name = self.backplane_of(peer)
+        return None if name is None else self.directory.backplanes.get(name)
+
+    def backplane_of(self, peer: bytes) -> str | None:
+        """Which backplane a peer is; None for the clock, and for what is no backplane."""
+        if peer is LOCAL:
+            return self._engine.backplane
+        return next((name for name, (_, known) in self._peers.items() if known == peer), None)
+
+    @property
+    def own_identity(self) -> bytes:
+        """As whom other backplanes know this one."""
+        place = self.directory.backplanes.get(self._engine.backplane)
+        return f"{self._engine.backplane}-{place.generation if place is not None else 0}".encode()
 
     # -- steps --------------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ import logging
 import os
 import select
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,8 @@ class Sentinel:
         *,
         lifeline_fd: int | None,
         slot: OwnSlot | None,
-        statistics: Any,
+        statistics: Callable[[], dict[str, Any]],
+        why: Callable[..., dict[str, Any]],
         os_priority: OsPriority | None = None,
     ) -> None:
         self._engine = engine
@@ -59,6 +61,7 @@ class Sentinel:
         self._slot = slot
         self._lifeline_fd = lifeline_fd
         self._statistics = statistics
+        self._why = why
         self._os_priority = os_priority
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         engine.watch.sentinel_fd = self._wake_fd
@@ -69,6 +72,7 @@ class Sentinel:
                 "control.directory": self._directory,
                 "control.move": self._move,
                 "control.statistics": self._tell_statistics,
+                "control.why": self._tell_why,
                 "control.stop": self._stop,
             },
             self.wake,
@@ -219,6 +223,12 @@ class Sentinel:
 
     def _tell_statistics(self, body: Any, answer: Answer) -> None:
         answer(self._statistics(), None)
+
+    def _tell_why(self, body: Any, answer: Answer) -> None:
+        asked = body.get("asked")
+        if not isinstance(asked, str):
+            raise InvalidArgument(f"control.why: expected the name of an object, a call or a route, got {asked!r}")
+        answer(self._why(asked, with_stack=bool(body.get("stack"))), None)
 
     def _stop(self, body: Any, answer: Answer) -> None:
         self._stop_reason = "the supervisor said so"

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: Stands for the peer of a call whose caller is an action of this very backplane.
 LOCAL = b""
+#: A call that came without a deadline gets this one: every call has one (DESIGN 12.5).
+DEADLINE_DEFAULT_NS = 30_000_000_000
 
 
 class Throttle(Protocol):

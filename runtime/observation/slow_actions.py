@@ -7,6 +7,7 @@ interval, with a count of those left out, so that a system in trouble is not dro
 from __future__ import annotations
 
 import traceback
+from collections.abc import Sequence
 from types import FrameType
 from typing import NamedTuple
 
@@ -57,8 +58,16 @@ class SlowActions:
 
 def stack_of(frame: FrameType | None) -> str:
     """The stack as text, from where the user's code begins."""
-    if frame is None:
-        return ""
-    frames = traceback.extract_stack(frame)
+    return "" if frame is None else as_text(frames_of(frame))
+
+
+def frames_of(frame: FrameType) -> list[traceback.FrameSummary]:
+    """The same, as data: quick, since the source is only read for the text."""
+    frames = traceback.StackSummary.extract(traceback.walk_stack(frame), lookup_lines=False)[::-1]
     ours = [n for n, entry in enumerate(frames) if entry.filename.endswith(_OUTERMOST)]
-    return "".join(traceback.format_list(frames[ours[-1] + 1 if ours else 0 :][-FRAMES_MAX:])).rstrip()
+    return frames[ours[-1] + 1 if ours else 0 :][-FRAMES_MAX:]
+
+
+def as_text(frames: Sequence[traceback.FrameSummary]) -> str:
+    """As Python prints it."""
+    return "".join(traceback.format_list(frames)).rstrip()

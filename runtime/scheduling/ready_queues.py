@@ -9,12 +9,30 @@ mostly dead entries is swept, so that one which is never reached (priority 7 beh
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection, Iterator, Sequence
+from typing import Protocol
 
 from ..objects.app_object import AppObject
 
 #: Dead entries a queue may hold however short it is. Sweeping is linear, and done when half of a queue is dead: with this
 #: minimum it costs a few nanoseconds an entry, without it every second move would sweep.
 DEAD_MAX = 64
+
+
+class Ready(Protocol):
+    """What the scheduler asks of its ready queues; deadline_order.py has others."""
+
+    count: int
+
+    @property
+    def queues(self) -> Sequence[Collection[object]]: ...
+    def push(self, object: AppObject) -> None: ...
+    def move(self, object: AppObject, old_priority: int) -> None: ...
+    def discard(self, object: AppObject, priority: int) -> None: ...
+    def take(self, left: list[int], end: int) -> AppObject | None: ...
+    def highest(self) -> int | None: ...
+    def depths(self) -> list[int]: ...
+    def standing(self, priority: int) -> Iterator[AppObject]: ...
 
 
 class ReadyQueues:
@@ -65,6 +83,16 @@ class ReadyQueues:
     def depths(self) -> list[int]:
         """Objects a queue."""
         return [len(queue) - dead for queue, dead in zip(self.queues, self._dead, strict=True)]
+
+    def standing(self, priority: int) -> Iterator[AppObject]:
+        """Those who stand in one queue, first to last. For who looks, not for who chooses; not to be changed meanwhile."""
+        passed: dict[int, int] = {}
+        for object in self.queues[priority]:
+            dead = object._stale.get(priority, 0) if object._stale is not None else 0
+            if dead and passed.get(id(object), 0) < dead:
+                passed[id(object)] = passed.get(id(object), 0) + 1
+            else:
+                yield object
 
     def _bury(self, object: AppObject, priority: int) -> None:
         stale = object._stale

@@ -27,7 +27,7 @@ from . import object_queue
 from .cpu_budget import CpuBudget
 from .object_queue import IDLE, READY, RUNNING, WAITING
 from .quotas import Quotas, quotas_from
-from .ready_queues import ReadyQueues
+from .ready_queues import Ready, ReadyQueues
 from .ticks import Ticks
 from .timers import Timers
 
@@ -53,7 +53,7 @@ class Scheduler:
 
     def __init__(self, policy: Policy, now_ns: int) -> None:
         self.priorities = policy.priorities
-        self.ready = ReadyQueues(policy.priorities)
+        self.ready: Ready = ReadyQueues(policy.priorities)
         self.quotas = Quotas(quotas_from(policy.quotas, policy.priorities))
         self.ticks = Ticks(policy.tick_ns, now_ns)
         self.budget = CpuBudget(policy.cpu_limit, policy.tick_ns, policy.cpu_exempt)

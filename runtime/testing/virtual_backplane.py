@@ -7,7 +7,7 @@ moves its components. Each `run_until_idle` takes the very turns that a worker t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from appbackplane.transport import codec
 from appbackplane.transport.directory import Directory, Place
@@ -114,6 +114,7 @@ class VirtualBackplane:
         role: str | None = "primary",
         priorities: int = 8,
         quotas: tuple[int, ...] = (),
+        order: Literal["fifo", "deadline"] = "fifo",
         tick: float = 1.0,
         cpu_limit: int | None = None,
         slow_action: float = 0.05,
@@ -128,7 +129,7 @@ class VirtualBackplane:
         self.link = MemoryLink()
         self._config = ProcessConfig(
             system="test", backplane=name, run_dir="/nowhere", components=(), priorities=priorities, quotas=quotas,
-            tick_ns=round(tick * 1e9), cpu_limit=cpu_limit, slow_action_ns=round(slow_action * 1e9), preempt=False,
+            order=order, tick_ns=round(tick * 1e9), cpu_limit=cpu_limit, slow_action_ns=round(slow_action * 1e9), preempt=False,
         )  # fmt: skip
         self._components = list(components)
         self._role = role
@@ -205,6 +206,7 @@ class VirtualBackplane:
     def call(
         self,
         route: str,
+        /,
         *,
         key: str | None = None,
         priority: int | None = None,
@@ -218,7 +220,7 @@ class VirtualBackplane:
         self.hear(Envelope(CALL, id, priority, route, key, deadline, None, arguments))
         return call
 
-    def cast(self, route: str, *, key: str | None = None, priority: int | None = None, **arguments: Any) -> None:
+    def cast(self, route: str, /, *, key: str | None = None, priority: int | None = None, **arguments: Any) -> None:
         """Cast as a client does."""
         self.hear(Envelope(CAST, 0, priority, route, key, None, None, arguments))
 

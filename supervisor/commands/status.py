@@ -89,12 +89,45 @@ def _remarks(answer: dict[str, Any]) -> list[str]:
 def _show_statistics(backplane: dict[str, Any]) -> None:
     statistics = backplane.get("statistics")
     click.echo(f"\n{backplane['name']}:" + ("" if statistics else " no statistics (it did not answer)"))
+    if statistics:
+        _show_queues(statistics)
     operations = (statistics or {}).get("operations", {})
     if operations:
         show.table(
             ("OPERATION", "COUNT", "ERRORS", "REFUSED", "EXPIRED", "SLOW", "CPU", "WAIT P50", "P99", "RUN P50", "P99"),
             [_operation_row(name, account) for name, account in operations.items()],
         )
+
+
+def _show_queues(statistics: dict[str, Any]) -> None:
+    queues = statistics.get("queues", {})
+    rows = [
+        (str(priority), str(depth), show.duration(None if oldest_ms is None else oldest_ms / 1e3))
+        for priority, (depth, oldest_ms) in enumerate(
+            zip(queues.get("ready", ()), queues.get("oldest_ms", ()), strict=True)
+        )
+        if depth
+    ]
+    if rows:
+        show.table(("READY QUEUE", "OBJECTS", "OLDEST"), rows)
+    oldest = statistics.get("oldest", {})
+    if oldest.get("objects"):
+        show.table(
+            ("OBJECT", "STATE", "OUTSTANDING", "OLDEST", "FIRST"),
+            [
+                (
+                    one["object"],
+                    one["state"],
+                    str(one["outstanding"]),
+                    show.duration(one["oldest_ms"] / 1e3),
+                    one["first"],
+                )
+                for one in oldest["objects"]
+            ],
+        )
+    if oldest.get("calls"):
+        rows = [(one["call"], one["route"], one["object"]) for one in oldest["calls"]]
+        show.table(("OLDEST CALL", "ROUTE", "OBJECT"), rows)
 
 
 def _operation_row(name: str, account: dict[str, Any]) -> tuple[str, ...]:

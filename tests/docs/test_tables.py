@@ -18,6 +18,7 @@ from appbackplane.runtime.backplane_operations import BackplaneOperations
 from appbackplane.runtime.objects.module_state import MOVES, ModuleState
 from appbackplane.runtime.objects.operation import PRIORITY_DEFAULT, operation
 from appbackplane.runtime.observation.statistics import OperationStatistics
+from appbackplane.runtime.observation.waiting import Because
 from appbackplane.runtime.scheduling.quotas import UNLIMITED, default_quotas
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.supervisor.commands import main
@@ -171,6 +172,12 @@ def test_methods_of_the_virtual_backplane() -> None:
 def test_figures_of_an_operation() -> None:
     """statistics.md."""
     assert [row[0] for row in table(page("statistics"), "An operation")] == list(OperationStatistics().snapshot())
+
+
+def test_reasons() -> None:
+    """why.md; those that a backplane gives, in the order of the code, and the three of who asks on."""
+    known = [because.value for because in Because]
+    assert [row[0] for row in table(page("why"), "Reasons")] == [*known, "down", "no_answer", "bound"]
 
 
 def test_every_architecture_is_on_its_page() -> None:

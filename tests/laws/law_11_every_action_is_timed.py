@@ -113,7 +113,13 @@ def stuck(tmp_path: Path) -> Iterator[tuple[Sentinel, Stuck, Backplane]]:
     link, control = Link("law-11"), Link("law-11-control")
     backplane = Backplane(config, [component], clock=RealClock(), link=link)
     sentinel = Sentinel(
-        backplane.engine, control, tmp_path, lifeline_fd=None, slot=None, statistics=backplane.statistics
+        backplane.engine,
+        control,
+        tmp_path,
+        lifeline_fd=None,
+        slot=None,
+        statistics=backplane.statistics,
+        why=backplane.why,
     )
     backplane.start(1)
     try:

@@ -29,6 +29,7 @@ ENGINE = "runtime/execution/engine.py"
 ENDINGS = "runtime/execution/endings.py"
 PRESENCE = "runtime/execution/presence.py"
 INTAKE = "runtime/execution/intake.py"
+DIGESTING = "runtime/execution/digesting.py"
 MODULES = "runtime/execution/modules.py"
 COROUTINES = "runtime/execution/coroutines.py"
 
@@ -129,15 +130,15 @@ MUTATIONS = (
         "if now_ns - self._drained_ns >= DRAIN_INTERVAL_NS or not scheduler.ready.count:",
         "if not scheduler.ready.count:",
     ),
-    Mutation(7, "the digester is no more urgent than its request", INTAKE, "max(0, priority - 1)", "priority"),
-    Mutation(7, "the digester goes before everything", INTAKE, "digester, name, max(0, priority - 1)", "digester, name, 0"),
+    Mutation(7, "the digester is no more urgent than its request", DIGESTING, "max(0, priority - 1)", "priority"),
+    Mutation(7, "the digester goes before everything", DIGESTING, "digester, name, max(0, priority - 1)", "digester, name, 0"),
     Mutation(
         7, "everything is digested", INTAKE,
         "elif route.mark.digest is not None and key is None:", "elif route.mark.digest is not None:",
     ),
     Mutation(
-        7, "a request vanishes with its digester", INTAKE,
-        'self._turn_away(peer, envelope, InternalError(f"{name}: {problem}"), then_ns)', "pass",
+        7, "a request vanishes with its digester", DIGESTING,
+        'intake.turn_away(peer, envelope, InternalError(f"{name}: {problem}"), then_ns)', "pass",
     ),
     Mutation(
         8, "timers run at once", ENGINE,
@@ -176,6 +177,18 @@ MUTATIONS = (
     Mutation(
         10, "a callee runs at its own priority", "runtime/execution/outgoing.py",
         "priority = action.priority if options.priority is None else options.priority", "priority = options.priority",
+    ),
+    Mutation(
+        10, "what is awaited does not inherit", INTAKE,
+        "            engine.inheritance.queued(action, now_ns)", "            pass",
+    ),
+    Mutation(
+        10, "the chain ends after one link", "runtime/execution/inheritance.py",
+        "engine.say(peer, Envelope(BOOST, id, priority), now_ns)", "pass",
+    ),
+    Mutation(
+        10, "who runs is not boosted by what queues behind", PRESENCE,
+        "if action.object._head is not None and action.object._priority < highest:", "if False:",
     ),
     Mutation(10, "nothing is lent", INTAKE, "if lent is not None and", "if False and"),
     Mutation(

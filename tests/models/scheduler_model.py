@@ -21,6 +21,10 @@ class Job:
     priority: int
     #: It may run while its object awaits a reply: it is that reply, it stepped aside, or it is a reentrant call.
     continues: bool = False
+    #: None: it has none.
+    deadline_ns: int | None = None
+    #: When it was last queued.
+    posted_ns: int = 0
 
 
 @dataclass(eq=False)
@@ -61,10 +65,30 @@ class Owner:
         return next((at for at, job in enumerate(self.queue) if not job.continues), len(self.queue))
 
 
-class SchedulerModel:
-    """The laws, one after the other. `quotas` are full ones (no 0 for unlimited); `limit` is percent of a core or None."""
+@dataclass(frozen=True)
+class Nearest:
+    """`order = "deadline"`: how many actions of an object are looked at, and how long those without a deadline have."""
 
-    def __init__(self, quotas: Sequence[int], period_ns: int, limit: int | None, exempt: int, now_ns: int) -> None:
+    ahead: int
+    patience_ns: int
+
+
+class SchedulerModel:
+    """The laws, one after the other. `quotas` are full ones (no 0 for unlimited); `limit` is percent of a core or None.
+
+    `nearest`: within a priority the nearer deadline goes first; None: first come, first served.
+    """
+
+    def __init__(
+        self,
+        quotas: Sequence[int],
+        period_ns: int,
+        limit: int | None,
+        exempt: int,
+        now_ns: int,
+        nearest: Nearest | None = None,
+    ) -> None:
+        self.nearest = nearest
         self.owners: list[Owner] = []
         self.full, self.left = list(quotas), list(quotas)
         self.period_ns, self.tick_ns = period_ns, now_ns + period_ns
@@ -118,15 +142,15 @@ class SchedulerModel:
         end = len(self.full) if below is None else below
         if self.is_spent:
             end = min(end, self.exempt)
-        wanted = [owner.place for owner in self.owners if owner.place is not None]
-        in_reach = [place for place in wanted if place[0] < end]
-        if in_reach and not self.is_spent and not any(self.left[priority] for priority, _ in wanted):
+        wanted = [owner for owner in self.owners if owner.place is not None]
+        in_reach = [owner for owner in wanted if owner.priority < end]
+        if in_reach and not self.is_spent and not any(self.left[owner.priority] for owner in wanted):
             self.left = list(self.full)
             self.virtual_tick_count += 1
-        in_reach = [place for place in in_reach if self.left[place[0]] > 0]
+        in_reach = [owner for owner in in_reach if self.left[owner.priority] > 0]
         if not in_reach:
             return None
-        owner = next(owner for owner in self.owners if owner.place == min(in_reach))
+        owner = min(in_reach, key=self.rank)
         self.left[owner.priority] -= 1
         owner.running = owner.queue.pop(0)
         self._place(owner)
@@ -180,9 +204,29 @@ class SchedulerModel:
         places = [owner.place[0] for owner in self.owners if owner.place is not None]
         return [places.count(priority) for priority in range(len(self.full))]
 
+    def standing(self, priority: int) -> list[Owner]:
+        """Those who stand in one ready queue, first to last."""
+        there = [owner for owner in self.owners if owner.place is not None and owner.place[0] == priority]
+        return sorted(there, key=self.rank)
+
+    def rank(self, owner: Owner) -> tuple[int, int, int]:
+        """Who has the lowest goes first."""
+        assert owner.place is not None
+        priority, turn = owner.place
+        if self.nearest is None:
+            return priority, 0, turn
+        patience_ns = self.nearest.patience_ns
+        dues = [(job.priority, _due_ns(job, patience_ns)) for job in owner.queue[: self.nearest.ahead]]
+        of_its_priority = [due for job_priority, due in dues if job_priority == priority]
+        return priority, min(of_its_priority, default=dues[0][1]), turn
+
     def _place(self, owner: Owner) -> None:
         """Into the ready queue of its priority, last, unless it stands there already; out of it if it may not run."""
         if not owner.may_run:
             owner.place = None
         elif owner.place is None or owner.place[0] != owner.priority:
             owner.place = (owner.priority, next(self._turn))
+
+
+def _due_ns(job: Job, patience_ns: int) -> int:
+    return job.posted_ns + patience_ns if job.deadline_ns is None else job.deadline_ns

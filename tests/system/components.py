@@ -11,6 +11,8 @@ from enum import Enum
 from typing import Any
 
 from appbackplane.runtime import AppObject, BackplaneError, Busy, Component, StateMachine, operation, pause, subscribe
+from appbackplane.runtime.execution.clock import RealClock
+from appbackplane.runtime.execution.current import current
 
 # Load
 
@@ -465,3 +467,79 @@ class Agent(Component):
     async def have_done(self, name: str, key: str) -> str:
         """At this workplace."""
         return str(await self.call("worker.work", key=key, name=name))
+
+
+# Why
+
+
+class Valve(Component):
+    """Holds its worker, not only itself, until it is let go."""
+
+    def __init__(self) -> None:
+        self.may_end = threading.Event()
+
+    def setup(self) -> None:
+        """Somebody else who could answer, if there were a worker."""
+        self.add(Handle(self.may_end), key="handle")
+        self.add(Bucket(), key="bucket")
+
+    @operation(priority=4)
+    def hold(self) -> None:
+        """Blocks, as a call into a library does."""
+        self.may_end.wait(60.0)
+
+
+class Handle(AppObject):
+    """Lets it go."""
+
+    def __init__(self, may_end: threading.Event) -> None:
+        self.may_end = may_end
+
+    @operation(priority=0)
+    def turn(self) -> None:
+        """More urgent than what runs, so the relief worker does it."""
+        self.may_end.set()
+
+
+class Bucket(AppObject):
+    """Has nothing to do with it."""
+
+    @operation(priority=4)
+    async def fill(self) -> None:
+        """No more urgent than what runs."""
+
+    @operation(priority=0)
+    def left(self) -> float:
+        """Seconds until the deadline of this very call."""
+        assert current.action is not None and current.action.deadline_ns is not None
+        return (current.action.deadline_ns - RealClock.now_ns()) / 1e9
+
+
+class Spout(Component):
+    """Has the bucket filled."""
+
+    @operation()
+    async def pour(self) -> None:
+        """In another backplane."""
+        await self.call("valve.fill", key="bucket")
+
+    @operation()
+    async def left(self) -> float:
+        """After a while."""
+        await pause(0.2)
+        return float(await self.call("valve.left", key="bucket"))
+
+
+class Garden(Component):
+    """Has the spout pour."""
+
+    @operation()
+    async def water(self) -> None:
+        """Through two more backplanes."""
+        await self.call("spout.pour")
+
+    @operation()
+    async def left(self) -> float:
+        """After a while, through two more backplanes."""
+        await pause(0.2)
+        return float(await self.call("spout.left"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -101,3 +102,45 @@ def test_places_of_callers_that_have_given_up_are_free_again(client: Client) -> 
             "backplane.workshop.statistics",
             lambda told: told["components"]["worker"]["outstanding"] == 0,
         )
+
+
+GARDEN = """
+[backplane.garden]
+components = ["components:Garden"]
+[backplane.spout]
+components = ["components:Spout"]
+[backplane.valve]
+components = ["components:Valve"]
+"""
+
+
+def test_what_is_left_of_a_deadline_goes_through_three_backplanes(up: Up) -> None:
+    """Each hop has used some of it; a callee that counted from its own beginning would work on for nobody."""
+    with up(GARDEN).connect() as client:
+        assert 0.0 < client.call("garden.left", timeout=20.0) < 19.6
+
+
+def test_work_whose_deadline_has_passed_is_not_begun_three_backplanes_away(up: Up) -> None:
+    """It waits there for a worker; when one is free, nobody wants it any more, and the figures say so."""
+    with up(GARDEN).connect() as client:
+        held = client.submit("valve.hold")
+        ask_until(client, "supervisor.why", is_running, asked="valve.hold")
+        with pytest.raises(DeadlineExceeded):
+            client.call("garden.water", timeout=0.3)
+
+        def has_given_up(told: dict[str, Any]) -> bool:
+            account = told["operations"].get("valve.fill", {})
+            return bool(account.get("cancelled", 0) + account.get("expired", 0) == 1)
+
+        # More urgent than what holds the worker, so the relief worker answers.
+        told = ask_until(client, "backplane.valve.statistics", has_given_up)
+        client.call("valve.turn", key="handle")
+        held.result()
+        assert told["operations"]["valve.fill"]["run"]["max_us"] == 0
+        for name in ("garden", "spout"):
+            ask_until(client, f"backplane.{name}.statistics", lambda told: told["links"]["outstanding"] == 0)
+
+
+def is_running(answer: Any) -> bool:
+    """What was asked about runs."""
+    return any(reason["because"] == "running" for reason in answer["steps"][-1]["reasons"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -342,6 +343,74 @@ def test_what_has_come_unread_is_answered_when_the_process_ends() -> None:
     calls = [backplane.call("desk.handle", letter="z") for _ in range(200)]
     engine.stop()
     assert all(isinstance(call.error(), Unavailable) for call in calls)
+
+
+class SlowDesk(Desk):
+    """Something happens while it looks in the book."""
+
+    component_name = "desk"
+
+    def __init__(self) -> None:
+        self.meanwhile: Callable[[], None] = lambda: None
+        self.looked_up: list[str] = []
+
+    def whose(self, letter: str) -> str:
+        self.looked_up.append(letter)
+        self.meanwhile()
+        return super().whose(letter)
+
+
+def test_a_call_that_a_digester_has_not_begun_with_can_be_taken_back() -> None:
+    """Its caller has gone: nobody should look up for whom it was. It holds no place in the component either."""
+    desk = SlowDesk()
+    backplane = VirtualBackplane(desk)
+    call = backplane.call("desk.handle", letter="z")
+    backplane.backplane.engine.drain(backplane.clock.now_ns())
+    call.cancel()
+    assert backplane.run_until_idle() == []
+    assert type(call.error()) is Cancelled
+    assert backplane.backplane.statistics()["operations"]["desk.handle"]["cancelled"] == 1
+    assert backplane.backplane.statistics()["components"]["desk"]["outstanding"] == 0
+    assert not backplane.backplane.engine.intake.accepted
+
+
+def test_a_call_that_a_digester_works_on_can_be_taken_back() -> None:
+    """The target is known by then, and gets nothing to do."""
+    desk = SlowDesk()
+    backplane = VirtualBackplane(desk)
+    call = backplane.call("desk.handle", letter="z")
+
+    def cancel() -> None:
+        call.cancel()
+        backplane.backplane.engine.drain(backplane.clock.now_ns())
+
+    desk.meanwhile = cancel
+    assert backplane.run_until_idle() == ["whose"]
+    assert type(call.error()) is Cancelled
+    assert not backplane.backplane.engine.intake.accepted
+
+
+def test_a_call_whose_deadline_passes_before_its_digester_begins_is_not_looked_up() -> None:
+    """Deadlines hold from arrival on, whoever has the call."""
+    desk = SlowDesk()
+    backplane = VirtualBackplane(desk)
+    call = backplane.call("desk.handle", letter="z", timeout=0.1)
+    backplane.backplane.engine.drain(backplane.clock.now_ns())
+    backplane.clock.sleep(0.2)
+    assert type(call.error()) is DeadlineExceeded
+    assert desk.looked_up == []
+    assert backplane.backplane.statistics()["operations"]["desk.handle"]["expired"] == 1
+
+
+def test_a_call_whose_deadline_passes_in_its_digester_does_not_begin() -> None:
+    """What is left of it goes on with the call."""
+    desk = SlowDesk()
+    backplane = VirtualBackplane(desk)
+    desk.meanwhile = lambda: backplane.clock.sleep(0.2)
+    call = backplane.call("desk.handle", letter="z", timeout=0.1)
+    assert backplane.run_until_idle() == ["whose"]
+    assert type(call.error()) is DeadlineExceeded
+    assert backplane.backplane.statistics()["operations"]["desk.handle"]["expired"] == 1
 
 
 class Telegram(Action):

@@ -380,6 +380,7 @@ class Stress:
             lifeline_fd=None,
             slot=None,
             statistics=self.backplane.statistics,
+            why=self.backplane.why,
         )
         self._sentinel_thread = threading.Thread(target=self.sentinel.run, name="sentinel", daemon=True)
         self.backplane.start(threads)

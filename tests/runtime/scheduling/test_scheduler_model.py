@@ -1,7 +1,8 @@
 """The scheduler and its slow twin are driven side by side through everything that may happen to it.
 
-Laws 1 to 6 in all their combinations: what no single example would think of. Set APPBACKPLANE_MODEL_EXAMPLES to a number to
-search that many programs from a new seed; the default is few, the same each time, and quick.
+Laws 1 to 6 in all their combinations, in both orders of the ready queues: what no single example would think of. Set
+APPBACKPLANE_MODEL_EXAMPLES to a number to search that many programs from a new seed; the default is few, the same each time,
+and quick.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from appbackplane.runtime.objects.action import Action, Outcome
 from appbackplane.runtime.objects.app_object import AppObject
-from appbackplane.runtime.scheduling import ready_queues
+from appbackplane.runtime.scheduling import deadline_order, ready_queues
 from appbackplane.runtime.scheduling.quotas import quotas_from
 from appbackplane.runtime.scheduling.scheduler import Policy, Scheduler
 from appbackplane.transport.errors import FailedPrecondition
-from tests.models.scheduler_model import Job, Owner, SchedulerModel
+from tests.models.scheduler_model import Job, Nearest, Owner, SchedulerModel
 
 PERIOD_NS = 1000
 #: With four workers, three objects and few quotas, everything collides; more only makes collisions rarer.
@@ -41,6 +42,8 @@ class Work(Action):
 class SchedulerMachine(RuleBasedStateMachine):
     """Whatever is done to the scheduler is done to the model; whatever comes out must be the same."""
 
+    kind: type[Scheduler] = Scheduler
+
     @initialize(
         quotas=st.lists(st.integers(0, 3), min_size=1, max_size=4),
         limit=st.none() | st.sampled_from([10, 50, 100]),
@@ -48,9 +51,17 @@ class SchedulerMachine(RuleBasedStateMachine):
         objects=st.integers(1, 3),
         now_ns=st.integers(0, 5),
         dead_max=st.sampled_from([0, 2, 64]),
+        nearest=st.builds(Nearest, ahead=st.integers(1, 3), patience_ns=st.sampled_from([1, 500])),
     )
     def start(
-        self, quotas: list[int], limit: int | None, exempt: int, objects: int, now_ns: int, dead_max: int
+        self,
+        quotas: list[int],
+        limit: int | None,
+        exempt: int,
+        objects: int,
+        now_ns: int,
+        dead_max: int,
+        nearest: Nearest,
     ) -> None:
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(ready_queues, "DEAD_MAX", dead_max)  # so that small systems sweep too
@@ -63,9 +74,12 @@ class SchedulerMachine(RuleBasedStateMachine):
             cpu_limit=limit,
             cpu_exempt=min(exempt, len(quotas)),
         )
-        self.real = Scheduler(policy, now_ns)
+        self.patch.setattr(deadline_order, "LOOK_AHEAD_MAX", nearest.ahead)
+        self.patch.setattr(deadline_order, "PATIENCE_NS", nearest.patience_ns)
+        self.real = self.kind(policy, now_ns)
         full = quotas_from(quotas, len(quotas))
-        self.model = SchedulerModel(full, PERIOD_NS, limit, min(exempt, len(quotas)), now_ns)
+        in_order = nearest if self.kind is deadline_order.DeadlineScheduler else None
+        self.model = SchedulerModel(full, PERIOD_NS, limit, min(exempt, len(quotas)), now_ns, in_order)
         self.numbers = itertools.count()
         self.objects: list[tuple[AppObject, Owner]] = []
         self.posted: dict[int, tuple[Work, Job]] = {}
@@ -81,14 +95,22 @@ class SchedulerMachine(RuleBasedStateMachine):
             self.model.owners.append(owner)
             self.objects.append((AppObject(), owner))
 
-    @rule(data=st.data(), urgency=st.integers(0, 3), reentrant=st.booleans())
-    def post(self, data: st.DataObject, urgency: int, reentrant: bool) -> None:
+    @rule(
+        data=st.data(),
+        urgency=st.integers(0, 3),
+        reentrant=st.booleans(),
+        left_ns=st.none() | st.sampled_from([0, 10, 100, 2000]),
+    )
+    def post(self, data: st.DataObject, urgency: int, reentrant: bool, left_ns: int | None) -> None:
         if not self.objects:
             return
         object, owner = data.draw(st.sampled_from(self.objects))
         number, priority = next(self.numbers), urgency % self.priorities
-        work, job = Work(object, number, priority), Job(number, owner, priority, continues=reentrant)
+        deadline_ns = None if left_ns is None else self.now_ns + left_ns
+        work = Work(object, number, priority)
+        work.deadline_ns = deadline_ns
         work.continues = reentrant
+        job = Job(number, owner, priority, reentrant, deadline_ns, self.now_ns)
         self.posted[number] = work, job
         self.real.post(work, self.now_ns)
         self.model.post(job)
@@ -116,6 +138,8 @@ class SchedulerMachine(RuleBasedStateMachine):
         work, job = self.posted[number]
         self.real.budget.charge(cpu_ns)
         self.model.used_ns += cpu_ns
+        if outcome is Outcome.YIELDED or outcome == "aside":
+            job.posted_ns = self.now_ns
         if isinstance(outcome, Outcome):
             self.real.finished(work, outcome, self.now_ns)
         else:
@@ -134,6 +158,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def reply(self, data: st.DataObject) -> None:
         job = data.draw(st.sampled_from([job for _, owner in self.objects for job in owner.suspended]))
+        job.posted_ns = self.now_ns
         self.real.resume(self.posted[job.number][0], self.now_ns)
         self.model.resume(job)
 
@@ -193,6 +218,10 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert self.real.waiting_count == self.model.waiting_count
         assert self.real.ready.highest() == self.model.highest()
         assert self.real.ready.depths() == self.model.depths()
+        owners = {id(object): owner for object, owner in self.objects}
+        for priority in range(self.priorities):
+            standing = [owners[id(object)] for object in self.real.ready.standing(priority)]
+            assert standing == self.model.standing(priority)
         assert self.real.ready.count == sum(owner.place is not None for owner in self.model.owners)
         assert (self.real.tick_count, self.real.virtual_tick_count) == (
             self.model.tick_count,
@@ -226,6 +255,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             if owner.aside:
                 self.put_back(owner)
         for job in [job for _, owner in self.objects for job in owner.suspended]:
+            job.posted_ns = self.now_ns
             self.real.resume(self.posted[job.number][0], self.now_ns)
             self.model.resume(job)
         while self.model.queued_count:
@@ -249,8 +279,13 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.model.done(job)
 
 
-TestScheduler = SchedulerMachine.TestCase
-TestScheduler.settings = settings(
+class DeadlineSchedulerMachine(SchedulerMachine):
+    """The same, where the nearer deadline goes first."""
+
+    kind = deadline_order.DeadlineScheduler
+
+
+SETTINGS = settings(
     max_examples=int(EXAMPLES or 250),
     stateful_step_count=60,
     derandomize=EXAMPLES is None,
@@ -258,3 +293,7 @@ TestScheduler.settings = settings(
     report_multiple_bugs=False,
     suppress_health_check=list(HealthCheck),
 )
+TestScheduler = SchedulerMachine.TestCase
+TestScheduler.settings = SETTINGS
+TestDeadlineScheduler = DeadlineSchedulerMachine.TestCase
+TestDeadlineScheduler.settings = SETTINGS

@@ -1,0 +1,287 @@
+"""Inspection: looks at the queues for who asks from outside: how old is what, and why does this wait.
+
+Collects what `observation/waiting.py` explains. Called by the sentinel, so that a backplane whose workers are all busy
+answers too, with the lead for as long as a look takes: each look stops after `LOOK_MAX` entries, about a millisecond, and
+says so where that matters. Stacks are taken with the lead and written out without it. Nothing here changes anything.
+"""
+
+from __future__ import annotations
+
+import sys
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from ..objects.action import LOCAL, Action
+from ..objects.app_object import AppObject
+from ..objects.state_machine import StateMachine
+from ..observation.slow_actions import as_text, frames_of
+from ..observation.waiting import Awaited, Facts, Reason, Running, Standing, Throttled, Where, explain
+from ..scheduling.object_queue import READY, RUNNING, WAITING
+from ..scheduling.quotas import UNLIMITED
+from .coroutines import CallRequest
+from .digesting import Digest
+from .method_action import MethodAction
+from .naming import LOOK_MAX, SHOWN_MAX, Names, call_name, is_object_name, route_of
+from .worker import Worker
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+#: Objects of one ready queue whose first actions are compared for the oldest: those behind have been there for less
+#: long, nearly always.
+AGES_MAX = 1_000
+#: Calls followed within this backplane for one question.
+STEPS_MAX = 16
+_STATES = {READY: "ready", RUNNING: "running", WAITING: "waiting"}
+
+
+class Inspection:
+    """The one who looks. Takes the lead by itself."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._names = Names(engine)
+
+    # -- how old ------------------------------------------------------------------------------------------------------
+
+    def figures(self) -> dict[str, Any]:
+        """For the statistics: age of the oldest in each ready queue, and the objects and calls that wait longest."""
+        engine = self._engine
+        with engine.lead:
+            now_ns = engine.clock.now_ns()
+            ready = engine.scheduler.ready
+            oldest_ns: list[int | None] = []
+            objects: dict[int, AppObject] = {}
+            for priority in range(engine.scheduler.priorities):
+                standing = list(islice(ready.standing(priority), AGES_MAX))
+                oldest_ns.append(min((o._head.posted_ns for o in standing if o._head is not None), default=None))
+                objects.update((id(o), o) for o in standing)
+            for worker in engine.watch.everybody():
+                if worker.action is not None:
+                    objects[id(worker.action.object)] = worker.action.object
+            for _, _, _, waiting in islice(engine.outgoing.calls, AGES_MAX):
+                objects[id(waiting.object)] = waiting.object
+            queued = [
+                (o._head.posted_ns, number, o) for number, o in enumerate(objects.values()) if o._head is not None
+            ]
+            calls = islice(engine.intake.accepted.items(), SHOWN_MAX)
+            return {
+                "oldest_ms": [None if ns is None else _ms(now_ns - ns) for ns in oldest_ns],
+                "objects": [self._object_figures(o, now_ns) for _, _, o in sorted(queued)[:SHOWN_MAX]],
+                "calls": [
+                    {"call": self._names.name(*who), "route": route_of(action), "object": action.object.name}
+                    for who, action in calls
+                ],
+            }
+
+    def _object_figures(self, object: AppObject, now_ns: int) -> dict[str, Any]:
+        head = object._head
+        assert head is not None
+        return {
+            "object": object.name,
+            "state": _STATES.get(object._state, "idle"),
+            "outstanding": object._load,
+            "oldest_ms": _ms(now_ns - head.posted_ns),
+            "first": head.name,
+        }
+
+    # -- why ----------------------------------------------------------------------------------------------------------
+
+    def why(self, asked: str, *, with_stack: bool = False) -> dict[str, Any]:
+        """Why an object, a call, or the oldest call of a route waits.
+
+        Returns `steps`, each a `subject` and its `reasons`, and `next`: the backplane and the name of the call to ask about
+        there, or nil. Raises `NotFound` for an object or route that is not here, `InvalidArgument` for what is no name.
+        """
+        engine = self._engine
+        steps: list[tuple[dict[str, Any], list[Reason]]] = []
+        found = self._names.object_named(asked) if is_object_name(asked) else None
+        with engine.lead:
+            now_ns = engine.clock.now_ns()
+            looking: Action | AppObject | None
+            subject: dict[str, Any] = {"asked": asked}
+            if found is not None:
+                looking = found
+            elif ":" in asked:
+                looking = self._names.call_named(asked)
+            else:
+                looking, more = self._names.oldest_of_route(asked)
+                subject |= more
+            seen: set[int] = set()
+            following: Reason | None = None
+            while True:
+                subject |= self._describe(looking)
+                reasons = self._reasons(asked, looking, now_ns, with_stack=with_stack)
+                steps.append((subject, reasons))
+                following = next((reason for reason in reasons if reason.next), None)
+                if following is None or following.callee != engine.backplane:
+                    break
+                looking = self._names.call_named(following.next)
+                if id(looking) in seen or len(steps) == STEPS_MAX:
+                    following = None  # nobody waits for itself for long: a cycle is refused before it begins
+                    break
+                seen.add(id(looking))
+                asked = following.next
+                subject = {"asked": asked}
+        return {
+            "steps": [
+                {"backplane": engine.backplane, **subject, "reasons": [_told(reason) for reason in reasons]}
+                for subject, reasons in steps
+            ],
+            "next": None if following is None else {"backplane": following.callee, "call": following.next},
+        }
+
+    def _describe(self, looking: Action | AppObject | None) -> dict[str, Any]:
+        if isinstance(looking, AppObject):
+            return {"object": looking.name, "outstanding": looking._load}
+        if looking is None:
+            return {}
+        described: dict[str, Any] = {
+            "route": route_of(looking),
+            "object": looking.object.name,
+            "priority": looking.priority,
+        }
+        who = self._names.who_waits_for(looking)
+        return described if who is None else {**described, "call": self._names.name(*who)}
+
+    def _reasons(
+        self, asked: str, looking: Action | AppObject | None, now_ns: int, *, with_stack: bool
+    ) -> list[Reason]:
+        if looking is None:
+            return explain(Facts(asked, is_known=False))
+        return explain(self._facts(looking, now_ns, with_stack=with_stack))
+
+    # -- facts --------------------------------------------------------------------------------------------------------
+
+    def _facts(self, looking: Action | AppObject, now_ns: int, *, with_stack: bool) -> Facts:
+        engine = self._engine
+        object = looking if isinstance(looking, AppObject) else looking.object
+        action = looking if isinstance(looking, Action) else self._first_of(object)
+        busy = [(worker, worker.action) for worker in engine.watch.everybody() if worker.action is not None]
+        running = [self._running(w, a, now_ns, with_stack=with_stack) for w, a in busy]
+        of_object = next((one for one, (_, a) in zip(running, busy, strict=True) if a.object is object), None)
+        where, ahead_count = (None, 0) if action is None else self._where(action, [a for _, a in busy])
+        machine_state, accepted_in = "", tuple[str, ...]()
+        if where is Where.DEFERRED:
+            assert isinstance(object, StateMachine) and isinstance(action, MethodAction) and action.spec is not None
+            machine_state = object._machine_state.name
+            accepted_in = tuple(state.name for state in action.spec.mark.accepted_in or ())
+        return Facts(
+            object=object.name,
+            route=None if action is None else action.name,
+            where=where,
+            ahead_count=ahead_count,
+            running=of_object,
+            awaited=self._awaited(object, action if where is Where.SUSPENDED else None, now_ns),
+            standing=self._standing(object) if object._state == READY else None,
+            machine_state=machine_state,
+            accepted_in=accepted_in,
+            digests=action.asked.route if isinstance(action, Digest) else None,
+            until_tick_ns=self._until_tick_ns(object, now_ns),
+            cpu_limit=engine.scheduler.budget.limit_percent,
+            workers_count=len(engine.watch.workers),
+            busy=tuple(one for one in running if one.worker >= 0),
+            throttled=self._throttled(object),
+            unserved_state=self._unserved_state(object, action),
+        )
+
+    def _first_of(self, object: AppObject) -> Action | None:
+        """What of an object has been waiting longest: what is queued, else what runs or awaits, else what is deferred."""
+        if object._head is not None:
+            return object._head
+        for worker in self._engine.watch.everybody():
+            if worker.action is not None and worker.action.object is object:
+                return worker.action
+        for _, _, _, waiting in islice(self._engine.outgoing.calls, LOOK_MAX if object._waits else 0):
+            if waiting.object is object:
+                return waiting
+        return object._deferred[0] if isinstance(object, StateMachine) and object._deferred else None
+
+    def _where(self, action: Action, running: list[Action]) -> tuple[Where, int]:
+        if any(one is action for one in running):
+            return Where.RUNNING, 0
+        if isinstance(action, MethodAction) and action.coroutine is not None and action.awaiting_id:
+            return Where.SUSPENDED, 0
+        object = action.object
+        if isinstance(object, StateMachine) and any(one is action for one in islice(object._deferred, LOOK_MAX)):
+            return Where.DEFERRED, 0
+        ahead_count, here = 0, object._head
+        while here is not None and here is not action and ahead_count < LOOK_MAX:
+            ahead_count, here = ahead_count + 1, here.next
+        return Where.QUEUED, ahead_count
+
+    def _running(self, worker: Worker, action: Action, now_ns: int, *, with_stack: bool) -> Running:
+        # Without the worker's word: it writes `started_ns` by itself. 0: it is about to begin.
+        for_ns = max(0, now_ns - worker.started_ns) if worker.started_ns else 0
+        frame = sys._current_frames().get(worker.ident) if with_stack else None
+        frames = () if frame is None else frames_of(frame)
+        return Running(action.name, action.object.name, action.priority, worker.number, for_ns, frames)
+
+    def _awaited(self, object: AppObject, only: Action | None, now_ns: int) -> tuple[Awaited, ...]:
+        if not object._waits:
+            return ()
+        engine = self._engine
+        if isinstance(only, MethodAction):
+            call = engine.outgoing.calls.get(only.awaiting_id)
+            found = [] if call is None else [(only.awaiting_id, *call)]
+        else:
+            found = [call for call in islice(engine.outgoing.calls, LOOK_MAX) if call[3].object is object]
+        return tuple(self._one_awaited(*call, now_ns) for call in found)
+
+    def _one_awaited(self, id: int, peer: bytes, deadline_ns: int, action: MethodAction, now_ns: int) -> Awaited:
+        engine = self._engine
+        left_ns = deadline_ns - now_ns
+        if not isinstance(action.request, CallRequest):
+            return Awaited(action.name, left_ns)
+        callee = engine.outgoing.backplane_of(peer) or "?"
+        caller = LOCAL if peer is LOCAL else engine.outgoing.own_identity
+        return Awaited(
+            action.name, left_ns, action.request.route, callee, call_name(callee, caller, id),
+            is_stalled=peer in engine.outbox.stalled,
+        )  # fmt: skip
+
+    def _standing(self, object: AppObject) -> Standing:
+        scheduler, priority = self._engine.scheduler, object._priority
+        ahead_count, is_found = 0, False
+        for other in islice(scheduler.ready.standing(priority), LOOK_MAX):
+            if other is object:
+                is_found = True
+                break
+            ahead_count += 1
+        left, full = scheduler.quotas.left, scheduler.quotas.full
+        higher_count = sum(depth for above, depth in enumerate(scheduler.ready.depths()[:priority]) if left[above] > 0)
+        quota = 0 if full[priority] == UNLIMITED else full[priority]
+        return Standing(priority, ahead_count, higher_count, left[priority], quota, is_at_least=not is_found)
+
+    def _until_tick_ns(self, object: AppObject, now_ns: int) -> int | None:
+        scheduler = self._engine.scheduler
+        if not scheduler.budget.is_spent or object._priority < scheduler.budget.exempt:
+            return None
+        return max(0, scheduler.ticks.next_ns - now_ns)
+
+    def _throttled(self, object: AppObject) -> Throttled | None:
+        component = object._component
+        throttle = None if component is None else self._engine.intake.throttles.get(component.component_name)
+        if component is None or throttle is None:
+            return None
+        return Throttled(component.name, throttle.outstanding, throttle.limit)
+
+    def _unserved_state(self, object: AppObject, action: Action | None) -> str | None:
+        component = object._component
+        if component is None:
+            return None
+        routes = self._engine.registry.routes
+        route = routes.get(action.name) if action is not None else None
+        if route is not None:
+            return None if route.is_registered else component.state.value
+        any_route = [r for r in routes.values() if r.component is component]
+        return component.state.value if any_route and not any(r.is_registered for r in any_route) else None
+
+
+def _told(reason: Reason) -> dict[str, Any]:
+    told = {"because": reason.because.value, "text": reason.text, **reason.data}
+    return {**told, "stack": as_text(reason.frames)} if reason.frames else told
+
+
+def _ms(ns: int) -> float:
+    return round(ns / 1e6, 3)

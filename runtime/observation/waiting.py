@@ -1,0 +1,288 @@
+"""Waiting: why something waits, as sentences for people and data for programs (DESIGN 12, "why is this waiting?").
+
+Pure: facts about one action and its object come in (execution/inspection.py collects them), reasons go out, the one that
+matters most first. Each is a law at work: the object's order (1), the ready queues and their quotas (3), the CPU budget
+(5), an awaited reply (6), the digester (7), the throttle (9), the component's state (12). A reason that points to another
+call bears its name in `next`: who asks on there gets the chain, across backplanes. Costs nothing until somebody asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from traceback import FrameSummary
+from typing import Any
+
+#: Running actions listed of a backplane whose workers are all busy: what keeps 256 of them busy is seen in the first few.
+RUNNING_SHOWN = 8
+
+
+class Because(Enum):
+    """What keeps something waiting."""
+
+    RUNNING = "running"
+    AWAITS = "awaits"
+    PAUSES = "pauses"
+    NOT_READ = "not_read"
+    DEFERRED = "deferred"
+    DIGESTED = "digested"
+    BEHIND = "behind"
+    OBJECT_RUNS = "object_runs"
+    OBJECT_AWAITS = "object_awaits"
+    OBJECT_PAUSES = "object_pauses"
+    CPU_BUDGET = "cpu_budget"
+    QUOTA = "quota"
+    MORE_URGENT = "more_urgent"
+    QUEUE = "queue"
+    WORKERS = "workers"
+    NEXT = "next"
+    THROTTLED = "throttled"
+    STATE = "state"
+    IDLE = "idle"
+    NOT_HERE = "not_here"
+
+
+class Where(Enum):
+    """Where an action is."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUSPENDED = "suspended"
+    DEFERRED = "deferred"
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """What a worker runs."""
+
+    route: str
+    object: str
+    priority: int
+    #: -1: the relief worker.
+    worker: int
+    for_ns: int
+    frames: Sequence[FrameSummary] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """What an action awaits: a call, or (`callee` is None) only time."""
+
+    #: The action that awaits it.
+    route: str
+    left_ns: int
+    #: The route that was called, the backplane that serves it, and the call's name there.
+    called: str = ""
+    callee: str | None = None
+    call: str = ""
+    #: Whether the callee does not read, so that the call may still be here.
+    is_stalled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """An object's place in a ready queue."""
+
+    priority: int
+    #: Objects before it in its queue, and in all higher queues together. Counted up to a bound, then `is_at_least`.
+    ahead_count: int
+    higher_count: int
+    quota_left: int
+    quota: int
+    is_at_least: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Throttled:
+    """How full a component is."""
+
+    component: str
+    outstanding: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """One action and its object (or only the object), at one moment."""
+
+    object: str
+    #: None: nothing of the object is outstanding.
+    route: str | None = None
+    where: Where | None = None
+    #: Actions of the object that go first.
+    ahead_count: int = 0
+    #: What of the object runs, what it awaits, and where it stands in a ready queue.
+    running: Running | None = None
+    awaited: tuple[Awaited, ...] = ()
+    standing: Standing | None = None
+    #: Why the action is deferred: the machine's state, and those in which it is accepted.
+    machine_state: str = ""
+    accepted_in: tuple[str, ...] = ()
+    #: The route of the call whose object this action works out.
+    digests: str | None = None
+    #: Of the backplane: until the tick, if the CPU budget is spent for this priority; and what all its workers run.
+    until_tick_ns: int | None = None
+    cpu_limit: int | None = None
+    workers_count: int = 1
+    busy: tuple[Running, ...] = ()
+    throttled: Throttled | None = None
+    #: The component's state, if it keeps the route from being served.
+    unserved_state: str | None = None
+    #: False: no such call is here, and nothing else is known.
+    is_known: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One link of the chain."""
+
+    because: Because
+    text: str
+    data: dict[str, Any] = field(default_factory=dict)
+    #: The call to ask about next, and the backplane that has it; empty: the chain ends here.
+    next: str = ""
+    callee: str = ""
+    frames: Sequence[FrameSummary] = ()
+
+
+def explain(facts: Facts) -> list[Reason]:
+    """All that keeps it waiting, the nearest cause first."""
+    reasons = list(_of_the_action(facts))
+    if facts.unserved_state is not None:
+        text = f"{facts.object}'s component is {facts.unserved_state}: it is not served in that state"
+        reasons.append(Reason(Because.STATE, text, {"state": facts.unserved_state}))
+    full = facts.throttled
+    if full is not None and full.outstanding >= full.limit:
+        text = (
+            f"{full.component} is full, {full.outstanding} of {full.limit} requests outstanding: new ones are told Busy"
+        )
+        reasons.append(Reason(Because.THROTTLED, text, {"outstanding": full.outstanding, "max_requests": full.limit}))
+    return reasons
+
+
+def _of_the_action(facts: Facts) -> Iterator[Reason]:
+    if not facts.is_known:
+        text = f"no call {facts.object} is here: it has not been taken in yet, or it has ended"
+        yield Reason(Because.NOT_HERE, text)
+        return
+    if facts.digests is not None:
+        text = f"its object is being worked out: {facts.route} for {facts.digests} in {facts.object}"
+        yield Reason(Because.DIGESTED, text, {"digester": facts.object, "method": facts.route})
+    if facts.where is None:
+        yield Reason(Because.IDLE, f"{facts.object} has nothing to do")
+    elif facts.where is Where.RUNNING:
+        assert facts.running is not None
+        yield _runs(Because.RUNNING, "it runs", facts.running)
+    elif facts.where is Where.SUSPENDED:
+        for awaited in facts.awaited[:1]:
+            yield from _awaits(Because.AWAITS, Because.PAUSES, "it", awaited)
+    elif facts.where is Where.DEFERRED:
+        accepted = ", ".join(facts.accepted_in)
+        text = f"{facts.object} defers it in state {facts.machine_state} (accepted in: {accepted})"
+        yield Reason(Because.DEFERRED, text, {"state": facts.machine_state, "accepted_in": list(facts.accepted_in)})
+    else:
+        yield from _queued(facts)
+
+
+def _queued(facts: Facts) -> Iterator[Reason]:
+    if facts.ahead_count:
+        text = (
+            f"{_many(facts.ahead_count, 'action')} of {facts.object} before it: an object's actions run one at a time"
+        )
+        yield Reason(Because.BEHIND, text, {"ahead": facts.ahead_count})
+    if facts.running is not None:
+        yield _runs(Because.OBJECT_RUNS, f"{facts.object} is busy: it runs {facts.running.route}", facts.running)
+    elif facts.standing is not None:
+        yield from _ready(facts, facts.standing)
+    for awaited in facts.awaited:
+        who = f"{facts.object} runs nothing else meanwhile: {awaited.route}"
+        yield from _awaits(Because.OBJECT_AWAITS, Because.OBJECT_PAUSES, who, awaited)
+
+
+def _ready(facts: Facts, standing: Standing) -> Iterator[Reason]:
+    """Its object may run, and does not yet."""
+    at_least = "at least " if standing.is_at_least else ""
+    before = len(facts.busy)
+    if facts.until_tick_ns is not None:
+        text = (
+            f"the CPU budget ({facts.cpu_limit} % of a core) is spent: nothing of priority {standing.priority} runs "
+            f"until the tick in {_time(facts.until_tick_ns)}"
+        )
+        yield Reason(Because.CPU_BUDGET, text, {"limit_percent": facts.cpu_limit, "left_ms": _ms(facts.until_tick_ns)})
+    if standing.quota_left <= 0:
+        text = (
+            f"priority {standing.priority} has spent its quota of {standing.quota}: others go first until the next tick"
+        )
+        yield Reason(Because.QUOTA, text, {"priority": standing.priority, "quota": standing.quota})
+    if standing.higher_count:
+        text = (
+            f"{at_least}{_many(standing.higher_count, 'object')} of higher priority than {standing.priority} go first"
+        )
+        yield Reason(Because.MORE_URGENT, text, {"objects": standing.higher_count, "priority": standing.priority})
+    if standing.ahead_count:
+        text = f"{at_least}{_many(standing.ahead_count, 'object')} before {facts.object} in ready queue {standing.priority}"
+        yield Reason(Because.QUEUE, text, {"objects": standing.ahead_count, "priority": standing.priority})
+    if before >= facts.workers_count:
+        running = ", ".join(_what_runs(one) for one in facts.busy[:RUNNING_SHOWN])
+        more = f" and {before - RUNNING_SHOWN} more" if before > RUNNING_SHOWN else ""
+        workers = "the worker is" if facts.workers_count == 1 else f"all {facts.workers_count} workers are"
+        data = {"running": [_running(one) for one in facts.busy[:RUNNING_SHOWN]]}
+        frames = facts.busy[0].frames
+        yield Reason(Because.WORKERS, f"{workers} busy with {running}{more}", data, frames=frames)
+    elif facts.until_tick_ns is None and not (
+        standing.ahead_count or standing.higher_count or standing.quota_left <= 0
+    ):
+        yield Reason(Because.NEXT, "nothing keeps it: it is next")
+
+
+def _awaits(because: Because, because_pause: Because, who: str, awaited: Awaited) -> Iterator[Reason]:
+    if awaited.callee is None:
+        text = f"{who} pauses for another {_time(awaited.left_ns)}"
+        yield Reason(because_pause, text, {"left_ms": _ms(awaited.left_ns), "route": awaited.route})
+        return
+    if awaited.is_stalled:
+        text = f"backplane {awaited.callee} does not read what is sent to it: the call may not have left"
+        yield Reason(Because.NOT_READ, text, {"backplane": awaited.callee})
+    text = (
+        f"{who} awaits {awaited.called} from backplane {awaited.callee} "
+        f"(call {awaited.call}, for at most {_time(awaited.left_ns)} more)"
+    )
+    data = {
+        "route": awaited.route, "called": awaited.called, "backplane": awaited.callee, "call": awaited.call,
+        "left_ms": _ms(awaited.left_ns),
+    }  # fmt: skip
+    yield Reason(because, text, data, awaited.call, awaited.callee)
+
+
+def _runs(because: Because, text: str, running: Running) -> Reason:
+    since = f"{text} on {_worker(running)} for {_time(running.for_ns)}"
+    return Reason(because, since, _running(running), frames=running.frames)
+
+
+def _what_runs(running: Running) -> str:
+    return f"{running.route} on {running.object} (priority {running.priority}, for {_time(running.for_ns)})"
+
+
+def _running(running: Running) -> dict[str, Any]:
+    return {
+        "route": running.route, "object": running.object, "priority": running.priority, "worker": running.worker,
+        "for_ms": _ms(running.for_ns),
+    }  # fmt: skip
+
+
+def _worker(running: Running) -> str:
+    return "the relief worker" if running.worker < 0 else f"worker {running.worker}"
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _ms(ns: int) -> float:
+    return round(ns / 1e6, 3)
+
+
+def _time(ns: int) -> str:
+    """As a person would say it."""
+    return f"{ns / 1e9:.1f} s" if ns >= 1_000_000_000 else f"{max(ns, 0) / 1e6:.1f} ms"

@@ -1,0 +1,47 @@
+"""why: the chain of reasons why a call or an object waits, across backplanes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from . import show
+from .asking import ask
+from .cli import debug_option, json_option
+from .systems import find, system_option
+
+#: More than the supervisor takes for a whole chain (supervisor/inquiry.py).
+TIMEOUT_S = 10.0
+
+
+@click.command("why")
+@click.argument("asked", metavar="NAME")
+@system_option
+@click.option("--stack", is_flag=True, help="With the stack of what runs.")
+@json_option
+@debug_option
+def command(asked: str, system: str | None, stack: bool, as_json: bool) -> None:
+    """Tell why NAME waits: an object, a call, or the oldest call of a route."""
+    answer = ask(find(system), "supervisor.why", {"asked": asked, "stack": stack}, TIMEOUT_S)
+    if as_json:
+        show.as_json(answer)
+        return
+    for step in answer["steps"]:
+        click.echo(f"{_heading(step)}:")
+        for reason in step["reasons"]:
+            click.echo(f"  {reason['text']}")
+            for line in reason.get("stack", "").splitlines():
+                click.echo(f"    {line}")
+
+
+def _heading(step: dict[str, Any]) -> str:
+    name = step.get("route") or step.get("object") or step["asked"]
+    words = [f"on {step['object']}"] if step.get("route") else []
+    if "outstanding" in step:
+        words.append(f"({step['outstanding']} outstanding)")
+    if "call" in step:
+        words.append(f"(call {step['call']}, priority {step['priority']})")
+    if step.get("count", 0) > 1:
+        words.append(f"[the oldest of {step['count']}]")
+    return " ".join([name, *words])
