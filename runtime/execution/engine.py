@@ -229,7 +229,7 @@ class Engine:
         since it fell asleep may have made work ready, set an earlier wake-up, or used up the link's edge by a send."""
         watch = self.watch
         if watch.poller is not None and (
-            self.scheduler.has_work(watch.poller.below)
+            self.scheduler.has_work(watch.relief_limit() if watch.poller is watch.relief else None)
             or watch.oversleeps(self.next_wake_ns())
             or self.link.has_input()
         ):
