@@ -55,8 +55,7 @@ class Placement:
             said.append(
                 f"no CPU limits by the kernel ({reason}): {', '.join(limited)}: held by the scheduler's account"
             )
-        said += [f"cpu_limit of {name}: held by its scheduler alone ({why})" for name, why in self._refused.items()]
-        said += [line for name in limited for line in self._too_high(name)]
+        said += [line for name in self._limits for line in self._refusal(name) + self._too_high(name)]
         reasons = {self._because(name) for name in self._limits}
         return said + sorted(f"OS priority: {reason}" for reason in reasons if reason)
 
@@ -72,10 +71,13 @@ class Placement:
             weight = weight_of_nice(0, version=self.groups.version)
             self._attempt(backplane, lambda: self.groups.weigh(backplane, weight))
 
-    def registered(self, backplane: str) -> None:
-        """It has started: its limit begins."""
-        if self.folder_of(backplane) is not None and backplane not in self._exempt:
-            self._attempt(backplane, lambda: self.groups.limit(backplane, self._limits[backplane]))
+    def registered(self, backplane: str) -> list[str]:
+        """It has started: its limit begins. Returns what is to be said about it."""
+        if self.folder_of(backplane) is None or backplane in self._exempt:
+            return []
+        was_said = backplane in self._refused
+        self._attempt(backplane, lambda: self.groups.limit(backplane, self._limits[backplane]))
+        return [] if was_said else self._refusal(backplane)
 
     def lift(self, backplane: str) -> None:
         """It is to end, and that must not take long."""
@@ -86,13 +88,10 @@ class Placement:
     def change(self, backplane: str, percent: int | None, pgid: int) -> list[str]:
         """A new limit at run time, of the process group `pgid`. Returns what is to be said about it."""
         self._limits[backplane] = percent
-        self._refused.pop(backplane, None)
         is_held = self.groups and backplane not in self._exempt
         if is_held and (percent is not None or self.folder_of(backplane) is not None):
             self._attempt(backplane, lambda: self._change(backplane, percent, pgid))
-        why = self._refused.get(backplane)
-        said = [f"cpu_limit of {backplane}: held by its scheduler alone ({why})"] if why else []
-        return said + self._too_high(backplane)
+        return self._refusal(backplane) + self._too_high(backplane)
 
     def describe(self, backplane: str) -> dict[str, Any]:
         """For the status: the limit and what holds it, how others see how urgent it is, and why nothing better."""
@@ -122,10 +121,17 @@ class Placement:
         self.groups.limit(backplane, percent)
 
     def _attempt(self, backplane: str, act: Callable[[], None]) -> None:
+        self._refused.pop(backplane, None)
         try:
             act()
         except OSError as error:
             self._refused[backplane] = f"{error.filename}: {error.strerror}"
+
+    def _refusal(self, backplane: str) -> list[str]:
+        why = self._refused.get(backplane)
+        if why is None or self._limits[backplane] is None:
+            return []
+        return [f"cpu_limit of {backplane}: held by its scheduler alone ({why})"]
 
     def _because(self, backplane: str) -> str:
         folder = self.folder_of(backplane)

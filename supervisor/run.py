@@ -136,8 +136,7 @@ class Supervisor:
 
     def run(self) -> Outcome:
         """Until nothing is left."""
-        for warning in self._placement.warnings():
-            self._say(f"warning: {warning}")
+        self._warn(self._placement.warnings())
         self._take(events.UpOrdered())
         while self._outcome is None:
             self._turn()
@@ -288,6 +287,10 @@ class Supervisor:
     def _say(self, text: str) -> None:
         self._show("supervisor", text.split("\n"))
 
+    def _warn(self, lines: list[str]) -> None:
+        for line in lines:
+            self._say(f"warning: {line}")
+
     # Decided and done
 
     def _take(self, event: events.Event) -> None:
@@ -320,7 +323,7 @@ class Supervisor:
             case effects.SendDirectory():
                 self._send_directory(effect)
             case effects.Accept():
-                self._placement.registered(effect.backplane)
+                self._warn(self._placement.registered(effect.backplane))
                 self._control.reply(effect.caller, {})
             case effects.Refuse():
                 self._control.refuse(effect.caller, effect.error)
@@ -352,8 +355,7 @@ class Supervisor:
         if running is None or running.process.generation != generation:
             raise Unavailable(f"supervisor.limit: {name} generation {generation} does not run")
         folder = self._placement.folder_of(name)
-        for line in self._placement.change(name, percent, running.process.pid):
-            self._say(f"warning: {line}")
+        self._warn(self._placement.change(name, percent, running.process.pid))
         moved_to = self._placement.folder_of(name)
         if moved_to is not None and moved_to != folder:
             self._take(events.Placed(name, generation, moved_to))

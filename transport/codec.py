@@ -12,7 +12,7 @@ from typing import Any
 import msgpack
 import msgspec
 
-from .envelope import CALL, CANCEL, CAST, PUBLISH, REPLY, STATUS, Envelope
+from .envelope import BOOST, CALL, CANCEL, CAST, PUBLISH, REPLY, STATUS, Envelope
 from .errors import InvalidArgument, MalformedFrame, text_of
 
 #: What is decoded: bytes, or a view of memory that somebody else owns.
@@ -29,7 +29,7 @@ _FIELDS = 9
 _NONE_OR_STR = (str, type(None))
 _NONE_OR_INT = (int, type(None))
 _NAMED = frozenset((CALL, CAST, PUBLISH))
-_ANSWERS = frozenset((REPLY, STATUS, CANCEL))
+_ANSWERS = frozenset((REPLY, STATUS, CANCEL, BOOST))
 
 
 def _to_builtins(value: Any) -> Any:
@@ -117,6 +117,8 @@ def _checked(row: Any) -> Envelope:  # hot: scripts/bench call_pipelined
             raise MalformedFrame("trace or chain of the wrong type")
     elif kind not in _ANSWERS:
         raise MalformedFrame(f"unknown kind {kind}")
+    elif kind == BOOST and type(priority) is not int:
+        raise MalformedFrame("a boost has a priority")
     elif kind == STATUS and not _is_status(body):
         raise MalformedFrame("a status is [number, message, retry_after, trace]")
     return Envelope(kind, id, priority, route, key, deadline, trace, body, chain)

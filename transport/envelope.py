@@ -11,6 +11,7 @@ hot loops, and reads by name everywhere else. Fields that a kind does not use ar
 | REPLY | of the call | nil | the result |
 | STATUS | of the call | nil | [status, message, retry_after seconds or nil, remote traceback or nil] |
 | CANCEL | of the call | nil | nil |
+| BOOST | of the call | nil | nil; `priority` is the one that the call has from now on |
 | PUBLISH | sequence number, from 1, of this publisher to this subscriber and topic | topic | map |
 """
 
@@ -33,10 +34,11 @@ class Kind(IntEnum):
     CAST = 4
     PUBLISH = 5
     CANCEL = 6
+    BOOST = 7
 
 
 # Plain integers for hot loops: comparing an IntEnum member costs three times as much.
-CALL, REPLY, STATUS, CAST, PUBLISH, CANCEL = (int(kind) for kind in Kind)
+CALL, REPLY, STATUS, CAST, PUBLISH, CANCEL, BOOST = (int(kind) for kind in Kind)
 
 
 class Envelope(NamedTuple):

@@ -118,6 +118,8 @@ class Intake:
             action.peer, action.call_id = peer, id
             self.accepted[peer, id] = action
         engine.scheduler.post(action, now_ns)
+        if action.object._waits and not action.continues:
+            engine.inheritance.queued(action, now_ns)
 
     def accept_topic(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
         """Post a topic's message to whoever of this backplane hears it."""
@@ -170,6 +172,12 @@ class Intake:
             else:
                 action.cancel()  # it runs: if it is to await something, it learns it there
         return 0
+
+    def boost(self, peer: bytes, id: int, priority: int, now_ns: int) -> None:
+        """Something more urgent waits for this call of its caller's (law 10)."""
+        action = self.accepted.get((peer, id))
+        if action is not None and priority >= 0:
+            self._engine.inheritance.boost(action, min(priority, self._engine.scheduler.priorities - 1), now_ns)
 
     def defer(self, action: MethodAction, now_ns: int) -> None:
         """A state machine does not accept this now: beside the queue with it, until the next change of state."""

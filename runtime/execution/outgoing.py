@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from appbackplane.transport.calls import OutstandingCalls
-from appbackplane.transport.directory import Directory
+from appbackplane.transport.directory import Directory, Place
 from appbackplane.transport.envelope import CALL, CANCEL, CAST, STATUS, Envelope
 from appbackplane.transport.errors import (
     BackplaneError,
@@ -59,6 +59,7 @@ class Outgoing:
         if action.thrown is not None:  # cancelled while it ran
             self._go_on(action, now_ns)
             return
+        self._engine.inheritance.awaits(action)
         if isinstance(request, Pause):
             due_ns = now_ns + request.delay_ns
             if action.deadline_ns is not None and now_ns < action.deadline_ns < due_ns:
@@ -165,6 +166,11 @@ class Outgoing:
             known = self._peers[backplane] = (place.generation, self._engine.link.connect(Path(place.path)))
         return known[1]
 
+    def place_of(self, peer: bytes) -> Place | None:
+        """The place that a connected peer is."""
+        name = self.backplane_of(peer)
+        return None if name is None else self.directory.backplanes.get(name)
+
     def backplane_of(self, peer: bytes) -> str | None:
         """Which backplane a peer is; None for the clock, and for what is no backplane."""
         if peer is LOCAL:
@@ -228,6 +234,7 @@ class Outgoing:
         self, action: MethodAction, now_ns: int, result: Any = None, error: BackplaneError | None = None
     ) -> None:
         action.request, action.awaiting_id = None, 0
+        self._engine.inheritance.goes_on(action)
         if action.thrown is None:  # a cancellation or a deadline goes before whatever came
             action.inbox, action.thrown = result, error
             action.received = error

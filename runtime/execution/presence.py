@@ -42,8 +42,12 @@ class Presence:
         workers = watch.workers if watch.relief is None else (*watch.workers, watch.relief)
         for each in workers:
             action = each.action
-            if action is not None and (highest is None or action.priority < highest):
-                highest = action.priority
+            if action is not None:
+                if highest is None or action.priority < highest:
+                    highest = action.priority
+                # What has queued behind it, for the same object, waits for nothing else.
+                if action.object._head is not None and action.object._priority < highest:
+                    highest = action.object._priority
         slot.present(highest)
         os = self._os
         if os is None:

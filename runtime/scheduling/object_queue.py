@@ -89,6 +89,23 @@ def remove(object: AppObject, action: Action) -> bool:
     return True
 
 
+def boost(object: AppObject, action: Action, priority: int, priorities: int) -> bool:
+    """Make an action more urgent, at its place in the queue; False if it is not queued. Linear in the length of this queue."""
+    here = object._head
+    while here is not None and here is not action:
+        here = here.next
+    old_priority, action.priority = action.priority, priority
+    if here is None:
+        return False
+    if object._head is object._tail:
+        object._priority = priority
+        return True
+    if object._counts is not None:
+        object._counts[old_priority] -= 1
+    _note(object, priority, priorities)
+    return True
+
+
 def _note(object: AppObject, priority: int, priorities: int) -> None:
     """An action of this priority has joined others in the queue."""
     counts = object._counts

@@ -208,6 +208,13 @@ class Scheduler:
         """An action that was set aside will not be put back."""
         action.object._load -= 1
 
+    def boost(self, action: Action, priority: int) -> None:
+        """An action becomes more urgent (law 10): at its place, if it is queued, and its object with it (law 2)."""
+        object = action.object
+        old_priority = object._priority
+        if object_queue.boost(object, action, priority, self.priorities) and object._state == READY:
+            self._place(object, old_priority)
+
     def withdraw(self, action: Action) -> bool:
         """Take a queued action back (cancelled, or shed to make room). False if it is not queued."""
         object = action.object

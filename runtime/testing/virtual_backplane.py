@@ -79,6 +79,15 @@ class OutsideCall:
         self._backplane, self._peer = backplane, peer
         self.envelope = envelope
         self.is_cancelled = False
+        #: What it has been boosted to since, if it has.
+        self.boosted_to: int | None = None
+
+    def heard(self, envelope: Envelope) -> None:
+        """Its caller has said something more about it."""
+        if envelope.kind == CANCEL:
+            self.is_cancelled = True
+        else:
+            self.boosted_to = envelope.priority
 
     @property
     def arguments(self) -> Mapping[str, Any]:
@@ -197,6 +206,7 @@ class VirtualBackplane:
     def call(
         self,
         route: str,
+        /,
         *,
         key: str | None = None,
         priority: int | None = None,
@@ -210,7 +220,7 @@ class VirtualBackplane:
         self.hear(Envelope(CALL, id, priority, route, key, deadline, None, arguments))
         return call
 
-    def cast(self, route: str, *, key: str | None = None, priority: int | None = None, **arguments: Any) -> None:
+    def cast(self, route: str, /, *, key: str | None = None, priority: int | None = None, **arguments: Any) -> None:
         """Cast as a client does."""
         self.hear(Envelope(CAST, 0, priority, route, key, None, None, arguments))
 
@@ -290,7 +300,8 @@ class VirtualBackplane:
                     self._outside_calls.append(OutsideCall(self, peer, envelope))
                 else:
                     for call in self._outside_calls:
-                        call.is_cancelled |= call.envelope.id == envelope.id
+                        if call.envelope.id == envelope.id:
+                            call.heard(envelope)
 
     def _action(
         self, object: AppObject, operation: str, priority: int | None, arguments: Mapping[str, Any]

@@ -34,7 +34,7 @@ OBJECTS, THREADS = 4, 2
 ACTION_S = 0.002
 DATA = bytes(1 << 16)  # large enough for hashlib to let go of the interpreter
 #: A whole number of integration periods, or the last one counts by chance; and the first ones, in which it starts up.
-SLICE_S, QUICK_SLICE_S, SETTLE_S = 10.0, 3.0, 1.2
+SLICE_S, QUICK_SLICE_S, SETTLE_S = 10.0, 2.0, 1.2
 
 
 class Spin(Action):

@@ -45,5 +45,5 @@ CASE = Case(
     requirements=(Requirement("p99 to idle p99", ratio("p99_us"), at_most=1.5),),
     open=both,
     rounds=6,
-    quick_rounds=3,
+    quick_rounds=2,
 )

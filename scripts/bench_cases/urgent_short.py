@@ -43,6 +43,6 @@ CASE = Case(
     requirements=(Requirement("p99 to idle p99", ratio("p99_us"), at_most=1.5),),
     open=both,
     rounds=6,
-    quick_rounds=3,
+    quick_rounds=2,
     peers=lambda name, is_quick: urgent_figures(name, BULK_S, QUICK_SLICE_S if is_quick else SLICE_S),
 )

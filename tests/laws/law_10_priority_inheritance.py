@@ -190,3 +190,33 @@ def test_an_object_lends_its_minimum_priority_to_whoever_calls_it(
     backplane.call("worker_component.middle", key="other", priority=0)
     backplane.call("worker_component.equal", key="one", priority=0)
     assert backplane.run_until_idle() == ["middle", "equal"], "and takes nothing from who has more"
+
+
+def test_what_an_object_awaits_inherits_from_what_queues_behind_it(
+    backplane: VirtualBackplane, workers: WorkerComponent
+) -> None:
+    """Law 10, "a callee of it, in any backplane". The urgent request waits for that reply and for nothing else."""
+    backplane.call("worker_component.goes_outside", key="one")
+    backplane.run_until_idle()
+    backplane.call("worker_component.middle", key="one")
+    backplane.run_until_idle()
+    (call,) = backplane.outside_calls()
+    assert (call.envelope.priority, call.boosted_to) == (5, 3)
+
+
+def test_who_runs_inherits_from_what_queues_behind_it(
+    backplane: VirtualBackplane, workers: WorkerComponent, board: Board
+) -> None:
+    """Law 10, "same object". Everybody sees, and the kernel is told, how urgent it has become to be done with it."""
+    engine, worker = backplane.backplane.engine, backplane._worker
+    engine.presence._slot = OwnSlot(board, 0, 1)
+    assert worker is not None
+    backplane.post(workers.one, "looks")
+    running = engine.choose(worker)
+    assert running is not None
+    assert board.most_urgent() == 5
+    backplane.post(workers.one, "urgent")
+    engine.presence.show(worker)
+    assert board.most_urgent() == 0
+    engine.complete(running, *engine.execute(worker, running))
+    assert backplane.run_until_idle() == ["urgent"]

@@ -178,6 +178,18 @@ MUTATIONS = (
         10, "a callee runs at its own priority", "runtime/execution/outgoing.py",
         "priority = action.priority if options.priority is None else options.priority", "priority = options.priority",
     ),
+    Mutation(
+        10, "what is awaited does not inherit", INTAKE,
+        "            engine.inheritance.queued(action, now_ns)", "            pass",
+    ),
+    Mutation(
+        10, "the chain ends after one link", "runtime/execution/inheritance.py",
+        "engine.say(peer, Envelope(BOOST, id, priority), now_ns)", "pass",
+    ),
+    Mutation(
+        10, "who runs is not boosted by what queues behind", PRESENCE,
+        "if action.object._head is not None and action.object._priority < highest:", "if False:",
+    ),
     Mutation(10, "nothing is lent", INTAKE, "if lent is not None and", "if False and"),
     Mutation(
         10, "who steps aside goes to the end", SCHEDULER,

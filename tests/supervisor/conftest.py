@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
+from appbackplane.supervisor.cgroups import reclaim
 from appbackplane.supervisor.commands.asking import ask
 from appbackplane.transport.discovery import Location
 
@@ -193,3 +194,6 @@ def start(tmp_path: Path) -> Iterator[Callable[..., RunningSystem]]:
         system.process.wait(LIMIT_S)
         if system.process.stderr is not None:
             system.process.stderr.close()
+    lock = tmp_path / "run" / "lock"
+    if lock.exists() and len(lines := lock.read_text().splitlines()) == 2:
+        reclaim(Path(lines[1]))

@@ -46,7 +46,7 @@ MACHINES = {
         "32 31 0:29 /docker/abc /sys/fs/cgroup/cp\\040u ro - cgroup cgroup rw,cpu\n",
         [Hierarchy(1, "/sys/fs/cgroup/cp u", "/sys/fs/cgroup/cp u")],
     ),
-    "mounted elsewhere": ("4:cpu:/docker/abc\n", "32 31 0:29 /other /mnt/cpu ro - cgroup cgroup rw,cpu\n", []),
+    "mounted elsewhere": ("4:cpu:/docker/abc\n", "32 31 0:29 /other /sys/cpu ro - cgroup cgroup rw,cpu\n", []),
     "none": ("1:name=systemd:/\n", "24 20 0:21 / /sys rw - sysfs sysfs rw\n", []),
 }
 

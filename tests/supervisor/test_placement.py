@@ -109,12 +109,16 @@ def test_a_limit_that_the_kernel_refuses_is_the_schedulers(folders: Folders) -> 
     placement = Placement(folders, {"index": 30, "query": 30}, NICE, 4)
     assert folders.folder is not None
     (folders.folder / SHARED / "index" / "cpu.cfs_quota_us").unlink()
-    placement.registered("index")
-    placement.registered("query")
+    assert placement.warnings() == []
+    (said,) = placement.registered("index")
+    assert "cpu_limit of index" in said
+    assert placement.registered("index") == [], "once"
+    assert placement.registered("query") == []
     assert by(placement, "index")[1] == "scheduler"
     assert by(placement, "query")[1] == "os (cgroup v1)"
-    (said,) = placement.warnings()
-    assert "cpu_limit of index" in said
+    (folders.folder / SHARED / "index" / "cpu.cfs_quota_us").touch()
+    assert placement.change("index", 40, 1) == []
+    assert by(placement, "index")[1] == "os (cgroup v1)", "it is held from now on"
 
 
 def test_a_limit_above_the_machine_is_said(folders: Folders) -> None:

@@ -1,0 +1,77 @@
+"""Inheritance: what stands in the way of more urgent work takes over its priority, and hands it on (law 10).
+
+Three things stand in the way of a request that has queued behind them: the action its object runs (presence.py gives its
+thread the nice), the action its object has suspended until a reply comes, and whoever works on that reply: here or in
+another backplane, which is told (BOOST), tells the next, and so on to the end of the chain. An action keeps what it has
+inherited until it ends. Nothing is sent where nothing changes, so a chain costs one small envelope a link.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from appbackplane.transport.envelope import BOOST, Envelope
+
+from ..objects.action import LOCAL, Action
+from ..objects.app_object import AppObject
+from .coroutines import CallRequest
+from .method_action import MethodAction
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+
+class Inheritance:
+    """Part of the engine: whoever holds the lead owns it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._awaiting: dict[AppObject, list[MethodAction]] = {}
+        #: Actions that have inherited a priority.
+        self.count = 0
+
+    def awaits(self, action: MethodAction) -> None:
+        """`action` is about to await something: with whatever has queued behind it since it began."""
+        object = action.object
+        if object._head is not None and object._priority < action.priority:
+            action.priority = object._priority
+            self.count += 1
+        self._awaiting.setdefault(object, []).append(action)
+
+    def goes_on(self, action: MethodAction) -> None:
+        """It awaits no more."""
+        waiting = self._awaiting.get(action.object)
+        if waiting is not None and action in waiting:
+            waiting.remove(action)
+            if not waiting:
+                del self._awaiting[action.object]
+
+    def queued(self, action: Action, now_ns: int) -> None:
+        """A request has queued behind what its object awaits."""
+        for waiting in self._awaiting.get(action.object, ()):
+            self.boost(waiting, action.priority, now_ns)
+
+    def boost(self, action: Action, priority: int, now_ns: int) -> None:
+        """`action` stands in the way of work of this priority."""
+        if action.priority <= priority:
+            return
+        engine = self._engine
+        engine.scheduler.boost(action, priority)
+        self.count += 1
+        if isinstance(action, MethodAction) and action.awaiting_id:
+            self._hand_on(action, priority, now_ns)
+        else:
+            self.queued(action, now_ns)
+
+    def _hand_on(self, action: MethodAction, priority: int, now_ns: int) -> None:
+        engine, id = self._engine, action.awaiting_id
+        peer = engine.outgoing.calls.peer_of(id)
+        if peer is None or not isinstance(action.request, CallRequest):
+            return  # the clock cannot be hurried
+        if peer is LOCAL:
+            engine.intake.boost(LOCAL, id, priority, now_ns)
+        else:
+            engine.say(peer, Envelope(BOOST, id, priority), now_ns)
+            place = engine.outgoing.place_of(peer)
+            if place is not None:
+                engine.presence.lend(place, priority, now_ns)
