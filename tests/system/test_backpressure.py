@@ -102,14 +102,6 @@ def test_a_client_that_outruns_a_backplane_is_slowed_and_urgent_calls_pass(syste
         program = system.program("outrun", str(size), "6")
         with looking.at_it():
             answer = answer_of(program)
-    print(
-        answer["ends"],
-        answer["early_mib"],
-        answer["late_mib"],
-        looking.growth("mill"),
-        p95(looking.rings_ms),
-        p95(answer["rings_ms"]),
-    )
     assert p95(looking.rings_ms) < URGENT_MS
     assert p95(answer["rings_ms"]) < URGENT_MS
     assert set(answer["ends"]) <= {"ground", "DeadlineExceeded", "Busy", "submit: Busy"}
@@ -136,7 +128,6 @@ def test_an_object_that_outruns_another_backplane_is_told_and_its_urgent_calls_p
             for call in carrying:
                 call.exception()
         refused = client.call("backplane.mill.statistics")["components"]["mill"]["refused"]
-        print(told_busy, refused, p95(asked_ms), p95(looking.rings_ms), looking.growth("mill"), looking.growth("farm"))
         assert told_busy + refused > 1_000, "it was not outrun"
         assert p95(asked_ms) < URGENT_MS
         assert p95(looking.rings_ms) < URGENT_MS
@@ -161,7 +152,6 @@ def test_callers_of_a_stopped_backplane_are_slowed_and_stay_as_they_are(system: 
             answer = answer_of(program)
         finally:
             os.kill(pids["mill"], signal.SIGCONT)
-        print(answer["ends"], answer["early_mib"], answer["late_mib"], mib(pids["farm"]) - farm_mib)
         assert set(answer["ends"]) <= {"DeadlineExceeded", "submit: Busy", "ring: DeadlineExceeded"}
         assert answer["late_mib"] - answer["early_mib"] < FLAT_MIB
         assert mib(pids["farm"]) - farm_mib < BOUND_MIB
@@ -193,7 +183,6 @@ def test_a_subscriber_that_does_not_read_costs_its_publisher_nothing(up: Up) -> 
             assert subscription.lost_count == 0
         statistics = client.call("backplane.sender.statistics")
         answer = finish(deaf)
-        print(sent, answer, grown_mib[-1], max(grown_mib), statistics["links"]["topics_lost_here"])
         assert max(grown_mib) < BOUND_MIB
         assert max(grown_mib[30:]) - max(grown_mib[:30]) < FLAT_MIB
         assert answer["grown_mib"] < BOUND_MIB
