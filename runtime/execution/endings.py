@@ -52,7 +52,7 @@ class Endings:
     def book(self, action: Action, now_ns: int) -> None:  # hot: scripts/bench call_rtt
         """Count what has ended, give its place back, and let who asked for it know."""
         engine = self._engine
-        account = engine.statistics.of(action.name)
+        account = action.account or engine.statistics.of(action.name)
         account.run.record(action.run_ns)
         account.wait.record(action.wait_ns)
         account.cpu_ns += action.cpu_ns

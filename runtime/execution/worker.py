@@ -35,6 +35,8 @@ class Worker:
         self.action: Action | None = None
         #: When that began; 0 while nothing runs.
         self.started_ns = 0
+        #: What the thread's CPU clock said when it was last looked at.
+        self.cpu_mark_ns = 0
         #: Only priorities above this one; None: all.
         self.below: int | None = None
         self.is_stopping = False

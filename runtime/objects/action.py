@@ -47,8 +47,8 @@ class Action:
     """
 
     __slots__ = (
-        "call_id", "chain", "continues", "cpu_ns", "deadline_ns", "error", "name", "next", "object", "on_end", "peer",
-        "posted_ns", "priority", "result", "run_ns", "throttle", "trace", "wait_ns",
+        "account", "call_id", "chain", "continues", "cpu_ns", "deadline_ns", "error", "name", "next", "object",
+        "on_end", "peer", "posted_ns", "priority", "result", "run_ns", "throttle", "trace", "wait_ns",
     )  # fmt: skip
 
     def __init__(self, object: AppObject, name: str, priority: int, deadline_ns: int | None = None) -> None:
@@ -77,6 +77,8 @@ class Action:
         self.throttle: Throttle | None = None
         #: Called once, when it has ended, however it did.
         self.on_end: Callable[[Action], None] | None = None
+        #: Where it is booked; found once, when it is first chosen.
+        self.account: Any = None
         #: Time in queues, time running and CPU time so far.
         self.wait_ns = self.run_ns = self.cpu_ns = 0
 

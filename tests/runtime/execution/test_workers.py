@@ -167,7 +167,15 @@ class Running:
     """A backplane with threads, without a sentinel."""
 
     def __init__(self, folder: Path, threads: int, *, preempt: bool, link: EdgeLink | None = None) -> None:
-        config = ProcessConfig(system="t", backplane="hands", run_dir=str(folder), components=(), preempt=preempt)
+        # No tick wakes a relief that should have been woken by what has happened.
+        config = ProcessConfig(
+            system="t",
+            backplane="hands",
+            run_dir=str(folder),
+            components=(),
+            preempt=preempt,
+            tick_ns=3_600_000_000_000,
+        )
         real = Link("hands-1")
         path = folder / "hands-1.sock"
         self.hands = Hands()
@@ -203,7 +211,7 @@ class Running:
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Any]:
     global gate, gates
-    gate, gates = Gate(), {"first": Gate(), "second": Gate()}
+    gate, gates = Gate(), {name: Gate() for name in ("first", "second", "third", "fourth")}
     started: list[Running] = []
 
     def start(threads: int, *, preempt: bool = True, link: EdgeLink | None = None) -> Running:
@@ -328,8 +336,8 @@ def test_what_a_worker_that_is_taken_away_leaves_behind_is_done(start: Any) -> N
     running = start(2, preempt=False)
     caller = running.caller
     blocked = [caller.submit("hands.stand", key=f"{n}", name=name) for n, name in enumerate(("first", "second"))]
-    for each in gates.values():
-        each.wait_entered()
+    for name in ("first", "second"):
+        gates[name].wait_entered()
     queued = [caller.submit("hands.same", key=f"{n}") for n in range(2)]
     running.backplane.set_threads(1)
     staying = next(w for w in running.backplane.engine.watch.workers if not w.is_stopping)
@@ -426,6 +434,33 @@ def test_a_message_that_comes_during_a_send_is_not_overlooked(start: Any, tmp_pa
     gate.wait_entered()
     assert answered[1].wait(LIMIT_S)
     assert answered[4].wait(LIMIT_S), "nobody looked"
+
+
+def test_a_relief_that_sleeps_learns_that_it_may_run_more(start: Any) -> None:
+    """What it may run depends on what the regular workers run, and that changes while it sleeps."""
+    link = EdgeLink()
+    running = start(2, link=link)
+    queued = running.backplane.engine.scheduler
+
+    def deliver(id: int, route: str, key: str, priority: int, *, is_seen: bool = True, **arguments: Any) -> None:
+        call = Envelope(CALL, id, priority, f"hands.{route}", key, None, None, arguments)
+        link.deliver(b"peer", codec.batch([codec.Encoder().encode(call)]), is_seen=is_seen)
+
+    answered = [link.sent_events.setdefault(id, threading.Event()) for id in range(6)]
+    for id, name in enumerate(("first", "second")):
+        deliver(id, "stand", f"{id}", 2, name=name)
+        gates[name].wait_entered()
+    running.until(lambda watch: watch.poller is watch.relief)
+    deliver(2, "stand", "2", 7, name="third")
+    running.until(lambda watch: queued.queued_count == 1 and watch.poller is watch.relief)
+    gates["first"].open.set()
+    gates["third"].wait_entered()
+    running.until(lambda watch: watch.poller is watch.relief)
+    deliver(3, "stand", "3", 3, is_seen=False, name="fourth")
+    deliver(4, "quick", "0", 3, is_seen=False)
+    gates["second"].open.set()
+    gates["fourth"].wait_entered()
+    assert answered[4].wait(LIMIT_S), "the relief sleeps beside work that is more urgent than what runs"
 
 
 def test_the_timers_of_an_object_that_is_added_by_a_strange_thread_fire(start: Any) -> None:
