@@ -80,8 +80,7 @@ class Backplane:
         for component in (self._own, *components):
             engine.registry.add_component(component)
             component._hosted_by = host
-            if component is not self._own:
-                engine.intake.throttles[component.component_name] = Throttle(component.max_requests)
+            engine.intake.throttles[component.component_name] = Throttle(component.max_requests)
         engine.registry.is_static = True
         self._numbers = 0
 

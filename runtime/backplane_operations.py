@@ -1,7 +1,8 @@
 """What a backplane says and does about itself: a component like any other, on reserved routes `backplane.NAME.…`.
 
-Always in service and never throttled: whoever wants to know why a backplane is busy must not be told that it is busy. The
-supervisor does not move it and the directory does not list it; every backplane has it.
+Always in service, and full only where somebody floods it with 10,000 requests: whoever wants to know why a backplane is
+busy should not be told that it is busy. The supervisor does not move it and the directory does not list it; every
+backplane has it.
 """
 
 from __future__ import annotations
@@ -64,14 +65,13 @@ class BackplaneOperations(Component):
     ) -> dict[str, Any]:
         """The limits; with arguments, new ones: `max_requests` of a component, `cpu_limit` in percent of a core (0: none)."""
         engine = self._backplane.engine
+        throttles = {name: one for name, one in engine.intake.throttles.items() if name != self.component_name}
         with engine.lead:
             try:
                 if max_requests is not None:
-                    if component not in engine.intake.throttles:
-                        raise NotFound(
-                            f"no component {component!r} here: name one of {', '.join(engine.intake.throttles)}"
-                        )
-                    engine.intake.throttles[component].change(max_requests)
+                    if component not in throttles:
+                        raise NotFound(f"no component {component!r} here: name one of {', '.join(throttles)}")
+                    throttles[component].change(max_requests)
                 if cpu_limit is not None:
                     engine.scheduler.budget.change(cpu_limit or None)
                     if self._backplane.on_cpu_limit is not None:
@@ -80,7 +80,7 @@ class BackplaneOperations(Component):
                 raise InvalidArgument(str(error)) from error
             return {
                 "cpu_limit": engine.scheduler.budget.limit_percent,
-                "max_requests": {name: throttle.limit for name, throttle in engine.intake.throttles.items()},
+                "max_requests": {name: throttle.limit for name, throttle in throttles.items()},
             }
 
     @operation(priority=_PRIORITY)

@@ -29,6 +29,11 @@ class OutstandingCalls(Generic[Token]):
     def __len__(self) -> int:
         return len(self._calls)
 
+    @property
+    def next_id(self) -> int:
+        """The context id of the call that is opened next."""
+        return self._last_id + 1
+
     def open(self, peer: bytes, deadline_ns: int, token: Token) -> int:
         """Note a call to `peer` that must end by `deadline_ns` (monotonic); returns its context id, unique here."""
         self._last_id = id = self._last_id + 1

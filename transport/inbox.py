@@ -8,9 +8,9 @@ needs most.
 from collections import deque
 from typing import Any, NamedTuple
 
-#: Messages kept for one subscriber. At 1 KiB each 10 MiB, and about a second of the fastest publisher: enough to bridge
-#: a pause of the reader, not enough to hide that it is too slow.
-MESSAGES_MAX = 10_000
+#: Messages kept for one subscriber, and their bytes. At 1 KiB each 10 MiB, and about a second of the fastest publisher:
+#: enough to bridge a pause of the reader, not enough to hide that it is too slow.
+MESSAGES_MAX, BYTES_MAX = 10_000, 32 << 20
 
 
 class Message(NamedTuple):
@@ -25,26 +25,37 @@ class Message(NamedTuple):
 class Inbox:
     """First in, first out, up to a bound."""
 
-    def __init__(self, messages_max: int = MESSAGES_MAX) -> None:
+    def __init__(self, messages_max: int = MESSAGES_MAX, bytes_max: int = BYTES_MAX) -> None:
         assert messages_max > 1
         self._messages: deque[Message] = deque()
-        self._messages_max = messages_max
+        self._sizes: deque[int] = deque()
+        self._messages_max, self._bytes_max = messages_max, bytes_max
+        self._bytes = 0
         #: Messages that were lost, on the way or here.
         self.lost_count = 0
 
     def __len__(self) -> int:
         return len(self._messages)
 
-    def put(self, message: Message) -> None:
-        """One more; when there is no room, the oldest goes and its follower tells."""
+    def put(self, message: Message, size: int = 0) -> None:
+        """One more, of about `size` bytes; when there is no room, the oldest go and their follower tells.
+
+        The newest is kept, however large.
+        """
         messages = self._messages
         self.lost_count += message.lost
         messages.append(message)
-        if len(messages) > self._messages_max:
+        self._sizes.append(size)
+        self._bytes += size
+        while len(messages) > self._messages_max or (self._bytes > self._bytes_max and len(messages) > 1):
             oldest = messages.popleft()
+            self._bytes -= self._sizes.popleft()
             messages[0] = messages[0]._replace(lost=messages[0].lost + oldest.lost + 1)
             self.lost_count += 1
 
     def take(self) -> Message | None:
         """The oldest, or None."""
-        return self._messages.popleft() if self._messages else None
+        if not self._messages:
+            return None
+        self._bytes -= self._sizes.popleft()
+        return self._messages.popleft()

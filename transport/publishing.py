@@ -10,7 +10,7 @@ from .directory import Directory
 from .envelope import PUBLISH, Envelope
 from .errors import Busy
 from .exchange import Exchange
-from .topics import TopicTable, check_topic
+from .topics import PAIRS_MAX, TopicTable, check_topic
 
 
 class Publishing:
@@ -19,7 +19,7 @@ class Publishing:
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
         self._hearers: TopicTable[str] = TopicTable()
-        self._numbers: dict[tuple[bytes, str], int] = {}
+        self._numbers: dict[tuple[bytes, str], int] = {}  # the latest used last; as many as a subscriber keeps
 
     def update(self, directory: Directory | None) -> None:
         """A new version; None: there is no system now."""
@@ -53,7 +53,10 @@ class Publishing:
                 peers.append(peer)
             except Busy:
                 full.append(name)
+            self._numbers.pop((peer, topic), None)
             self._numbers[peer, topic] = number  # one that found no room is a gap, which its reader sees
+            if len(self._numbers) > PAIRS_MAX:
+                del self._numbers[next(iter(self._numbers))]
         if full:
             raise Busy(f"{', '.join(full)} did not take {topic!r}: it does not read its messages", retry_after=0.1)
         return peers

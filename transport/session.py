@@ -59,10 +59,11 @@ class Ended(NamedTuple):
 
 @final
 class Heard(NamedTuple):
-    """A message for a subscriber."""
+    """A message for a subscriber, and about how many bytes it took on the way."""
 
     subscriber: Any
     message: Message
+    size: int = 0
 
 
 class _Fetch(NamedTuple):
@@ -245,6 +246,11 @@ class ClientSession:
         return self._exchange.gathered_count
 
     @property
+    def is_full(self) -> bool:
+        """Whether so much is outstanding that whoever can wait should (exchange.py)."""
+        return self._exchange.is_full
+
+    @property
     def outstanding_count(self) -> int:
         """Calls that have not ended."""
         return len(self._exchange.calls)
@@ -283,18 +289,19 @@ class ClientSession:
     def _take(self, peer: bytes, envelope: Envelope, events: Events) -> None:  # hot: scripts/bench call_rtt
         kind = envelope.kind
         if kind in _ANSWERS:
-            ended = self._exchange.calls.end(envelope.id, peer)
-            if ended is not None:
+            token = self._exchange.end(envelope.id, peer)
+            if token is not None:
                 if kind == REPLY:
-                    self._finish(ended[0], envelope.body, None, events)
+                    self._finish(token, envelope.body, None, events)
                 else:
-                    self._finish(ended[0], None, error_from(*envelope.body), events)
+                    self._finish(token, None, error_from(*envelope.body), events)
         elif kind == PUBLISH and envelope.route is not None:
             lost = self._gaps.gap_before(peer, envelope.route, envelope.id)
             if envelope.route == DIRECTORY_TOPIC and peer == self._connections.peer(addressing.SUPERVISOR):
                 self._note(envelope.body)
             message = Message(envelope.route, envelope.body, lost)
-            events += [Heard(subscriber, message) for subscriber in self._hearing.table.matching(envelope.route)]
+            size = self._exchange.share_bytes
+            events += [Heard(one, message, size) for one in self._hearing.table.matching(envelope.route)]
         else:
             self._exchange.malformed_count += 1  # nobody calls a client
 

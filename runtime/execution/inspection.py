@@ -242,16 +242,11 @@ class Inspection:
 
     def _standing(self, object: AppObject) -> Standing:
         scheduler, priority = self._engine.scheduler, object._priority
-        ahead_count, is_found = 0, False
-        for other in islice(scheduler.ready.standing(priority), LOOK_MAX):
-            if other is object:
-                is_found = True
-                break
-            ahead_count += 1
+        ahead_count, is_all = scheduler.ready.ahead_of(object, LOOK_MAX)
         left, full = scheduler.quotas.left, scheduler.quotas.full
         higher_count = sum(depth for above, depth in enumerate(scheduler.ready.depths()[:priority]) if left[above] > 0)
         quota = 0 if full[priority] == UNLIMITED else full[priority]
-        return Standing(priority, ahead_count, higher_count, left[priority], quota, is_at_least=not is_found)
+        return Standing(priority, ahead_count, higher_count, left[priority], quota, is_at_least=not is_all)
 
     def _until_tick_ns(self, object: AppObject, now_ns: int) -> int | None:
         scheduler = self._engine.scheduler

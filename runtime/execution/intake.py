@@ -196,6 +196,8 @@ class Intake:
             if isinstance(action, MethodAction) and action.awaiting_id:
                 self.deferred.end(action.awaiting_id)
                 action.awaiting_id = 0
+            if action.throttle is not None:
+                action.throttle.barren_below = None
         self._engine.scheduler.requeue([*actions])
 
     def expire(self, now_ns: int) -> None:
@@ -220,6 +222,9 @@ class Intake:
 
     def shed(self, component: Component, below: int, now_ns: int) -> int:
         """Refuse one queued request of lower priority than `below`: the least urgent, the newest of these."""
+        throttle = self.throttles[component.component_name]
+        if throttle.barren_below is not None and below >= throttle.barren_below:
+            return 0
         worst: Action | None = None
         for object in (component, *component._objects):
             action = object._head
@@ -231,8 +236,8 @@ class Intake:
                     worst = action
                 action = action.next
         if worst is None or not self._engine.scheduler.withdraw(worst):
+            throttle.barren_below = below
             return 0
-        throttle = self.throttles[component.component_name]
         throttle.refused_count += 1
         self._engine.endings.refuse(
             worst,
@@ -324,6 +329,8 @@ class Intake:
                 )
         throttle.outstanding += 1
         action.throttle = throttle
+        if throttle.barren_below is not None and action.priority > throttle.barren_below:
+            throttle.barren_below = None
 
     def _from_endpoint(self, route: Route, request: Request) -> Action:
         assert route.endpoint is not None

@@ -12,12 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from appbackplane.transport.directory import Directory
 from appbackplane.transport.envelope import PUBLISH, Envelope
+from appbackplane.transport.errors import FailedPrecondition
 from appbackplane.transport.topics import PAIRS_MAX, TopicTable
 
 from ..objects.action import LOCAL
 
 if TYPE_CHECKING:
     from .engine import Engine
+
+
+#: Topics that one client may have asked this backplane for, about 300 bytes each: a mistake in a loop must not fill us.
+PATTERNS_MAX = 1_000
 
 
 class Publishing:
@@ -27,6 +32,7 @@ class Publishing:
         self._engine = engine
         self._clients: TopicTable[bytes] = TopicTable()
         self._backplanes: TopicTable[str] = TopicTable()
+        self._patterns: dict[bytes, set[str]] = {}
         self._numbers: dict[tuple[bytes, str], int] = {}  # the latest used last; as many as a subscriber keeps
         #: Messages that a subscriber did not get, because it does not read or is down.
         self.lost_count = 0
@@ -49,18 +55,29 @@ class Publishing:
             packed = self._send(peer, envelope, packed)
 
     def subscribe(self, peer: bytes, pattern: str) -> None:
-        """A client wants to hear `pattern`."""
+        """A client wants to hear `pattern`. Raises `FailedPrecondition` at the bound."""
+        patterns = self._patterns.setdefault(peer, set())
+        if len(patterns) >= PATTERNS_MAX and pattern not in patterns:
+            raise FailedPrecondition(
+                f"this client hears {PATTERNS_MAX} topics here already: subscribe to what they have in common ('files.*')"
+            )
+        patterns.add(pattern)
         self._clients.add(pattern, peer)
 
     def unsubscribe(self, peer: bytes, pattern: str) -> None:
         """A client has heard enough."""
+        patterns = self._patterns.get(peer, set())
+        patterns.discard(pattern)
+        if not patterns:
+            self._patterns.pop(peer, None)
         self._clients.remove(pattern, peer)
         for pair in [pair for pair in self._numbers if pair[0] == peer and peer not in self._clients.matching(pair[1])]:
             del self._numbers[pair]
 
     def forget(self, peer: bytes) -> None:
         """A peer has gone."""
-        self._clients.remove_all(peer)
+        for pattern in self._patterns.pop(peer, ()):
+            self._clients.remove(pattern, peer)
         for pair in [pair for pair in self._numbers if pair[0] == peer]:
             del self._numbers[pair]
 

@@ -96,6 +96,12 @@ class DeadlineQueues:
             if object is not None:
                 yield object
 
+    def ahead_of(self, object: AppObject, look_max: int) -> tuple[int, bool]:
+        """How many stand before a ready object in its queue; True: that is all, and not only those that were looked at."""
+        own, queue = self._entries[id(object)], self.queues[object._priority]
+        looked_at = itertools.islice(queue, look_max)
+        return sum(entry < own and entry[_OBJECT] is not None for entry in looked_at), len(queue) <= look_max
+
     def joined(self, action: Action) -> None:
         """An action has joined those of a ready object."""
         entry = self._entries.get(id(action.object))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
 from typing import Protocol
 
 from ..objects.app_object import AppObject
@@ -33,6 +34,7 @@ class Ready(Protocol):
     def highest(self) -> int | None: ...
     def depths(self) -> list[int]: ...
     def standing(self, priority: int) -> Iterator[AppObject]: ...
+    def ahead_of(self, object: AppObject, look_max: int) -> tuple[int, bool]: ...
 
 
 class ReadyQueues:
@@ -93,6 +95,15 @@ class ReadyQueues:
                 passed[id(object)] = passed.get(id(object), 0) + 1
             else:
                 yield object
+
+    def ahead_of(self, object: AppObject, look_max: int) -> tuple[int, bool]:
+        """How many stand before a ready object in its queue; True: that is all, and not only those that were looked at."""
+        ahead_count = 0
+        for other in islice(self.standing(object._priority), look_max):
+            if other is object:
+                return ahead_count, True
+            ahead_count += 1
+        return ahead_count, False
 
     def _bury(self, object: AppObject, priority: int) -> None:
         stale = object._stale

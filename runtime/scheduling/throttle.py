@@ -22,6 +22,9 @@ class Throttle:
         self.change(limit)
         self.outstanding = 0
         self.refused_count = 0
+        #: Requests of lower priority than this are not queued, by a search that found none: the next one can be spared. At
+        #: the limit each refusal would look through all that is queued, a millisecond for 10,000. None: not known.
+        self.barren_below: int | None = None
         self._interval_ns = 0.0  # smoothed time between completions while there was work
         self._ended_ns: int | None = None
 

@@ -7,23 +7,30 @@ from __future__ import annotations
 
 import pytest
 
-from appbackplane.runtime.execution.engine import DRAIN_INTERVAL_NS, SHORT_NS
-from appbackplane.runtime.execution.intake import DEADLINE_DEFAULT_NS
+from appbackplane.runtime.execution.engine import DRAIN_INTERVAL_NS, SHORT_NS, STALLED_RETRY_NS
+from appbackplane.runtime.execution.naming import LOOK_MAX as INSPECTION_LOOK_MAX
+from appbackplane.runtime.execution.publishing import PATTERNS_MAX
 from appbackplane.runtime.execution.watch import QUANTUM_NS
+from appbackplane.runtime.objects.action import DEADLINE_DEFAULT_NS
 from appbackplane.runtime.objects.component import REQUESTS_MAX_DEFAULT
 from appbackplane.runtime.objects.operation import PRIORITY_DEFAULT
 from appbackplane.runtime.observation.rate_limit import REPORT_INTERVAL_NS
 from appbackplane.runtime.process import _SWITCH_FRACTION, _SWITCH_MAX_S
 from appbackplane.runtime.process_config import ProcessConfig
 from appbackplane.runtime.scheduling.balance import LOOK_MAX
+from appbackplane.runtime.scheduling.deadline_order import LOOK_AHEAD_MAX, PATIENCE_NS
 from appbackplane.supervisor.config import BACKPLANES_MAX, SOCKET_PATH_BYTES_MAX
+from appbackplane.supervisor.inquiry import HOPS_MAX, LIMIT_NS
 from appbackplane.supervisor.output import LOG_BYTES_MAX
 from appbackplane.supervisor.restart import BACKOFF_NS, BACKOFF_NS_MAX, HEALTHY_NS
 from appbackplane.supervisor.status import SILENT_NS, STATISTICS_LIMIT_NS
 from appbackplane.transport.batching import PEER_BYTES_MAX
 from appbackplane.transport.client import BURST_EAGER, GATHER_MAX
 from appbackplane.transport.codec import FRAME_BYTES_MAX
+from appbackplane.transport.exchange import OUTSTANDING_BYTES_MAX, OUTSTANDING_MAX
+from appbackplane.transport.inbox import BYTES_MAX as INBOX_BYTES_MAX
 from appbackplane.transport.inbox import MESSAGES_MAX
+from appbackplane.transport.link import LARGE_BYTES_MAX, READ_AHEAD
 from appbackplane.transport.request import TIMEOUT_DEFAULT_S
 from tests.docs.pages import DOCS, prose
 
@@ -47,6 +54,19 @@ SENTENCES = [
         "clients",
         f"From the {BURST_EAGER + 1}th of an unbroken burst on, submitted calls gather and leave {GATHER_MAX} at a time",
     ),
+    ("backpressure", f"{OUTSTANDING_MAX} outstanding, or {OUTSTANDING_BYTES_MAX >> 20} MiB of them"),
+    ("backpressure", f"what waits for a peer that does not read | {PEER_BYTES_MAX >> 20} MiB"),
+    ("backpressure", f"large frames on their way to one peer | {LARGE_BYTES_MAX >> 20} MiB"),
+    ("backpressure", f"frames read ahead from one peer | {READ_AHEAD}"),
+    ("backpressure", f"`max_requests`, {REQUESTS_MAX_DEFAULT:,} by default"),
+    ("backpressure", f"own operations | {REQUESTS_MAX_DEFAULT:,}"),
+    ("backpressure", f"topics that a client hears from one backplane | {PATTERNS_MAX:,}"),
+    ("backpressure", f"has not read | {MESSAGES_MAX:,}, or {INBOX_BYTES_MAX >> 20} MiB of them"),
+    ("backpressure", f"offered its frames every {seconds(STALLED_RETRY_NS)}"),
+    ("priorities_and_quotas", f"among its first {LOOK_AHEAD_MAX} actions"),
+    ("priorities_and_quotas", f"as if it had {seconds(PATIENCE_NS)} from when it was queued"),
+    ("why", f"stops after {INSPECTION_LOOK_MAX:,} entries"),
+    ("why", f"longer than {HOPS_MAX} backplanes, or took longer than {seconds(LIMIT_NS)}"),
     ("clients", f"`timeout` (seconds, {TIMEOUT_DEFAULT_S:g} by default)"),
     ("clients", f"{MESSAGES_MAX:,} messages wait for a slow reader"),
     ("command_line", f"{LOG_BYTES_MAX >> 20} MiB and one predecessor"),

@@ -10,7 +10,17 @@ from datetime import datetime, timedelta, tzinfo
 from enum import Enum
 from typing import Any
 
-from appbackplane.runtime import AppObject, BackplaneError, Busy, Component, StateMachine, operation, pause, subscribe
+from appbackplane.runtime import (
+    Action,
+    AppObject,
+    BackplaneError,
+    Busy,
+    Component,
+    StateMachine,
+    operation,
+    pause,
+    subscribe,
+)
 from appbackplane.runtime.execution.clock import RealClock
 from appbackplane.runtime.execution.current import current
 
@@ -543,3 +553,81 @@ class Garden(Component):
         """After a while, through two more backplanes."""
         await pause(0.2)
         return float(await self.call("spout.left"))
+
+
+# Backpressure
+
+
+class Mill(Component):
+    """Takes its time, and all that it is given."""
+
+    def __init__(self) -> None:
+        self.ground = 0
+
+    def setup(self) -> None:
+        """Somebody who has nothing to do with the grain."""
+        self.add(Bell(), key="bell")
+
+    def make_room(self, request: Action) -> bool:
+        """At the cost of what is less urgent."""
+        return self.shed(below=request.priority) > 0
+
+    @operation(priority=6)
+    def grind(self, grain: bytes = b"", seconds: float = 0.001) -> int:
+        """So much of the CPU."""
+        end_ns = RealClock.now_ns() + round(seconds * 1e9)
+        while RealClock.now_ns() < end_ns:
+            pass
+        self.ground += 1
+        return len(grain)
+
+
+class Bell(AppObject):
+    """Answers at once."""
+
+    @operation(priority=0)
+    def ring(self) -> int:
+        """Who serves."""
+        return os.getpid()
+
+
+class Farm(Component):
+    """Sends the mill more than it can grind."""
+
+    def __init__(self) -> None:
+        self.told_busy = 0
+
+    def setup(self) -> None:
+        """Carts that go to and fro, and a boy who is sent with a message."""
+        for number in range(50):
+            self.add(Cart(), key=f"cart-{number}")
+        self.add(Boy(), key="boy")
+
+    @operation(priority=6)
+    def tip(self, count: int, size: int) -> int:
+        """Cast so many loads, waiting for nothing; how often the mill had no room."""
+        grain = bytes(size)
+        for _ in range(count):
+            try:
+                self.cast("mill.grind", grain=grain)
+            except Busy:
+                self.told_busy += 1
+        return self.told_busy
+
+
+class Cart(AppObject):
+    """One load after the other."""
+
+    @operation(priority=6)
+    async def carry(self, size: int) -> int:
+        """Waits for it to be ground."""
+        return int(await self.call("mill.grind", grain=bytes(size)))
+
+
+class Boy(AppObject):
+    """Runs ahead of the carts."""
+
+    @operation(priority=0)
+    async def ask(self) -> int:
+        """Through the same link."""
+        return int(await self.call("mill.ring"))

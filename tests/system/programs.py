@@ -9,8 +9,12 @@ from __future__ import annotations
 import json
 import select
 import sys
-from collections import deque
+import threading
+import time
+from collections import Counter, deque
 from pathlib import Path
+
+import psutil
 
 from appbackplane.transport import BackplaneError, Client, PendingCall, connect
 
@@ -96,6 +100,75 @@ def hearer(client: Client, words: list[str]) -> object:
         }  # fmt: skip
 
 
+def outrun(client: Client, words: list[str]) -> object:
+    """Submit calls of `mill.grind` with SIZE bytes for SECONDS and wait for none; ring the bell meanwhile, in another thread.
+
+    What became of them, how long the bell took (ms), and what memory was needed (MiB): at first, and at most later on.
+    """
+    size, seconds = int(words[0]), float(words[1])
+    end_s = time.monotonic() + seconds
+    ends: Counter[str] = Counter()
+    pending: deque[PendingCall] = deque()
+    rings_ms: list[float] = []
+    early_mib = late_mib = 0.0
+
+    def ring() -> None:
+        while time.monotonic() < end_s:
+            began_s = time.monotonic()
+            try:
+                client.call("mill.ring", timeout=seconds)
+            except BackplaneError as error:
+                ends[f"ring: {type(error).__name__}"] += 1
+            rings_ms.append((time.monotonic() - began_s) * 1e3)
+            select.select([], [], [], 0.02)
+
+    bell = threading.Thread(target=ring)
+    bell.start()
+    grain, is_ready = bytes(size), False
+    while (now_s := time.monotonic()) < end_s:
+        try:
+            pending.append(client.submit("mill.grind", grain=grain, timeout=1.0))
+        except BackplaneError as error:
+            ends[f"submit: {type(error).__name__}"] += 1
+        while pending and pending[0].done():
+            error = pending.popleft().exception()
+            ends["ground" if error is None else type(error).__name__] += 1
+        if now_s < end_s - seconds / 2:
+            early_mib = max(early_mib, _memory_mib())
+        else:
+            late_mib = max(late_mib, _memory_mib())
+            if not is_ready:
+                is_ready = True
+                _ready()
+    bell.join()
+    outstanding = client._session.outstanding_count
+    return {
+        "ends": ends, "rings_ms": sorted(rings_ms), "early_mib": early_mib, "late_mib": late_mib,
+        "outstanding": outstanding,
+    }  # fmt: skip
+
+
+def deaf(client: Client, words: list[str]) -> object:
+    """Subscribe to TOPIC, and never look; at the end, the memory (MiB), and what is here and what is missing."""
+    with client.subscribe(*words) as subscription:
+        before_mib = _memory_mib()
+        _ready()
+        sys.stdin.read()
+        grown_mib = _memory_mib() - before_mib
+        heard = 0
+        while True:
+            try:
+                subscription.get(timeout=1.0)
+            except TimeoutError:
+                break
+            heard += 1
+        return {"grown_mib": grown_mib, "heard": heard, "lost": subscription.lost_count}
+
+
+def _memory_mib() -> float:
+    return psutil.Process().memory_info().rss / (1 << 20)
+
+
 def _ready() -> None:
     print("ready", flush=True)
 
@@ -104,7 +177,7 @@ def _is_over() -> bool:
     return bool(select.select([sys.stdin], [], [], 0)[0])
 
 
-PROGRAMS = {"flood": flood, "steady": steady, "crowd": crowd, "hearer": hearer}
+PROGRAMS = {"outrun": outrun, "deaf": deaf, "flood": flood, "steady": steady, "crowd": crowd, "hearer": hearer}
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from appbackplane.transport import connect_async
+from appbackplane.transport import connect_async, exchange
 from appbackplane.transport.async_client import AsyncClient
 from appbackplane.transport.envelope import CANCEL, CAST
 from appbackplane.transport.errors import (
@@ -221,3 +221,53 @@ def test_a_supervisor_that_does_not_answer_is_not_waited_for_for_ever(run_dir: P
             await connect_async(run_dir, timeout=0.05)
 
     asyncio.run(main())
+
+
+def test_calls_wait_for_room_the_most_urgent_first(
+    stand_in: Any, run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand tasks that call at once must neither fill the client nor keep an urgent one behind them."""
+    monkeypatch.setattr(exchange, "OUTSTANDING_MAX", 2)
+
+    async def act(client: AsyncClient) -> None:
+        hanging = [client.submit("query.hang") for _ in range(2)]
+        with pytest.raises(Busy):
+            client.submit("query.echo")
+        await ends_in(Busy, client.call("query.echo", timeout=0.05))
+        order: list[str] = []
+
+        async def call(name: str, **options: int) -> None:
+            await client.call("query.echo", name=name, **options)
+            order.append(name)
+
+        tasks = []
+        for name, options in (("any", {}), ("low", {"priority": 5}), ("high", {"priority": 0})):
+            tasks.append(asyncio.create_task(call(name, **options)))
+            await asyncio.sleep(0)
+        taken_back = asyncio.create_task(client.call("query.echo", priority=0))
+        await asyncio.sleep(0)
+        taken_back.cancel()
+        hanging[0].cancel()
+        await asyncio.gather(*tasks)
+        assert order == ["high", "low", "any"]
+        hanging[1].cancel()
+
+    run(stand_in.run_dir, act)
+
+
+def test_who_waits_for_room_learns_that_the_client_is_closed(
+    stand_in: Any, run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not by its time-out."""
+    monkeypatch.setattr(exchange, "OUTSTANDING_MAX", 1)
+
+    async def act(client: AsyncClient) -> None:
+        hanging = client.submit("query.hang")
+        waiting = [asyncio.create_task(client.call("query.echo")) for _ in range(5)]
+        await asyncio.sleep(0)
+        await client.close()
+        assert type(hanging.exception()) is Cancelled
+        for one in waiting:
+            await ends_in(Unavailable, one)
+
+    run(stand_in.run_dir, act)

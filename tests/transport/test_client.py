@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from appbackplane.transport import client as client_module
-from appbackplane.transport import connect
+from appbackplane.transport import connect, exchange
 from appbackplane.transport.client import Client
 from appbackplane.transport.codec import FRAME_BYTES_MAX
 from appbackplane.transport.envelope import CALL, CANCEL, CAST, PUBLISH
@@ -252,6 +252,49 @@ def test_what_has_gathered_can_be_sent(client: Client, stand_in: Any, monkeypatc
     client.flush()
     stand_in.wait_for_route("query.echo", count)
     assert pending[-1].result() == {"n": count - 1}
+
+
+# -- room -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def three_outstanding(client: Client, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Calls that nobody answers, as many as the client may have."""
+    monkeypatch.setattr(exchange, "OUTSTANDING_MAX", 3)
+    return [client.submit("query.hang") for _ in range(3)]
+
+
+def test_who_submits_too_much_is_slowed_and_then_told(client: Client, three_outstanding: list[Any]) -> None:
+    """A client that submits faster than it is served would keep a table of all of it."""
+    with pytest.raises(Busy, match="3 calls of this client are outstanding"):
+        client.submit("query.hang", timeout=0.05)
+    assert client.call("query.echo", n=1) == {"n": 1}, "a blocking call has nothing to wait for"
+
+
+def test_who_waits_for_room_goes_on_when_there_is_some(client: Client, three_outstanding: list[Any]) -> None:
+    """As soon as any of the calls has ended, by whichever thread."""
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(client.submit, "query.echo", n=2)
+        three_outstanding[1].cancel()
+        assert waiting.result(LIMIT_S).result() == {"n": 2}
+
+
+def test_who_waits_for_room_learns_that_the_client_is_closed(client: Client, three_outstanding: list[Any]) -> None:
+    """Closing ends everything that waits."""
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(client.submit, "query.echo", n=2)
+        client.close()
+        assert isinstance(waiting.exception(LIMIT_S), Unavailable)
+
+
+def test_large_calls_are_counted_by_their_bytes(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few thousand calls of a megabyte each are more than a few thousand calls."""
+    monkeypatch.setattr(exchange, "OUTSTANDING_BYTES_MAX", 1000)
+    hanging = client.submit("query.hang", body=b"x" * 1000)
+    with pytest.raises(Busy):
+        client.submit("query.hang", timeout=0.05)
+    hanging.cancel()
+    assert client.submit("query.echo", n=3).result() == {"n": 3}
 
 
 # -- casts and topics -------------------------------------------------------------------------------------------------

@@ -25,6 +25,20 @@ def test_messages_taken_and_losses_told_add_up_to_what_was_sent(steps: list[int 
     assert inbox.lost_count == sum(m.lost for m in taken) == sent - len(taken) + lost_on_the_way
 
 
+@given(st.lists(st.integers(0, 8), max_size=40), st.integers(1, 20))
+def test_bytes_have_a_bound(sizes: list[int], bound: int) -> None:
+    """10,000 messages of a megabyte each are no bound."""
+    inbox = Inbox(10_000, bound)
+    kept: list[int] = []
+    for size in sizes:
+        inbox.put(Message("t", {}), size)
+        kept.append(size)
+        while len(kept) > 1 and sum(kept) > bound:
+            kept.pop(0)
+        assert len(inbox) == len(kept)
+    assert inbox.lost_count == len(sizes) - len(kept)
+
+
 def test_the_newest_is_kept() -> None:
     """A slow listener wants what holds now."""
     inbox = Inbox(2)

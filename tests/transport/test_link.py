@@ -11,7 +11,7 @@ import zmq
 from appbackplane.transport.batching import Sent
 from appbackplane.transport.codec import FRAME_BYTES_MAX
 from appbackplane.transport.errors import MalformedFrame
-from appbackplane.transport.link import HIGH_WATER_MARK, PATH_BYTES_MAX, Link
+from appbackplane.transport.link import HIGH_WATER_MARK, LARGE_BYTES_MAX, PATH_BYTES_MAX, Link
 
 LIMIT_MS = 20_000
 
@@ -197,3 +197,35 @@ def test_closing_takes_the_socket_file_along(run_dir: Path) -> None:
     assert (run_dir / "gone.sock").exists()
     link.close()
     assert not (run_dir / "gone.sock").exists()
+
+
+def test_large_frames_for_a_peer_that_does_not_read_are_bounded_by_their_bytes(client: Link, run_dir: Path) -> None:
+    """TRAPS 4. ZeroMQ counts frames: a thousand of a megabyte each went to one stopped peer, and all lay in the sender."""
+    peer, other = client.connect(run_dir / "nobody-yet.sock"), client.connect(run_dir / "nobody-else.sock")
+    frame = b"x" * (1 << 20)
+    count = 0
+    while client.send(peer, frame) is Sent.SENT:
+        count += 1
+        assert count <= LARGE_BYTES_MAX // len(frame)
+    assert count == LARGE_BYTES_MAX // len(frame)
+    assert client.send(peer, b"a small one") is Sent.SENT, "small ones are bounded by their number"
+    assert client.send(other, frame) is Sent.SENT, "a bound of its own"
+    late = Link("late-1")
+    late.bind(run_dir / "nobody-yet.sock")
+    assert [len(receive(late)[1]) for _ in range(count)] == [len(frame)] * count
+    assert receive(late)[1] == b"a small one"
+    while client.send(peer, frame) is not Sent.SENT:  # as soon as ZeroMQ has let go of them
+        assert late.receive() is None
+    late.close()
+
+
+def test_a_frame_larger_than_that_bound_passes_alone(
+    server: Link, client: Link, run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the codec allows must not wait for ever."""
+    monkeypatch.setattr("appbackplane.transport.link.LARGE_BYTES_MAX", 1 << 16)
+    peer = client.connect(run_dir / "server.sock")
+    for _ in range(3):
+        while client.send(peer, b"x" * (1 << 20)) is not Sent.SENT:
+            assert client.receive() is None
+        assert len(receive(server)[1]) == 1 << 20

@@ -152,6 +152,108 @@ def test_make_room_sheds_the_least_urgent() -> None:
     assert [_is_busy(call) for call in bulk] == [False, False, False, True]
 
 
+def test_a_search_for_room_that_found_none_is_not_repeated_until_there_may_be_some() -> None:
+    """At the limit each refusal would look through all that is queued; and what comes later must be found all the same."""
+    library = VirtualBackplane(Accommodating())
+    found = [library.call("library.find", title="t") for _ in range(4)]
+    assert _is_refused(library, library.call("library.find", title="t"))
+    throttle = library.backplane.engine.intake.throttles["library"]
+    assert throttle.barren_below == 2
+    found[0].cancel()
+    bulk = library.call("library.sort")
+    urgent = library.call("library.find", title="u")
+    assert _is_refused(library, bulk), "it had to make room"
+    assert urgent.result() == ["u"] * 3
+
+
+def _is_refused(library: VirtualBackplane, call: Any) -> bool:
+    """Taken in and refused, without anything having run."""
+    library.backplane.engine.drain(library.clock.now_ns())
+    return bool(call.is_done) and isinstance(call.error(), Busy)
+
+
+class Vault(StateMachine):
+    """Shut at first."""
+
+    class Is(enum.Enum):
+        SHUT = "shut"
+        OPEN = "open"
+
+    initial = Is.SHUT
+
+    @operation(priority=6, accepted_in=(Is.OPEN,), otherwise="defer")
+    def fetch(self) -> None: ...
+
+    @operation(priority=6)
+    def open(self) -> None:
+        self.become(Vault.Is.OPEN)
+
+    @operation(priority=0)
+    def look(self) -> None: ...
+
+
+class Bank(Component):
+    """Makes room for what is more urgent."""
+
+    max_requests = 3
+
+    def setup(self) -> None:
+        self.add(Vault(), key="vault")
+
+    def make_room(self, request: Action) -> bool:
+        return self.shed(below=request.priority) > 0
+
+
+def test_what_was_deferred_makes_room_once_it_is_queued_again() -> None:
+    """A search found nothing while it was beside the queue; that must not be remembered for ever."""
+    bank = Bank()
+    backplane = VirtualBackplane(bank)
+    _ = backplane.backplane
+    fetching = [backplane.call("bank.fetch") for _ in range(3)]
+    backplane.run_until_idle()
+    assert _is_refused(backplane, backplane.call("bank.look"))
+    backplane.post(bank.objects[0], "open")
+    engine, worker = backplane.backplane.engine, backplane._worker
+    assert worker is not None
+    action = engine.choose(worker)
+    assert action is not None and action.name == "bank.open"
+    engine.complete(action, *engine.execute(worker, action))
+    look = backplane.call("bank.look")
+    look.result()
+    assert [_is_busy(call) for call in fetching] == [False, False, True]
+
+
+def test_a_client_subscribes_to_so_many_topics_and_no_more(
+    library: VirtualBackplane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mistake in a loop would fill the tables of every backplane; a place is free again when one is given back."""
+    monkeypatch.setattr("appbackplane.runtime.execution.publishing.PATTERNS_MAX", 2)
+
+    def ask(verb: str, topic: str) -> Any:
+        return library.call(f"backplane.virtual.{verb}", topic=topic)
+
+    for topic in ("a", "b.*", "a"):
+        ask("subscribe", topic).result()
+    assert "hears 2 topics here already" in ask("subscribe", "c").error().message
+    ask("unsubscribe", "a").result()
+    ask("subscribe", "c").result()
+    publishing = library.backplane.engine.publishing
+    publishing.forget(b"test")
+    assert (publishing._patterns, publishing._clients.matching("c"), publishing._clients.matching("b.x")) == (
+        {},
+        [],
+        [],
+    )
+
+
+def test_a_flood_of_a_backplanes_own_operations_has_a_bound(library: VirtualBackplane) -> None:
+    """Whoever asks how a backplane is must not fill it with questions."""
+    library.backplane.engine.intake.throttles["backplane.virtual"].change(3)
+    calls = [library.call("backplane.virtual.threads") for _ in range(5)]
+    assert [_is_busy(call) for call in calls] == [False, False, False, True, True]
+    assert "backplane.virtual" not in library.call("backplane.virtual.limits").result()["max_requests"]
+
+
 def test_make_room_that_raises_is_told_to_the_caller(caplog: pytest.LogCaptureFixture) -> None:
     """A bug in the component's own rule must not end the backplane."""
 

@@ -222,6 +222,9 @@ class SchedulerMachine(RuleBasedStateMachine):
         for priority in range(self.priorities):
             standing = [owners[id(object)] for object in self.real.ready.standing(priority)]
             assert standing == self.model.standing(priority)
+            for ahead_count, owner in enumerate(standing):
+                object = next(object for object, its in self.objects if its is owner)
+                assert self.real.ready.ahead_of(object, 1_000) == (ahead_count, True)
         assert self.real.ready.count == sum(owner.place is not None for owner in self.model.owners)
         assert (self.real.tick_count, self.real.virtual_tick_count) == (
             self.model.tick_count,

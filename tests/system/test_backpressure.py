@@ -1,0 +1,199 @@
+"""Backpressure end to end: whoever sends faster than it is served is slowed or told, memory stays flat, urgent calls pass.
+
+Everything on the way has a bound: what a client has outstanding, what waits for a peer that does not read, what ZeroMQ
+has in its queues, what a component has admitted. Memory is what the kernel says that the processes have.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import statistics
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psutil
+import pytest
+
+from appbackplane.transport import Client
+from appbackplane.transport.errors import Busy, DeadlineExceeded
+
+from .conftest import LIMIT_S, System, Up, answer_of, ask_until, wait_ready
+
+MILL = """
+[backplane.mill]
+components = ["components:Mill"]
+[backplane.farm]
+components = ["components:Farm"]
+"""
+#: In the mill's queue a call would wait for seconds: 4096 of a millisecond each. An urgent one must not.
+URGENT_MS = 500.0
+#: What may come and go in a process that is at its bounds: garbage that has not been collected, batches on their way.
+FLAT_MIB = 24.0
+#: The bounds themselves: 64 MiB outstanding of a client, 32 waiting for a peer, 64 read ahead; each copied at times.
+BOUND_MIB = 320.0
+
+
+@pytest.fixture
+def system(up: Up) -> System:
+    """A mill, and a farm that sends it more than it can grind."""
+    return up(MILL)
+
+
+def mib(pid: int) -> float:
+    """Memory of a process."""
+    return psutil.Process(pid).memory_info().rss / (1 << 20)
+
+
+class Looking:
+    """Rings the mill's bell all the time, as a client of its own, and looks how much memory processes have."""
+
+    def __init__(self, client: Client, pids: dict[str, int]) -> None:
+        self.rings_ms: list[float] = []
+        self.memory_mib: dict[str, list[float]] = {name: [] for name in pids}
+        self._client, self._pids = client, pids
+        self._is_over = threading.Event()
+        self._problems: list[Exception] = []
+        self._thread = threading.Thread(target=self._look)
+
+    def _look(self) -> None:
+        try:
+            while not self._is_over.wait(0.02):
+                began_s = time.monotonic()
+                self._client.call("mill.ring", timeout=LIMIT_S)
+                self.rings_ms.append((time.monotonic() - began_s) * 1e3)
+                for name, pid in self._pids.items():
+                    self.memory_mib[name].append(mib(pid))
+        except Exception as error:
+            self._problems.append(error)
+
+    def growth(self, name: str) -> tuple[float, float]:
+        """MiB by which a process has grown since the first look, and in the second half of them alone."""
+        found = self.memory_mib[name]
+        half = len(found) // 2
+        return max(found) - found[0], max(found[half:]) - max(found[:half])
+
+    @contextmanager
+    def at_it(self) -> Iterator[None]:
+        """Meanwhile."""
+        self._thread.start()
+        try:
+            yield
+        finally:
+            self._is_over.set()
+            self._thread.join(2 * LIMIT_S)
+        assert self._problems == []
+
+
+def p95(times_ms: list[float]) -> float:
+    """All but the worst: a machine that does much else stalls now and then."""
+    return statistics.quantiles(times_ms, n=20)[-1]
+
+
+@pytest.mark.parametrize("size", [0, 100_000])
+def test_a_client_that_outruns_a_backplane_is_slowed_and_urgent_calls_pass(system: System, size: int) -> None:
+    """Those of another client, and those of the very same. Neither process keeps all that was ever submitted."""
+    with system.connect() as client:
+        looking = Looking(client, {"mill": system.pids()["mill"]})
+        program = system.program("outrun", str(size), "6")
+        with looking.at_it():
+            answer = answer_of(program)
+    assert p95(looking.rings_ms) < URGENT_MS
+    assert p95(answer["rings_ms"]) < URGENT_MS
+    assert set(answer["ends"]) <= {"ground", "DeadlineExceeded", "Busy", "submit: Busy"}
+    assert answer["ends"]["ground"] > 100
+    assert answer["late_mib"] - answer["early_mib"] < FLAT_MIB
+    total, late = looking.growth("mill")
+    assert total < BOUND_MIB
+    assert late < FLAT_MIB
+
+
+def test_an_object_that_outruns_another_backplane_is_told_and_its_urgent_calls_pass(system: System) -> None:
+    """A cast waits for nothing, so nothing but a bound stops it: what is refused is counted, what has no room is told."""
+    with system.connect() as client:
+        looking = Looking(client, system.pids())
+        with looking.at_it():
+            tipping = client.submit("farm.tip", count=20_000, size=10_000, timeout=LIMIT_S)
+            carrying = [client.submit("farm.carry", size=10_000, timeout=2.0) for _ in range(50)]
+            asked_ms = []
+            while not tipping.done() or len(asked_ms) < 20:
+                began_s = time.monotonic()
+                client.call("farm.ask", timeout=LIMIT_S)
+                asked_ms.append((time.monotonic() - began_s) * 1e3)
+            told_busy = tipping.result()
+            for call in carrying:
+                call.exception()
+        refused = client.call("backplane.mill.statistics")["components"]["mill"]["refused"]
+        assert told_busy + refused > 1_000, "it was not outrun"
+        assert p95(asked_ms) < URGENT_MS
+        assert p95(looking.rings_ms) < URGENT_MS
+        for name in ("mill", "farm"):
+            assert looking.growth(name)[0] < BOUND_MIB
+
+
+def test_callers_of_a_stopped_backplane_are_slowed_and_stay_as_they_are(system: System) -> None:
+    """It reads nothing and is not dead: whoever calls it learns by deadlines, and serves all others meanwhile."""
+    with system.connect() as client:
+        pids = system.pids()
+        farm_mib = mib(pids["farm"])
+        os.kill(pids["mill"], signal.SIGSTOP)
+        try:
+            program = system.program("outrun", "100000", "6")
+            told_busy = 0
+            for _ in range(10):
+                told_busy = client.call("farm.tip", count=1_000, size=20_000, timeout=LIMIT_S)
+            assert told_busy > 1_000
+            carrying = [client.submit("farm.carry", size=10_000, timeout=1.0) for _ in range(50)]
+            assert {type(call.exception()) for call in carrying} <= {DeadlineExceeded, Busy}
+            answer = answer_of(program)
+        finally:
+            os.kill(pids["mill"], signal.SIGCONT)
+        assert set(answer["ends"]) <= {"DeadlineExceeded", "submit: Busy", "ring: DeadlineExceeded"}
+        assert answer["late_mib"] - answer["early_mib"] < FLAT_MIB
+        assert mib(pids["farm"]) - farm_mib < BOUND_MIB
+        assert ask_until(client, "mill.ring", lambda pid: pid == pids["mill"])
+
+
+RADIO = """
+[backplane.sender]
+components = ["components:Sender"]
+"""
+
+
+def test_a_subscriber_that_does_not_read_costs_its_publisher_nothing(up: Up) -> None:
+    """It loses messages, and is told how many; whoever reads hears all."""
+    system = up(RADIO)
+    with system.connect() as client:
+        deaf = system.program("deaf", "numbers.*")
+        wait_ready(deaf)
+        pid = system.pids()["sender"]
+        with client.subscribe("numbers.*") as subscription:
+            grown_mib = []
+            before_mib = mib(pid)
+            sent = 0
+            for _ in range(60):
+                sent = client.call("sender.send", count=100, size=50_000, timeout=LIMIT_S)
+                for _ in range(100):
+                    subscription.get(timeout=LIMIT_S)
+                grown_mib.append(mib(pid) - before_mib)
+            assert subscription.lost_count == 0
+        statistics = client.call("backplane.sender.statistics")
+        answer = finish(deaf)
+        assert max(grown_mib) < BOUND_MIB
+        assert max(grown_mib[30:]) - max(grown_mib[:30]) < FLAT_MIB
+        assert answer["grown_mib"] < BOUND_MIB
+        assert answer["heard"] < sent
+        assert statistics["links"]["topics_lost_here"] > 0
+        ask_until(client, "sender.send", lambda last: last > sent, count=1)
+
+
+def finish(program: subprocess.Popen[str]) -> Any:
+    """Its standard input ends; what it says."""
+    assert program.stdin is not None
+    program.stdin.close()
+    program.stdin = None
+    return answer_of(program)
