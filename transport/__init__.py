@@ -33,7 +33,8 @@ from .inbox import Message
 from .status import Status
 
 if TYPE_CHECKING:
-    from .async_client import AsyncClient, AsyncSubscription, connect_async
+    from .async_client import AsyncClient, connect_async
+    from .async_subscription import AsyncSubscription
     from .client import Client, connect
     from .handles import PendingCall, Subscription
 
@@ -68,7 +69,7 @@ __all__ = [
 #: Imported when first asked for: a backplane needs none of these, and asyncio alone costs 15 ms at every start.
 _LATER = {
     "AsyncClient": "async_client",
-    "AsyncSubscription": "async_client",
+    "AsyncSubscription": "async_subscription",
     "Client": "client",
     "PendingCall": "handles",
     "Subscription": "handles",

@@ -11,16 +11,16 @@ import itertools
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
 from . import request
+from .async_subscription import AsyncSubscription
 from .client import CLOSE_TIMEOUT_S, CONNECT_TIMEOUT_S
 from .directory import Directory
 from .discovery import Location, locate
-from .errors import BackplaneError, Busy, Cancelled, PeerDown, Unavailable
-from .inbox import Inbox, Message
+from .errors import Busy, Cancelled, PeerDown, Unavailable
 from .lifeline import open_lifeline
 from .link import Link
 from .session import ClientSession, Ended, Events
@@ -41,74 +41,6 @@ async def connect_async(target: str | os.PathLike[str], *, timeout: float = CONN
         await client.close()
         raise
     return client
-
-
-class AsyncSubscription:
-    """Messages of one topic: `async for message in subscription`; close it, or use it in an `async with`.
-
-    Messages wait here up to a bound (inbox.py); what is lost beyond it, or on the way, is told by `Message.lost`.
-    """
-
-    def __init__(self, client: "AsyncClient", topic: str) -> None:
-        self.topic = topic
-        self._client = client
-        self._inbox = Inbox()
-        self._error: BackplaneError | None = None
-        self._closed = False
-        self._arrived: asyncio.Event = asyncio.Event()
-
-    async def get(self, timeout: float | None = None) -> Message:
-        """The next message. Waits `timeout` seconds, then `TimeoutError`; None: until there is one.
-
-        Raises `PeerDown` when the system is gone (the next `get` connects again, if it is back) and `Unavailable` when
-        the subscription or its client has been closed.
-        """
-        async with asyncio.timeout(timeout):
-            while True:
-                message = self._inbox.take()
-                if message is not None:
-                    return message
-                if self._error is not None:
-                    error, self._error = self._error, None
-                    raise error
-                if self._closed:
-                    raise Unavailable(f"the subscription to {self.topic!r} is closed")
-                await self._client.start()
-                self._arrived.clear()
-                await self._arrived.wait()
-
-    def __aiter__(self) -> AsyncIterator[Message]:
-        return self
-
-    async def __anext__(self) -> Message:
-        try:
-            return await self.get()
-        except Unavailable:
-            if self._closed:
-                raise StopAsyncIteration from None
-            raise
-
-    @property
-    def lost_count(self) -> int:
-        """Messages that were lost, on the way or because they were not taken in time."""
-        return self._inbox.lost_count
-
-    @property
-    def unconfirmed(self) -> tuple[str, ...]:
-        """Backplanes that have not confirmed the subscription (yet): what they publish may be missing."""
-        return self._client._unconfirmed(self.topic)
-
-    async def close(self) -> None:
-        """Hear no more; what is already here can still be taken."""
-        self._client._drop(self)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
 
 class AsyncClient:
