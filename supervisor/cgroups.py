@@ -169,8 +169,14 @@ class Groups:
         _write(self._home / "cgroup.procs", "0")
 
 
-def make(system: str, run_dir: Path, left: str | None = None, proc: Path = Path("/proc/self")) -> Groups:
-    """The groups of a system. `left`: the folder that an earlier supervisor of this run directory had."""
+def make(
+    system: str, run_dir: Path, left: str | None = None, proc: Path = Path("/proc/self"), *, is_needed: bool = True
+) -> Groups:
+    """The groups of a system. `left`: the folder that an earlier supervisor of this run directory had.
+
+    Not `is_needed`: no backplane is to have a group of its own. Then there is no group at all, because a system in one is,
+    to the rest of a busy machine, as urgent as one process, however urgent its work.
+    """
     name = folder_name(system, str(run_dir))
     try:
         found = hierarchies((proc / "cgroup").read_text(), (proc / "mountinfo").read_text())
@@ -182,6 +188,8 @@ def make(system: str, run_dir: Path, left: str | None = None, proc: Path = Path(
         try:
             if left is not None and is_ours(left) and Path(hierarchy.mount) in Path(left).parents:
                 reclaim(Path(left))
+            if not is_needed:
+                return Groups(because="no group was made at start: no backplane had a cpu_limit")
             groups._make(hierarchy, name)
         except (OSError, NoGroups) as error:
             why = str(error) if isinstance(error, NoGroups) else f"{error.filename}: {error.strerror}"

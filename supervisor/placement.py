@@ -12,11 +12,12 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
-from appbackplane.runtime.execution.os_priority import because
+from appbackplane.runtime.execution.os_priority import allowed, because
 from appbackplane.runtime.scheduling.nice import NiceTable, weight_of_nice
 
 from .cgroup_layout import with_own_group
 from .cgroups import Groups
+from .config import Config
 
 
 class Placement:
@@ -45,6 +46,15 @@ class Placement:
             held = {name: None if name in self._exempt else limit for name, limit in limits.items()}
             for name in sorted(with_own_group(held, may_nice=nice.is_in_force or not nice.wanted)):
                 self._attempt(name, lambda name=name: groups.add(name))  # type: ignore[misc]
+
+    @classmethod
+    def of(cls, config: Config, make: Callable[[bool], Groups]) -> Placement:
+        """As configured; `make` makes the groups, told whether any are needed."""
+        limits = {name: backplane.cpu_limit for name, backplane in config.backplane.items()}
+        exempt = [name for name, backplane in config.backplane.items() if backplane.cpu_exempt]
+        nice = allowed(config.system.nice)
+        is_needed = bool(with_own_group(limits, may_nice=nice.is_in_force or not nice.wanted))
+        return cls(make(is_needed), limits, nice, len(os.sched_getaffinity(0)), exempt)
 
     def warnings(self) -> list[str]:
         """What was asked for and cannot be had, once, at start."""
@@ -91,6 +101,8 @@ class Placement:
         is_held = self.groups and backplane not in self._exempt
         if is_held and (percent is not None or self.folder_of(backplane) is not None):
             self._attempt(backplane, lambda: self._change(backplane, percent, pgid))
+        elif percent is not None and not self.groups:
+            self._refused[backplane] = self.groups.because
         return self._refusal(backplane) + self._too_high(backplane)
 
     def describe(self, backplane: str) -> dict[str, Any]:

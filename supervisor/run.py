@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from appbackplane.runtime.execution.clock import RealClock
-from appbackplane.runtime.execution.os_priority import allowed
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.transport.addressing import supervisor_socket
 from appbackplane.transport.errors import BackplaneError, Unavailable, UnknownRoute
@@ -64,7 +63,10 @@ def run(config: Config, output: Output, on_up: Callable[[], None]) -> Outcome:
     with ExitStack() as stack:
         run_dir = RunDir(Path(config.run_dir))
         stack.callback(run_dir.close)
-        groups = cgroups.make(config.system.name, run_dir.path, run_dir.cgroup_left)
+        placement = Placement.of(
+            config, lambda needed: cgroups.make(config.system.name, run_dir.path, run_dir.cgroup_left, is_needed=needed)
+        )
+        groups = placement.groups
         if groups.folder is not None:
             run_dir.remember(str(groups.folder))
         stack.callback(output.write, LAST_LINES_MS)
@@ -72,7 +74,7 @@ def run(config: Config, output: Output, on_up: Callable[[], None]) -> Outcome:
         orphans.adopt()
         stack.callback(lambda: orphans.kill_all(()))
         signal_pipe = stack.enter_context(signals.as_events())
-        return Supervisor(config, run_dir, groups, signal_pipe, output, on_up, stack).run()
+        return Supervisor(config, run_dir, placement, signal_pipe, output, on_up, stack).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ class Supervisor:
         self,
         config: Config,
         run_dir: RunDir,
-        groups: cgroups.Groups,
+        placement: Placement,
         signal_pipe: signals.SignalPipe,
         output: Output,
         on_up: Callable[[], None],
@@ -110,9 +112,7 @@ class Supervisor:
         stack.callback(self._board.close)
         self._control = ControlSocket(supervisor_socket(run_dir.path))
         stack.callback(self._control.close)
-        limits = {name: backplane.cpu_limit for name, backplane in config.backplane.items()}
-        exempt = [name for name, backplane in config.backplane.items() if backplane.cpu_exempt]
-        self._placement = Placement(groups, limits, allowed(config.system.nice), len(os.sched_getaffinity(0)), exempt)
+        self._placement = placement
         self._spawner = Spawner(config, self._board.fd, self._board.slots, self._placement)
         stack.callback(self._spawner.close)
         self._director = Director(

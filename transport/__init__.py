@@ -34,7 +34,7 @@ from .status import Status
 
 if TYPE_CHECKING:
     from .async_client import AsyncClient, connect_async
-    from .async_handles import AsyncSubscription
+    from .async_subscription import AsyncSubscription
     from .client import Client, connect
     from .handles import PendingCall, Subscription
 
@@ -69,7 +69,7 @@ __all__ = [
 #: Imported when first asked for: a backplane needs none of these, and asyncio alone costs 15 ms at every start.
 _LATER = {
     "AsyncClient": "async_client",
-    "AsyncSubscription": "async_handles",
+    "AsyncSubscription": "async_subscription",
     "Client": "client",
     "PendingCall": "handles",
     "Subscription": "handles",

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from . import request
-from .async_handles import AsyncSubscription
+from .async_subscription import AsyncSubscription
 from .client import CLOSE_TIMEOUT_S, CONNECT_TIMEOUT_S
 from .directory import Directory
 from .discovery import Location, locate

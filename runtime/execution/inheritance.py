@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from appbackplane.transport.envelope import BOOST, Envelope
 
 from ..objects.action import LOCAL, Action
-from ..objects.app_object import AppObject
 from .coroutines import CallRequest
 from .method_action import MethodAction
 
@@ -26,7 +25,8 @@ class Inheritance:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._awaiting: dict[AppObject, list[MethodAction]] = {}
+        # By identity: an object may compare equal to others, or be unhashable (a dataclass).
+        self._awaiting: dict[int, list[MethodAction]] = {}
         #: Actions that have inherited a priority.
         self.count = 0
 
@@ -36,42 +36,49 @@ class Inheritance:
         if object._head is not None and object._priority < action.priority:
             action.priority = object._priority
             self.count += 1
-        self._awaiting.setdefault(object, []).append(action)
+        self._awaiting.setdefault(id(object), []).append(action)
 
     def goes_on(self, action: MethodAction) -> None:
         """It awaits no more."""
-        waiting = self._awaiting.get(action.object)
+        waiting = self._awaiting.get(id(action.object))
         if waiting is not None and action in waiting:
             waiting.remove(action)
             if not waiting:
-                del self._awaiting[action.object]
+                del self._awaiting[id(action.object)]
 
     def queued(self, action: Action, now_ns: int) -> None:
         """A request has queued behind what its object awaits."""
-        for waiting in self._awaiting.get(action.object, ()):
+        for waiting in self._awaiting.get(id(action.object), ()):
             self.boost(waiting, action.priority, now_ns)
 
     def boost(self, action: Action, priority: int, now_ns: int) -> None:
-        """`action` stands in the way of work of this priority."""
-        if action.priority <= priority:
-            return
-        engine = self._engine
-        engine.scheduler.boost(action, priority)
-        self.count += 1
-        if isinstance(action, MethodAction) and action.awaiting_id:
-            self._hand_on(action, priority, now_ns)
-        else:
-            self.queued(action, now_ns)
+        """`action` stands in the way of work of this priority, and with it whatever it waits for.
 
-    def _hand_on(self, action: MethodAction, priority: int, now_ns: int) -> None:
+        Here one after the other, since a chain may be as long as there are objects.
+        """
+        in_the_way: list[Action] = [action]
+        while in_the_way:
+            each = in_the_way.pop()
+            if each.priority <= priority:
+                continue
+            self._engine.scheduler.boost(each, priority)
+            self.count += 1
+            if isinstance(each, MethodAction) and each.awaiting_id:
+                in_the_way += self._hand_on(each, priority, now_ns)
+            else:
+                in_the_way += self._awaiting.get(id(each.object), ())
+
+    def _hand_on(self, action: MethodAction, priority: int, now_ns: int) -> list[Action]:
+        """Hurry what `action` awaits: another backplane is told; what is here is for the caller."""
         engine, id = self._engine, action.awaiting_id
         peer = engine.outgoing.calls.peer_of(id)
         if peer is None or not isinstance(action.request, CallRequest):
-            return  # the clock cannot be hurried
+            return []  # the clock cannot be hurried
         if peer is LOCAL:
-            engine.intake.boost(LOCAL, id, priority, now_ns)
-        else:
-            engine.say(peer, Envelope(BOOST, id, priority), now_ns)
-            place = engine.outgoing.place_of(peer)
-            if place is not None:
-                engine.presence.lend(place, priority, now_ns)
+            awaited = engine.intake.accepted.get((LOCAL, id))
+            return [] if awaited is None else [awaited]
+        engine.say(peer, Envelope(BOOST, id, priority), now_ns)
+        place = engine.outgoing.place_of(peer)
+        if place is not None:
+            engine.presence.lend(place, priority, now_ns)
+        return []

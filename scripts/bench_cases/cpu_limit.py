@@ -111,7 +111,13 @@ def shares_percent(pids: Sequence[int], seconds: float) -> list[float]:
 def serve(limit: int) -> None:
     """A backplane that nobody looks after."""
     config = ProcessConfig(
-        system="bench", backplane="limited", run_dir="/nowhere", components=(), cpu_limit=limit, preempt=False
+        system="bench",
+        backplane="limited",
+        run_dir="/nowhere",
+        components=(),
+        cpu_limit=limit,
+        preempt=False,
+        slow_action_ns=10**12,
     )
     spinner = Spinner()
     with TemporaryDirectory(prefix="ab-") as folder:

@@ -86,7 +86,13 @@ class Inside:
         self._posted = 0
         self.done = threading.Event()
         config = ProcessConfig(
-            system="bench", backplane="inside", run_dir="/nowhere", components=(), preempt=False, priorities=PRIORITIES
+            system="bench",
+            backplane="inside",
+            run_dir="/nowhere",
+            components=(),
+            preempt=False,
+            priorities=PRIORITIES,
+            slow_action_ns=10**12,
         )
         self.backplane = Backplane(config, [self.component], clock=RealClock(), link=Link("bench-inside"))
         self.backplane.start(1)

@@ -325,6 +325,11 @@ class Alike(AppObject):
     def tick(self) -> None:
         self.count += 1
 
+    @operation()
+    async def rest(self) -> str:
+        await pause(0.1)
+        return "rested"
+
 
 class Twins(Component):
     """Two that are equal."""
@@ -339,7 +344,10 @@ def test_objects_may_be_equal_and_unhashable() -> None:
     backplane = VirtualBackplane(Twins())
     _ = backplane.backplane
     backplane.advance(1.5)
-    assert [object.count for object in backplane.backplane.engine.registry.components["twins"].objects] == [1, 1]  # type: ignore[attr-defined]
+    calls = [backplane.call("twins.rest", priority=priority) for priority in (5, 5, 1, 1)]
+    backplane.advance(0.5)
+    assert [call.result() for call in calls] == ["rested"] * 4
+    assert [object.count for object in backplane.backplane.engine.registry.components["twins"].objects] == [2, 2]  # type: ignore[attr-defined]
 
 
 class Link(AppObject):
@@ -378,6 +386,19 @@ def test_a_long_chain_of_calls_can_be_cancelled() -> None:
     backplane.advance(0.0)
     assert not backplane.backplane.engine.intake.accepted
     assert not backplane.backplane.engine.scheduler.waiting_count
+
+
+def test_a_long_chain_of_calls_can_be_hurried() -> None:
+    """Law 10. What is urgent and waits for the first waits for all of them, and each is told, one after the other."""
+    backplane = VirtualBackplane(Chain())
+    _ = backplane.backplane
+    backplane.call("chain.go", key="0", priority=6)
+    backplane.run_until_idle()
+    backplane.call("chain.go", key="0", priority=1)
+    backplane.run_until_idle()
+    accepted = backplane.backplane.engine.intake.accepted.values()
+    assert len(accepted) == LENGTH + 1
+    assert {action.priority for action in accepted} == {1}
 
 
 def test_an_unknown_kind_of_outcome_is_an_error() -> None:

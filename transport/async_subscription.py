@@ -1,24 +1,15 @@
-"""Async handles: what the client for asyncio hands out beside futures, a subscription.
-
-It holds what has come for it and asks its client for everything else. What is marked as the client's business (a leading
-underscore) is changed by the client; all of it in the loop's thread.
-"""
+"""Async subscription: what an async client holds while it listens to a topic; the twin of `handles.Subscription`."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from types import TracebackType
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 from .errors import BackplaneError, Unavailable
 from .inbox import Inbox, Message
 
-
-class Owner(Protocol):
-    """What a subscription needs of its client."""
-
-    async def start(self) -> None: ...
-    def _drop(self, subscription: "AsyncSubscription") -> None: ...
-    def _unconfirmed(self, topic: str) -> tuple[str, ...]: ...
+if TYPE_CHECKING:
+    from .async_client import AsyncClient
 
 
 class AsyncSubscription:
@@ -27,7 +18,7 @@ class AsyncSubscription:
     Messages wait here up to a bound (inbox.py); what is lost beyond it, or on the way, is told by `Message.lost`.
     """
 
-    def __init__(self, client: Owner, topic: str) -> None:
+    def __init__(self, client: "AsyncClient", topic: str) -> None:
         self.topic = topic
         self._client = client
         self._inbox = Inbox()
