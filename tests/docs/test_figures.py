@@ -67,6 +67,7 @@ SENTENCES = [
     ("priorities_and_quotas", f"as if it had {seconds(PATIENCE_NS)} from when it was queued"),
     ("why", f"stops after {INSPECTION_LOOK_MAX:,} entries"),
     ("why", f"longer than {HOPS_MAX} backplanes, or took longer than {seconds(LIMIT_NS)}"),
+    ("clients", f"With {OUTSTANDING_MAX} calls of a client outstanding, or {OUTSTANDING_BYTES_MAX >> 20} MiB of them"),
     ("clients", f"`timeout` (seconds, {TIMEOUT_DEFAULT_S:g} by default)"),
     ("clients", f"{MESSAGES_MAX:,} messages wait for a slow reader"),
     ("command_line", f"{LOG_BYTES_MAX >> 20} MiB and one predecessor"),
