@@ -32,8 +32,9 @@ components = ["components:Farm"]
 """
 #: In the mill's queue a call would wait for seconds: 4096 of a millisecond each. An urgent one must not.
 URGENT_MS = 500.0
-#: What may come and go in a process that is at its bounds: garbage that has not been collected, batches on their way.
-FLAT_MIB = 24.0
+#: What may come and go in a process near its bounds: garbage that has not been collected, batches on their way, and what is
+#: still filled where the machine is slow. Without bounds it is 100 MiB a second.
+FLAT_MIB = 64.0
 #: The bounds themselves: 64 MiB outstanding of a client, 32 waiting for a peer, 64 read ahead; each copied at times.
 BOUND_MIB = 320.0
 
