@@ -58,7 +58,8 @@ def error_of(result: Result, code: int) -> str:
     """The one line on standard error."""
     assert result.exit_code == code, result.output
     assert result.stdout == ""
-    (line,) = result.stderr.splitlines()
+    # What takes over a second says what it waits for; an error is one line all the same.
+    (line,) = [line for line in result.stderr.splitlines() if not line.startswith("waiting for ")]
     assert line.startswith("appbackplane: ")
     return line.removeprefix("appbackplane: ")
 

@@ -35,7 +35,7 @@ from appbackplane.runtime.objects.module_state import MOVES, ModuleState
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport import codec
 from appbackplane.transport.directory import Directory, Place
-from appbackplane.transport.envelope import CALL, CANCEL, CAST, PUBLISH, REPLY, STATUS, Envelope, reply, status
+from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, PUBLISH, REPLY, STATUS, Envelope, reply, status
 from appbackplane.transport.errors import BackplaneError, Busy, FailedPrecondition, PeerDown
 from appbackplane.transport.status import Status
 
@@ -230,7 +230,13 @@ class World(VirtualBackplane):
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.party = Party(self)
-        super().__init__(self.party, name="here", cpu_limit=self.random.choice((None, 50)), outside=("far.echo",))
+        super().__init__(
+            self.party,
+            name="here",
+            order="deadline" if seed % 2 else "fifo",
+            cpu_limit=self.random.choice((None, 50)),
+            outside=("far.echo",),
+        )
         self.ran: Counter[str] = Counter()
         self.sent: dict[tuple[bytes, int], str] = {}
         self.ends: dict[tuple[bytes, int], list[Envelope]] = {}
@@ -287,7 +293,7 @@ class World(VirtualBackplane):
             (
                 self.a_call, self.a_call, self.a_call, self.a_frame, self.a_cancellation, self.an_answer, self.an_answer,
                 self.a_strange_answer, self.time, self.time, self.time, self.a_flip, self.full, self.gone, self.a_topic,
-                self.a_cast, self.a_move, self.a_ticker, self.a_limit, self.noise, self.a_post,
+                self.a_cast, self.a_move, self.a_ticker, self.a_limit, self.noise, self.a_post, self.a_boost,
             )
         )()  # fmt: skip
         if self.random.random() < 0.7:
@@ -332,6 +338,12 @@ class World(VirtualBackplane):
         elif self.sent:
             peer, id = self.random.choice([key for key in self.sent if key not in self.ends][-20:] or [*self.sent])
             self.say(peer, Envelope(CANCEL, id))
+
+    def a_boost(self) -> None:
+        """Law 10, of a call that may be anywhere, or nowhere."""
+        if self.sent:
+            peer, id = self.random.choice([*self.sent][-20:])
+            self.say(peer, Envelope(BOOST, id, self.random.randrange(-1, 10)))
 
     def an_answer(self) -> None:
         if self.asked:

@@ -35,7 +35,7 @@ from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.runtime.process_config import ProcessConfig
 from appbackplane.transport import codec
 from appbackplane.transport.directory import Directory, Place
-from appbackplane.transport.envelope import CALL, CANCEL, REPLY, Envelope, reply, status
+from appbackplane.transport.envelope import BOOST, CALL, CANCEL, REPLY, Envelope, reply, status
 from appbackplane.transport.errors import Busy, FailedPrecondition
 from appbackplane.transport.link import Link
 from appbackplane.transport.status import Status
@@ -366,7 +366,13 @@ class Stress:
         self.crowd = Crowd(self.book)
         self.threads, self.preempt = threads, preempt
         config = ProcessConfig(
-            system="t", backplane="here", run_dir=str(folder), components=(), preempt=preempt, slow_action_ns=SECOND_NS
+            system="t",
+            backplane="here",
+            run_dir=str(folder),
+            components=(),
+            preempt=preempt,
+            slow_action_ns=SECOND_NS,
+            order="deadline" if seed % 2 else "fifo",
         )
         link = Link("here-1")
         self.backplane = Backplane(config, [self.crowd], clock=RealClock(), link=link)
@@ -664,6 +670,8 @@ class Stress:
                 client.send(*(client.random_call() for _ in range(pick.randrange(1, 6))))
             if client.outstanding and pick.random() < 0.2:
                 client.cancel(pick.choice([*client.outstanding]))
+            elif client.outstanding and pick.random() < 0.2:
+                client.send(Envelope(BOOST, pick.choice([*client.outstanding]), pick.randrange(8)))
             client.hear(0.005)
 
     def disturb(self, over: threading.Event) -> None:
