@@ -29,25 +29,24 @@ def check_pattern(pattern: str) -> None:
 
 
 class TopicTable(Generic[Subscriber]):
-    """Subscribers by topic."""
+    """Subscribers by topic: hashable, in dictionaries for their order. With lists, 20,000 objects that hear the same topic took
+    3 s to subscribe, and 100,000 a minute and more."""
 
     def __init__(self) -> None:
-        self._exact: dict[str, list[Subscriber]] = {}
-        self._below: dict[str, list[Subscriber]] = {}  # "files" for the pattern "files.*"
+        self._exact: dict[str, dict[Subscriber, None]] = {}
+        self._below: dict[str, dict[Subscriber, None]] = {}  # "files" for the pattern "files.*"
 
     def add(self, pattern: str, subscriber: Subscriber) -> None:
         """Subscribe; a second time is the same as once."""
         table, name = self._place(pattern)
-        subscribers = table.setdefault(name, [])
-        if subscriber not in subscribers:
-            subscribers.append(subscriber)
+        table.setdefault(name, {})[subscriber] = None
 
     def remove(self, pattern: str, subscriber: Subscriber) -> None:
         """Unsubscribe; unknown ones are ignored."""
         table, name = self._place(pattern)
-        subscribers = table.get(name, [])
-        if subscriber in subscribers:
-            subscribers.remove(subscriber)
+        subscribers = table.get(name)
+        if subscribers is not None:
+            subscribers.pop(subscriber, None)
             if not subscribers:
                 del table[name]
 
@@ -58,15 +57,17 @@ class TopicTable(Generic[Subscriber]):
 
     def matching(self, topic: str) -> list[Subscriber]:
         """Who hears `topic`, each once, exact subscriptions first."""
-        found = list(self._exact.get(topic, ()))
-        if self._below:
-            end = topic.rfind(".")
-            while end > 0:
-                found += [s for s in self._below.get(topic[:end], ()) if s not in found]
-                end = topic.rfind(".", 0, end)
-        return found
+        exact = self._exact.get(topic, {})
+        if not self._below:
+            return list(exact)
+        found = dict(exact)
+        end = topic.rfind(".")
+        while end > 0:
+            found.update(self._below.get(topic[:end], {}))
+            end = topic.rfind(".", 0, end)
+        return list(found)
 
-    def _place(self, pattern: str) -> tuple[dict[str, list[Subscriber]], str]:
+    def _place(self, pattern: str) -> tuple[dict[str, dict[Subscriber, None]], str]:
         return (self._below, pattern[:-2]) if pattern.endswith(".*") else (self._exact, pattern)
 
 

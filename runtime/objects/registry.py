@@ -60,7 +60,7 @@ class Registry:
         self.components: dict[str, Component] = {}
         self.routes: dict[str, Route] = {}
         self._by_key: dict[tuple[str, str], AppObject] = {}
-        self._topics: TopicTable[tuple[AppObject, OperationSpec]] = TopicTable()
+        self._topics: TopicTable[_Subscription] = TopicTable()
         self._numbers: dict[str, int] = {}
         self.is_static = False
 
@@ -96,14 +96,14 @@ class Registry:
         """Forget an object. Whether it may go is for the scheduler to say."""
         component = object._component
         assert component is not None
-        component._objects.remove(object)
+        _take_out(component._objects, object)
         if object._key is not None:
             del self._by_key[component.component_name, object._key]
         for spec in type(object).__operations__.values():
             if spec.mark.kind == "operation":
-                self.routes[f"{component.component_name}.{spec.name}"].objects.remove(object)
+                _take_out(self.routes[f"{component.component_name}.{spec.name}"].objects, object)
             elif spec.mark.topic is not None:
-                self._topics.remove(spec.mark.topic, (object, spec))
+                self._topics.remove(spec.mark.topic, _Subscription(object, spec))
         object._component = None
 
     def by_key(self, component: str, key: str) -> AppObject | None:
@@ -112,7 +112,7 @@ class Registry:
 
     def subscribers(self, topic: str) -> list[tuple[AppObject, OperationSpec]]:
         """Objects and methods that hear `topic`."""
-        return self._topics.matching(topic)
+        return [(each.object, each.spec) for each in self._topics.matching(topic)]
 
     def objects(self) -> Iterator[AppObject]:
         """All objects, components first."""
@@ -186,7 +186,7 @@ class Registry:
             if spec.mark.kind == "operation":
                 self.routes[f"{component.component_name}.{spec.name}"].objects.append(object)
             elif spec.mark.topic is not None:
-                self._topics.add(spec.mark.topic, (object, spec))
+                self._topics.add(spec.mark.topic, _Subscription(object, spec))
 
     def _declare(self, component: Component, cls: type[AppObject]) -> None:
         for spec in cls.__operations__.values():
@@ -207,6 +207,26 @@ class Registry:
     def _check_priority(self, what: str, priority: int) -> None:
         if not 0 <= priority < self._priorities:
             raise DeclarationError(f"{what}: priority {priority}, but the backplane has 0..{self._priorities - 1}")
+
+
+class _Subscription:
+    """An object and the method by which it hears a topic. By identity: objects may be equal, or unhashable (a dataclass)."""
+
+    __slots__ = ("object", "spec")
+
+    def __init__(self, object: AppObject, spec: OperationSpec) -> None:
+        self.object, self.spec = object, spec
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Subscription) and self.object is other.object and self.spec is other.spec
+
+    def __hash__(self) -> int:
+        return hash((id(self.object), id(self.spec)))
+
+
+def _take_out(objects: list[AppObject], object: AppObject) -> None:
+    """This very one; `list.remove` would take the first that is equal."""
+    del objects[next(index for index, each in enumerate(objects) if each is object)]
 
 
 def _summary(route: Route) -> str:

@@ -194,8 +194,18 @@ class Running:
         """Until the workers are where the test wants them."""
         moment, end_ns = threading.Event(), RealClock().now_ns() + int(LIMIT_S * 1e9)
         while not is_so(self.backplane.engine.watch):
-            assert RealClock().now_ns() < end_ns, "the workers do not come there"
+            assert RealClock().now_ns() < end_ns, f"the workers do not come there: {self.picture()}"
             moment.wait(0.001)
+
+    def picture(self) -> str:
+        """Where they are instead."""
+        engine, watch = self.backplane.engine, self.backplane.engine.watch
+        workers = [
+            f"{worker.number} runs {worker.action and worker.action.name} below {worker.below}"
+            for worker in watch.everybody()
+        ]
+        ready, poller = engine.scheduler.ready.depths(), watch.poller and watch.poller.number
+        return f"{workers}, {poller} polls, ready {ready}, typical {engine.statistics.of('hands.stand').typical_ns} ns"
 
     def until_idle(self) -> None:
         """Until a regular worker waits for messages."""
@@ -453,6 +463,7 @@ def test_a_relief_that_sleeps_learns_that_it_may_run_more(start: Any) -> None:
     running.until(lambda watch: watch.poller is watch.relief)
     deliver(2, "stand", "2", 7, name="third")
     running.until(lambda watch: queued.queued_count == 1 and watch.poller is watch.relief)
+    running.until(lambda watch: all(RealClock().now_ns() - each.started_ns > 2 * QUANTUM_NS for each in watch.workers))
     gates["first"].open.set()
     gates["third"].wait_entered()
     running.until(lambda watch: watch.poller is watch.relief)

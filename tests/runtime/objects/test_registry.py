@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -221,3 +222,35 @@ def _with(marker: Any) -> Component:
     def odd(self: AppObject) -> None: ...
 
     return query_with(type("Odd", (AppObject,), {"odd": marker(odd)})())
+
+
+@dataclasses.dataclass
+class Alike(AppObject):
+    """Equal to all of its kind, and unhashable."""
+
+    size: int = 0
+
+    @operation()
+    def grow(self) -> None: ...
+
+    @subscribe("rain")
+    def on_rain(self) -> None: ...
+
+
+def test_objects_that_are_equal_are_not_the_same() -> None:
+    """A dataclass. The second one never heard its topic, and whoever was removed, it was the first that went."""
+    first, second, third = Alike(), Alike(), Alike()
+    query = query_with(first, second, third)
+    registry = registry_of(query)
+
+    def who(objects: list[AppObject]) -> list[str]:
+        return [object.name.rpartition("-")[2] for object in objects]
+
+    def hearers() -> list[str]:
+        return who([object for object, _ in registry.subscribers("rain")])
+
+    assert hearers() == ["0", "1", "2"]
+    registry.remove_object(second)
+    assert hearers() == ["0", "2"]
+    assert who(registry.routes["query.grow"].objects) == ["0", "2"]
+    assert who(query._objects) == ["0", "2"]
