@@ -98,7 +98,7 @@ def test_a_publisher_that_is_restarted_is_heard_again(up: Up) -> None:
 
 
 def test_a_client_that_does_not_read_loses_messages_and_can_count_them(up: Up) -> None:
-    """The publisher is not slowed down by it, what is lost is counted at both ends, and the two counts agree."""
+    """The publisher is not slowed down by it, what is lost is counted at both ends."""
     system = up(TOWER)
     hearer = system.program("hearer", "numbers.next")
     wait_ready(hearer)
@@ -111,12 +111,11 @@ def test_a_client_that_does_not_read_loses_messages_and_can_count_them(up: Up) -
         # The first of these that finds room again ends it, and tells of those that did not.
         while hearer.poll() is None and time.monotonic() < end_s:
             client.call("sender.send", count=1)
-        lost_in_all = lost_at(client)
     seen = answer_of(hearer)
     assert seen["is_in_order"]
     assert seen["lost"] == seen["last"] - seen["count"], seen
     assert seen["lost_count"] >= seen["lost"]  # it also knows of gaps behind messages that were not taken any more
-    assert 0 < seen["lost"], (seen, lost_while_stopped, lost_in_all)
+    assert seen["lost"] >= lost_while_stopped  # and it knows of those that its own inbox had no room for
 
 
 def test_who_stops_listening_is_sent_nothing_more(up: Up) -> None:
