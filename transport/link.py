@@ -24,8 +24,6 @@ HIGH_WATER_MARK = 1000
 #: frame is a whole batch of up to 1 MiB. With 1000, who did not read took a gigabyte of its own memory; calls, topics and
 #: large bodies are no slower with 64 (scripts/bench).
 READ_AHEAD = 64
-#: The I/O threads notice a frozen peer or a cut within this (TRAPS 9: 200/600 noticed in 750 ms).
-HEARTBEAT_IVL_MS, HEARTBEAT_TIMEOUT_MS = 2_000, 10_000
 #: How long what was said last may take to leave. A living peer needs well under a millisecond; with 200 ms, a cast from a
 #: program that exits at once was lost now and then on a machine whose cores were all busy. A frozen peer gets no more.
 LINGER_MS = 1_000
@@ -65,8 +63,9 @@ class Link:
             (zmq.SNDHWM, HIGH_WATER_MARK),
             (zmq.RCVHWM, READ_AHEAD),
             (zmq.MAXMSGSIZE, FRAME_BYTES_MAX),
-            (zmq.HEARTBEAT_IVL, HEARTBEAT_IVL_MS),
-            (zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS),
+            # No heartbeats. A local socket ends with its process, at once, and a peer that is only slow is told so by nobody:
+            # ZeroMQ stops reading where READ_AHEAD frames wait, hears no heartbeat there, cuts the connection after their
+            # time-out, and aborts the process that reads on (docs/decisions/no_heartbeats.md).
             (zmq.HANDSHAKE_IVL, 2_000),
             (zmq.RECONNECT_IVL, 10),
             (zmq.RECONNECT_IVL_MAX, 500),

@@ -87,6 +87,12 @@ def test_a_peer_that_does_not_read_is_full_and_nothing_is_lost(server: Link, cli
     late.close()
 
 
+def test_a_peer_may_be_as_slow_as_it_likes(server: Link, client: Link, run_dir: Path) -> None:
+    """With heartbeats, one that did not read for 16 s was aborted by ZeroMQ when it did (docs/decisions/no_heartbeats.md)."""
+    for link in (server, client):
+        assert link._socket.getsockopt(zmq.HEARTBEAT_IVL) == 0
+
+
 def test_a_forgotten_peer_is_unreachable_and_the_next_generation_hears_nothing_of_it(
     client: Link, run_dir: Path
 ) -> None:
