@@ -26,6 +26,8 @@ ENVELOPES_MAX = 65_535
 ENVELOPE_BYTES_MAX = FRAME_BYTES_MAX - 3
 
 _FIELDS = 9
+#: Two array headers and two integers take at most so many.
+_HEAD_BYTES = 3 + 1 + 9 + 9
 _NONE_OR_STR = (str, type(None))
 _NONE_OR_INT = (int, type(None))
 _NAMED = frozenset((CALL, CAST, PUBLISH))
@@ -76,6 +78,23 @@ def decode(frame: Frame) -> list[Envelope]:
     if type(rows) is not list or len(rows) > ENVELOPES_MAX:
         raise MalformedFrame("not a batch of envelopes")
     return [_checked(row) for row in rows]
+
+
+def head(frame: Frame) -> tuple[int, int] | None:
+    """Kind and id of the only envelope of a frame that is too large to be decoded; None if it is no such frame.
+
+    A batch is cut long before it is large (batching.py), so a large frame that we made holds one envelope. Only its first
+    bytes are looked at, so nothing that it claims to hold is allocated.
+    """
+    start = msgpack.Unpacker()
+    start.feed(bytes(frame[:_HEAD_BYTES]))
+    try:
+        if start.read_array_header() != 1 or start.read_array_header() != _FIELDS:
+            return None
+        kind, id = start.unpack(), start.unpack()
+    except Exception:  # the edge: as in `decode`
+        return None
+    return (kind, id) if type(kind) is int and type(id) is int else None
 
 
 def _unpacked(frame: Frame) -> Any:
