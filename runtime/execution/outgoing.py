@@ -197,7 +197,7 @@ class Outgoing:
         chain: Sequence[Sequence[str]] = (*action.chain, (action.object.name, action.name))
         priority = action.priority if options.priority is None else options.priority
         envelope = Envelope(
-            CALL, id, priority, route, options.key, deadline_ns - now_ns, action.trace, request.arguments, chain
+            CALL, id, priority, route, options.key, -deadline_ns, action.trace, request.arguments, chain
         )
         if peer is LOCAL:
             self._engine.intake.admit(LOCAL, self._engine.as_received(envelope), now_ns, action.object)

@@ -56,6 +56,29 @@ class Right(Ledger):
     """Another."""
 
 
+class Clerks(Component):
+    """Have things booked."""
+
+    def setup(self) -> None:
+        """Many, so that many calls of theirs are outstanding."""
+        for _ in range(200):
+            self.add(Clerk())
+
+
+class Clerk(AppObject):
+    """One of them."""
+
+    @operation()
+    async def book(self, number: int) -> int:
+        """In the ledger."""
+        return int(await self.call("ledger.book", number=number))
+
+    @operation()
+    async def hold(self, seconds: float = 60.0) -> None:
+        """Keeps its caller waiting."""
+        await pause(seconds)
+
+
 # Deaths
 
 
