@@ -25,6 +25,7 @@ from ..objects.module_state import ModuleState
 from ..objects.registry import Registry
 from ..observation.statistics import Statistics
 from ..scheduling.scheduler import Scheduler
+from .callers import Callers
 from .clock import Clock
 from .endings import Endings
 from .inheritance import Inheritance
@@ -101,6 +102,7 @@ class Engine:
         self.reports = Reports(slow_action_ns)
         self.endings = Endings(self)
         self.intake = Intake(self)
+        self.callers = Callers(self)
         self.outgoing = Outgoing(self)
         self.publishing = Publishing(self)
         self.inheritance = Inheritance(self)
@@ -259,7 +261,10 @@ class Engine:
     def next_wake_ns(self) -> int | None:
         """When something falls due although nothing comes: a timer, a tick, a deadline, a peer to try again."""
         calls, deferred = self.outgoing.calls, self.intake.deferred
-        times = (self.scheduler.next_wake_ns(), calls.next_deadline_ns(), deferred.next_deadline_ns(), self._retry_ns)
+        times = (
+            self.scheduler.next_wake_ns(), calls.next_deadline_ns(), deferred.next_deadline_ns(), self._retry_ns,
+            self.callers.next_wake_ns(),
+        )  # fmt: skip
         return min((ns for ns in times if ns is not None), default=None)
 
     # -- the link -----------------------------------------------------------------------------------------------------
@@ -297,6 +302,8 @@ class Engine:
             self.scheduler.post(action, now_ns)
         self.outgoing.expire(now_ns)
         self.intake.expire(now_ns)
+        if now_ns >= self.callers.due_ns:
+            self.callers.look(now_ns)
         if self.outbox:
             self.flush(now_ns)
 
@@ -346,6 +353,7 @@ class Engine:
             self.undelivered_count += 1
             self.publishing.forget(peer)
             self.outgoing.fail_peer(peer, now_ns)
+            self.callers.gone(peer)
         if not self.outbox.stalled:
             self._retry_ns = None
         elif is_retry:

@@ -145,6 +145,7 @@ class Outgoing:
         """A new version of the map: calls to places that have died end now; new places are connected when first used."""
         if directory.version < self.directory.version:
             return
+        self._engine.callers.update(self.directory, directory)
         self.directory, self._resolver = directory, Resolver(directory)
         for name, (generation, peer) in list(self._peers.items()):
             place = directory.backplanes.get(name)
