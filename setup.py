@@ -21,7 +21,7 @@ COMPILED = """
     runtime/objects: action schedulable registry
     runtime/scheduling: cpu_budget deadline_order object_queue quotas ready_queues scheduler throttle ticks timers
     runtime/observation: histogram statistics
-    runtime/execution: coroutines endings engine failures host inheritance intake method_action modules outgoing
+    runtime/execution: coroutines digesting endings engine failures host inheritance intake method_action modules outgoing
         presence publishing reports watch worker
 """
 

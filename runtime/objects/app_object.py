@@ -47,6 +47,11 @@ class CallOptions:
 
     __slots__ = ("key", "priority", "timeout")
 
+    # Of any type, until whoever makes the call has checked what the user gave.
+    key: Any
+    priority: Any
+    timeout: Any
+
     def __init__(self, key: str | None, priority: int | None, timeout: float | None) -> None:
         self.key, self.priority, self.timeout = key, priority, timeout
 
