@@ -73,9 +73,12 @@ def reply(id: int, result: Any) -> Envelope:
 
 def status(id: int, error: BackplaneError) -> Envelope:
     """The status in which call `id` ended. It can always travel, whatever a person has put into the error."""
+    return Envelope(STATUS, id, None, None, None, None, None, _told(error), None)
+
+
+def _told(error: Any) -> list[Any]:  # any error: what its fields hold is up to who raised it
     trace = None if error.trace is None else text_of(error.trace, TRACE_MAX)
-    body = [int(error.status), text_of(error.message) or type(error).__name__, _seconds(error.retry_after), trace]
-    return Envelope(STATUS, id, None, None, None, None, None, body, None)
+    return [int(error.status), text_of(error.message) or type(error).__name__, _seconds(error.retry_after), trace]
 
 
 def _seconds(value: Any) -> float | None:

@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from .engine import Engine
 
 
-class Digester(AppObject):
-    """Works out targets, one after the other, so that this can be slow without holding up whoever receives (law 7)."""
-
-
 class Digest(MethodAction):
     """Works out the object of one call or cast; `sender` is who made it."""
 
@@ -38,7 +34,8 @@ class Digesting:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._digesters: dict[str, Digester] = {}
+        #: One a component, with nothing of its own: it is there to be queued at.
+        self._digesters: dict[str, AppObject] = {}
 
     def digesters(self) -> list[AppObject]:
         """Those that have had something to do."""
@@ -52,7 +49,7 @@ class Digesting:
         method = getattr(type(component), method_name)
         digester = self._digesters.get(component.component_name)
         if digester is None:
-            digester = self._digesters[component.component_name] = Digester()
+            digester = self._digesters[component.component_name] = AppObject()
             digester._component, digester._name = component, f"{component.name}.digester"
         name = f"{component.component_name}.{method_name}"
         deadline = envelope.deadline if envelope.deadline is not None else DEADLINE_DEFAULT_NS

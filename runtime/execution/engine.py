@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from appbackplane.transport import codec
 from appbackplane.transport.batching import Outbox, Sent
@@ -163,14 +163,9 @@ class Engine:
         worker.started_ns = started_ns
         worker.current.action = action
         try:
-            outcome = action.run()
+            outcome = action.run() if isinstance(action, MethodAction) else _run_foreign(action)
         except BaseException as error:  # the edge: sys.exit() in an operation ends the operation, not the worker
             action.error = error
-            outcome = Outcome.DONE
-        if outcome is not Outcome.DONE and not isinstance(action, MethodAction) and outcome is not Outcome.YIELDED:
-            action.error = TypeError(
-                f"{type(action).__name__}.run() returned {_named(outcome)}: expected Outcome.DONE or YIELDED"
-            )
             outcome = Outcome.DONE
         worker.current.action = None
         worker.started_ns = 0
@@ -371,5 +366,10 @@ class Engine:
         self.intake.defer(action, now_ns)
 
 
-def _named(outcome: object) -> str:
-    return str(outcome) if isinstance(outcome, Outcome) else type(outcome).__name__
+def _run_foreign(action: Any) -> Outcome:
+    """Run what a user's subclass of `Action` does, which may return anything."""
+    outcome = action.run()
+    if outcome is Outcome.DONE or outcome is Outcome.YIELDED:
+        return outcome
+    returned = str(outcome) if isinstance(outcome, Outcome) else type(outcome).__name__
+    raise TypeError(f"{type(action).__name__}.run() returned {returned}: expected Outcome.DONE or YIELDED")

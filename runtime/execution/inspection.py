@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..objects.action import LOCAL, Action
 from ..objects.app_object import AppObject
@@ -53,7 +53,7 @@ class Inspection:
             oldest_ns: list[int | None] = []
             objects: dict[int, AppObject] = {}
             for priority in range(engine.scheduler.priorities):
-                standing = list(islice(ready.standing(priority), AGES_MAX))
+                standing = cast(list[AppObject], list(islice(ready.standing(priority), AGES_MAX)))
                 oldest_ns.append(min((o._head.posted_ns for o in standing if o._head is not None), default=None))
                 objects.update((id(o), o) for o in standing)
             for worker in engine.watch.everybody():

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from appbackplane.transport.calls import OutstandingCalls
 from appbackplane.transport.directory import nearest
@@ -339,7 +339,8 @@ class Intake:
     def _from_endpoint(self, route: Route, request: Request) -> Action:
         assert route.endpoint is not None
         try:
-            action = route.endpoint.create_action(request)
+            create: Callable[[Request], Any] = route.endpoint.create_action  # it is a user's: it may return anything
+            action = create(request)
         except BackplaneError:
             raise
         except BaseException as error:
@@ -349,11 +350,12 @@ class Intake:
             raise InternalError(
                 f"{route.name}: create_action must return an Action for an object of {route.component.name}"
             )
+        made: Action = action
         try:
-            self.check(action)
+            self.check(made)
         except (TypeError, ValueError) as error:
             raise InternalError(f"{route.name}: {error}") from error
-        return action
+        return made
 
     def check(self, action: Action) -> None:
         """Raises TypeError or ValueError for an action of a user's making that no queue could hold."""

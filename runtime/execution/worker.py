@@ -45,21 +45,21 @@ class Worker:
         self.current = current
         #: The kernel's number of the thread; 0 until it runs (and in a test that has none).
         self.tid = 0
-        self._thread = threading.Thread(target=self._run, name=f"worker-{number}", daemon=True)
+        self._os_thread = threading.Thread(target=self._run, name=f"worker-{number}", daemon=True)
 
     def start(self) -> None:
         """Begin."""
-        self._thread.start()
+        self._os_thread.start()
 
     def join(self, timeout: float) -> bool:
         """Whether the thread has ended within `timeout` seconds."""
-        self._thread.join(timeout)
-        return not self._thread.is_alive()
+        self._os_thread.join(timeout)
+        return not self._os_thread.is_alive()
 
     @property
     def ident(self) -> int:
         """The thread's, for looking at its stack."""
-        return self._thread.ident or 0
+        return self._os_thread.ident or 0
 
     def _run(self) -> None:
         current.engine = self.engine

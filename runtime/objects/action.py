@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
+from mypy_extensions import mypyc_attr
+
 from appbackplane.transport.errors import BackplaneError
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ class Outcome(Enum):
     YIELDED = "yielded"  # stepped aside for higher-priority work; goes on before anything else of its object
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Action:
     """Work for one object. Subclass it and write `run` to bring in work that is not an operation.
 
