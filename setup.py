@@ -18,10 +18,10 @@ ROOT = Path(__file__).parent.resolve()
 #: and so does what is declared with msgspec (Mark, Policy) and what runs a few times a second.
 COMPILED = """
     transport: batching calls codec envelope topics
-    runtime/objects: action schedulable registry
+    runtime/objects: action binding registry schedulable
     runtime/scheduling: cpu_budget deadline_order object_queue quotas ready_queues scheduler throttle ticks timers
     runtime/observation: histogram statistics
-    runtime/execution: coroutines digesting endings engine failures host inheritance intake method_action modules outgoing
+    runtime/execution: callers coroutines digesting endings engine failures host inheritance intake method_action modules outgoing
         presence publishing reports watch worker
 """
 
@@ -47,9 +47,13 @@ def is_wanted() -> bool:
         return False
     compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
     headers = Path(sysconfig.get_path("include"), "Python.h")
-    lacks = [what for what, is_there in ((compiler, shutil.which(compiler)), (headers, headers.is_file())) if not is_there]
+    lacks = [
+        what for what, is_there in ((compiler, shutil.which(compiler)), (headers, headers.is_file())) if not is_there
+    ]
     if lacks and asked == "1":
-        sys.exit(f"APPBACKPLANE_COMPILE=1, but there is no {lacks[0]}: install a C compiler and Python's headers, or unset it")
+        sys.exit(
+            f"APPBACKPLANE_COMPILE=1, but there is no {lacks[0]}: install a C compiler and Python's headers, or unset it"
+        )
     if lacks:
         print(f"appbackplane: not compiled, because there is no {lacks[0]}: it will work, at half the speed")
     return not lacks

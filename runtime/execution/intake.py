@@ -104,17 +104,17 @@ class Intake:
                 raise DeadlineExceeded(f"{name}: the deadline passed {(now_ns - deadline_ns) / 1e6:.1f} ms ago")
         if route.endpoint is not None:
             action = self._from_endpoint(route, Request(name, key, body, priority, deadline_ns))
-        elif route.mark.digest is not None and key is None:
+        elif route.has_digest and key is None:
             return self.digesting.begin(route, peer, envelope, priority, now_ns)
         else:
             object, spec = self._target(route, key, chain)
-            action = MethodAction(object, name, priority, spec.function, spec.bind(body, name), deadline_ns)
+            action = MethodAction(object, name, priority, spec.function, spec.binding.bind(body, name), deadline_ns)
             action.spec, action.sender = spec, peer
         lent = action.object.lends
         if lent is not None and lent < action.priority:
             action.priority = lent
         if chain:
-            self._check_cycle(action, chain, is_reentrant=route.mark.reentrant)
+            self._check_cycle(action, chain, is_reentrant=route.is_reentrant)
             action.chain = chain
         action.trace = trace
         self.count_in(action, route.component)
