@@ -26,7 +26,7 @@ from .objects.registry import Registry
 from .process_config import ProcessConfig
 from .scheduling.deadline_order import DeadlineScheduler
 from .scheduling.scheduler import Policy, Scheduler
-from .scheduling.throttle import Throttle
+from .scheduling.throttle import OwnWork, Throttle
 
 #: Workers of one backplane. Beyond a few dozen, threads wait for each other's GIL; more cores are more backplanes.
 THREADS_MAX = 256
@@ -81,6 +81,7 @@ class Backplane:
             engine.registry.add_component(component)
             component._hosted_by = host
             engine.intake.throttles[component.component_name] = Throttle(component.max_requests)
+            engine.intake.own_work[component.component_name] = OwnWork(component.max_posted)
         engine.registry.is_static = True
         self._numbers = 0
 
@@ -202,5 +203,13 @@ class Backplane:
             }
 
     def _throttle_figures(self, component: str) -> dict[str, int]:
-        throttle = self.engine.intake.throttles[component]
-        return {"outstanding": throttle.outstanding, "max_requests": throttle.limit, "refused": throttle.refused_count}
+        throttle, own_work = self.engine.intake.throttles[component], self.engine.intake.own_work[component]
+        own_work.settle()
+        return {
+            "outstanding": throttle.outstanding,
+            "max_requests": throttle.limit,
+            "refused": throttle.refused_count,
+            "posted": own_work.outstanding,
+            "max_posted": own_work.limit,
+            "posted_refused": own_work.refused_count,
+        }
