@@ -22,6 +22,7 @@ from .execution.inspection import Inspection
 from .execution.os_priority import OsPriority
 from .execution.worker import ReliefWorker, Worker
 from .objects.component import Component
+from .objects.operation import DeclarationError
 from .objects.registry import Registry
 from .process_config import ProcessConfig
 from .scheduling.deadline_order import DeadlineScheduler
@@ -80,8 +81,8 @@ class Backplane:
         for component in (self._own, *components):
             engine.registry.add_component(component)
             component._hosted_by = host
-            engine.intake.throttles[component.component_name] = Throttle(component.max_requests)
-            engine.intake.own_work[component.component_name] = OwnWork(component.max_posted)
+            engine.intake.throttles[component.component_name] = Throttle(_limit(component, "max_requests"))
+            engine.intake.own_work[component.component_name] = OwnWork(_limit(component, "max_posted"))
         engine.registry.is_static = True
         self._numbers = 0
 
@@ -213,3 +214,14 @@ class Backplane:
             "max_posted": own_work.limit,
             "posted_refused": own_work.refused_count,
         }
+
+
+def _limit(component: Component, key: str) -> int:
+    """What a component declares as its limit. Raises `DeclarationError`."""
+    limit: object = getattr(component, key)
+    if type(limit) is not int or limit < 1:
+        would = f"{limit} would refuse everything: " if type(limit) is int else ""
+        raise DeclarationError(
+            f"{type(component).__qualname__}.{key}: {would}expected a whole number, 1 or more, got {limit!r}"
+        )
+    return limit

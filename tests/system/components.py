@@ -238,6 +238,18 @@ class Shelf(Component):
         """Registered in a state in which this system is not."""
 
 
+class NoRoom(Component):
+    """Would refuse everything."""
+
+    max_requests = 0
+
+
+class SomeRoom(Component):
+    """Not in so many numbers."""
+
+    max_posted = "many"  # type: ignore[assignment]
+
+
 class Nowhere(tzinfo):
     """Where nobody knows the time."""
 
