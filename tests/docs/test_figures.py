@@ -82,7 +82,7 @@ SENTENCES = [
     ("errors", f"one that names none has {seconds(DEADLINE_DEFAULT_NS)}"),
     ("priorities_and_quotas", f"N is `priorities` in the TOML, {DEFAULT['priorities']} by default"),
     ("priorities_and_quotas", f"(`tick`, {seconds(DEFAULT['tick_ns'])} by default)"),
-    ("statistics", f"does not answer within {WORDS[STATISTICS_LIMIT_NS // 10**9]} seconds"),
+    ("statistics", f"does not answer within {seconds(STATISTICS_LIMIT_NS)}"),
     ("statistics", f"said nothing for {WORDS[SILENT_NS // 10**9]} seconds"),
     ("backpressure", f"`max_posted`, {POSTED_MAX_DEFAULT:,} by default"),
     ("throttling", f"`max_requests`, {REQUESTS_MAX_DEFAULT:,} by default"),
