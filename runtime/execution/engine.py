@@ -292,6 +292,7 @@ class Engine:
         for timer in self.scheduler.timers.due(now_ns):
             action = MethodAction(timer.object, timer.name, timer.priority, timer.function, timer.arguments)
             action.timer = timer
+            action.throttle, timer.account = timer.account, None
             self.scheduler.post(action, now_ns)
         self.outgoing.expire(now_ns)
         self.intake.expire(now_ns)

@@ -39,7 +39,7 @@ from ..objects.operation import OperationSpec
 from ..objects.registry import Route
 from ..objects.state_machine import StateMachine
 from ..scheduling.balance import least_busy
-from ..scheduling.throttle import Throttle
+from ..scheduling.throttle import OwnWork, Throttle
 from .digesting import Digest, Digesting
 from .method_action import MethodAction
 
@@ -61,6 +61,8 @@ class Intake:
         #: Calls that state machines keep beside their queues, by the deadlines at which they end there.
         self.deferred: OutstandingCalls[MethodAction] = OutstandingCalls()
         self.throttles: dict[str, Throttle] = {}
+        #: What components have given themselves to do.
+        self.own_work: dict[str, OwnWork] = {}
         self.gaps = GapCounter()
         self.refused_casts_count = 0
         self.digesting = Digesting(engine)
@@ -233,7 +235,7 @@ class Intake:
         for object in (component, *component._objects):
             action = object._head
             while action is not None:
-                is_candidate = action.throttle is not None and not action.continues and action.priority > below
+                is_candidate = action.throttle is throttle and not action.continues and action.priority > below
                 if is_candidate and (
                     worst is None or (action.priority, action.posted_ns) >= (worst.priority, worst.posted_ns)
                 ):

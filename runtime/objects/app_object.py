@@ -139,7 +139,10 @@ class AppObject(Schedulable):
         self._host.publish(topic, body)
 
     def after(self, seconds: float, method: Callable[..., Any], /, *arguments: Any) -> TimerHandle:
-        """Run a method of this object once, `seconds` from now, as an action like any other (law 8)."""
+        """Run a method of this object once, `seconds` from now, as an action like any other (law 8).
+
+        Raises `Busy` where its component has `max_posted` timers and actions of its own outstanding.
+        """
         return self._host.after(self, round(seconds * 1e9), method, arguments)
 
     @property

@@ -142,7 +142,7 @@ MUTATIONS = (
     ),
     Mutation(
         8, "timers run at once", ENGINE,
-        "action.timer = timer\n            self.scheduler.post(action, now_ns)",
+        "action.throttle, timer.account = timer.account, None\n            self.scheduler.post(action, now_ns)",
         "action.timer = timer\n            action.run()",
     ),
     Mutation(8, "timers pile up", "runtime/scheduling/timers.py", "if timer.is_pending:", "if False:"),
@@ -154,7 +154,8 @@ MUTATIONS = (
     ),
     Mutation(9, "no limit", "runtime/scheduling/throttle.py", "return self.outstanding >= self.limit", "return False"),
     Mutation(
-        9, "places are lost", "runtime/scheduling/throttle.py", "self.outstanding -= 1", "pass"
+        9, "places are lost", "runtime/scheduling/throttle.py",
+        'however it did."""\n        self.outstanding -= 1', 'however it did."""',
     ),
     Mutation(9, "nobody is asked to make room", INTAKE, "component.make_room(action)", "False"),
     Mutation(
