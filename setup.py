@@ -26,11 +26,11 @@ ROOT = Path(__file__).parent.resolve()
 #: and so does what is declared with msgspec (Mark, Policy) and what runs a few times a second.
 COMPILED = """
     transport: batching calls codec envelope topics
-    runtime/objects: action schedulable registry
+    runtime/objects: action binding registry schedulable
     runtime/scheduling: cpu_budget deadline_order object_queue quotas ready_queues scheduler throttle ticks timers
     runtime/observation: histogram statistics
-    runtime/execution: coroutines digesting endings engine failures host inheritance intake method_action modules outgoing
-        presence publishing reports watch worker
+    runtime/execution: callers coroutines digesting endings engine failures host inheritance intake method_action modules
+        outgoing presence publishing reports watch worker
 """
 #: What mypyc asks of a compiler: Python's headers, the C library's, and a linker.
 PROBE = "#include <Python.h>\n#include <math.h>\nint probe(void) { return Py_IsInitialized(); }\n"

@@ -192,6 +192,7 @@ class Backplane:
                     "undelivered": engine.undelivered_count,
                     "late": engine.outgoing.calls.late_count,
                     "outstanding": len(engine.outgoing.calls),
+                    "abandoned": engine.callers.abandoned_count,
                     "refused_casts": engine.intake.refused_casts_count,
                     "topics_lost_here": engine.publishing.lost_count,
                     "topics_lost_elsewhere": engine.intake.gaps.lost_count,

@@ -42,7 +42,12 @@ CALL, REPLY, STATUS, CAST, PUBLISH, CANCEL, BOOST = (int(kind) for kind in Kind)
 
 
 class Envelope(NamedTuple):
-    """One message. `deadline` is the time that remains, in ns, because clocks of two hosts do not agree."""
+    """One message.
+
+    `deadline`, in ns: from 0 up, the time that remains, for whoever has no clock in common with the callee. Below 0, minus
+    the time on the monotonic clock that all processes of this host share (`due_ns`): then what a call spends in the socket
+    of a callee that is stopped is spent, and what nobody wants any more does not run when it goes on.
+    """
 
     kind: int
     id: int
@@ -54,6 +59,11 @@ class Envelope(NamedTuple):
     body: Any = None
     #: [object, route] of every call that waits for this one, outermost first; nil when a client calls.
     chain: Sequence[Sequence[str]] | None = None
+
+
+def due_ns(deadline: int, now_ns: int) -> int:
+    """The time at which a call with this `deadline` is over."""
+    return now_ns + deadline if deadline >= 0 else -deadline
 
 
 def reply(id: int, result: Any) -> Envelope:

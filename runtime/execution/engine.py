@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from appbackplane.transport import codec
 from appbackplane.transport.batching import Outbox, Sent
-from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, PUBLISH, Envelope
+from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, PUBLISH, Envelope, reply
 from appbackplane.transport.errors import (
     MalformedFrame,
 )
@@ -25,6 +25,7 @@ from ..objects.module_state import ModuleState
 from ..objects.registry import Registry
 from ..observation.statistics import Statistics
 from ..scheduling.scheduler import Scheduler
+from .callers import Callers
 from .clock import Clock
 from .endings import Endings
 from .inheritance import Inheritance
@@ -101,6 +102,7 @@ class Engine:
         self.reports = Reports(slow_action_ns)
         self.endings = Endings(self)
         self.intake = Intake(self)
+        self.callers = Callers(self)
         self.outgoing = Outgoing(self)
         self.publishing = Publishing(self)
         self.inheritance = Inheritance(self)
@@ -149,8 +151,8 @@ class Engine:
             self.watch.retire_relief()
         return action
 
-    def execute(self, worker: Worker, action: Action) -> tuple[Outcome, int, int]:  # hot: scripts/bench call_rtt
-        """Run the action in the calling thread, without the lead: (outcome, run ns, CPU ns).
+    def execute(self, worker: Worker, action: Action) -> tuple[Outcome, int, int, int]:  # hot: scripts/bench call_rtt
+        """Run the action in the calling thread, without the lead: (outcome, when it stopped, run ns, CPU ns).
 
         The thread's CPU clock is a system call of 0.35 us, which is read where it can tell more than the other: a run of
         less than `SHORT_NS` has used what it took; a longer one at most what the thread has used since `choose` looked.
@@ -159,26 +161,24 @@ class Engine:
         started_ns = clock.now_ns()
         action.wait_ns += started_ns - action.posted_ns
         worker.started_ns = started_ns
-        worker.current.action = action
         try:
             outcome = action.run() if isinstance(action, MethodAction) else _run_foreign(action)
         except BaseException as error:  # the edge: sys.exit() in an operation ends the operation, not the worker
             action.error = error
             outcome = Outcome.DONE
-        worker.current.action = None
         worker.started_ns = 0
-        run_ns = clock.now_ns() - started_ns
+        now_ns = clock.now_ns()
+        run_ns = now_ns - started_ns
         if run_ns < SHORT_NS:
-            return outcome, run_ns, run_ns
+            return outcome, now_ns, run_ns, run_ns
         cpu_ns = clock.cpu_ns()
         used_ns, worker.cpu_mark_ns = cpu_ns - worker.cpu_mark_ns, cpu_ns
-        return outcome, run_ns, min(run_ns, used_ns)
+        return outcome, now_ns, run_ns, min(run_ns, used_ns)
 
     def complete(
-        self, action: Action, outcome: Outcome, run_ns: int, cpu_ns: int
+        self, action: Action, outcome: Outcome, now_ns: int, run_ns: int, cpu_ns: int
     ) -> None:  # hot: scripts/bench call_rtt
-        """What became of an action that has run: it ended, awaits something, or stepped aside."""
-        now_ns = self.clock.now_ns()
+        """What became of an action that has run until `now_ns`: it ended, awaits something, or stepped aside."""
         action.run_ns += run_ns
         action.cpu_ns += cpu_ns
         if outcome is not Outcome.DONE:
@@ -254,7 +254,10 @@ class Engine:
     def next_wake_ns(self) -> int | None:
         """When something falls due although nothing comes: a timer, a tick, a deadline, a peer to try again."""
         calls, deferred = self.outgoing.calls, self.intake.deferred
-        times = (self.scheduler.next_wake_ns(), calls.next_deadline_ns(), deferred.next_deadline_ns(), self._retry_ns)
+        times = (
+            self.scheduler.next_wake_ns(), calls.next_deadline_ns(), deferred.next_deadline_ns(), self._retry_ns,
+            self.callers.next_wake_ns(),
+        )  # fmt: skip
         return min((ns for ns in times if ns is not None), default=None)
 
     # -- the link -----------------------------------------------------------------------------------------------------
@@ -292,6 +295,8 @@ class Engine:
             self.scheduler.post(action, now_ns)
         self.outgoing.expire(now_ns)
         self.intake.expire(now_ns)
+        if now_ns >= self.callers.due_ns:
+            self.callers.look(now_ns)
         if self.outbox:
             self.flush(now_ns)
 
@@ -321,6 +326,12 @@ class Engine:
             return True
         return self.outbox.add(peer, self.encoder.encode(envelope))
 
+    def reply(self, peer: bytes, id: int, result: Any, now_ns: int) -> bool:  # hot: scripts/bench call_pipelined
+        """`say` a reply."""
+        if peer is LOCAL:
+            return self.say(LOCAL, reply(id, result), now_ns)
+        return self.outbox.add(peer, self.encoder.reply(id, result))
+
     def as_received(self, envelope: Envelope) -> Envelope:
         """What a peer would make of it. Raises `InvalidArgument` for what cannot travel."""
         return codec.decode(codec.batch([self.encoder.encode(envelope)]))[0]
@@ -341,6 +352,7 @@ class Engine:
             self.undelivered_count += 1
             self.publishing.forget(peer)
             self.outgoing.fail_peer(peer, now_ns)
+            self.callers.gone(peer)
         if not self.outbox.stalled:
             self._retry_ns = None
         elif is_retry:

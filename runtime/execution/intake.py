@@ -83,7 +83,7 @@ class Intake:
 
         `caller`: the object of this backplane that asks; a component's own objects reach each other in every state.
         """
-        kind, id, priority, name, key, remaining_ns, trace, body, chain = envelope
+        kind, id, priority, name, key, deadline, trace, body, chain = envelope
         assert name is not None
         engine = self._engine
         route = engine.registry.routes.get(name)
@@ -97,20 +97,24 @@ class Intake:
         priority = self._priority(name, priority, route.priority)
         deadline_ns = None
         if kind == CALL:
-            deadline_ns = now_ns + (DEADLINE_DEFAULT_NS if remaining_ns is None else remaining_ns)
+            deadline = DEADLINE_DEFAULT_NS if deadline is None else deadline
+            deadline_ns = -deadline if deadline < 0 else now_ns + deadline  # due_ns, spelled out
+            if deadline_ns <= now_ns:
+                engine.statistics.of(name).expired_count += 1
+                raise DeadlineExceeded(f"{name}: the deadline passed {(now_ns - deadline_ns) / 1e6:.1f} ms ago")
         if route.endpoint is not None:
             action = self._from_endpoint(route, Request(name, key, body, priority, deadline_ns))
-        elif route.mark.digest is not None and key is None:
+        elif route.has_digest and key is None:
             return self.digesting.begin(route, peer, envelope, priority, now_ns)
         else:
             object, spec = self._target(route, key, chain)
-            action = MethodAction(object, name, priority, spec.function, spec.bind(body, name), deadline_ns)
+            action = MethodAction(object, name, priority, spec.function, spec.binding.bind(body, name), deadline_ns)
             action.spec, action.sender = spec, peer
         lent = action.object.lends
         if lent is not None and lent < action.priority:
             action.priority = lent
         if chain:
-            self._check_cycle(action, chain, is_reentrant=route.mark.reentrant)
+            self._check_cycle(action, chain, is_reentrant=route.is_reentrant)
             action.chain = chain
         action.trace = trace
         self.count_in(action, route.component)

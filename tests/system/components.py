@@ -56,6 +56,29 @@ class Right(Ledger):
     """Another."""
 
 
+class Clerks(Component):
+    """Have things booked."""
+
+    def setup(self) -> None:
+        """Many, so that many calls of theirs are outstanding."""
+        for _ in range(200):
+            self.add(Clerk())
+
+
+class Clerk(AppObject):
+    """One of them."""
+
+    @operation()
+    async def book(self, number: int) -> int:
+        """In the ledger."""
+        return int(await self.call("ledger.book", number=number))
+
+    @operation()
+    async def hold(self, seconds: float = 60.0) -> None:
+        """Keeps its caller waiting."""
+        await pause(seconds)
+
+
 # Deaths
 
 
@@ -562,7 +585,7 @@ class Mill(Component):
     """Takes its time, and all that it is given."""
 
     def __init__(self) -> None:
-        self.ground = 0
+        self.ground_count = 0
 
     def setup(self) -> None:
         """Somebody who has nothing to do with the grain."""
@@ -578,8 +601,13 @@ class Mill(Component):
         end_ns = RealClock.now_ns() + round(seconds * 1e9)
         while RealClock.now_ns() < end_ns:
             pass
-        self.ground += 1
+        self.ground_count += 1
         return len(grain)
+
+    @operation(priority=0)
+    def ground(self) -> int:
+        """How often it has."""
+        return self.ground_count
 
 
 class Bell(AppObject):

@@ -226,3 +226,28 @@ def test_a_value_whose_own_code_fails_is_an_invalid_argument() -> None:
     with pytest.raises(InvalidArgument, match="a value cannot travel: 'gone'"):
         encoder.encode(reply(1, Hostile(a=1)))
     assert encoder.encode(reply(1, 1))
+
+
+def test_the_head_of_what_is_too_large_is_found_and_nothing_more() -> None:
+    """Who waits for an answer must get one, whatever the size; and what a stranger claims is not believed."""
+    packed = codec.Encoder().encode(Envelope(CALL, 2**64 - 1, 0, "a.b", None, None, None, {"x": bytes(1 << 20)}))
+    assert codec.head(memoryview(codec.batch([packed]))) == (CALL, 2**64 - 1)
+    assert codec.head(codec.batch([packed, packed])) is None
+    for frame in (
+        b"",
+        b"\xc1",
+        b"\x91",
+        b"\x91\x99",
+        b"\x91\x99\x01",
+        b"\x91\x99\xdd\xff\xff\xff\xff",
+        b"\x91\x98\x01\x01",
+    ):
+        assert codec.head(frame) is None
+    assert codec.head(b"\x91\x99\xa1x\x01") is None
+
+
+@given(st.binary(max_size=64))
+def test_the_head_of_anything_is_two_numbers_or_nothing(frame: bytes) -> None:
+    """Whatever came, the reader goes on."""
+    found = codec.head(frame)
+    assert found is None or [type(number) for number in found] == [int, int]
