@@ -63,8 +63,10 @@ def is_wanted() -> bool:
     if asked() == "0":
         return False
     obstacle = what_is_in_the_way()
+    if obstacle and asked() == "1":
+        sys.exit(f"APPBACKPLANE_COMPILE=1, but {obstacle}: install a C compiler and Python's headers, or unset it")
     if obstacle:
-        give_up_or_say(obstacle)
+        print(f"appbackplane: not compiled ({obstacle}): it works, at half the speed")
     return not obstacle
 
 
@@ -90,8 +92,9 @@ def what_is_in_the_way() -> str:
         except OSError:
             return f"there is no C compiler ({compiler})"
     if tried.returncode:
-        errors = [line for line in tried.stderr.splitlines() if "error" in line] or tried.stderr.splitlines()
-        return f"the C compiler ({compiler}) does not work: {errors[0].strip() if errors else tried.returncode}"
+        said = tried.stderr.splitlines() or [f"exit code {tried.returncode}"]
+        error = next((line for line in said if "error:" in line), said[-1])
+        return f"the C compiler ({compiler}) does not work: {error.strip()}"
     return ""
 
 
@@ -110,8 +113,6 @@ def extensions() -> list[Extension]:
                 "--config-file=",
                 "--namespace-packages",
                 "--explicit-package-bases",
-                # What happens to be installed beside mypy must not decide what the wheel holds.
-                "--no-site-packages",
                 "--ignore-missing-imports",
                 *compiled_modules(),
             ],
@@ -119,22 +120,16 @@ def extensions() -> list[Extension]:
             opt_level="3",
             group_name="appbackplane",  # of the library beside the packages that holds the code of them all
         )
-    except SystemExit as refusal:  # a mypy that sees more than ours did; its messages are above
-        give_up_or_say(f"mypyc refuses the source: {refusal}")
-        return []
+    except SystemExit as refusal:
+        sys.exit(
+            f"mypyc refuses the source ({refusal}): its reasons are above; APPBACKPLANE_COMPILE=0 leaves compiling out"
+        )
     finally:
         os.chdir(ROOT)
     for extension in found:
         extension.sources = [os.path.relpath(source, ROOT) for source in extension.sources]
         extension.depends = []
     return found
-
-
-def give_up_or_say(obstacle: str) -> None:
-    """Nothing will be compiled: an error if it was demanded."""
-    if asked() == "1":
-        sys.exit(f"APPBACKPLANE_COMPILE=1, but {obstacle}: install a C compiler and Python's headers, or unset it")
-    print(f"appbackplane: not compiled ({obstacle}): it works, at half the speed")
 
 
 if __name__ == "__main__":
