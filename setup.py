@@ -25,11 +25,12 @@ ROOT = Path(__file__).parent.resolve()
 #: What a call, a message or an action passes through. What users subclass freely stays interpreted (AppObject, Component),
 #: and so does what is declared with msgspec (Mark, Policy) and what runs a few times a second.
 COMPILED = """
-    transport: batching calls codec envelope topics
+    transport: batching calls codec connections envelope exchange hearing inbox publishing request resolver
+        session topics waiting
     runtime/objects: action binding registry schedulable
-    runtime/scheduling: cpu_budget deadline_order object_queue quotas ready_queues scheduler throttle ticks timers
+    runtime/scheduling: balance cpu_budget deadline_order object_queue quotas ready_queues scheduler throttle ticks timers
     runtime/observation: histogram statistics
-    runtime/execution: callers coroutines digesting endings engine failures host inheritance intake method_action modules
+    runtime/execution: board callers coroutines digesting endings engine failures host inheritance intake method_action modules
         outgoing presence publishing reports watch worker
 """
 #: What mypyc asks of a compiler: Python's headers, the C library's, and a linker.

@@ -51,10 +51,8 @@ class Route:
     def is_registered(self) -> bool:
         """Whether it is served in the present state of its component."""
         now = self.component._module_state
-        for state in self._states:  # noqa: SIM110: hot; and an enum hash and value are Python functions
-            if state is now:
-                return True
-        return False
+        # Not `in`, nor by name: an enum's hash and value are Python functions.
+        return any(state is now for state in self._states)
 
 
 class Registry:

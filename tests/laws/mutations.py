@@ -213,7 +213,7 @@ MUTATIONS = (
     Mutation(12, "routes may come later", "runtime/objects/registry.py", "if self.is_static:", "if False:"),
     Mutation(
         12, "served in every state", "runtime/objects/registry.py",
-        "            if state is now:", "            if True:",
+        "any(state is now for state in self._states)", "True",
     ),
     Mutation(12, "topics are heard in every state", INTAKE, "if component.state not in _SERVING:", "if False:"),
     Mutation(12, "timers run on", MODULES, "if to is ModuleState.DOWN:", "if False:"),
