@@ -9,7 +9,7 @@ msgpack does not know (dataclasses, enums, datetimes, sets, msgspec structs) are
 
 import struct
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import msgpack
 import msgspec
@@ -21,13 +21,13 @@ from .errors import InvalidArgument, MalformedFrame, text_of
 Frame = bytes | memoryview
 #: Largest frame accepted or produced, bytes. A body must fit in one frame with its envelope: 16 MiB keeps one message
 #: below a tenth of a second of copying; above it the caller is told to send a reference instead.
-FRAME_BYTES_MAX = 16 << 20
+FRAME_BYTES_MAX: Final = 16 << 20
 #: Envelopes in one frame. Bounds what one `unpackb` can allocate before anything is looked at.
-ENVELOPES_MAX = 65_535
+ENVELOPES_MAX: Final = 65_535
 #: One envelope: a frame less its array header.
 ENVELOPE_BYTES_MAX = FRAME_BYTES_MAX - 3
 
-_FIELDS = 9
+_FIELDS: Final = 9
 #: Two array headers and two integers take at most so many.
 _HEAD_BYTES = 3 + 1 + 9 + 9
 _NONE_OR_STR = (str, type(None))
@@ -37,7 +37,7 @@ _new_tuple: Callable[[type[Envelope], list[Any]], Envelope] = tuple.__new__
 #: A reply begins with the array of nine, its kind and its id as a 32-bit integer, and five nils; one more ends it.
 _REPLY_HEAD = struct.Struct(">3sI5s")
 _ROW_OF_REPLY, _NIL, _NILS = bytes((0x90 | _FIELDS, REPLY, 0xCE)), b"\xc0", b"\xc0" * 5
-_ID_MAX = (1 << 32) - 1
+_ID_MAX: Final = (1 << 32) - 1
 
 
 def _to_builtins(value: Any) -> Any:

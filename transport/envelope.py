@@ -17,7 +17,7 @@ hot loops, and reads by name everywhere else. Fields that a kind does not use ar
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from .errors import BackplaneError, text_of
 
@@ -37,8 +37,14 @@ class Kind(IntEnum):
     BOOST = 7
 
 
-# Plain integers for hot loops: comparing an IntEnum member costs three times as much.
-CALL, REPLY, STATUS, CAST, PUBLISH, CANCEL, BOOST = (int(kind) for kind in Kind)
+# The same as plain integers, for hot loops: comparing an IntEnum member costs three times as much.
+CALL: Final = 1
+REPLY: Final = 2
+STATUS: Final = 3
+CAST: Final = 4
+PUBLISH: Final = 5
+CANCEL: Final = 6
+BOOST: Final = 7
 
 
 class Envelope(NamedTuple):

@@ -5,16 +5,16 @@ its deadline: so it is refused here, at once, with the route and the argument na
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from .errors import InvalidArgument
 
 #: A call that names no timeout ends after this (DESIGN 12.5): long enough for bulk work in a full queue, short enough
 #: that a lost callee is noticed by people who are still there.
-TIMEOUT_DEFAULT_S = 30.0
+TIMEOUT_DEFAULT_S: Final = 30.0
 #: Every call has a deadline, and none is further away than a week: what takes longer is started by one call and asked
 #: for by others. (In milliseconds it fits the int of poll(2).)
-TIMEOUT_MAX_S = 7 * 86_400.0
+TIMEOUT_MAX_S: Final = 7 * 86_400.0
 
 
 def check(route: object, key: object, priority: object) -> None:  # hot: scripts/bench call_rtt

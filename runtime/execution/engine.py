@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from appbackplane.transport import codec
 from appbackplane.transport.batching import Outbox, Sent
@@ -45,15 +45,15 @@ if TYPE_CHECKING:
 
 #: How long short actions may run one after the other before the link is looked at again. A look costs 1.4 us, so 50 us
 #: keep it at 3 %, and 50 us is what an urgent message may lose by it: the price of one round trip on an idle machine.
-DRAIN_INTERVAL_NS = 50_000
+DRAIN_INTERVAL_NS: Final = 50_000
 #: Frames taken in one look. A frame holds up to 512 calls: a flood must not keep the workers from working.
-FRAMES_MAX = 64
+FRAMES_MAX: Final = 64
 #: Taking in calls costs about 8 us each: after this long in one look, what has come already gets its turn.
-DRAIN_MAX_NS = 1_000_000
+DRAIN_MAX_NS: Final = 1_000_000
 #: An action known to take longer than this is worth a hand-over to another thread (15 to 60 us) or a flush (5 us) before.
-SHORT_NS = 100_000
+SHORT_NS: Final = 100_000
 #: A peer whose socket was full is offered its envelopes again after this.
-STALLED_RETRY_NS = 2_000_000
+STALLED_RETRY_NS: Final = 2_000_000
 #: Looks at the link before it is closed: what a client has sent before it heard of the end is in there. 100 ms at most.
 STOP_LOOKS_MAX = 100
 #: poll(2) takes an int: a timer of a month would not fit. Waking once an hour for nothing costs nothing.

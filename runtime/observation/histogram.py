@@ -8,10 +8,11 @@ three-bit mantissa; recording costs about 100 ns and allocates nothing after the
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 #: Buckets to a doubling, as a power of two.
-_BITS = 3
-_SUB = 1 << _BITS
+_BITS: Final = 3
+_SUB: Final = 1 << _BITS
 
 
 def bucket_of(ns: int) -> int:
