@@ -8,7 +8,6 @@ msgpack does not know (dataclasses, enums, datetimes, sets, msgspec structs) are
 """
 
 import struct
-from collections.abc import Callable
 from typing import Any, Final
 
 import msgpack
@@ -30,10 +29,6 @@ ENVELOPE_BYTES_MAX = FRAME_BYTES_MAX - 3
 _FIELDS: Final = 9
 #: Two array headers and two integers take at most so many.
 _HEAD_BYTES = 3 + 1 + 9 + 9
-_NONE_OR_STR = (str, type(None))
-_NONE_OR_INT = (int, type(None))
-#: A named tuple's own `__new__` is a Python function: this is a third of its cost.
-_new_tuple: Callable[[type[Envelope], list[Any]], Envelope] = tuple.__new__
 #: A reply begins with the array of nine, its kind and its id as a 32-bit integer, and five nils; one more ends it.
 _REPLY_HEAD = struct.Struct(">3sI5s")
 _ROW_OF_REPLY, _NIL, _NILS = bytes((0x90 | _FIELDS, REPLY, 0xCE)), b"\xc0", b"\xc0" * 5
@@ -56,7 +51,7 @@ class Encoder:
     def encode(self, envelope: Envelope) -> bytes:
         """One packed envelope. Raises `InvalidArgument` for a value that cannot travel or one that is too large."""
         try:
-            packed: bytes = self._packer.pack(envelope)
+            packed: bytes = self._packer.pack(envelope.row())
         except Exception as error:  # the edge: a value's own code runs here, and another thread may be changing it
             self._packer.reset()
             raise InvalidArgument(f"a value cannot travel: {text_of(error)}") from error
@@ -146,25 +141,40 @@ def _refuse_extension(code: int, _data: bytes) -> Any:
 def _checked(row: Any) -> Envelope:  # hot: scripts/bench call_pipelined
     if type(row) is not list or len(row) != _FIELDS:
         raise MalformedFrame("not an envelope: an array of nine fields is expected")
-    kind, id, priority, route, key, deadline, trace, body, chain = row
+    fields: list[Any] = row
+    kind, id = fields[0], fields[1]
     if type(id) is not int or type(kind) is not int:
         raise MalformedFrame("kind and id must be integers")
+    if kind == REPLY:
+        return Envelope(REPLY, id, None, None, None, None, None, fields[7])
     if kind == CALL or kind == CAST or kind == PUBLISH:
+        priority, route, key, deadline = fields[2], fields[3], fields[4], fields[5]
+        trace, body, chain = fields[6], fields[7], fields[8]
         if type(route) is not str or type(body) is not dict:
             raise MalformedFrame("route must be a string and body a map")
-        if type(priority) not in _NONE_OR_INT or type(deadline) not in _NONE_OR_INT or type(key) not in _NONE_OR_STR:
+        if not (_is_int_or_nil(priority) and _is_int_or_nil(deadline) and _is_str_or_nil(key)):
             raise MalformedFrame("priority, deadline or key of the wrong type")
-        if type(trace) not in _NONE_OR_STR or (chain is not None and not _is_chain(chain)):
+        if not _is_str_or_nil(trace) or (chain is not None and not _is_chain(chain)):
             raise MalformedFrame("trace or chain of the wrong type")
-    elif kind == STATUS:
-        if not _is_status(body):
+        return Envelope(kind, id, priority, route, key, deadline, trace, body, chain)
+    if kind == STATUS:
+        if not _is_status(fields[7]):
             raise MalformedFrame("a status is [number, message, retry_after, trace]")
     elif kind == BOOST:
-        if type(priority) is not int:
+        if type(fields[2]) is not int:
             raise MalformedFrame("a boost has a priority")
-    elif kind != REPLY and kind != CANCEL:
+        return Envelope(BOOST, id, fields[2])
+    elif kind != CANCEL:
         raise MalformedFrame(f"unknown kind {kind}")
-    return _new_tuple(Envelope, row)
+    return Envelope(kind, id, None, None, None, None, None, fields[7])
+
+
+def _is_int_or_nil(value: Any) -> bool:
+    return value is None or type(value) is int
+
+
+def _is_str_or_nil(value: Any) -> bool:
+    return value is None or type(value) is str
 
 
 def _is_chain(chain: Any) -> bool:
@@ -180,5 +190,5 @@ def _is_status(body: Any) -> bool:
         and type(body[0]) is int
         and type(body[1]) is str
         and (body[2] is None or type(body[2]) in (int, float))
-        and type(body[3]) in _NONE_OR_STR
+        and _is_str_or_nil(body[3])
     )
