@@ -27,7 +27,7 @@ ROOT = Path(__file__).parent.resolve()
 COMPILED = """
     transport: batching calls codec connections envelope exchange hearing inbox publishing request resolver
         session topics waiting
-    runtime/objects: action binding registry schedulable
+    runtime/objects: action binding operation_spec registry schedulable
     runtime/scheduling: balance cpu_budget deadline_order object_queue quotas ready_queues scheduler throttle ticks timers
     runtime/observation: histogram statistics
     runtime/execution: board callers coroutines digesting endings engine failures host inheritance intake method_action modules

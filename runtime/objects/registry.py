@@ -17,7 +17,8 @@ from .app_object import AppObject
 from .component import Component
 from .endpoint import Endpoint
 from .module_state import ModuleState
-from .operation import DeclarationError, Mark, OperationSpec
+from .operation import DeclarationError, Mark
+from .operation_spec import OperationSpec
 from .state_machine import StateMachine
 
 
