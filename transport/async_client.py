@@ -17,13 +17,14 @@ from typing import Any, Self
 
 from . import request
 from .async_subscription import AsyncSubscription
-from .client import CLOSE_TIMEOUT_S, CONNECT_TIMEOUT_S
+from .calling import CLOSE_TIMEOUT_S, CONNECT_TIMEOUT_S
 from .directory import Directory
 from .discovery import Location, locate
 from .errors import Busy, Cancelled, PeerDown, Unavailable
+from .events import Ended, Events
 from .lifeline import open_lifeline
 from .link import Link
-from .session import ClientSession, Ended, Events
+from .session import ClientSession
 
 #: Of a call that leaves its priority to the operation, while it waits for room: after all that name theirs.
 PRIORITY_UNKNOWN = 256
@@ -301,10 +302,10 @@ class AsyncClient:
     def _deliver(self, events: Events) -> None:  # hot: scripts/bench call_rtt
         while events:
             event = events.popleft()
-            if type(event) is Ended:
+            if isinstance(event, Ended):
                 if self._queue:
                     self._let_in()
-                future, result, error = event
+                future, result, error = event.token, event.result, event.error
                 if future.done():
                     continue  # its task was cancelled
                 if error is None:

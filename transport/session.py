@@ -9,7 +9,7 @@ what happened; whoever owns the link takes one before waiting and after every wa
 import heapq
 from collections import deque
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -27,6 +27,7 @@ from .errors import (
     Unavailable,
     error_from,
 )
+from .events import Ended, Events, Heard
 from .exchange import Exchange
 from .hearing import Ask, Hearing
 from .inbox import Message
@@ -48,24 +49,6 @@ REFRESH_NS, REFRESH_LIMIT_NS = 1_000_000_000, 5_000_000_000
 _ANSWERS = (REPLY, STATUS)
 
 
-@final
-class Ended(NamedTuple):
-    """Something asked for is over: `token` is the caller's. Exactly one a call."""
-
-    token: Any
-    result: Any
-    error: BackplaneError | None
-
-
-@final
-class Heard(NamedTuple):
-    """A message for a subscriber, and about how many bytes it took on the way."""
-
-    subscriber: Any
-    message: Message
-    size: int = 0
-
-
 class _Fetch(NamedTuple):
     """The session's own call for the directory, on behalf of `token`; None: of itself."""
 
@@ -78,9 +61,6 @@ class _Settling:
     def __init__(self, token: object, remaining_count: int = 0) -> None:
         self.token = token
         self.remaining_count = remaining_count
-
-
-Events = deque[Ended | Heard]
 
 
 class ClientSession:

@@ -13,29 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from mypy_extensions import mypyc_attr
-
-
-class Waiter:
-    """One thread that waits."""
-
-    __slots__ = ("gate", "is_woken")
-
-    def __init__(self) -> None:
-        self.is_woken = False
-        #: Held while it follows; whoever wakes it lets go.
-        self.gate: threading.Lock | None = None
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-class Waitable:
-    """Something that threads wait for. Changed with the lock held."""
-
-    __slots__ = ("is_ready", "waiters")
-
-    def __init__(self) -> None:
-        self.is_ready = False
-        self.waiters: list[Waiter] = []
+from .waitables import Waitable, Waiter
 
 
 class Waiting:
@@ -77,14 +55,17 @@ class Waiting:
                         wake_ns = until_ns
                 if wake_ns is not None and wake_ns <= now_ns:
                     continue
-                waitable.waiters.append(waiter)
+                waiters = waitable.waiters
+                if waiters is None:
+                    waiters = waitable.waiters = []
+                waiters.append(waiter)
                 try:
                     if self._leader is None:
                         self._lead(waiter, None if wake_ns is None else wake_ns - now_ns)
                     else:
                         self._follow(waiter, None if wake_ns is None else wake_ns - now_ns)
                 finally:
-                    waitable.waiters.remove(waiter)
+                    waiters.remove(waiter)
         finally:
             if self._followers and self._leader is None:
                 self.wake(self._followers[0])
@@ -92,8 +73,9 @@ class Waiting:
     def ready(self, waitable: Waitable) -> None:  # hot: scripts/bench call_rtt
         """It is ready: wake who waits for it."""
         waitable.is_ready = True
-        for waiter in waitable.waiters:
-            self.wake(waiter)
+        if waitable.waiters:
+            for waiter in waitable.waiters:
+                self.wake(waiter)
 
     def wake(self, waiter: Waiter) -> None:
         """Let one thread look again."""
