@@ -2,28 +2,49 @@
 
 The same source runs interpreted and compiled by mypyc (docs/decisions/compiled.md): twice the calls a second, and no
 second implementation. An editable installation is never compiled, because a contributor's change to a .py file would then
-change nothing. APPBACKPLANE_COMPILE=0 leaves it out, =1 makes a missing compiler an error; by default it is used if there.
+change nothing. APPBACKPLANE_COMPILE=0 leaves it out, =1 makes whatever is in its way an error; by default it is done if it
+can be. Imported (scripts/bootstrap.sh, tests/house) it does nothing, and needs no setuptools.
 """
 
+from __future__ import annotations
+
 import os
+import shlex
 import shutil
+import subprocess
 import sys
 import sysconfig
+import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from setuptools import Extension, setup
+if TYPE_CHECKING:
+    from setuptools import Extension
 
 ROOT = Path(__file__).parent.resolve()
 #: What a call, a message or an action passes through. What users subclass freely stays interpreted (AppObject, Component),
 #: and so does what is declared with msgspec (Mark, Policy) and what runs a few times a second.
 COMPILED = """
-    transport: batching calls codec envelope topics
-    runtime/objects: action schedulable registry
-    runtime/scheduling: cpu_budget deadline_order object_queue quotas ready_queues scheduler throttle ticks timers
+    transport: batching calls codec connections envelope exchange hearing inbox publishing request resolver
+        session topics waiting
+    runtime/objects: action binding registry schedulable
+    runtime/scheduling: balance cpu_budget deadline_order object_queue quotas ready_queues scheduler throttle ticks timers
     runtime/observation: histogram statistics
-    runtime/execution: coroutines digesting endings engine failures host inheritance intake method_action modules outgoing
-        presence publishing reports watch worker
+    runtime/execution: board callers coroutines digesting endings engine failures host inheritance intake method_action modules
+        outgoing presence publishing reports watch worker
 """
+#: What mypyc asks of a compiler: Python's headers, the C library's, and a linker.
+PROBE = "#include <Python.h>\n#include <math.h>\nint probe(void) { return Py_IsInitialized(); }\n"
+
+
+def main() -> None:
+    """What the build backend runs, in the root."""
+    from setuptools import setup
+
+    is_wheel = "bdist_wheel" in sys.argv
+    if is_wheel:  # what an earlier state of the sources left there would be packed, too
+        shutil.rmtree(ROOT / "build", ignore_errors=True)
+    setup(ext_modules=extensions() if is_wheel and is_wanted() else [])
 
 
 def compiled_modules() -> list[str]:
@@ -39,20 +60,43 @@ def compiled_modules() -> list[str]:
 
 
 def is_wanted() -> bool:
-    """Whether this run of setup.py is to compile."""
-    asked = os.environ.get("APPBACKPLANE_COMPILE", "auto")
-    if asked not in ("auto", "0", "1"):
-        sys.exit(f"APPBACKPLANE_COMPILE={asked}: expected 0, 1 or auto")
-    if asked == "0" or "bdist_wheel" not in sys.argv:
+    """Whether a wheel is to hold compiled modules. Exits where they are demanded and cannot be made."""
+    if asked() == "0":
         return False
-    compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
-    headers = Path(sysconfig.get_path("include"), "Python.h")
-    lacks = [what for what, is_there in ((compiler, shutil.which(compiler)), (headers, headers.is_file())) if not is_there]
-    if lacks and asked == "1":
-        sys.exit(f"APPBACKPLANE_COMPILE=1, but there is no {lacks[0]}: install a C compiler and Python's headers, or unset it")
-    if lacks:
-        print(f"appbackplane: not compiled, because there is no {lacks[0]}: it will work, at half the speed")
-    return not lacks
+    obstacle = what_is_in_the_way()
+    if obstacle and asked() == "1":
+        sys.exit(f"APPBACKPLANE_COMPILE=1, but {obstacle}: install a C compiler and Python's headers, or unset it")
+    if obstacle:
+        print(f"appbackplane: not compiled ({obstacle}): it works, at half the speed")
+    return not obstacle
+
+
+def asked() -> str:
+    """What the person who builds wants: "0", "1" or "auto"."""
+    word = os.environ.get("APPBACKPLANE_COMPILE") or "auto"
+    if word not in ("auto", "0", "1"):
+        sys.exit(f"APPBACKPLANE_COMPILE={word}: expected 0, 1 or auto")
+    return word
+
+
+def what_is_in_the_way() -> str:
+    """Why nothing can be compiled here; "" if it can."""
+    if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return "mypyc is for CPython with the interpreter lock"
+    compiler = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
+    with tempfile.TemporaryDirectory(prefix="appbackplane-") as folder:
+        source = Path(folder, "probe.c")
+        source.write_text(PROBE, encoding="utf-8")
+        options = [f"-I{sysconfig.get_path('include')}", "-shared", "-fPIC", str(source), "-o", f"{folder}/probe.so"]
+        try:
+            tried = subprocess.run([*shlex.split(compiler), *options], capture_output=True, text=True, check=False)
+        except OSError:
+            return f"there is no C compiler ({compiler})"
+    if tried.returncode:
+        said = tried.stderr.splitlines() or [f"exit code {tried.returncode}"]
+        error = next((line for line in said if "error:" in line), said[-1])
+        return f"the C compiler ({compiler}) does not work: {error.strip()}"
+    return ""
 
 
 def extensions() -> list[Extension]:
@@ -60,7 +104,6 @@ def extensions() -> list[Extension]:
     from mypyc.build import mypycify
 
     stage = ROOT / "build" / "stage"
-    shutil.rmtree(stage, ignore_errors=True)
     (stage / "appbackplane").mkdir(parents=True)
     for folder in ("transport", "runtime"):
         (stage / "appbackplane" / folder).symlink_to(ROOT / folder)
@@ -76,6 +119,11 @@ def extensions() -> list[Extension]:
             ],
             target_dir=str(ROOT / "build" / "c"),
             opt_level="3",
+            group_name="appbackplane",  # of the library beside the packages that holds the code of them all
+        )
+    except SystemExit as refusal:
+        sys.exit(
+            f"mypyc refuses the source ({refusal}): its reasons are above; APPBACKPLANE_COMPILE=0 leaves compiling out"
         )
     finally:
         os.chdir(ROOT)
@@ -85,4 +133,5 @@ def extensions() -> list[Extension]:
     return found
 
 
-setup(ext_modules=extensions() if is_wanted() else [])
+if __name__ == "__main__":
+    main()

@@ -21,11 +21,14 @@ from pathlib import PurePosixPath
 PREFIX = "appbackplane-"
 SHARED = "shared"
 WEIGHT_FILE = {1: "cpu.shares", 2: "cpu.weight"}
-#: The jitter that a throttled group brings to itself and its neighbours is the period: with 100 ms their p99.9 wake-up
-#: was 65 ms, with 10 ms 11 ms, and 30 % held to 29.6-30.2 % with both (TRAPS 26).
-PERIOD_US = 10_000
-#: The kernel refuses less.
-QUOTA_US_MIN = 1_000
+BURST_FILE = {1: "cpu.cfs_burst_us", 2: "cpu.max.burst"}
+#: A CPU takes a group's quota in slices of so much (kernel.sched_cfs_bandwidth_slice_us) and hands back what it does not
+#: use; what lies there at the period's end is lost, but for the burst. Threads of a backplane wait for each other (the
+#: GIL, the lead), so one that is throttled has others hand back. With quota and burst below a slice, 30 % was 28 %.
+QUOTA_US_WANTED = 5_000
+#: A throttled group stands still for the rest of the period, so it is as short as the quota allows: with 100 ms the p99.9
+#: wake-up in the group was 65 ms, with 10 ms 11 ms (TRAPS 26). The longest is the kernel's default.
+PERIOD_US_MIN, PERIOD_US_MAX = 10_000, 100_000
 #: One process of nice 0, and the most that may be written: cpu.shares and cpu.weight.
 _WEIGHT_DEFAULT = {1: 1024, 2: 100}
 _WEIGHT_MAX = {1: 262_144, 2: 10_000}
@@ -86,12 +89,26 @@ def with_own_group(limits: Mapping[str, int | None], *, may_nice: bool) -> froze
     return frozenset(name for name, limit in limits.items() if limit is not None or not may_nice)
 
 
-def quota_us(percent: int | None) -> tuple[int, int]:
-    """(quota, period) of a limit in percent of one core; a quota of -1 is none."""
+@dataclass(frozen=True, slots=True)
+class Bandwidth:
+    """A limit in kernel terms, in microseconds: so much CPU a period, and what of it may be kept for later ones."""
+
+    #: -1: no limit.
+    quota: int
+    period: int
+    burst: int = 0
+
+
+def bandwidth_us(percent: int | None, *, may_burst: bool = True) -> Bandwidth:
+    """Of a limit in percent of one core; None: no limit. `may_burst`: the kernel knows bursts (Linux 5.14)."""
     if percent is None:
-        return -1, PERIOD_US
-    period = max(PERIOD_US, -(-QUOTA_US_MIN * 100 // percent))
-    return period * percent // 100, period
+        return Bandwidth(-1, PERIOD_US_MIN)
+    period = PERIOD_US_MAX
+    if may_burst:
+        period = min(max(PERIOD_US_MIN, -(-QUOTA_US_WANTED * 100 // percent)), PERIOD_US_MAX)
+    quota = period * percent // 100
+    # Without it what is handed back is lost: 20 % for 30 with a period of 20 ms; least, 29 to 30 %, with the longest.
+    return Bandwidth(quota, period, quota if may_burst else 0)
 
 
 def folder_weight(version: int, cpus: int) -> int:

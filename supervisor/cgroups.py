@@ -19,15 +19,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .cgroup_layout import (
+    BURST_FILE,
     PREFIX,
     SHARED,
     WEIGHT_FILE,
     Hierarchy,
+    bandwidth_us,
     folder_name,
     folder_weight,
     hierarchies,
     is_ours,
-    quota_us,
 )
 
 #: For what was killed to leave its group: a throttled process took 0.9 s (TRAPS 22), and quotas are lifted before.
@@ -289,15 +290,21 @@ def _stepped(into: Path, back: Path, version: int) -> Iterator[None]:
 
 
 def _limit(folder: Path, version: int, percent: int | None) -> None:
-    quota, period = quota_us(percent)
+    burst_file = folder / BURST_FILE[version]
+    may_burst = burst_file.exists()
+    wanted = bandwidth_us(percent, may_burst=may_burst)
+    if may_burst:
+        _write(burst_file, "0")  # a quota below the old burst is refused
     if version == 1:
         # A quota above what the old period allows is refused, and so is a period that makes the old quota too large.
         _write(folder / "cpu.cfs_quota_us", "-1")
-        _write(folder / "cpu.cfs_period_us", str(period))
-        if quota >= 0:
-            _write(folder / "cpu.cfs_quota_us", str(quota))
+        _write(folder / "cpu.cfs_period_us", str(wanted.period))
+        if wanted.quota >= 0:
+            _write(folder / "cpu.cfs_quota_us", str(wanted.quota))
     else:
-        _write(folder / "cpu.max", f"{quota if quota >= 0 else 'max'} {period}")
+        _write(folder / "cpu.max", f"{wanted.quota if wanted.quota >= 0 else 'max'} {wanted.period}")
+    if wanted.burst:
+        _write(burst_file, str(wanted.burst))
 
 
 def _inside_out(folder: Path) -> list[Path]:

@@ -122,6 +122,10 @@ class Placement:
             },
         }
 
+    def told(self, backplane: str) -> dict[str, str | None]:
+        """For the backplane itself: what holds its limit, since only one of the two may; and its own group."""
+        return {"by": self.in_force(backplane), "cgroup": self.folder_of(backplane)}
+
     def in_force(self, backplane: str) -> str | None:
         """What holds its limit: "os (cgroup v1)", "os (cgroup v2)", "scheduler"; None: it has no limit."""
         if self._limits[backplane] is None:

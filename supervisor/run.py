@@ -324,7 +324,7 @@ class Supervisor:
                 self._send_directory(effect)
             case effects.Accept():
                 self._warn(self._placement.registered(effect.backplane))
-                self._control.reply(effect.caller, {})
+                self._control.reply(effect.caller, self._placement.told(effect.backplane))
             case effects.Refuse():
                 self._control.refuse(effect.caller, effect.error)
             case effects.Say():
@@ -359,7 +359,7 @@ class Supervisor:
         moved_to = self._placement.folder_of(name)
         if moved_to is not None and moved_to != folder:
             self._take(events.Placed(name, generation, moved_to))
-        self._control.reply(caller, {"by": self._placement.in_force(name), "cgroup": moved_to})
+        self._control.reply(caller, self._placement.told(name))
 
     def _call(
         self, backplane: str, generation: int, route: str, body: dict[str, Any], token: object, limit_ns: int

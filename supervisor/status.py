@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from appbackplane.runtime.build import BUILD
+
 from .child import Child
 from .director import Director
 from .lifecycle import next_step, waits_for
@@ -44,6 +46,7 @@ def status(
     return {
         "system": director.system,
         "pid": pid,
+        "build": BUILD,
         "state": director.mode,
         "since": wall_s - (now_ns - director.since_ns) / 1e9,
         "uptime": (now_ns - director.begun_ns) / 1e9,

@@ -13,6 +13,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+from mypy_extensions import mypyc_attr
+
 
 class Waiter:
     """One thread that waits."""
@@ -25,6 +27,7 @@ class Waiter:
         self.gate: threading.Lock | None = None
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Waitable:
     """Something that threads wait for. Changed with the lock held."""
 

@@ -57,6 +57,7 @@ class Control:
         self._encoder = codec.Encoder()
         self._leaving: deque[Envelope] = deque()
         self._registered: bool | None = None
+        self._accepted: Callable[[Any], None] | None = None
         self._calls: dict[int, Heard] = {}
         self._calls_count = 1  # the registration
 
@@ -65,8 +66,9 @@ class Control:
         """Whether the supervisor has answered the registration. Raises what it answered if it refused."""
         return bool(self._registered)
 
-    def register(self, registration: Registration) -> None:
-        """Tell the supervisor what is here."""
+    def register(self, registration: Registration, accepted: Callable[[Any], None]) -> None:
+        """Tell the supervisor what is here. `accepted` runs in the sentinel's thread, with what it answered."""
+        self._accepted = accepted
         body = {"registration": msgspec.to_builtins(registration)}
         route = f"{addressing.SUPERVISOR}.register"
         self._say(Envelope(CALL, 1, 0, route, None, REGISTER_TIMEOUT_NS, None, body))
@@ -118,6 +120,8 @@ class Control:
             self._registered = envelope.kind != STATUS
             if envelope.kind == STATUS:
                 log.error("the supervisor refused the registration: %s", envelope.body[1])
+            elif self._accepted is not None:
+                self._accepted(envelope.body)
         elif (heard := self._calls.pop(envelope.id, None)) is not None:
             heard(*((None, envelope.body[1]) if envelope.kind == STATUS else (envelope.body, None)))
 

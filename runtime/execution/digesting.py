@@ -73,7 +73,8 @@ class Digesting:
                 intake.turn_away(peer, envelope, InternalError(f"{name}: {problem}"), then_ns)
             else:
                 left = None if deadline_ns is None else -deadline_ns
-                intake.accept(peer, envelope._replace(key=ended.result, deadline=left), then_ns)
+                envelope.key, envelope.deadline = ended.result, left
+                intake.accept(peer, envelope, then_ns)
 
         action.on_end = dispatch
         intake.count_in(action, component)

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from appbackplane.transport import codec
 from appbackplane.transport.batching import Outbox, Sent
-from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, PUBLISH, Envelope
+from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, PUBLISH, Envelope, reply
 from appbackplane.transport.errors import (
     MalformedFrame,
 )
@@ -45,15 +45,15 @@ if TYPE_CHECKING:
 
 #: How long short actions may run one after the other before the link is looked at again. A look costs 1.4 us, so 50 us
 #: keep it at 3 %, and 50 us is what an urgent message may lose by it: the price of one round trip on an idle machine.
-DRAIN_INTERVAL_NS = 50_000
+DRAIN_INTERVAL_NS: Final = 50_000
 #: Frames taken in one look. A frame holds up to 512 calls: a flood must not keep the workers from working.
-FRAMES_MAX = 64
+FRAMES_MAX: Final = 64
 #: Taking in calls costs about 8 us each: after this long in one look, what has come already gets its turn.
-DRAIN_MAX_NS = 1_000_000
+DRAIN_MAX_NS: Final = 1_000_000
 #: An action known to take longer than this is worth a hand-over to another thread (15 to 60 us) or a flush (5 us) before.
-SHORT_NS = 100_000
+SHORT_NS: Final = 100_000
 #: A peer whose socket was full is offered its envelopes again after this.
-STALLED_RETRY_NS = 2_000_000
+STALLED_RETRY_NS: Final = 2_000_000
 #: Looks at the link before it is closed: what a client has sent before it heard of the end is in there. 100 ms at most.
 STOP_LOOKS_MAX = 100
 #: poll(2) takes an int: a timer of a month would not fit. Waking once an hour for nothing costs nothing.
@@ -151,8 +151,8 @@ class Engine:
             self.watch.retire_relief()
         return action
 
-    def execute(self, worker: Worker, action: Action) -> tuple[Outcome, int, int]:  # hot: scripts/bench call_rtt
-        """Run the action in the calling thread, without the lead: (outcome, run ns, CPU ns).
+    def execute(self, worker: Worker, action: Action) -> tuple[Outcome, int, int, int]:  # hot: scripts/bench call_rtt
+        """Run the action in the calling thread, without the lead: (outcome, when it stopped, run ns, CPU ns).
 
         The thread's CPU clock is a system call of 0.35 us, which is read where it can tell more than the other: a run of
         less than `SHORT_NS` has used what it took; a longer one at most what the thread has used since `choose` looked.
@@ -161,26 +161,24 @@ class Engine:
         started_ns = clock.now_ns()
         action.wait_ns += started_ns - action.posted_ns
         worker.started_ns = started_ns
-        worker.current.action = action
         try:
             outcome = action.run() if isinstance(action, MethodAction) else _run_foreign(action)
         except BaseException as error:  # the edge: sys.exit() in an operation ends the operation, not the worker
             action.error = error
             outcome = Outcome.DONE
-        worker.current.action = None
         worker.started_ns = 0
-        run_ns = clock.now_ns() - started_ns
+        now_ns = clock.now_ns()
+        run_ns = now_ns - started_ns
         if run_ns < SHORT_NS:
-            return outcome, run_ns, run_ns
+            return outcome, now_ns, run_ns, run_ns
         cpu_ns = clock.cpu_ns()
         used_ns, worker.cpu_mark_ns = cpu_ns - worker.cpu_mark_ns, cpu_ns
-        return outcome, run_ns, min(run_ns, used_ns)
+        return outcome, now_ns, run_ns, min(run_ns, used_ns)
 
     def complete(
-        self, action: Action, outcome: Outcome, run_ns: int, cpu_ns: int
+        self, action: Action, outcome: Outcome, now_ns: int, run_ns: int, cpu_ns: int
     ) -> None:  # hot: scripts/bench call_rtt
-        """What became of an action that has run: it ended, awaits something, or stepped aside."""
-        now_ns = self.clock.now_ns()
+        """What became of an action that has run until `now_ns`: it ended, awaits something, or stepped aside."""
         action.run_ns += run_ns
         action.cpu_ns += cpu_ns
         if outcome is not Outcome.DONE:
@@ -328,6 +326,12 @@ class Engine:
             self.hear(LOCAL, self.as_received(envelope), now_ns)
             return True
         return self.outbox.add(peer, self.encoder.encode(envelope))
+
+    def reply(self, peer: bytes, id: int, result: Any, now_ns: int) -> bool:  # hot: scripts/bench call_pipelined
+        """`say` a reply."""
+        if peer is LOCAL:
+            return self.say(LOCAL, reply(id, result), now_ns)
+        return self.outbox.add(peer, self.encoder.reply(id, result))
 
     def as_received(self, envelope: Envelope) -> Envelope:
         """What a peer would make of it. Raises `InvalidArgument` for what cannot travel."""

@@ -85,7 +85,9 @@ class Intake:
 
         `caller`: the object of this backplane that asks; a component's own objects reach each other in every state.
         """
-        kind, id, priority, name, key, deadline, trace, body, chain = envelope
+        kind, id, name, key, body, chain = (
+            envelope.kind, envelope.id, envelope.route, envelope.key, envelope.body, envelope.chain
+        )  # fmt: skip
         assert name is not None
         engine = self._engine
         route = engine.registry.routes.get(name)
@@ -96,29 +98,29 @@ class Intake:
             raise Unavailable(
                 f"{name} is not served while {route.component.name} is {state} (served in: {', '.join(route.states)})"
             )
-        priority = self._priority(name, priority, route.priority)
+        priority = self._priority(name, envelope.priority, route.priority)
         deadline_ns = None
         if kind == CALL:
-            deadline = DEADLINE_DEFAULT_NS if deadline is None else deadline
+            deadline = DEADLINE_DEFAULT_NS if envelope.deadline is None else envelope.deadline
             deadline_ns = -deadline if deadline < 0 else now_ns + deadline  # due_ns, spelled out
             if deadline_ns <= now_ns:
                 engine.statistics.of(name).expired_count += 1
                 raise DeadlineExceeded(f"{name}: the deadline passed {(now_ns - deadline_ns) / 1e6:.1f} ms ago")
         if route.endpoint is not None:
             action = self._from_endpoint(route, Request(name, key, body, priority, deadline_ns))
-        elif route.mark.digest is not None and key is None:
+        elif route.has_digest and key is None:
             return self.digesting.begin(route, peer, envelope, priority, now_ns)
         else:
             object, spec = self._target(route, key, chain)
-            action = MethodAction(object, name, priority, spec.function, spec.bind(body, name), deadline_ns)
+            action = MethodAction(object, name, priority, spec.function, spec.binding.bind(body, name), deadline_ns)
             action.spec, action.sender = spec, peer
         lent = action.object.lends
         if lent is not None and lent < action.priority:
             action.priority = lent
         if chain:
-            self._check_cycle(action, chain, is_reentrant=route.mark.reentrant)
+            self._check_cycle(action, chain, is_reentrant=route.is_reentrant)
             action.chain = chain
-        action.trace = trace
+        action.trace = envelope.trace
         self.count_in(action, route.component)
         if kind == CALL:
             action.peer, action.call_id = peer, id

@@ -84,7 +84,7 @@ class Sentinel:
 
     def register(self, registration: Registration) -> None:
         """Tell the supervisor what is here."""
-        self._control.register(registration)
+        self._control.register(registration, self._placed)
         self._control.turn()
 
     def change_limit(self, percent: int | None) -> None:
@@ -215,11 +215,21 @@ class Sentinel:
             self._engine.modules.move(name, state, lambda error: answer({}, error))
 
     def _limited(self, result: Any, error: str | None) -> None:
-        if error is not None:
-            log.warning("the CPU limit is held by the scheduler alone: %s", error)
-        elif self._os_priority is not None:
-            with self._engine.lead:
-                self._os_priority.moved_to(result["cgroup"])
+        if error is None:
+            self._placed(result)
+            return
+        log.warning("the CPU limit is held by the scheduler alone: %s", error)
+        with self._engine.lead:
+            self._engine.scheduler.budget.leave_to_kernel(False)
+
+    def _placed(self, body: Any) -> None:
+        """What holds our limit from now on, and where we are, says the supervisor: after the registration, and a change."""
+        engine = self._engine
+        with engine.lead:
+            engine.scheduler.budget.leave_to_kernel(body["by"] not in (None, "scheduler"))
+            if self._os_priority is not None:
+                self._os_priority.moved_to(body["cgroup"])
+            engine.watch.notify()  # what a spent budget held up may run, or no longer
 
     def _tell_statistics(self, body: Any, answer: Answer) -> None:
         answer(self._statistics(), None)

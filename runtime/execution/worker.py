@@ -42,7 +42,6 @@ class Worker:
         self.is_stopping = False
         self.gate = threading.Lock()
         self.gate.acquire()
-        self.current = current
         #: The kernel's number of the thread; 0 until it runs (and in a test that has none).
         self.tid = 0
         self._os_thread = threading.Thread(target=self._run, name=f"worker-{number}", daemon=True)
@@ -62,7 +61,7 @@ class Worker:
         return self._os_thread.ident or 0
 
     def _run(self) -> None:
-        current.engine = self.engine
+        current.worker = self
         self.tid = threading.get_native_id()
         try:
             with self.engine.lead:
@@ -87,10 +86,10 @@ class Worker:
                 continue
             lead.release()
             try:
-                outcome, run_ns, cpu_ns = execute(self, action)
+                outcome, now_ns, run_ns, cpu_ns = execute(self, action)
             finally:
                 lead.acquire()
-            complete(action, outcome, run_ns, cpu_ns)
+            complete(action, outcome, now_ns, run_ns, cpu_ns)
 
 
 class ReliefWorker(Worker):
@@ -122,7 +121,7 @@ class ReliefWorker(Worker):
                 continue
             engine.lead.release()
             try:
-                outcome, run_ns, cpu_ns = engine.execute(self, action)
+                outcome, now_ns, run_ns, cpu_ns = engine.execute(self, action)
             finally:
                 engine.lead.acquire()
-            engine.complete(action, outcome, run_ns, cpu_ns)
+            engine.complete(action, outcome, now_ns, run_ns, cpu_ns)

@@ -8,11 +8,16 @@ so that no action is walked over twice.
 
 from __future__ import annotations
 
+from typing import Final
+
 from ..objects.action import Action
 from ..objects.schedulable import Schedulable
 
 #: Object states. IDLE: nothing to do. READY: in a ready queue. RUNNING: with a worker. WAITING: in the wait queue (law 6).
-IDLE, READY, RUNNING, WAITING = range(4)
+IDLE: Final = 0
+READY: Final = 1
+RUNNING: Final = 2
+WAITING: Final = 3
 
 
 def append(object: Schedulable, action: Action, priorities: int) -> None:  # hot: scripts/bench inproc

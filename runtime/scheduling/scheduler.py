@@ -16,6 +16,7 @@ Cost: about 0.5 us for post + next + finished (scripts/bench inproc).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -33,7 +34,7 @@ from .ticks import Ticks
 from .timers import Timers
 
 #: Saves looking into the enum twice an action.
-_DONE = Outcome.DONE
+_DONE: Final = Outcome.DONE
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):

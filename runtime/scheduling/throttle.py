@@ -9,7 +9,7 @@ itself to do, by `post` and `after`, has an account of its own (`OwnWork`): a lo
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from appbackplane.transport.errors import Busy
 
@@ -21,7 +21,7 @@ RETRY_AFTER_DEFAULT = 0.05
 #: The hint stays within what a caller can use: below a millisecond it is a spin, above five seconds a guess.
 RETRY_AFTER_MIN, RETRY_AFTER_MAX = 0.001, 5.0
 #: Weight of the newest interval between two completions: about the last hundred count.
-_WEIGHT = 0.02
+_WEIGHT: Final = 0.02
 
 
 class Throttle:

@@ -24,7 +24,7 @@ def command(system: str | None, stats: bool, as_json: bool) -> None:
         show.as_json(answer)
         return
     uptime = show.duration(answer["uptime"])
-    click.echo(f"system {answer['system']!r}: {answer['state']}, pid {answer['pid']}, for {uptime}")
+    click.echo(f"system {answer['system']!r}: {answer['state']}, pid {answer['pid']}, for {uptime}, {answer['build']}")
     show.table(
         (
             "BACKPLANE",

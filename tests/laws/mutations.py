@@ -134,7 +134,7 @@ MUTATIONS = (
     Mutation(7, "the digester goes before everything", DIGESTING, "digester, name, max(0, priority - 1)", "digester, name, 0"),
     Mutation(
         7, "everything is digested", INTAKE,
-        "elif route.mark.digest is not None and key is None:", "elif route.mark.digest is not None:",
+        "elif route.has_digest and key is None:", "elif route.has_digest:",
     ),
     Mutation(
         7, "a request vanishes with its digester", DIGESTING,
@@ -214,7 +214,7 @@ MUTATIONS = (
     Mutation(12, "routes may come later", "runtime/objects/registry.py", "if self.is_static:", "if False:"),
     Mutation(
         12, "served in every state", "runtime/objects/registry.py",
-        "return self.component._module_state.value in self.states", "return True",
+        "any(state is now for state in self._states)", "True",
     ),
     Mutation(12, "topics are heard in every state", INTAKE, "if component.state not in _SERVING:", "if False:"),
     Mutation(12, "timers run on", MODULES, "if to is ModuleState.DOWN:", "if False:"),
