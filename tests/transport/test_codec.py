@@ -116,6 +116,8 @@ def test_a_row_of_anything_is_an_envelope_or_malformed(value: object) -> None:
 
 
 MALFORMED = {
+    "more than is taken in at one go": [[CANCEL, 1, None, None, None, None, None, None, None]]
+    * (codec.ENVELOPES_MAX + 1),
     "a map": {},
     "not rows": [1, 2],
     "a short row": [[CALL, 1]],
