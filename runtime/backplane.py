@@ -185,6 +185,7 @@ class Backplane:
                 },
                 "cpu": {
                     "limit_percent": scheduler.budget.limit_percent,
+                    "limit_by": scheduler.budget.keeper,
                     "used_ms": round(scheduler.budget.used_total_ns / 1e6, 3),
                     "ticks": scheduler.tick_count,
                     "virtual_ticks": scheduler.virtual_tick_count,
