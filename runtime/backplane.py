@@ -20,6 +20,7 @@ from .execution.engine import Engine, Port
 from .execution.host import EngineHost
 from .execution.inspection import Inspection
 from .execution.os_priority import OsPriority
+from .execution.watch import RELIEFS_MAX
 from .execution.worker import ReliefWorker, Worker
 from .objects.component import Component
 from .objects.operation import DeclarationError
@@ -101,9 +102,10 @@ class Backplane:
         """Start the workers."""
         if self._preempts:
             with self.engine.lead:
-                relief = ReliefWorker(self.engine)
-                relief.start()
-                self.engine.watch.relief = relief
+                for number in range(1, RELIEFS_MAX + 1):
+                    relief = ReliefWorker(self.engine, -number)
+                    relief.start()
+                    self.engine.watch.reliefs.append(relief)
         self.set_threads(threads)
 
     def set_threads(self, count: int) -> None:

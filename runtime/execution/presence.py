@@ -39,7 +39,7 @@ class Presence:
         engine = self._engine
         highest = engine.scheduler.ready.highest()
         watch = engine.watch
-        workers = watch.workers if watch.relief is None else (*watch.workers, watch.relief)
+        workers = (*watch.workers, *watch.reliefs)
         for each in workers:
             action = each.action
             if action is not None:
