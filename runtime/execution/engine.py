@@ -150,8 +150,8 @@ class Engine:
                 self.flush(now_ns)
             self.watch.before_long(worker, is_overrun_sure=typical_ns >= QUANTUM_NS or not typical_ns)
             self.nudge()
-        elif worker is not self.watch.relief:
-            self.watch.retire_relief()
+        elif not worker.is_relief:
+            self.watch.retire_reliefs()
         return action
 
     def execute(self, worker: Worker, action: Action) -> tuple[Outcome, int, int, int]:  # hot: scripts/bench call_rtt
@@ -226,7 +226,7 @@ class Engine:
         since it fell asleep may have made work ready, set an earlier wake-up, or used up the link's edge by a send."""
         watch = self.watch
         if watch.poller is not None and (
-            self.scheduler.has_work(watch.relief_limit() if watch.poller is watch.relief else None)
+            self.scheduler.has_work(watch.relief_limit() if watch.poller.is_relief else None)
             or watch.oversleeps(self.next_wake_ns())
             or self.link.has_input()
         ):
@@ -341,9 +341,10 @@ class Engine:
 
     def overrun(self) -> None:
         """An action runs longer than anybody knew it would: what waited for its end waits no more."""
+        now_ns = self.now_ns()
         if self.outbox:
-            self.flush(self.now_ns())
-        self.watch.overrun()
+            self.flush(now_ns)
+        self.watch.overrun(now_ns)
         self.nudge()
 
     def flush(self, now_ns: int) -> bool:
