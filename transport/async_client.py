@@ -300,21 +300,25 @@ class AsyncClient:
         self._turn()
 
     def _deliver(self, events: Events) -> None:  # hot: scripts/bench call_rtt
-        while events:
-            event = events.popleft()
-            if isinstance(event, Ended):
-                if self._queue:
-                    self._let_in()
-                future, result, error = event.token, event.result, event.error
-                if future.done():
-                    continue  # its task was cancelled
-                if error is None:
-                    future.set_result(result)
+        done = 0
+        try:
+            for event in events:
+                done += 1
+                if isinstance(event, Ended):
+                    if self._queue:
+                        self._let_in()
+                    future: asyncio.Future[Any] = event.token
+                    if future.done():
+                        continue  # its task was cancelled
+                    if event.error is None:
+                        future.set_result(event.result)
+                    else:
+                        future.set_exception(event.error)
                 else:
-                    future.set_exception(error)
-            else:
-                event.subscriber._inbox.put(event.message, event.size)
-                event.subscriber._arrived.set()
+                    event.subscriber._inbox.put(event.message, event.size)
+                    event.subscriber._arrived.set()
+        finally:
+            del events[:done]
 
     def _watch(self, lifeline_fd: int | None) -> None:
         if self._lifeline_fd >= 0:

@@ -37,6 +37,7 @@ BURST_EAGER: Final = 64
 GATHER_MAX: Final = 64
 
 _monotonic_ns: Final = time.monotonic_ns
+_getpid: Final = os.getpid
 
 
 class Calling:
@@ -46,7 +47,7 @@ class Calling:
         self.location = location
         self._pid = os.getpid()
         self._link = Link(f"client/{self._pid}-{secrets.token_hex(8)}")
-        self._session = ClientSession(self._link, location.supervisor)
+        self.session = ClientSession(self._link, location.supervisor)
         self._waiting = Waiting(self._link.fileno(), self._look_for_some, self._system_gone)
         self._subscriptions: set[Stream] = set()
         self._room = Waitable()
@@ -59,7 +60,7 @@ class Calling:
         """Connect, unless connected."""
         with self._waiting.lock:
             self._expect_open()
-            if self._session.directory is None:
+            if self.session.directory is None:
                 self._start(limit_ns)
 
     def call(
@@ -73,7 +74,7 @@ class Calling:
             try:
                 self._waiting.wait(pending, None)
             except BaseException:  # Ctrl-C: nobody wants the answer any more
-                self._session.cancel(pending._id)
+                self.session.cancel(pending._id)
                 self._look(_monotonic_ns())
                 raise
         if pending._error is not None:
@@ -86,7 +87,7 @@ class Calling:
     ) -> None:  # fmt: skip  # hot: scripts/bench call_pipelined
         """Begin a call whose end comes into `pending`. It leaves now, or in a burst with others."""
         with self._waiting.lock:
-            session = self._session
+            session = self.session
             if session.is_full:
                 self._wait_for_room(pending.route, request.duration_ns(timeout))
             now_ns = self._begin(pending, key, priority, timeout, arguments, keywords)
@@ -106,7 +107,7 @@ class Calling:
         """Call, and expect nothing back."""
         with self._waiting.lock:
             self._ready_to_speak(_monotonic_ns(), request.duration_ns(CONNECT_TIMEOUT_S))
-            self._session.cast(route, key, priority, body)
+            self.session.cast(route, key, priority, body)
             self._look(_monotonic_ns())
 
     def publish(self, topic: str, priority: int | None, body: dict[str, Any]) -> int:
@@ -114,7 +115,7 @@ class Calling:
         with self._waiting.lock:
             self._ready_to_speak(_monotonic_ns(), request.duration_ns(CONNECT_TIMEOUT_S))
             try:
-                return self._session.publish(topic, priority, body)
+                return self.session.publish(topic, priority, body)
             finally:
                 self._look(_monotonic_ns())
 
@@ -126,7 +127,7 @@ class Calling:
             now_ns = self._ready_to_speak(_monotonic_ns(), limit_ns)
             self._subscriptions.add(stream)
             try:
-                if self._session.subscribe(stream.topic, stream, confirmed, now_ns):
+                if self.session.subscribe(stream.topic, stream, confirmed, now_ns):
                     self._waiting.wait(confirmed, now_ns + limit_ns)
                 if confirmed._error is not None:
                     raise confirmed._error
@@ -139,14 +140,14 @@ class Calling:
         with self._waiting.lock:
             self._ready_to_speak(_monotonic_ns(), request.duration_ns(CONNECT_TIMEOUT_S))
             self._look(_monotonic_ns())
-            directory = self._session.directory
+            directory = self.session.directory
         if directory is None:
             raise self.location.not_running()
         return directory
 
     def close(self) -> None:
         """Let what was said arrive, end everything, and let go of the link; twice is once."""
-        if self._pid != os.getpid():
+        if self._pid != _getpid():
             return  # a fork's copy: the link is the parent's
         with self._waiting.lock:
             if self._is_closed:
@@ -176,7 +177,7 @@ class Calling:
         with self._waiting.lock:
             if pending.is_ready:
                 return False
-            self._session.cancel(pending._id)
+            self.session.cancel(pending._id)
             self._look(_monotonic_ns())
         return isinstance(pending._error, Cancelled)
 
@@ -209,21 +210,21 @@ class Calling:
     def unconfirmed(self, topic: str) -> tuple[str, ...]:
         """The backplanes that have not confirmed a subscription."""
         with self._waiting.lock:
-            return tuple(self._session.unconfirmed(topic))
+            return tuple(self.session.unconfirmed(topic))
 
     # -- with the lock held -------------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
         settled, now_ns = Outcome(self, "close"), _monotonic_ns()
         limit_ns = request.duration_ns(CLOSE_TIMEOUT_S)
-        if self._session.settle(settled, now_ns, limit_ns):
+        if self.session.settle(settled, now_ns, limit_ns):
             self._waiting.wait(settled, now_ns + limit_ns)
 
     def _close(self) -> None:
         if self._is_closed:
             return  # by another thread, while this one waited
         self._is_closed = True
-        self._deliver(self._session.end_all(Cancelled("the client was closed")))
+        self._deliver(self.session.end_all(Cancelled("the client was closed")))
         for stream in list(self._subscriptions):
             stream._closed = True
             self._waiting.ready(stream)
@@ -234,7 +235,7 @@ class Calling:
     def _expect_open(self) -> None:  # hot: scripts/bench call_pipelined
         if self._is_closed:
             raise Unavailable("the client is closed")
-        if self._pid != os.getpid():
+        if self._pid != _getpid():
             raise FailedPrecondition("a client does not survive a fork: connect again in the child")
 
     def _ready_to_speak(self, now_ns: int, limit_ns: int) -> int:  # hot: scripts/bench call_pipelined
@@ -243,7 +244,7 @@ class Calling:
         if now_ns - self._looked_ns > IDLE_NS:
             self._waiting.check_lifeline()
             self._look(now_ns)
-        if self._session.directory is None:
+        if self.session.directory is None:
             self._start(limit_ns)
             now_ns = _monotonic_ns()
         return now_ns
@@ -253,7 +254,7 @@ class Calling:
         if lifeline_fd is not None:
             self._waiting.watch(lifeline_fd)
         started = Outcome(self, "supervisor.directory")
-        self._session.start(started, _monotonic_ns(), limit_ns)
+        self.session.start(started, _monotonic_ns(), limit_ns)
         self._waiting.wait(started, None)
         if started._error is not None:
             raise started._error
@@ -269,19 +270,19 @@ class Calling:
         body = keywords if arguments is None else request.body_of(route, arguments, keywords)
         now_ns = self._ready_to_speak(_monotonic_ns(), timeout_ns)
         try:
-            pending._id = self._session.call(pending, now_ns, timeout_ns, route, key, priority, body)
+            pending._id = self.session.call(pending, now_ns, timeout_ns, route, key, priority, body)
         except (Unavailable, UnknownRoute):  # by a directory that may be old: the new one may be lying in the link
             now_ns = _monotonic_ns()
             self._look(now_ns)
-            pending._id = self._session.call(pending, now_ns, timeout_ns, route, key, priority, body)
+            pending._id = self.session.call(pending, now_ns, timeout_ns, route, key, priority, body)
         return now_ns
 
     def _wait_for_room(self, route: str, limit_ns: int) -> None:
         until_ns = _monotonic_ns() + limit_ns
-        while self._session.is_full:
+        while self.session.is_full:
             self._room.is_ready = False
             if not self._waiting.wait(self._room, until_ns):
-                count = self._session.outstanding_count
+                count = self.session.outstanding_count
                 raise Busy(f"{route}: {count} calls of this client are outstanding", retry_after=0.1)
 
     def _look(self, now_ns: int, frames_max: int = FRAMES_MAX) -> int | None:  # hot: scripts/bench call_rtt
@@ -289,7 +290,7 @@ class Calling:
         if self._is_closed:
             return None
         self._looked_ns = now_ns
-        session, waiting = self._session, self._waiting
+        session, waiting = self.session, self._waiting
         if waiting.is_readable:
             waiting.is_readable = False
             self._link.expect()
@@ -306,24 +307,27 @@ class Calling:
         return self._look(now_ns, FRAMES_MAX if self._waiting.is_led else 1)
 
     def _deliver(self, events: Events) -> None:  # hot: scripts/bench call_pipelined
-        while events:
-            event = events[0]
-            if isinstance(event, Ended):
-                pending: Outcome = event.token
-                pending._result, pending._error = event.result, event.error
-                self._waiting.ready(pending)
-                if self._room.waiters:
-                    self._waiting.ready(self._room)
-            else:
-                stream: Stream = event.subscriber
-                stream._inbox.put(event.message, event.size)
-                self._waiting.ready(stream)
-            events.popleft()
+        done = 0
+        try:
+            for event in events:
+                if isinstance(event, Ended):
+                    pending: Outcome = event.token
+                    pending._result, pending._error = event.result, event.error
+                    self._waiting.ready(pending)
+                    if self._room.waiters:
+                        self._waiting.ready(self._room)
+                else:
+                    stream: Stream = event.subscriber
+                    stream._inbox.put(event.message, event.size)
+                    self._waiting.ready(stream)
+                done += 1
+        finally:
+            del events[:done]
 
     def _system_gone(self) -> None:
         self._look(_monotonic_ns())  # what it said last
         because = f"system {self.location.system!r} is gone: its supervisor has ended"
-        self._session.system_gone(because)
+        self.session.system_gone(because)
         self._look(_monotonic_ns())
         for stream in self._subscriptions:
             stream._error = PeerDown(because)
@@ -334,5 +338,5 @@ class Calling:
         self._waiting.ready(stream)
         if stream in self._subscriptions:
             self._subscriptions.remove(stream)
-            self._session.unsubscribe(stream.topic, stream, _monotonic_ns())
+            self.session.unsubscribe(stream.topic, stream, _monotonic_ns())
             self._look(_monotonic_ns())

@@ -1,6 +1,5 @@
 """Events: what a turn of a session brought to its owner. Made once a call, hence slots, and no tuples."""
 
-from collections import deque
 from typing import Any, final
 
 from .errors import BackplaneError
@@ -44,4 +43,4 @@ class Heard:
         return f"Heard({self.subscriber!r}, {self.message!r}, {self.size})"
 
 
-Events = deque[Ended | Heard]
+Events = list[Ended | Heard]

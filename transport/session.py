@@ -7,7 +7,6 @@ what happened; whoever owns the link takes one before waiting and after every wa
 """
 
 import heapq
-from collections import deque
 from pathlib import Path
 from typing import Any, Final
 
@@ -94,7 +93,7 @@ class ClientSession:
         self._hearing = Hearing()
         self._ask_again: list[tuple[int, Ask]] = []
         #: What happened and has not been taken out yet.
-        self._events: Events = deque()
+        self._events: Events = []
         self._now_ns = 0
 
     # -- what the owner asks for; each begins at the next turn --------------------------------------------------------
@@ -176,7 +175,7 @@ class ClientSession:
     def turn(self, now_ns: int, frames_max: int = FRAMES_MAX) -> Events:  # hot: scripts/bench call_rtt
         """Send what waits, read what came, end what is overdue. While `has_more` says so, do not wait on the link.
 
-        Returns what happened; whoever deals with an event takes it out. What is left in (a signal's exception may strike
+        Returns what happened; whoever has dealt with an event takes it out. What is left in (a signal's exception may strike
         anywhere) is there again the next time.
         """
         exchange, events = self._exchange, self._events
