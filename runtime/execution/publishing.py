@@ -8,7 +8,7 @@ that does not keep up loses messages, never the publisher its pace; each loss is
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from appbackplane.transport.directory import Directory
 from appbackplane.transport.envelope import PUBLISH, Envelope
@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 PATTERNS_MAX = 1_000
 
 
+#: After so many new subscribers it is looked for those that have died: where nothing is published on their topics, nothing
+#: else tells of them. A look costs 4 us each.
+SUBSCRIBERS_SWEEP: Final = 256
+
+
 class Publishing:
     """Who hears what this backplane publishes. Part of the engine: whoever holds the lead owns it."""
 
@@ -33,6 +38,7 @@ class Publishing:
         self._clients: TopicTable[bytes] = TopicTable()
         self._backplanes: TopicTable[str] = TopicTable()
         self._patterns: dict[bytes, set[str]] = {}
+        self._subscribed_count = 0
         self._numbers: dict[tuple[bytes, str], int] = {}  # the latest used last; as many as a subscriber keeps
         #: Messages that a subscriber did not get, because it does not read or is down.
         self.lost_count = 0
@@ -56,6 +62,10 @@ class Publishing:
 
     def subscribe(self, peer: bytes, pattern: str) -> None:
         """A client wants to hear `pattern`. Raises `FailedPrecondition` at the bound."""
+        if peer not in self._patterns:
+            self._subscribed_count += 1
+            if self._subscribed_count % SUBSCRIBERS_SWEEP == 0:
+                self._engine.callers.ask(self._patterns)
         patterns = self._patterns.setdefault(peer, set())
         if len(patterns) >= PATTERNS_MAX and pattern not in patterns:
             raise FailedPrecondition(
