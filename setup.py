@@ -27,11 +27,11 @@ ROOT = Path(__file__).parent.resolve()
 COMPILED = """
     transport: batching calls codec connections envelope exchange hearing inbox publishing request resolver
         session topics waiting
-    runtime/objects: action binding registry schedulable
-    runtime/scheduling: balance cpu_budget deadline_order object_queue quotas ready_queues scheduler throttle ticks timers
+    runtime/objects: action binding operation_spec registry schedulable
+    runtime/scheduling: balance cpu_budget deadline_order nice object_queue quotas ready_queues scheduler throttle ticks timers
     runtime/observation: histogram statistics
     runtime/execution: board callers coroutines digesting endings engine failures host inheritance intake method_action modules
-        outgoing presence publishing reports watch worker
+        os_priority outgoing presence publishing reports watch worker
 """
 #: What mypyc asks of a compiler: Python's headers, the C library's, and a linker.
 PROBE = "#include <Python.h>\n#include <math.h>\nint probe(void) { return Py_IsInitialized(); }\n"

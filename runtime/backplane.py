@@ -20,6 +20,7 @@ from .execution.engine import Engine, Port
 from .execution.host import EngineHost
 from .execution.inspection import Inspection
 from .execution.os_priority import OsPriority
+from .execution.watch import RELIEFS_MAX
 from .execution.worker import ReliefWorker, Worker
 from .objects.component import Component
 from .objects.operation import DeclarationError
@@ -101,9 +102,10 @@ class Backplane:
         """Start the workers."""
         if self._preempts:
             with self.engine.lead:
-                relief = ReliefWorker(self.engine)
-                relief.start()
-                self.engine.watch.relief = relief
+                for number in range(1, RELIEFS_MAX + 1):
+                    relief = ReliefWorker(self.engine, -number)
+                    relief.start()
+                    self.engine.watch.stands_by(relief)
         self.set_threads(threads)
 
     def set_threads(self, count: int) -> None:
@@ -119,7 +121,7 @@ class Backplane:
                 self._numbers += 1
                 worker = Worker(engine, self._numbers)
                 worker.start()  # within the lead, which it takes first: nobody sees one that has not begun
-                engine.watch.workers.append(worker)
+                engine.watch.joins(worker)
             engine.watch.wake_all()
 
     def stop(self, timeout: float) -> bool:
@@ -132,7 +134,7 @@ class Backplane:
 
         if not engine.lead.acquire(timeout=left_s()):
             return False  # user code that runs in the lead (make_room) does not end, and nothing can be done without it
-        workers = engine.watch.everybody()
+        workers = engine.watch.team
         for worker in workers:
             worker.is_stopping = True
         engine.watch.wake_all()
@@ -185,6 +187,7 @@ class Backplane:
                 },
                 "cpu": {
                     "limit_percent": scheduler.budget.limit_percent,
+                    "limit_by": scheduler.budget.keeper,
                     "used_ms": round(scheduler.budget.used_total_ns / 1e6, 3),
                     "ticks": scheduler.tick_count,
                     "virtual_ticks": scheduler.virtual_tick_count,

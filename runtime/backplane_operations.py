@@ -20,7 +20,8 @@ from .execution.method_action import MethodAction
 from .objects.app_object import AppObject
 from .objects.component import Component
 from .objects.module_state import ModuleState
-from .objects.operation import Mark, OperationSpec, operation
+from .objects.operation import Mark, operation
+from .objects.operation_spec import OperationSpec
 from .scheduling.quotas import UNLIMITED, quotas_from
 
 #: Above all default priorities of users: an operator at work is urgent, and these take microseconds.

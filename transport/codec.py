@@ -66,7 +66,7 @@ class Encoder:
         except Exception as error:  # the edge: as in `encode`
             self._packer.reset()
             raise InvalidArgument(f"a value cannot travel: {text_of(error)}") from error
-        if id > _ID_MAX:
+        if not 0 <= id <= _ID_MAX:
             return self.encode(Envelope(REPLY, id, None, None, None, None, None, result, None))
         _check_size(len(packed) + _REPLY_HEAD.size + 1)
         return b"".join((_REPLY_HEAD.pack(_ROW_OF_REPLY, id, _NILS), packed, _NIL))

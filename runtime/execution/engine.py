@@ -10,6 +10,7 @@ Replies leave at the end of a turn: before an action that is not known to be sho
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -90,6 +91,8 @@ class Engine:
     ) -> None:
         self.backplane = backplane
         self.clock = clock
+        #: The clock's function itself: it is asked three times an action.
+        self.now_ns: Callable[[], int] = clock.now_ns
         self.link = link
         self.registry = registry
         self.scheduler = scheduler
@@ -118,7 +121,7 @@ class Engine:
 
     def choose(self, worker: Worker) -> Action | None:  # hot: scripts/bench call_rtt
         """The action that `worker` is to run now, or None: then it waits."""
-        now_ns = self.clock.now_ns()
+        now_ns = self.now_ns()
         scheduler = self.scheduler
         if now_ns - self._drained_ns >= DRAIN_INTERVAL_NS or not scheduler.ready.count:
             self.drain(now_ns)
@@ -147,8 +150,8 @@ class Engine:
                 self.flush(now_ns)
             self.watch.before_long(worker, is_overrun_sure=typical_ns >= QUANTUM_NS or not typical_ns)
             self.nudge()
-        elif worker is not self.watch.relief:
-            self.watch.retire_relief()
+        elif not worker.is_relief:
+            self.watch.retire_reliefs()
         return action
 
     def execute(self, worker: Worker, action: Action) -> tuple[Outcome, int, int, int]:  # hot: scripts/bench call_rtt
@@ -157,8 +160,7 @@ class Engine:
         The thread's CPU clock is a system call of 0.35 us, which is read where it can tell more than the other: a run of
         less than `SHORT_NS` has used what it took; a longer one at most what the thread has used since `choose` looked.
         """
-        clock = self.clock
-        started_ns = clock.now_ns()
+        started_ns = self.now_ns()
         action.wait_ns += started_ns - action.posted_ns
         worker.started_ns = started_ns
         try:
@@ -167,11 +169,11 @@ class Engine:
             action.error = error
             outcome = Outcome.DONE
         worker.started_ns = 0
-        now_ns = clock.now_ns()
+        now_ns = self.now_ns()
         run_ns = now_ns - started_ns
         if run_ns < SHORT_NS:
             return outcome, now_ns, run_ns, run_ns
-        cpu_ns = clock.cpu_ns()
+        cpu_ns = self.clock.cpu_ns()
         used_ns, worker.cpu_mark_ns = cpu_ns - worker.cpu_mark_ns, cpu_ns
         return outcome, now_ns, run_ns, min(run_ns, used_ns)
 
@@ -204,7 +206,7 @@ class Engine:
 
     def wait(self, worker: Worker) -> None:
         """Give the lead up until there is something to do."""
-        if self.outbox and self.flush(self.clock.now_ns()):
+        if self.outbox and self.flush(self.now_ns()):
             return  # the calls of a peer that has gone have ended here: their callers go on
         if self._is_unsure and self.link.has_input():
             self._drained_ns = 0
@@ -216,7 +218,7 @@ class Engine:
         # Rounded up: waking a millisecond early would be a turn for nothing.
         timeout_ms = None
         if wake_ns is not None:
-            timeout_ms = min(WAIT_MAX_MS, max(0, -((self.clock.now_ns() - wake_ns) // 1_000_000)))
+            timeout_ms = min(WAIT_MAX_MS, max(0, -((self.now_ns() - wake_ns) // 1_000_000)))
         self.watch.wait(worker, wake_ns, timeout_ms)
 
     def nudge(self) -> None:
@@ -224,7 +226,7 @@ class Engine:
         since it fell asleep may have made work ready, set an earlier wake-up, or used up the link's edge by a send."""
         watch = self.watch
         if watch.poller is not None and (
-            self.scheduler.has_work(watch.relief_limit() if watch.poller is watch.relief else None)
+            self.scheduler.has_work(watch.relief_limit() if watch.poller.is_relief else None)
             or watch.oversleeps(self.next_wake_ns())
             or self.link.has_input()
         ):
@@ -235,7 +237,7 @@ class Engine:
         worker.action = None
         self.presence.show(worker)
         if self.outbox:
-            self.flush(self.clock.now_ns())
+            self.flush(self.now_ns())
         self.watch.hand_over()
         self.nudge()
 
@@ -244,12 +246,12 @@ class Engine:
         for component in self.registry.components.values():
             component._module_state = ModuleState.DOWN
         for _ in range(STOP_LOOKS_MAX):
-            self.drain(self.clock.now_ns())
+            self.drain(self.now_ns())
             if not self.link.has_input():
                 break
-        self.intake.stop(self.clock.now_ns())
+        self.intake.stop(self.now_ns())
         self._retry_ns = None
-        self.flush(self.clock.now_ns())
+        self.flush(self.now_ns())
 
     def next_wake_ns(self) -> int | None:
         """When something falls due although nothing comes: a timer, a tick, a deadline, a peer to try again."""
@@ -285,7 +287,7 @@ class Engine:
                     break
                 for envelope in codec.decode(received[1]):
                     self.hear(received[0], envelope, now_ns)
-                if self.clock.now_ns() - now_ns >= DRAIN_MAX_NS:
+                if self.now_ns() - now_ns >= DRAIN_MAX_NS:
                     break
             except MalformedFrame as error:
                 self.reports.malformed(received[0] if received else b"", error, now_ns)
@@ -339,9 +341,10 @@ class Engine:
 
     def overrun(self) -> None:
         """An action runs longer than anybody knew it would: what waited for its end waits no more."""
+        now_ns = self.now_ns()
         if self.outbox:
-            self.flush(self.clock.now_ns())
-        self.watch.overrun()
+            self.flush(now_ns)
+        self.watch.overrun(now_ns)
         self.nudge()
 
     def flush(self, now_ns: int) -> bool:

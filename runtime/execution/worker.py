@@ -1,8 +1,8 @@
 """Worker: a thread that takes the lead, chooses, gives the lead up to run the action, and takes it again.
 
 The same worker receives, schedules and runs (leader/follower): short work is never handed from thread to thread. A relief
-worker runs the same loop, parked until all regular workers overrun, and then takes only what is more urgent than what
-they run. Threads are daemons: a process that is told to go does not wait for an operation that never returns.
+worker runs the same loop, parked until all others overrun, and then takes only what is more urgent than what they run.
+Threads are daemons: a process that is told to go does not wait for an operation that never returns.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class Worker:
         self.started_ns = 0
         #: What the thread's CPU clock said when it was last looked at.
         self.cpu_mark_ns = 0
+        self.is_relief = False
         #: Only priorities above this one; None: all.
         self.below: int | None = None
         self.is_stopping = False
@@ -66,8 +67,7 @@ class Worker:
         try:
             with self.engine.lead:
                 self._serve()
-                if self in self.engine.watch.workers:
-                    self.engine.watch.workers.remove(self)
+                self.engine.watch.leaves(self)
                 self.engine.step_back(self)
                 self.engine.presence.left(self)
         except BaseException:
@@ -93,18 +93,28 @@ class Worker:
 
 
 class ReliefWorker(Worker):
-    """Runs what is more urgent while every regular worker overruns."""
+    """Runs what is more urgent while all others overrun."""
 
-    def __init__(self, engine: Engine) -> None:
-        super().__init__(engine, number=-1)
+    def __init__(self, engine: Engine, number: int) -> None:
+        super().__init__(engine, number)
+        self.is_relief = True
         #: Whether it is wanted, and whether it stands at the gate. Both belong to whoever holds the lead.
         self.is_active = False
         self.is_parked = False
 
+    def let_in(self) -> None:
+        """It is wanted. Whoever says so holds the lead."""
+        self.is_active = True
+        if self.is_parked:
+            self.is_parked = False
+            self.gate.release()
+
     def _serve(self) -> None:
         engine = self.engine
         while not self.is_stopping:
-            if not self.is_active:
+            self.action = None
+            if not self.is_active or engine.watch.is_looked_after_besides(self):
+                self.is_active = False
                 self.is_parked = True
                 engine.step_back(self)
                 engine.lead.release()

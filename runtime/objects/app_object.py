@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
-from .operation import OperationSpec, specs_of
+from .operation_spec import OperationSpec, specs_of
 from .schedulable import Schedulable
 
 if TYPE_CHECKING:

@@ -38,6 +38,13 @@ class CpuBudget:
         self.is_left_to_kernel = is_left
         self._set()
 
+    @property
+    def keeper(self) -> str | None:
+        """Who holds the limit, as far as this backplane knows: "os", "scheduler"; None: there is none."""
+        if self.limit_percent is None:
+            return None
+        return "os" if self.is_left_to_kernel else "scheduler"
+
     def charge(self, cpu_ns: int) -> None:  # hot: scripts/bench inproc
         """Book what an action used."""
         self.used_ns = used_ns = self.used_ns + cpu_ns

@@ -53,6 +53,19 @@ def test_the_share_holds_in_the_long_run() -> None:
     assert len(ran) in (10, 11)
 
 
+def test_where_the_kernel_holds_the_limit_nobody_pays_twice() -> None:
+    """Law 5. The kernel has slowed the action down to its share: to wait out its debt as well would halve the share."""
+    backplane, cruncher = limited(10)
+    backplane.post(cruncher, "crunch", seconds=0.5)
+    backplane.post(cruncher, "urgent")
+    assert backplane.run_until_idle() == ["crunch"], "it owes four periods"
+    backplane.backplane.engine.scheduler.budget.leave_to_kernel(True)
+    assert backplane.run_until_idle() == ["urgent"]
+    backplane.post(cruncher, "crunch", seconds=0.5)
+    backplane.post(cruncher, "urgent")
+    assert backplane.run_until_idle() == ["crunch", "urgent"]
+
+
 def test_only_cpu_counts() -> None:
     """Law 5. Waiting for a disk takes nothing from the neighbours."""
     backplane, cruncher = limited(10)

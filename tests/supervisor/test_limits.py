@@ -24,9 +24,9 @@ from .conftest import LIMIT_S, TOML, RunningSystem, is_alive
 Start = Callable[..., RunningSystem]
 
 MODULE = '''
-"""A component that computes beside the scheduler, where its account does not see it."""
-import os, subprocess, sys, threading
-from appbackplane.runtime import Component, operation
+"""Components that compute: beside the scheduler, where its account does not see it, and in actions without end."""
+import hashlib, os, subprocess, sys, threading, time
+from appbackplane.runtime import Action, AppObject, Component, Outcome, operation
 
 BEGUN_IN = open("/proc/self/cgroup").read()
 
@@ -34,9 +34,32 @@ def spin():
     while True:
         pass
 
+DATA = bytes(1 << 16)  # large enough for hashlib to let go of the interpreter
+
+class Work(Action):
+    "So much CPU, and the same again."
+    __slots__ = ("seconds",)
+
+    def __init__(self, object, seconds):
+        super().__init__(object, "index.work", 4)
+        self.seconds = seconds
+
+    def run(self):
+        end = time.thread_time() + self.seconds
+        while time.thread_time() < end:
+            hashlib.sha256(DATA)
+        self.object._component.post(Work(self.object, self.seconds))
+        return Outcome.DONE
+
 class Index(Component):
-    def __init__(self) -> None:
-        self.stray = 0
+    def setup(self):
+        for n in range(4):
+            self.add(AppObject(), key=f"worker-{n}")
+
+    @operation()
+    def work(self, seconds: list[float]) -> None:
+        for object, each in zip(self.objects, seconds):
+            self.post(Work(object, each))
 
     @operation()
     def begun_in(self) -> str:
@@ -136,6 +159,43 @@ def test_a_limit_is_held_by_the_kernel_and_follows_the_operator(start: Start) ->
     system.signal(signal.SIGTERM)
     assert system.wait_down() == 0
     assert not folder.exists(), "its groups are gone"
+
+
+@with_groups
+@pytest.mark.parametrize("seconds", [[0.002] * 4, [1.2, 0.002, 0.002]], ids=["short", "long and short"])
+def test_a_limit_gives_what_it_says(start: Start, seconds: list[float]) -> None:
+    """Workers that wait for each other got 25 % of 30 (quota lost), and 20 beside long ones (they paid twice)."""
+    system = start("", "threads = 2\ncpu_limit = 30", module=MODULE)
+    system.wait_up()
+    index = system.backplane("index")["pid"]
+    with connect(system.run_dir) as client:
+        client.call("index.work", seconds=seconds, timeout=LIMIT_S)
+        shares = [cpu_share(index, 4.0)]
+        while shares[-1] < 0.275 and len(shares) < 4:
+            shares.append(cpu_share(index, 4.0))
+        assert max(shares) <= 0.32
+        # A machine that does much else may give less, never more.
+        assert max(shares) >= 0.275 or os.getloadavg()[0] > (os.cpu_count() or 1)
+
+
+@with_groups
+@pytest.mark.parametrize(("more", "by"), [("", "os"), ("\ncpu_exempt = 1", "scheduler")], ids=["plain", "exempt"])
+def test_one_limit_has_one_keeper(start: Start, more: str, by: str) -> None:
+    """Which one, both sides agree, at start and after each change. The kernel cannot tell what is exempt."""
+    system = start("", f"cpu_limit = 50{more}", module=MODULE)
+    system.wait_up()
+    with connect(system.run_dir) as client:
+
+        def keepers() -> tuple[int | None, str | None, str | None]:
+            cpu = client.call("backplane.index.statistics", timeout=LIMIT_S)["cpu"]
+            told = system.backplane("index")["cpu_limit"]["by"]
+            return cpu["limit_percent"], cpu["limit_by"], told and told.split(" ")[0]
+
+        wait_for(lambda: keepers() == (50, by, by))
+        for percent in (80, 0, 20):
+            client.call("backplane.index.limits", cpu_limit=percent, timeout=LIMIT_S)
+            expected = (percent, by, by) if percent else (None, None, None)
+            wait_for(lambda expected=expected: keepers() == expected)  # type: ignore[misc]
 
 
 @with_groups

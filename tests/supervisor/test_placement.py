@@ -11,7 +11,7 @@ from appbackplane.supervisor.cgroup_layout import SHARED
 from appbackplane.supervisor.cgroups import Groups
 from appbackplane.supervisor.placement import Placement
 
-FILES = ("cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.shares", "cgroup.procs")
+FILES = ("cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.cfs_burst_us", "cpu.shares", "cgroup.procs")
 NICE = NiceTable((-5, 0, 5), -5)
 
 
@@ -55,11 +55,13 @@ def test_a_limit_begins_with_the_registration_and_ends_before_the_process(folder
     placement.begin("index")
     assert folders.quota("index") == "-1"
     placement.registered("index")
-    assert folders.quota("index") == "3000"
+    assert folders.quota("index") == "5000"
     placement.lift("index")
     assert folders.quota("index").startswith("-1")
     assert by(placement, "index") == (30, "os (cgroup v1)", "weight")
     assert by(placement, "query") == (None, None, "nice")
+    assert placement.told("index") == {"by": "os (cgroup v1)", "cgroup": placement.folder_of("index")}
+    assert placement.told("query") == {"by": None, "cgroup": None}
 
 
 def test_a_new_generation_begins_as_configured(folders: Folders) -> None:
@@ -90,6 +92,7 @@ def test_exempt_priorities_leave_the_limit_to_the_scheduler(folders: Folders) ->
     placement.registered("index")
     assert placement.change("index", 40, 1) == []
     assert by(placement, "index") == (40, "scheduler", "nice")
+    assert placement.told("index") == {"by": "scheduler", "cgroup": None}, "or nobody would hold it"
 
 
 def test_without_groups_the_scheduler_holds_the_limit_and_it_is_said(tmp_path: Path) -> None:

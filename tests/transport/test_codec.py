@@ -74,6 +74,12 @@ def test_a_batch_is_one_array_whatever_its_length(count: int) -> None:
     assert codec.decode(packed(envelopes)) == envelopes
 
 
+@pytest.mark.parametrize("id", [0, 1, 2**32 - 1, 2**32, 2**63, 2**64 - 1, -1, -(2**63)])
+def test_a_reply_is_packed_for_whatever_id_it_was_asked_under(id: int) -> None:
+    """Ids are the caller's: one that a short form cannot hold ended the process that answered."""
+    assert codec.decode(codec.batch([encoder.reply(id, [1])])) == [reply(id, [1])]
+
+
 @given(st.binary(max_size=64))
 def test_random_bytes_raise_nothing_but_the_declared_error(frame: bytes) -> None:
     """TRAPS 15. Whatever else escaped would end the loop that reads, and the process with it."""

@@ -54,6 +54,35 @@ def test_a_debt_of_many_periods_is_not_forgiven() -> None:
     assert not budget.is_spent
 
 
+def test_what_the_kernel_holds_is_counted_and_stops_nothing() -> None:
+    """One limit has one keeper. With two, long actions paid twice, and a limit of 30 % was one of 20."""
+    budget = CpuBudget(10, PERIOD_NS)
+    budget.charge(500)
+    assert budget.is_spent
+    assert budget.keeper == "scheduler"
+    budget.leave_to_kernel(True)
+    assert (budget.is_spent, budget.keeper) == (False, "os"), "at once"
+    budget.charge(10**12)
+    assert not budget.is_spent
+    budget.change(5)
+    assert not budget.is_spent, "the kernel holds the old limit until it has the new one"
+    budget.reset()
+    assert (budget.used_ns, budget.used_total_ns, budget.limit_percent) == (0, 10**12 + 500, 5)
+
+
+def test_what_the_kernel_holds_no_longer_is_held_here() -> None:
+    """A change that the kernel refuses must not leave a backplane without a limit; and it owes this period's work only."""
+    budget = CpuBudget(10, PERIOD_NS)
+    budget.leave_to_kernel(True)
+    budget.charge(10**12)
+    budget.reset()
+    budget.charge(100)
+    budget.leave_to_kernel(False)
+    assert budget.is_spent
+    budget.reset()
+    assert not budget.is_spent
+
+
 @pytest.mark.parametrize("limit", [0, -10])
 def test_a_limit_that_runs_nothing_is_refused(limit: int) -> None:
     """It would look like a hang; and nobody means it."""
