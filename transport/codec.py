@@ -25,15 +25,18 @@ FRAME_BYTES_MAX: Final = 16 << 20
 #: (batching.BATCH_MAX); with 65,535, a stranger's frame kept urgent calls of others waiting for 480 ms.
 ENVELOPES_MAX: Final = 4_096
 #: One envelope: a frame less its array header.
-ENVELOPE_BYTES_MAX = FRAME_BYTES_MAX - 3
+ENVELOPE_BYTES_MAX: Final = FRAME_BYTES_MAX - 3
 
 _FIELDS: Final = 9
 #: Two array headers and two integers take at most so many.
 _HEAD_BYTES = 3 + 1 + 9 + 9
 #: How an envelope begins, by kind; an id that fits into 32 bits; what else there is of a reply around its result.
 _HEADS: Final = {int(kind): bytes((0x90 | _FIELDS, kind)) for kind in Kind}
-_ID, _UINT32 = struct.Struct(">BI"), 0xCE
-_NIL, _NILS = b"\xc0", b"\xc0" * 5
+_pack_id: Final = struct.Struct(">BI").pack
+_UINT32: Final = 0xCE
+_NIL: Final = b"\xc0"
+_NILS: Final = b"\xc0" * 5
+_REPLY_HEAD: Final = bytes((0x90 | _FIELDS, REPLY))
 _ID_MAX: Final = (1 << 32) - 1
 
 
@@ -53,12 +56,17 @@ class Encoder:
     def encode(self, envelope: Envelope) -> bytes:
         """One packed envelope. Raises `InvalidArgument` for a value that cannot travel or one that is too large."""
         packed = self._pack(envelope.row())
-        _check_size(len(packed))
+        if len(packed) > ENVELOPE_BYTES_MAX:
+            _refuse_size(len(packed))
         return packed
 
     def reply(self, id: int, result: Any) -> bytes:  # hot: scripts/bench call_pipelined
         """`encode(Envelope(REPLY, id, body=result))`, at half its cost: what never changes is not packed each time."""
-        return with_id(REPLY, id, b"".join((_NILS, self._pack(result), _NIL)))
+        packed_id: bytes = _pack_id(_UINT32, id) if 0 <= id <= _ID_MAX else msgpack.packb(id)
+        packed = b"".join((_REPLY_HEAD, packed_id, _NILS, self._pack(result), _NIL))
+        if len(packed) > ENVELOPE_BYTES_MAX:
+            _refuse_size(len(packed))
+        return packed
 
     def rest(self, envelope: Envelope) -> bytes:  # hot: scripts/bench pubsub
         """An envelope without kind and id, for `with_id`: what is told to many is packed once. Raises as `encode`."""
@@ -75,15 +83,15 @@ class Encoder:
 
 def with_id(kind: int, id: int, rest: bytes) -> bytes:  # hot: scripts/bench call_pipelined
     """A packed envelope of its first two fields and the `rest`. Raises `InvalidArgument` for one that is too large."""
-    packed_id: bytes = _ID.pack(_UINT32, id) if 0 <= id <= _ID_MAX else msgpack.packb(id)
+    packed_id: bytes = _pack_id(_UINT32, id) if 0 <= id <= _ID_MAX else msgpack.packb(id)
     packed = b"".join((_HEADS[kind], packed_id, rest))
-    _check_size(len(packed))
+    if len(packed) > ENVELOPE_BYTES_MAX:
+        _refuse_size(len(packed))
     return packed
 
 
-def _check_size(size: int) -> None:
-    if size > ENVELOPE_BYTES_MAX:
-        raise InvalidArgument(f"{size:,} bytes exceed the limit of {ENVELOPE_BYTES_MAX:,} a message")
+def _refuse_size(size: int) -> None:
+    raise InvalidArgument(f"{size:,} bytes exceed the limit of {ENVELOPE_BYTES_MAX:,} a message")
 
 
 def batch(packed: list[bytes]) -> bytes:
