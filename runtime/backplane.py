@@ -20,13 +20,15 @@ from .execution.engine import Engine, Port
 from .execution.host import EngineHost
 from .execution.inspection import Inspection
 from .execution.os_priority import OsPriority
+from .execution.watch import RELIEFS_MAX
 from .execution.worker import ReliefWorker, Worker
 from .objects.component import Component
+from .objects.operation import DeclarationError
 from .objects.registry import Registry
 from .process_config import ProcessConfig
 from .scheduling.deadline_order import DeadlineScheduler
 from .scheduling.scheduler import Policy, Scheduler
-from .scheduling.throttle import Throttle
+from .scheduling.throttle import OwnWork, Throttle
 
 #: Workers of one backplane. Beyond a few dozen, threads wait for each other's GIL; more cores are more backplanes.
 THREADS_MAX = 256
@@ -80,7 +82,8 @@ class Backplane:
         for component in (self._own, *components):
             engine.registry.add_component(component)
             component._hosted_by = host
-            engine.intake.throttles[component.component_name] = Throttle(component.max_requests)
+            engine.intake.throttles[component.component_name] = Throttle(_limit(component, "max_requests"))
+            engine.intake.own_work[component.component_name] = OwnWork(_limit(component, "max_posted"))
         engine.registry.is_static = True
         self._numbers = 0
 
@@ -99,9 +102,10 @@ class Backplane:
         """Start the workers."""
         if self._preempts:
             with self.engine.lead:
-                relief = ReliefWorker(self.engine)
-                relief.start()
-                self.engine.watch.relief = relief
+                for number in range(1, RELIEFS_MAX + 1):
+                    relief = ReliefWorker(self.engine, -number)
+                    relief.start()
+                    self.engine.watch.reliefs.append(relief)
         self.set_threads(threads)
 
     def set_threads(self, count: int) -> None:
@@ -193,6 +197,7 @@ class Backplane:
                     "undelivered": engine.undelivered_count,
                     "late": engine.outgoing.calls.late_count,
                     "outstanding": len(engine.outgoing.calls),
+                    "abandoned": engine.callers.abandoned_count,
                     "refused_casts": engine.intake.refused_casts_count,
                     "topics_lost_here": engine.publishing.lost_count,
                     "topics_lost_elsewhere": engine.intake.gaps.lost_count,
@@ -202,5 +207,24 @@ class Backplane:
             }
 
     def _throttle_figures(self, component: str) -> dict[str, int]:
-        throttle = self.engine.intake.throttles[component]
-        return {"outstanding": throttle.outstanding, "max_requests": throttle.limit, "refused": throttle.refused_count}
+        throttle, own_work = self.engine.intake.throttles[component], self.engine.intake.own_work[component]
+        own_work.settle()
+        return {
+            "outstanding": throttle.outstanding,
+            "max_requests": throttle.limit,
+            "refused": throttle.refused_count,
+            "posted": own_work.outstanding,
+            "max_posted": own_work.limit,
+            "posted_refused": own_work.refused_count,
+        }
+
+
+def _limit(component: Component, key: str) -> int:
+    """What a component declares as its limit. Raises `DeclarationError`."""
+    limit: object = getattr(component, key)
+    if type(limit) is not int or limit < 1:
+        would = f"{limit} would refuse everything: " if type(limit) is int else ""
+        raise DeclarationError(
+            f"{type(component).__qualname__}.{key}: {would}expected a whole number, 1 or more, got {limit!r}"
+        )
+    return limit

@@ -20,7 +20,8 @@ from .execution.method_action import MethodAction
 from .objects.app_object import AppObject
 from .objects.component import Component
 from .objects.module_state import ModuleState
-from .objects.operation import Mark, OperationSpec, operation
+from .objects.operation import Mark, operation
+from .objects.operation_spec import OperationSpec
 from .scheduling.quotas import UNLIMITED, quotas_from
 
 #: Above all default priorities of users: an operator at work is urgent, and these take microseconds.
@@ -61,17 +62,27 @@ class BackplaneOperations(Component):
 
     @operation(priority=_PRIORITY)
     def limits(
-        self, component: str | None = None, max_requests: int | None = None, cpu_limit: int | None = None
+        self,
+        component: str | None = None,
+        max_requests: int | None = None,
+        cpu_limit: int | None = None,
+        max_posted: int | None = None,
     ) -> dict[str, Any]:
-        """The limits; with arguments, new ones: `max_requests` of a component, `cpu_limit` in percent of a core (0: none)."""
+        """The limits; with arguments, new ones.
+
+        Of a component: `max_requests`, and `max_posted`, what it gives itself to do. `cpu_limit`: percent of a core (0: none).
+        """
         engine = self._backplane.engine
         throttles = {name: one for name, one in engine.intake.throttles.items() if name != self.component_name}
+        own_work = {name: engine.intake.own_work[name] for name in throttles}
         with engine.lead:
             try:
-                if max_requests is not None:
-                    if component not in throttles:
+                for accounts, limit in ((throttles, max_requests), (own_work, max_posted)):
+                    if limit is None:
+                        continue
+                    if component is None or component not in accounts:
                         raise NotFound(f"no component {component!r} here: name one of {', '.join(throttles)}")
-                    throttles[component].change(max_requests)
+                    accounts[component].change(limit)
                 if cpu_limit is not None:
                     engine.scheduler.budget.change(cpu_limit or None)
                     if self._backplane.on_cpu_limit is not None:
@@ -81,6 +92,7 @@ class BackplaneOperations(Component):
             return {
                 "cpu_limit": engine.scheduler.budget.limit_percent,
                 "max_requests": {name: throttle.limit for name, throttle in throttles.items()},
+                "max_posted": {name: account.limit for name, account in own_work.items()},
             }
 
     @operation(priority=_PRIORITY)

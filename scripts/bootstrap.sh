@@ -3,12 +3,15 @@
 #
 # Sourced, not run:   . "$(dirname "${BASH_SOURCE[0]}")/bootstrap.sh"; ensure_environment "test,lint"
 # It sets ROOT and PY (the environment's python). PYTHON=/path/to/python chooses the interpreter it is made with.
+# `ensure_compiled` beside it: the package as users install it, compiled (docs/decisions/compiled.md), in .venv/compiled.
 # A stamp in .venv says for which pyproject.toml and which extras it was installed, and where: when nothing of that has
 # changed this costs 20 ms, and what `scripts/test` installed serves `scripts/run` as well.
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 PY="$ROOT/.venv/bin/python"
 STAMP="$ROOT/.venv/installed"
+COMPILED="$ROOT/.venv/compiled"
+PACKAGES=(transport runtime supervisor spark)
 
 say() { printf 'appbackplane: %s\n' "$*" >&2; }
 give_up() { say "$*"; exit 1; }
@@ -91,4 +94,57 @@ install_package() {
     "$PY" -m pip install --disable-pip-version-check --editable "$ROOT${extras:+[$extras]}" >&2 ||
         give_up "installation failed: the reason is above (it needs a package index, on the network or from PIP_INDEX_URL)"
     printf '%s\n%s\n' "$(fingerprint)" "$extras" >"$STAMP"
+}
+
+# As `ensure_environment`, and then PY is the python of the same package compiled, with the same extras beside it. Where it
+# cannot be compiled, or is not to be (APPBACKPLANE_COMPILE=0), that is said, PY stays as it was, and the answer is 1.
+ensure_compiled() {
+    local lock obstacle="" state
+    if [[ "${APPBACKPLANE_COMPILE:-}" == 0 ]]; then
+        ensure_environment "$1"
+        say "interpreted, because of APPBACKPLANE_COMPILE=0"
+        return 1
+    fi
+    ensure_environment "${1:+$1,}build"
+    exec {lock}<"$ROOT"
+    command -v flock >/dev/null && flock "$lock"
+    state="$(state_of_sources)"
+    if [[ ! -x "$COMPILED/bin/python" || "$(cat "$COMPILED/state" 2>/dev/null)" != "$state" ]]; then
+        obstacle="$(cd "$ROOT" && "$PY" -B -c 'import setup; print(setup.what_is_in_the_way())')" || exit 1
+        [[ -n "$obstacle" ]] || compile_package "$state"
+    fi
+    exec {lock}<&-
+    if [[ -n "$obstacle" ]]; then
+        [[ "${APPBACKPLANE_COMPILE:-}" != 1 ]] || give_up "APPBACKPLANE_COMPILE=1, but $obstacle"
+        say "interpreted, because $obstacle"
+        return 1
+    fi
+    PY="$COMPILED/bin/python"
+}
+
+# Everything that goes into the wheel, and how it is made. No dates and no git: a copy is in the same state.
+state_of_sources() {
+    (cd "$ROOT" && find "${PACKAGES[@]}" -name '*.py' -print0 | LC_ALL=C sort -z | xargs -0 cksum setup.py pyproject.toml) |
+        cksum
+}
+
+# From a copy, so that nothing is left in the checkout. An environment of its own, not a folder on PYTHONPATH: also a program
+# that is started without our variables (`python -I`, a shell with a clean environment) finds this package and no other.
+compile_package() {
+    local state="$1" work site
+    say "compiling the package into .venv/compiled (once for each state of the sources; under a minute)"
+    work="$(mktemp -d)"
+    (cd "$ROOT" && cp -R setup.py pyproject.toml README.md LICENSE "${PACKAGES[@]}" "$work") &&
+        APPBACKPLANE_COMPILE=1 "$PY" -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+            --wheel-dir "$work/wheel" "$work" >&2 &&
+        rm -rf "$COMPILED" && "$PY" -m venv --without-pip "$COMPILED" &&
+        "$PY" -m pip --python "$COMPILED/bin/python" install --quiet --disable-pip-version-check --no-deps --no-index \
+            "$work"/wheel/*.whl >&2 || {
+        rm -rf "$work"
+        give_up "compilation failed: the reason is above; APPBACKPLANE_COMPILE=0 goes on without"
+    }
+    rm -rf "$work"
+    site="import sysconfig; print(sysconfig.get_path('purelib'))"
+    "$PY" -c "$site" >"$("$COMPILED/bin/python" -c "$site")/what_is_beside_it.pth"
+    printf '%s\n' "$state" >"$COMPILED/state"
 }

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
 
-from appbackplane.transport.addressing import backplane_socket, default_run_dir
+from appbackplane.transport.addressing import SUPERVISOR, backplane_socket, default_run_dir
 from appbackplane.transport.errors import CallerError
 
 #: Words become file names, socket names and words of routes: no dots, no slashes, no surprises in a shell.
@@ -34,6 +34,13 @@ _UNITS_NS = {
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|m|h)")
 #: A generation this high has restarted once a second for eleven days; its socket path must still fit.
 _GENERATION_MAX = 999_999
+#: Beyond these nobody means what he writes: a day of actions between two ticks, ten thousand cores, thirty years. They also
+#: fit into the machine words in which they travel.
+_QUOTA_MAX, _CPU_LIMIT_MAX, _DURATION_MAX_S = 1_000_000_000, 1_000_000, 1_000_000_000
+#: A tick costs a microsecond or two; 1 ms keeps that below a hundredth.
+_TICK_MIN_NS = 1_000_000
+#: Threads take turns every fiftieth of it (runtime/process.py), and the interpreter's interval is a microsecond at least.
+_MAX_LATENCY_MIN_NS = 50_000
 
 
 class ConfigError(CallerError):
@@ -81,12 +88,12 @@ class BackplaneConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     threads: Annotated[int, msgspec.Meta(ge=1, le=256)] = 1
     priorities: Annotated[int, msgspec.Meta(ge=1, le=255)] = 8
     #: 0 is unlimited, the last repeats; empty: the default rule of the scheduler.
-    quotas: tuple[Annotated[int, msgspec.Meta(ge=0)], ...] = ()
+    quotas: tuple[Annotated[int, msgspec.Meta(ge=0, le=_QUOTA_MAX)], ...] = ()
     #: Within one priority: first come, first served, or the nearer deadline first.
     order: Literal["fifo", "deadline"] = "fifo"
     tick_ns: Duration = msgspec.field(default=Duration(_SECOND_NS), name="tick")
     #: Percent of one core; None: no limit.
-    cpu_limit: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    cpu_limit: Annotated[int, msgspec.Meta(ge=1, le=_CPU_LIMIT_MAX)] | None = None
     #: Priorities, from the top, that run although the CPU budget is spent (law 5).
     cpu_exempt: Annotated[int, msgspec.Meta(ge=0)] = 0
     max_latency_ns: Duration = msgspec.field(default=Duration(5_000_000), name="max_latency")
@@ -144,12 +151,14 @@ def parse(text: str, path: Path, cpus: Collection[int] | None = None) -> Config:
     backplanes = {}
     for name, section in sections.items():
         at = ("backplane", name)
-        if not NAME.fullmatch(name):
+        if name == SUPERVISOR:  # whoever calls it would be connected to the supervisor
+            reader.say(at, "the name is the supervisor's own: choose another")
+        elif not NAME.fullmatch(name):
             reader.say(at, "expected a name of letters, digits, - and _, beginning with a letter or digit")
         backplanes[name] = backplane = reader.table(BackplaneConfig, section, at)
         _check_components(reader, at, backplane)
-        if cpus is not None:
-            _check_affinity(reader, at, backplane.get("affinity", ()), cpus)
+        _check_policy(reader, at, backplane, section)
+        _check_affinity(reader, at, backplane.get("affinity", ()), cpus)
     if reader.problems:
         raise ConfigError(str(path), reader.problems)
     return Config(
@@ -163,15 +172,16 @@ def parse(text: str, path: Path, cpus: Collection[int] | None = None) -> Config:
 
 def duration_ns(value: Any) -> int:
     """Nanoseconds of "5ms" or of a number of seconds. Raises ValueError that says what was expected."""
+    ns = 0.0
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        ns = round(value * _SECOND_NS) if abs(value) < 1e9 else -1
+        ns = value * _SECOND_NS
     elif isinstance(value, str) and (match := _DURATION.fullmatch(value.strip())):
-        ns = round(float(match[1]) * _UNITS_NS[match[2]])
-    else:
-        ns = -1
-    if ns <= 0:
+        ns = float(match[1]) * _UNITS_NS[match[2]]
+    if ns > _DURATION_MAX_S * _SECOND_NS:
+        raise ValueError(f"Expected a duration of at most {_DURATION_MAX_S} s")
+    if not ns >= 1:  # nan is not
         raise ValueError('Expected a duration above 0: "5ms", "60s", "2m" or a number of seconds')
-    return ns
+    return round(ns)
 
 
 class _Reader:
@@ -248,6 +258,22 @@ def _check_components(reader: _Reader, at: tuple[str, ...], backplane: dict[str,
         reader.say((*at, "quotas"), f"expected at most {priorities}, one a priority, got {len(quotas)}")
 
 
+def _check_policy(reader: _Reader, at: tuple[str, ...], backplane: dict[str, Any], section: Any) -> None:
+    if backplane.get("tick_ns", _TICK_MIN_NS) < _TICK_MIN_NS:
+        problem = f"expected 1ms or more, got {_shown(section['tick'])}: shorter, and it is spent on counting"
+        reader.say((*at, "tick"), problem)
+    if backplane.get("max_latency_ns", _MAX_LATENCY_MIN_NS) < _MAX_LATENCY_MIN_NS:
+        problem = (
+            f"expected 50us or more, got {_shown(section['max_latency'])}: threads take turns every fiftieth of it, "
+            "and Python knows no less than 1us"
+        )
+        reader.say((*at, "max_latency"), problem)
+    exempt, priorities = backplane.get("cpu_exempt", 0), backplane.get("priorities", 8)
+    if exempt >= priorities:
+        problem = f"expected at most {priorities - 1}, or cpu_limit would hold none of the {priorities} priorities"
+        reader.say((*at, "cpu_exempt"), f"{problem}, got {exempt}")
+
+
 def _check_nice(reader: _Reader, nice: tuple[int, ...]) -> None:
     for index, (above, below) in enumerate(pairwise(nice)):
         if below < above:
@@ -257,9 +283,13 @@ def _check_nice(reader: _Reader, nice: tuple[int, ...]) -> None:
             reader.say(("system", f"nice[{index + 1}]"), problem)
 
 
-def _check_affinity(reader: _Reader, at: tuple[str, ...], affinity: tuple[int, ...], cpus: Collection[int]) -> None:
+def _check_affinity(
+    reader: _Reader, at: tuple[str, ...], affinity: tuple[int, ...], cpus: Collection[int] | None
+) -> None:
     for index, cpu in enumerate(affinity):
-        if cpu not in cpus:  # the kernel would leave it out without a word
+        if cpu in affinity[:index]:
+            reader.say((*at, f"affinity[{index}]"), f"{cpu} is listed twice")
+        elif cpus is not None and cpu not in cpus:  # the kernel would leave it out without a word
             here = ", ".join(map(str, sorted(cpus)))
             reader.say((*at, f"affinity[{index}]"), f"there is no CPU {cpu} that it may use (there are: {here})")
 
@@ -268,7 +298,15 @@ def _run_dir(reader: _Reader, system: dict[str, Any], path: Path, backplanes: Co
     name, given = system.get("name", ""), system.get("run_dir")
     if "name" in system and not NAME.fullmatch(name):
         reader.say(("system", "name"), f"expected letters, digits, - and _, got {name!r}")
-    run_dir = default_run_dir(name) if given is None else path.parent / Path(given).expanduser()
+    if given is not None and (not given or "\0" in given):
+        reader.say(("system", "run_dir"), f"expected a path, got {given!r}")
+        given = None
+    try:
+        run_dir = default_run_dir(name) if given is None else path.parent / Path(given).expanduser()
+    except RuntimeError:  # what pathlib says
+        home = str(given).partition("/")[0]
+        reader.say(("system", "run_dir"), f"there is no home of {home!r}")
+        return path.parent
     for backplane in backplanes:
         socket = backplane_socket(run_dir, backplane, _GENERATION_MAX)
         if len(os.fsencode(socket)) > SOCKET_PATH_BYTES_MAX:
@@ -295,7 +333,7 @@ def _expectation(kind: Any, message: str) -> str:
     """What msgspec expected, in the words of whoever writes TOML."""
     if get_origin(kind) is Literal:
         return f"expected one of {', '.join(repr(choice) for choice in get_args(kind))}"
-    message = re.sub(r",? got `.*", "", message).replace("`", "")
+    message = re.sub(r",? got `.*", "", message).replace("`", "").replace(" | null", "")
     if not message.startswith("Expected"):
         return f"expected {_expected(kind)}"
     for word, plain in _PLAIN_WORDS:

@@ -16,7 +16,7 @@ from typing import Any
 from appbackplane.transport.addressing import CONTROL
 from appbackplane.transport.batching import Outbox
 from appbackplane.transport.calls import OutstandingCalls
-from appbackplane.transport.codec import Encoder, decode
+from appbackplane.transport.codec import Encoder, Frame, decode, head
 from appbackplane.transport.directory import Directory
 from appbackplane.transport.envelope import CALL, CANCEL, CAST, PUBLISH, REPLY, STATUS, Envelope, reply, status
 from appbackplane.transport.errors import (
@@ -36,7 +36,8 @@ from .effects import Caller
 DIRECTORY_TOPIC = "system.directory"
 #: Frames read in one turn, so that whoever floods us does not keep us from a death.
 FRAMES_MAX = 64
-#: A frame of a registration is a few KiB. Decoding may take seventy times what came (TRAPS 14).
+#: A frame of a registration is a few KiB, of ten thousand routes about 2 MiB. Decoding may take seventy times what came
+#: (TRAPS 14).
 FRAME_BYTES_MAX = 2 << 20
 #: Clients that hear of new directories; each costs a frame a version.
 SUBSCRIBERS_MAX = 10_000
@@ -240,7 +241,8 @@ class ControlSocket:
                     return read
                 peer, frame = received
                 if len(frame) > FRAME_BYTES_MAX:
-                    raise MalformedFrame(f"frame of {len(frame):,} bytes, limit {FRAME_BYTES_MAX:,}")
+                    self._take_large(peer, frame, heard)
+                    continue
                 for envelope in decode(frame):
                     self._take(peer, envelope, heard)
             except MalformedFrame as error:
@@ -249,6 +251,19 @@ class ControlSocket:
                     self._reported.add(peer)
                     heard.append(Malformed(peer, error.message))
         return FRAMES_MAX
+
+    def _take_large(self, peer: bytes, frame: Frame, heard: list[Heard]) -> None:
+        """Whoever waits for what is too large to be read is told, here or there: silence would be thirty seconds of it."""
+        kind, id = head(frame) or (0, 0)
+        because = f"{len(frame):,} bytes exceed the limit of {FRAME_BYTES_MAX:,} for what the supervisor is told"
+        if kind == CALL:
+            self.refuse(Caller(peer, id), InvalidArgument(because))
+        elif kind in (REPLY, STATUS):
+            call = self._calls.end(id, peer)
+            if call is not None:
+                heard.append(Answered(call[0], None, InvalidArgument(f"{call[1]}: an answer of {because}")))
+        else:
+            raise MalformedFrame(because)
 
     def _take(self, peer: bytes, envelope: Envelope, heard: list[Heard]) -> None:
         kind = envelope.kind

@@ -110,7 +110,11 @@ class Placement:
         folder = self.folder_of(backplane)
         is_ranked = bool(self._nice.wanted) and (folder is not None or self._nice.is_in_force)
         return {
-            "cpu_limit": {"percent": self._limits[backplane], "by": self.in_force(backplane)},
+            "cpu_limit": {
+                "percent": self._limits[backplane],
+                "by": self.in_force(backplane),
+                "because": "; ".join(self._limit_because(backplane)) or None,
+            },
             "os_priority": {
                 "by": ("nice" if folder is None else "weight") if is_ranked else None,
                 "because": self._because(backplane) or None,
@@ -144,22 +148,35 @@ class Placement:
             self._refused[backplane] = f"{error.filename}: {error.strerror}"
 
     def _refusal(self, backplane: str) -> list[str]:
-        why = self._refused.get(backplane)
-        if why is None or self._limits[backplane] is None:
+        if backplane not in self._refused or self._limits[backplane] is None:
             return []
-        return [f"cpu_limit of {backplane}: held by its scheduler alone ({why})"]
+        return [f"cpu_limit of {backplane}: {_held_alone(self._refused[backplane])}"]
+
+    def _limit_because(self, backplane: str) -> list[str]:
+        """Why its limit is not held as it might be."""
+        if self._limits[backplane] is None:
+            return []
+        why = self._refused.get(backplane)
+        if why is None and not self.groups and backplane not in self._exempt:
+            why = self.groups.because
+        return ([] if why is None else [_held_alone(why)]) + self._excess(backplane)
 
     def _because(self, backplane: str) -> str:
         folder = self.folder_of(backplane)
         return because(self._nice, folder, folder is not None)
 
     def _too_high(self, backplane: str) -> list[str]:
+        return [f"cpu_limit of {backplane}: {line}" for line in self._excess(backplane)]
+
+    def _excess(self, backplane: str) -> list[str]:
         limit = self._limits[backplane]
         if limit is None or limit <= 100 * self._cpus:
             return []
-        return [
-            f"cpu_limit of {backplane}: {limit} % is more than the {self._cpus} CPUs there are, so it limits nothing"
-        ]
+        return [f"{limit} % is more than the {self._cpus} CPUs there are, so it limits nothing"]
+
+
+def _held_alone(why: str) -> str:
+    return f"held by its scheduler alone ({why})"
 
 
 def _pgid(pid: int) -> int:

@@ -10,15 +10,16 @@ Nothing is dropped in this file.
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
+from typing import Final
 
 from . import codec
 
 #: Envelopes coalesced into one frame at most: beyond a few hundred the gain is flat, and a long frame delays its peer.
-BATCH_MAX = 512
+BATCH_MAX: Final = 512
 #: Bytes in one frame before it is cut, for the same reason; one larger envelope travels alone.
-BATCH_BYTES_MAX = 1 << 20
+BATCH_BYTES_MAX: Final = 1 << 20
 #: Bytes kept for one peer that does not read: beyond it the sender is told, and our memory stays flat.
-PEER_BYTES_MAX = 32 << 20
+PEER_BYTES_MAX: Final = 32 << 20
 
 
 class Sent(Enum):

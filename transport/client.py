@@ -30,9 +30,8 @@ CONNECT_TIMEOUT_S = 5.0
 CLOSE_TIMEOUT_S = 1.0
 #: A client that has not looked for so long looks before it speaks: its directory may be old, or the system gone.
 IDLE_NS = 20_000_000
-#: In a burst of submits, each within so long of the one before, the first ones leave at once; then the callees have
-#: work in hand, and further ones gather, up to so many a frame, or until anybody waits or looks. Windows of 1000 on two
-#: cores: 95 k calls/s with a frame a call, 215 k/s so, at a quarter of the callee's CPU.
+#: In a burst of submits, each within so long of the one before, the first ones leave at once, as long as few are outstanding;
+#: then the callees have work in hand, and further ones gather, up to so many a frame, or until anybody waits or looks.
 BURST_GAP_NS, BURST_EAGER, GATHER_MAX = 20_000, 64, 64
 
 
@@ -111,8 +110,8 @@ class Client:
         seconds, and then raises `Busy`: a program that submits faster than it is served is slowed. `call` never waits for
         room, so that another thread's urgent call passes.
 
-        It leaves at once; but from the 65th of an unbroken burst on, calls gather and leave together, 64 at a time, or
-        as soon as anybody waits or looks (`result`, `done`, `call`, …), or by `flush()`.
+        It leaves at once; but in an unbroken burst, from the 65th on or with more than 64 outstanding, calls gather and leave
+        together, 64 at a time, or as soon as anybody waits or looks (`result`, `done`, `call`, …), or by `flush()`.
         """
         pending = PendingCall(self, route)
         with self._waiting.lock:
@@ -120,16 +119,18 @@ class Client:
                 self._wait_for_room(route, request.duration_ns(timeout))
             self._begin(pending, key, priority, timeout, arguments, keywords)
             session, now_ns = self._session, time.monotonic_ns()
-            self._burst_count = self._burst_count + 1 if now_ns - self._submitted_ns < BURST_GAP_NS else 1
-            self._submitted_ns = now_ns
+            is_burst = now_ns - self._submitted_ns < BURST_GAP_NS
+            self._burst_count = self._burst_count + 1 if is_burst else 1
             if (
-                self._burst_count <= BURST_EAGER
+                not is_burst
+                or (self._burst_count <= BURST_EAGER and session.outstanding_count <= BURST_EAGER)
                 or session.gathered_count >= GATHER_MAX
                 or session.has_more
                 or self._waiting.is_led
             ):
                 self._look(now_ns)
-                self._submitted_ns = time.monotonic_ns()
+                now_ns = time.monotonic_ns()
+            self._submitted_ns = now_ns
         return pending
 
     def cast(

@@ -1,8 +1,8 @@
-"""Envelope: everything one party says to another, as one flat tuple of nine fields.
+"""Envelope: everything one party says to another, as nine fields.
 
 On the wire it is a msgpack array in this very order (DESIGN section 6, plus `chain`, the objects that already wait in
-this call, which lets a cycle be refused before it deadlocks). A named tuple: it packs as it is, unpacks positionally in
-hot loops, and reads by name everywhere else. Fields that a kind does not use are nil, which costs one byte each.
+this call, which lets a cycle be refused before it deadlocks). Slots, which compiled code reads like the fields of a struct.
+Fields that a kind does not use are nil, which costs one byte each.
 
 | kind | id | route | body |
 |---|---|---|---|
@@ -17,7 +17,7 @@ hot loops, and reads by name everywhere else. Fields that a kind does not use ar
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, Final
 
 from .errors import BackplaneError, text_of
 
@@ -37,23 +37,67 @@ class Kind(IntEnum):
     BOOST = 7
 
 
-# Plain integers for hot loops: comparing an IntEnum member costs three times as much.
-CALL, REPLY, STATUS, CAST, PUBLISH, CANCEL, BOOST = (int(kind) for kind in Kind)
+# The same as plain integers, for hot loops: comparing an IntEnum member costs three times as much.
+CALL: Final = 1
+REPLY: Final = 2
+STATUS: Final = 3
+CAST: Final = 4
+PUBLISH: Final = 5
+CANCEL: Final = 6
+BOOST: Final = 7
 
 
-class Envelope(NamedTuple):
-    """One message. `deadline` is the time that remains, in ns, because clocks of two hosts do not agree."""
+class Envelope:
+    """One message.
 
-    kind: int
-    id: int
-    priority: int | None = None
-    route: str | None = None
-    key: str | None = None
-    deadline: int | None = None
-    trace: str | None = None
-    body: Any = None
-    #: [object, route] of every call that waits for this one, outermost first; nil when a client calls.
-    chain: Sequence[Sequence[str]] | None = None
+    `deadline`, in ns: from 0 up, the time that remains, for whoever has no clock in common with the callee. Below 0, minus
+    the time on the monotonic clock that all processes of this host share (`due_ns`): then what a call spends in the socket
+    of a callee that is stopped is spent, and what nobody wants any more does not run when it goes on.
+    `chain` is [object, route] of every call that waits for this one, outermost first; nil when a client calls.
+    """
+
+    __slots__ = ("body", "chain", "deadline", "id", "key", "kind", "priority", "route", "trace")
+
+    def __init__(
+        self,
+        kind: int,
+        id: int,
+        priority: int | None = None,
+        route: str | None = None,
+        key: str | None = None,
+        deadline: int | None = None,
+        trace: str | None = None,
+        body: Any = None,
+        chain: Sequence[Sequence[str]] | None = None,
+    ) -> None:
+        self.kind = kind
+        self.id = id
+        self.priority = priority
+        self.route = route
+        self.key = key
+        self.deadline = deadline
+        self.trace = trace
+        self.body = body
+        self.chain = chain
+
+    def row(self) -> tuple[Any, ...]:
+        """Its fields in the order of the wire."""
+        return (
+            self.kind, self.id, self.priority, self.route, self.key, self.deadline, self.trace, self.body, self.chain
+        )  # fmt: skip
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Envelope) and self.row() == other.row()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Envelope{self.row()}"
+
+
+def due_ns(deadline: int, now_ns: int) -> int:
+    """The time at which a call with this `deadline` is over."""
+    return now_ns + deadline if deadline >= 0 else -deadline
 
 
 def reply(id: int, result: Any) -> Envelope:
@@ -63,9 +107,12 @@ def reply(id: int, result: Any) -> Envelope:
 
 def status(id: int, error: BackplaneError) -> Envelope:
     """The status in which call `id` ended. It can always travel, whatever a person has put into the error."""
+    return Envelope(STATUS, id, None, None, None, None, None, _told(error), None)
+
+
+def _told(error: Any) -> list[Any]:  # any error: what its fields hold is up to who raised it
     trace = None if error.trace is None else text_of(error.trace, TRACE_MAX)
-    body = [int(error.status), text_of(error.message) or type(error).__name__, _seconds(error.retry_after), trace]
-    return Envelope(STATUS, id, None, None, None, None, None, body, None)
+    return [int(error.status), text_of(error.message) or type(error).__name__, _seconds(error.retry_after), trace]
 
 
 def _seconds(value: Any) -> float | None:

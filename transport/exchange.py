@@ -67,8 +67,9 @@ class Exchange:
         route: str, key: str | None, priority: int | None, body: dict[str, Any],
     ) -> int:  # fmt: skip  # hot: scripts/bench call_rtt
         """Begin a call; returns its id. Raises `InvalidArgument`, `Busy`; then nothing has begun."""
-        packed = self.pack(Envelope(CALL, self.calls.next_id, priority, route, key, timeout_ns, None, body))
-        id = self.calls.open(peer, now_ns + timeout_ns, (token, route, len(packed)))
+        ends_ns = now_ns + timeout_ns
+        packed = self.pack(Envelope(CALL, self.calls.next_id, priority, route, key, -ends_ns, None, body))
+        id = self.calls.open(peer, ends_ns, (token, route, len(packed)))
         self._outstanding_bytes += len(packed)
         try:
             self.put_packed(peer, packed)

@@ -5,19 +5,19 @@ its deadline: so it is refused here, at once, with the route and the argument na
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from .errors import InvalidArgument
 
 #: A call that names no timeout ends after this (DESIGN 12.5): long enough for bulk work in a full queue, short enough
 #: that a lost callee is noticed by people who are still there.
-TIMEOUT_DEFAULT_S = 30.0
+TIMEOUT_DEFAULT_S: Final = 30.0
 #: Every call has a deadline, and none is further away than a week: what takes longer is started by one call and asked
 #: for by others. (In milliseconds it fits the int of poll(2).)
-TIMEOUT_MAX_S = 7 * 86_400.0
+TIMEOUT_MAX_S: Final = 7 * 86_400.0
 
 
-def check(route: str, key: str | None, priority: int | None) -> None:  # hot: scripts/bench call_rtt
+def check(route: object, key: object, priority: object) -> None:  # hot: scripts/bench call_rtt
     """Raises `InvalidArgument` for what cannot address a call."""
     if type(route) is not str or not route:
         raise InvalidArgument(f"a route is a string such as 'query.search', got {route!r}")
@@ -27,7 +27,7 @@ def check(route: str, key: str | None, priority: int | None) -> None:  # hot: sc
         raise InvalidArgument(f"{route}: priority must be a whole number from 0 (highest) up, got {priority!r}")
 
 
-def body_of(route: str, arguments: Mapping[str, Any] | None, keywords: dict[str, Any]) -> dict[str, Any]:
+def body_of(route: str, arguments: Any, keywords: dict[str, Any]) -> dict[str, Any]:
     """All arguments of a call as one map. `arguments` carries those whose names clash with the call's own keywords."""
     if arguments is None:
         return keywords
@@ -41,7 +41,7 @@ def body_of(route: str, arguments: Mapping[str, Any] | None, keywords: dict[str,
     return {**arguments, **keywords}
 
 
-def duration_ns(seconds: float | None, what: str = "timeout") -> int:  # hot: scripts/bench call_rtt
+def duration_ns(seconds: Any, what: str = "timeout") -> int:  # hot: scripts/bench call_rtt
     """Seconds of patience in ns; None is the default."""
     if seconds is None:
         seconds = TIMEOUT_DEFAULT_S

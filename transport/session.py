@@ -69,7 +69,7 @@ class Heard(NamedTuple):
 class _Fetch(NamedTuple):
     """The session's own call for the directory, on behalf of `token`; None: of itself."""
 
-    token: object
+    token: Any
 
 
 class _Settling:

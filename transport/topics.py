@@ -16,13 +16,13 @@ Subscriber = TypeVar("Subscriber")
 _TOPIC = re.compile(r"[^.*\s]+(\.[^.*\s]+)*")
 
 
-def check_topic(topic: str) -> None:
+def check_topic(topic: object) -> None:
     """Raises `InvalidArgument` for what is not a topic."""
     if type(topic) is not str or not _TOPIC.fullmatch(topic):
         raise InvalidArgument(f"a topic is words joined by dots, such as 'files.changed', got {topic!r}")
 
 
-def check_pattern(pattern: str) -> None:
+def check_pattern(pattern: object) -> None:
     """Raises `InvalidArgument` for what cannot be subscribed to."""
     if type(pattern) is not str or not _TOPIC.fullmatch(pattern.removesuffix(".*")):
         raise InvalidArgument(f"subscribe to a topic such as 'files.changed', or to 'files.*', got {pattern!r}")

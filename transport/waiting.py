@@ -13,6 +13,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+from mypy_extensions import mypyc_attr
+
 
 class Waiter:
     """One thread that waits."""
@@ -25,6 +27,7 @@ class Waiter:
         self.gate: threading.Lock | None = None
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Waitable:
     """Something that threads wait for. Changed with the lock held."""
 
@@ -40,8 +43,8 @@ class Waiting:
 
     def __init__(self, fileno: int, look: Callable[[int], int | None], lifeline_cut: Callable[[], None]) -> None:
         """`look(now_ns)` takes a turn and says when the next is due; `lifeline_cut` hears that the system is gone."""
-        # It knows its owner: should a signal's exception strike while it is being taken back, the release that follows
-        # raises, and does not open it under another thread's hands.
+        # It knows its owner: should a signal's exception strike while it is being taken, the release that follows raises,
+        # and does not open it under another thread's hands.
         self.lock = threading.RLock()
         self._look = look
         self._lifeline_cut = lifeline_cut
@@ -140,7 +143,7 @@ class Waiting:
             polled = self._poll.poll(None if patience_ns is None else patience_ns // 1_000_000 + 1)
         finally:
             try:
-                self.lock.acquire()
+                self._take_back()
             finally:
                 self._leader = None
                 if waiter.is_woken:
@@ -158,10 +161,22 @@ class Waiting:
             gate.acquire(timeout=-1 if patience_ns is None else min(patience_ns / 1e9, threading.TIMEOUT_MAX))
         finally:
             try:
-                self.lock.acquire()
+                self._take_back()
             finally:
                 self._followers.remove(waiter)
                 waiter.gate, waiter.is_woken = None, False
+
+    def _take_back(self) -> None:
+        """Hold the lock again, whatever strikes meanwhile; it is raised then.
+
+        Without the lock nobody may go on: what follows an exception touches the link, and another thread may be at it.
+        """
+        try:
+            self.lock.acquire()
+        except BaseException:
+            if not self.lock._is_owned():  # type: ignore[attr-defined]
+                self._take_back()
+            raise
 
     def _take_note(self, polled: list[tuple[int, int]]) -> None:
         for fd, _ in polled:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from appbackplane.transport.envelope import CALL, Envelope
+from appbackplane.transport.envelope import CALL, Envelope, due_ns
 from appbackplane.transport.errors import Cancelled, DeadlineExceeded, InternalError, text_of
 
 from ..objects.action import DEADLINE_DEFAULT_NS, Action
@@ -19,10 +19,6 @@ from .method_action import MethodAction
 
 if TYPE_CHECKING:
     from .engine import Engine
-
-
-class Digester(AppObject):
-    """Works out targets, one after the other, so that this can be slow without holding up whoever receives (law 7)."""
 
 
 class Digest(MethodAction):
@@ -38,7 +34,8 @@ class Digesting:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._digesters: dict[str, Digester] = {}
+        #: One a component, with nothing of its own: it is there to be queued at.
+        self._digesters: dict[str, AppObject] = {}
 
     def digesters(self) -> list[AppObject]:
         """Those that have had something to do."""
@@ -52,11 +49,11 @@ class Digesting:
         method = getattr(type(component), method_name)
         digester = self._digesters.get(component.component_name)
         if digester is None:
-            digester = self._digesters[component.component_name] = Digester()
+            digester = self._digesters[component.component_name] = AppObject()
             digester._component, digester._name = component, f"{component.name}.digester"
         name = f"{component.component_name}.{method_name}"
-        remaining_ns = envelope.deadline if envelope.deadline is not None else DEADLINE_DEFAULT_NS
-        deadline_ns = now_ns + remaining_ns if envelope.kind == CALL else None
+        deadline = envelope.deadline if envelope.deadline is not None else DEADLINE_DEFAULT_NS
+        deadline_ns = due_ns(deadline, now_ns) if envelope.kind == CALL else None
         action = Digest(
             digester, name, max(0, priority - 1), lambda _, *given: method(component, *given), arguments, deadline_ns
         )
@@ -75,8 +72,9 @@ class Digesting:
                 problem = f"expected a key (a string), got {got}" if error is None else text_of(error)
                 intake.turn_away(peer, envelope, InternalError(f"{name}: {problem}"), then_ns)
             else:
-                left_ns = None if deadline_ns is None else max(0, deadline_ns - then_ns)
-                intake.accept(peer, envelope._replace(key=ended.result, deadline=left_ns), then_ns)
+                left = None if deadline_ns is None else -deadline_ns
+                envelope.key, envelope.deadline = ended.result, left
+                intake.accept(peer, envelope, then_ns)
 
         action.on_end = dispatch
         intake.count_in(action, component)

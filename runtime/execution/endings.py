@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from appbackplane.transport.envelope import reply, status
+from appbackplane.transport.envelope import status
 from appbackplane.transport.errors import BackplaneError, DeadlineExceeded, InternalError
 
 from ..objects.action import Action, Outcome
@@ -38,7 +38,7 @@ class Endings:
             engine.intake.accepted.pop((peer, action.call_id), None)
             if error is None:
                 try:
-                    if not engine.say(peer, reply(action.call_id, action.result), now_ns):
+                    if not engine.reply(peer, action.call_id, action.result, now_ns):
                         engine.undelivered_count += 1
                 except BackplaneError as problem:
                     action.error = error = InternalError(f"{action.name} returned what cannot be sent: {problem}")

@@ -10,12 +10,13 @@ Replies leave at the end of a turn: before an action that is not known to be sho
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from appbackplane.transport import codec
 from appbackplane.transport.batching import Outbox, Sent
-from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, PUBLISH, Envelope
+from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, PUBLISH, Envelope, reply
 from appbackplane.transport.errors import (
     MalformedFrame,
 )
@@ -25,6 +26,7 @@ from ..objects.module_state import ModuleState
 from ..objects.registry import Registry
 from ..observation.statistics import Statistics
 from ..scheduling.scheduler import Scheduler
+from .callers import Callers
 from .clock import Clock
 from .endings import Endings
 from .inheritance import Inheritance
@@ -44,15 +46,15 @@ if TYPE_CHECKING:
 
 #: How long short actions may run one after the other before the link is looked at again. A look costs 1.4 us, so 50 us
 #: keep it at 3 %, and 50 us is what an urgent message may lose by it: the price of one round trip on an idle machine.
-DRAIN_INTERVAL_NS = 50_000
+DRAIN_INTERVAL_NS: Final = 50_000
 #: Frames taken in one look. A frame holds up to 512 calls: a flood must not keep the workers from working.
-FRAMES_MAX = 64
+FRAMES_MAX: Final = 64
 #: Taking in calls costs about 8 us each: after this long in one look, what has come already gets its turn.
-DRAIN_MAX_NS = 1_000_000
+DRAIN_MAX_NS: Final = 1_000_000
 #: An action known to take longer than this is worth a hand-over to another thread (15 to 60 us) or a flush (5 us) before.
-SHORT_NS = 100_000
+SHORT_NS: Final = 100_000
 #: A peer whose socket was full is offered its envelopes again after this.
-STALLED_RETRY_NS = 2_000_000
+STALLED_RETRY_NS: Final = 2_000_000
 #: Looks at the link before it is closed: what a client has sent before it heard of the end is in there. 100 ms at most.
 STOP_LOOKS_MAX = 100
 #: poll(2) takes an int: a timer of a month would not fit. Waking once an hour for nothing costs nothing.
@@ -89,6 +91,8 @@ class Engine:
     ) -> None:
         self.backplane = backplane
         self.clock = clock
+        #: The clock's function itself: it is asked three times an action.
+        self.now_ns: Callable[[], int] = clock.now_ns
         self.link = link
         self.registry = registry
         self.scheduler = scheduler
@@ -101,6 +105,7 @@ class Engine:
         self.reports = Reports(slow_action_ns)
         self.endings = Endings(self)
         self.intake = Intake(self)
+        self.callers = Callers(self)
         self.outgoing = Outgoing(self)
         self.publishing = Publishing(self)
         self.inheritance = Inheritance(self)
@@ -116,7 +121,7 @@ class Engine:
 
     def choose(self, worker: Worker) -> Action | None:  # hot: scripts/bench call_rtt
         """The action that `worker` is to run now, or None: then it waits."""
-        now_ns = self.clock.now_ns()
+        now_ns = self.now_ns()
         scheduler = self.scheduler
         if now_ns - self._drained_ns >= DRAIN_INTERVAL_NS or not scheduler.ready.count:
             self.drain(now_ns)
@@ -145,45 +150,37 @@ class Engine:
                 self.flush(now_ns)
             self.watch.before_long(worker, is_overrun_sure=typical_ns >= QUANTUM_NS or not typical_ns)
             self.nudge()
-        elif worker is not self.watch.relief:
-            self.watch.retire_relief()
+        elif not worker.is_relief:
+            self.watch.retire_reliefs()
         return action
 
-    def execute(self, worker: Worker, action: Action) -> tuple[Outcome, int, int]:  # hot: scripts/bench call_rtt
-        """Run the action in the calling thread, without the lead: (outcome, run ns, CPU ns).
+    def execute(self, worker: Worker, action: Action) -> tuple[Outcome, int, int, int]:  # hot: scripts/bench call_rtt
+        """Run the action in the calling thread, without the lead: (outcome, when it stopped, run ns, CPU ns).
 
         The thread's CPU clock is a system call of 0.35 us, which is read where it can tell more than the other: a run of
         less than `SHORT_NS` has used what it took; a longer one at most what the thread has used since `choose` looked.
         """
-        clock = self.clock
-        started_ns = clock.now_ns()
+        started_ns = self.now_ns()
         action.wait_ns += started_ns - action.posted_ns
         worker.started_ns = started_ns
-        worker.current.action = action
         try:
-            outcome = action.run()
+            outcome = action.run() if isinstance(action, MethodAction) else _run_foreign(action)
         except BaseException as error:  # the edge: sys.exit() in an operation ends the operation, not the worker
             action.error = error
             outcome = Outcome.DONE
-        if outcome is not Outcome.DONE and not isinstance(action, MethodAction) and outcome is not Outcome.YIELDED:
-            action.error = TypeError(
-                f"{type(action).__name__}.run() returned {_named(outcome)}: expected Outcome.DONE or YIELDED"
-            )
-            outcome = Outcome.DONE
-        worker.current.action = None
         worker.started_ns = 0
-        run_ns = clock.now_ns() - started_ns
+        now_ns = self.now_ns()
+        run_ns = now_ns - started_ns
         if run_ns < SHORT_NS:
-            return outcome, run_ns, run_ns
-        cpu_ns = clock.cpu_ns()
+            return outcome, now_ns, run_ns, run_ns
+        cpu_ns = self.clock.cpu_ns()
         used_ns, worker.cpu_mark_ns = cpu_ns - worker.cpu_mark_ns, cpu_ns
-        return outcome, run_ns, min(run_ns, used_ns)
+        return outcome, now_ns, run_ns, min(run_ns, used_ns)
 
     def complete(
-        self, action: Action, outcome: Outcome, run_ns: int, cpu_ns: int
+        self, action: Action, outcome: Outcome, now_ns: int, run_ns: int, cpu_ns: int
     ) -> None:  # hot: scripts/bench call_rtt
-        """What became of an action that has run: it ended, awaits something, or stepped aside."""
-        now_ns = self.clock.now_ns()
+        """What became of an action that has run until `now_ns`: it ended, awaits something, or stepped aside."""
         action.run_ns += run_ns
         action.cpu_ns += cpu_ns
         if outcome is not Outcome.DONE:
@@ -209,7 +206,7 @@ class Engine:
 
     def wait(self, worker: Worker) -> None:
         """Give the lead up until there is something to do."""
-        if self.outbox and self.flush(self.clock.now_ns()):
+        if self.outbox and self.flush(self.now_ns()):
             return  # the calls of a peer that has gone have ended here: their callers go on
         if self._is_unsure and self.link.has_input():
             self._drained_ns = 0
@@ -221,7 +218,7 @@ class Engine:
         # Rounded up: waking a millisecond early would be a turn for nothing.
         timeout_ms = None
         if wake_ns is not None:
-            timeout_ms = min(WAIT_MAX_MS, max(0, -((self.clock.now_ns() - wake_ns) // 1_000_000)))
+            timeout_ms = min(WAIT_MAX_MS, max(0, -((self.now_ns() - wake_ns) // 1_000_000)))
         self.watch.wait(worker, wake_ns, timeout_ms)
 
     def nudge(self) -> None:
@@ -229,7 +226,7 @@ class Engine:
         since it fell asleep may have made work ready, set an earlier wake-up, or used up the link's edge by a send."""
         watch = self.watch
         if watch.poller is not None and (
-            self.scheduler.has_work(watch.relief_limit() if watch.poller is watch.relief else None)
+            self.scheduler.has_work(watch.relief_limit() if watch.poller.is_relief else None)
             or watch.oversleeps(self.next_wake_ns())
             or self.link.has_input()
         ):
@@ -240,7 +237,7 @@ class Engine:
         worker.action = None
         self.presence.show(worker)
         if self.outbox:
-            self.flush(self.clock.now_ns())
+            self.flush(self.now_ns())
         self.watch.hand_over()
         self.nudge()
 
@@ -249,17 +246,20 @@ class Engine:
         for component in self.registry.components.values():
             component._module_state = ModuleState.DOWN
         for _ in range(STOP_LOOKS_MAX):
-            self.drain(self.clock.now_ns())
+            self.drain(self.now_ns())
             if not self.link.has_input():
                 break
-        self.intake.stop(self.clock.now_ns())
+        self.intake.stop(self.now_ns())
         self._retry_ns = None
-        self.flush(self.clock.now_ns())
+        self.flush(self.now_ns())
 
     def next_wake_ns(self) -> int | None:
         """When something falls due although nothing comes: a timer, a tick, a deadline, a peer to try again."""
         calls, deferred = self.outgoing.calls, self.intake.deferred
-        times = (self.scheduler.next_wake_ns(), calls.next_deadline_ns(), deferred.next_deadline_ns(), self._retry_ns)
+        times = (
+            self.scheduler.next_wake_ns(), calls.next_deadline_ns(), deferred.next_deadline_ns(), self._retry_ns,
+            self.callers.next_wake_ns(),
+        )  # fmt: skip
         return min((ns for ns in times if ns is not None), default=None)
 
     # -- the link -----------------------------------------------------------------------------------------------------
@@ -287,16 +287,19 @@ class Engine:
                     break
                 for envelope in codec.decode(received[1]):
                     self.hear(received[0], envelope, now_ns)
-                if self.clock.now_ns() - now_ns >= DRAIN_MAX_NS:
+                if self.now_ns() - now_ns >= DRAIN_MAX_NS:
                     break
             except MalformedFrame as error:
                 self.reports.malformed(received[0] if received else b"", error, now_ns)
         for timer in self.scheduler.timers.due(now_ns):
             action = MethodAction(timer.object, timer.name, timer.priority, timer.function, timer.arguments)
             action.timer = timer
+            action.throttle, timer.account = timer.account, None
             self.scheduler.post(action, now_ns)
         self.outgoing.expire(now_ns)
         self.intake.expire(now_ns)
+        if now_ns >= self.callers.due_ns:
+            self.callers.look(now_ns)
         if self.outbox:
             self.flush(now_ns)
 
@@ -326,15 +329,22 @@ class Engine:
             return True
         return self.outbox.add(peer, self.encoder.encode(envelope))
 
+    def reply(self, peer: bytes, id: int, result: Any, now_ns: int) -> bool:  # hot: scripts/bench call_pipelined
+        """`say` a reply."""
+        if peer is LOCAL:
+            return self.say(LOCAL, reply(id, result), now_ns)
+        return self.outbox.add(peer, self.encoder.reply(id, result))
+
     def as_received(self, envelope: Envelope) -> Envelope:
         """What a peer would make of it. Raises `InvalidArgument` for what cannot travel."""
         return codec.decode(codec.batch([self.encoder.encode(envelope)]))[0]
 
     def overrun(self) -> None:
         """An action runs longer than anybody knew it would: what waited for its end waits no more."""
+        now_ns = self.now_ns()
         if self.outbox:
-            self.flush(self.clock.now_ns())
-        self.watch.overrun()
+            self.flush(now_ns)
+        self.watch.overrun(now_ns)
         self.nudge()
 
     def flush(self, now_ns: int) -> bool:
@@ -346,6 +356,7 @@ class Engine:
             self.undelivered_count += 1
             self.publishing.forget(peer)
             self.outgoing.fail_peer(peer, now_ns)
+            self.callers.gone(peer)
         if not self.outbox.stalled:
             self._retry_ns = None
         elif is_retry:
@@ -363,5 +374,10 @@ class Engine:
         self.intake.defer(action, now_ns)
 
 
-def _named(outcome: object) -> str:
-    return str(outcome) if isinstance(outcome, Outcome) else type(outcome).__name__
+def _run_foreign(action: Any) -> Outcome:
+    """Run what a user's subclass of `Action` does, which may return anything."""
+    outcome = action.run()
+    if outcome is Outcome.DONE or outcome is Outcome.YIELDED:
+        return outcome
+    returned = str(outcome) if isinstance(outcome, Outcome) else type(outcome).__name__
+    raise TypeError(f"{type(action).__name__}.run() returned {returned}: expected Outcome.DONE or YIELDED")

@@ -71,15 +71,25 @@ class EngineHost:
         name = f"{component.component_name}.{method.__name__}"
         timer = Timer(object, name, method, arguments, action.priority if action is not None else PRIORITY_DEFAULT, 0)
         with engine.lead:
+            account = engine.intake.own_work[component.component_name]
+            account.admit(name, component.name)
+            timer.account = account
             engine.scheduler.timers.set(timer, engine.clock.now_ns() + max(0, delay_ns))
             engine.nudge()  # the poller must not sleep past it
         return timer
 
     def post(self, action: Action) -> None:
         """Work that comes from elsewhere: a device, another library's thread."""
-        with self._engine.lead:
-            self._engine.intake.check(action)
-            self._engine.post(action, self._engine.clock.now_ns())
+        engine = self._engine
+        with engine.lead:
+            engine.intake.check(action)
+            component = action.object._component
+            if component is None or engine.registry.components.get(component.component_name) is not component:
+                raise ValueError(f"{action.name}: {action.object.name} is not in a component of this backplane")
+            account = engine.intake.own_work[component.component_name]
+            account.admit(action.name, component.name)
+            action.throttle = account
+            engine.post(action, engine.clock.now_ns())
 
     def add_object(self, component: Component, object: AppObject) -> None:
         """While running."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..objects.action import LOCAL, Action
 from ..objects.app_object import AppObject
@@ -53,7 +53,7 @@ class Inspection:
             oldest_ns: list[int | None] = []
             objects: dict[int, AppObject] = {}
             for priority in range(engine.scheduler.priorities):
-                standing = list(islice(ready.standing(priority), AGES_MAX))
+                standing = cast(list[AppObject], list(islice(ready.standing(priority), AGES_MAX)))
                 oldest_ns.append(min((o._head.posted_ns for o in standing if o._head is not None), default=None))
                 objects.update((id(o), o) for o in standing)
             for worker in engine.watch.everybody():
@@ -149,11 +149,11 @@ class Inspection:
     ) -> list[Reason]:
         if looking is None:
             return explain(Facts(asked, is_known=False))
-        return explain(self._facts(looking, now_ns, with_stack=with_stack))
+        return explain(self._facts(asked, looking, now_ns, with_stack=with_stack))
 
     # -- facts --------------------------------------------------------------------------------------------------------
 
-    def _facts(self, looking: Action | AppObject, now_ns: int, *, with_stack: bool) -> Facts:
+    def _facts(self, asked: str, looking: Action | AppObject, now_ns: int, *, with_stack: bool) -> Facts:
         engine = self._engine
         object = looking if isinstance(looking, AppObject) else looking.object
         action = looking if isinstance(looking, Action) else self._first_of(object)
@@ -182,7 +182,7 @@ class Inspection:
             workers_count=len(engine.watch.workers),
             busy=tuple(one for one in running if one.worker >= 0),
             throttled=self._throttled(object),
-            unserved_state=self._unserved_state(object, action),
+            unserved_state=self._unserved_state(object, asked, action),
         )
 
     def _first_of(self, object: AppObject) -> Action | None:
@@ -261,12 +261,12 @@ class Inspection:
             return None
         return Throttled(component.name, throttle.outstanding, throttle.limit)
 
-    def _unserved_state(self, object: AppObject, action: Action | None) -> str | None:
+    def _unserved_state(self, object: AppObject, asked: str, action: Action | None) -> str | None:
         component = object._component
         if component is None:
             return None
         routes = self._engine.registry.routes
-        route = routes.get(action.name) if action is not None else None
+        route = routes.get(asked) or routes.get("" if action is None else action.name)
         if route is not None:
             return None if route.is_registered else component.state.value
         any_route = [r for r in routes.values() if r.component is component]

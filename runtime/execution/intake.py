@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from appbackplane.transport.calls import OutstandingCalls
 from appbackplane.transport.directory import nearest
@@ -35,11 +35,11 @@ from ..objects.app_object import AppObject
 from ..objects.component import Component
 from ..objects.endpoint import Request
 from ..objects.module_state import ModuleState
-from ..objects.operation import OperationSpec
+from ..objects.operation_spec import OperationSpec
 from ..objects.registry import Route
 from ..objects.state_machine import StateMachine
 from ..scheduling.balance import least_busy
-from ..scheduling.throttle import Throttle
+from ..scheduling.throttle import OwnWork, Throttle
 from .digesting import Digest, Digesting
 from .method_action import MethodAction
 
@@ -61,6 +61,8 @@ class Intake:
         #: Calls that state machines keep beside their queues, by the deadlines at which they end there.
         self.deferred: OutstandingCalls[MethodAction] = OutstandingCalls()
         self.throttles: dict[str, Throttle] = {}
+        #: What components have given themselves to do.
+        self.own_work: dict[str, OwnWork] = {}
         self.gaps = GapCounter()
         self.refused_casts_count = 0
         self.digesting = Digesting(engine)
@@ -83,7 +85,9 @@ class Intake:
 
         `caller`: the object of this backplane that asks; a component's own objects reach each other in every state.
         """
-        kind, id, priority, name, key, remaining_ns, trace, body, chain = envelope
+        kind, id, name, key, body, chain = (
+            envelope.kind, envelope.id, envelope.route, envelope.key, envelope.body, envelope.chain
+        )  # fmt: skip
         assert name is not None
         engine = self._engine
         route = engine.registry.routes.get(name)
@@ -94,25 +98,29 @@ class Intake:
             raise Unavailable(
                 f"{name} is not served while {route.component.name} is {state} (served in: {', '.join(route.states)})"
             )
-        priority = self._priority(name, priority, route.priority)
+        priority = self._priority(name, envelope.priority, route.priority)
         deadline_ns = None
         if kind == CALL:
-            deadline_ns = now_ns + (DEADLINE_DEFAULT_NS if remaining_ns is None else remaining_ns)
+            deadline = DEADLINE_DEFAULT_NS if envelope.deadline is None else envelope.deadline
+            deadline_ns = -deadline if deadline < 0 else now_ns + deadline  # due_ns, spelled out
+            if deadline_ns <= now_ns:
+                engine.statistics.of(name).expired_count += 1
+                raise DeadlineExceeded(f"{name}: the deadline passed {(now_ns - deadline_ns) / 1e6:.1f} ms ago")
         if route.endpoint is not None:
             action = self._from_endpoint(route, Request(name, key, body, priority, deadline_ns))
-        elif route.mark.digest is not None and key is None:
+        elif route.has_digest and key is None:
             return self.digesting.begin(route, peer, envelope, priority, now_ns)
         else:
             object, spec = self._target(route, key, chain)
-            action = MethodAction(object, name, priority, spec.function, spec.bind(body, name), deadline_ns)
+            action = MethodAction(object, name, priority, spec.function, spec.binding.bind(body, name), deadline_ns)
             action.spec, action.sender = spec, peer
         lent = action.object.lends
         if lent is not None and lent < action.priority:
             action.priority = lent
         if chain:
-            self._check_cycle(action, chain, is_reentrant=route.mark.reentrant)
+            self._check_cycle(action, chain, is_reentrant=route.is_reentrant)
             action.chain = chain
-        action.trace = trace
+        action.trace = envelope.trace
         self.count_in(action, route.component)
         if kind == CALL:
             action.peer, action.call_id = peer, id
@@ -229,7 +237,7 @@ class Intake:
         for object in (component, *component._objects):
             action = object._head
             while action is not None:
-                is_candidate = action.throttle is not None and not action.continues and action.priority > below
+                is_candidate = action.throttle is throttle and not action.continues and action.priority > below
                 if is_candidate and (
                     worst is None or (action.priority, action.posted_ns) >= (worst.priority, worst.posted_ns)
                 ):
@@ -335,7 +343,8 @@ class Intake:
     def _from_endpoint(self, route: Route, request: Request) -> Action:
         assert route.endpoint is not None
         try:
-            action = route.endpoint.create_action(request)
+            create: Callable[[Request], Any] = route.endpoint.create_action  # it is a user's: it may return anything
+            action = create(request)
         except BackplaneError:
             raise
         except BaseException as error:
@@ -345,11 +354,12 @@ class Intake:
             raise InternalError(
                 f"{route.name}: create_action must return an Action for an object of {route.component.name}"
             )
+        made: Action = action
         try:
-            self.check(action)
+            self.check(made)
         except (TypeError, ValueError) as error:
             raise InternalError(f"{route.name}: {error}") from error
-        return action
+        return made
 
     def check(self, action: Action) -> None:
         """Raises TypeError or ValueError for an action of a user's making that no queue could hold."""

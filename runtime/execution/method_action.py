@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from appbackplane.transport.errors import BackplaneError, Cancelled, FailedPrecondition
 
 from ..objects.action import Action, Outcome
-from ..objects.operation import OperationSpec
+from ..objects.operation_spec import OperationSpec
 from ..objects.state_machine import StateMachine
 from .coroutines import STEP_ASIDE, CallRequest, Pause
 

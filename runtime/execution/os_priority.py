@@ -86,11 +86,10 @@ class OsPriority:
         """Forget those of our threads that others have moved, and their number. 0.2 us a thread: for the sentinel."""
         moved = 0
         for tid, nice in list(self._threads.items()):
-            with suppress(ProcessLookupError):
-                if os.getpriority(os.PRIO_PROCESS, tid) == nice:
-                    continue
-                moved += 1
-            self._threads.pop(tid, None)
+            now = _nice_of(tid)
+            if now != nice:
+                moved += now is not None
+                self._threads.pop(tid, None)
         if moved:
             self.moved_count += moved
             self.set_helpers(self._helpers)
@@ -284,6 +283,14 @@ def _lower_threads(pid: int, nice: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def _nice_of(tid: int) -> int | None:
+    """None: there is no such thread (any more)."""
+    try:
+        return os.getpriority(os.PRIO_PROCESS, tid)
+    except ProcessLookupError:
+        return None
 
 
 def _threads(pid: int) -> list[int]:

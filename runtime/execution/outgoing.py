@@ -145,6 +145,7 @@ class Outgoing:
         """A new version of the map: calls to places that have died end now; new places are connected when first used."""
         if directory.version < self.directory.version:
             return
+        self._engine.callers.update(self.directory, directory)
         self.directory, self._resolver = directory, Resolver(directory)
         for name, (generation, peer) in list(self._peers.items()):
             place = directory.backplanes.get(name)
@@ -197,7 +198,7 @@ class Outgoing:
         chain: Sequence[Sequence[str]] = (*action.chain, (action.object.name, action.name))
         priority = action.priority if options.priority is None else options.priority
         envelope = Envelope(
-            CALL, id, priority, route, options.key, deadline_ns - now_ns, action.trace, request.arguments, chain
+            CALL, id, priority, route, options.key, -deadline_ns, action.trace, request.arguments, chain
         )
         if peer is LOCAL:
             self._engine.intake.admit(LOCAL, self._engine.as_received(envelope), now_ns, action.object)

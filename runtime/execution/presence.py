@@ -39,7 +39,7 @@ class Presence:
         engine = self._engine
         highest = engine.scheduler.ready.highest()
         watch = engine.watch
-        workers = watch.workers if watch.relief is None else (*watch.workers, watch.relief)
+        workers = (*watch.workers, *watch.reliefs)
         for each in workers:
             action = each.action
             if action is not None:
@@ -90,7 +90,7 @@ class Presence:
             finally:
                 engine.lead.release()
         # Read without the lead: an entry left behind by a raised object may say yes too often, never no.
-        return any(engine.scheduler.ready.queues[:priority])
+        return engine.scheduler.ready.has_above(priority)
 
     def _with_loan(self, highest: int | None, lent: int) -> int | None:
         slot, os = self._slot, self._os

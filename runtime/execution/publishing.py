@@ -98,7 +98,8 @@ class Publishing:
         if len(self._numbers) > PAIRS_MAX:
             del self._numbers[next(iter(self._numbers))]
         if number != packed[0]:
-            packed = (number, self._engine.encoder.encode(envelope._replace(id=number)))
+            envelope.id = number
+            packed = (number, self._engine.encoder.encode(envelope))
         if not self._engine.outbox.add(peer, packed[1]):
             self.lost_count += 1
         return packed

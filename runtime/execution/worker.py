@@ -1,8 +1,8 @@
 """Worker: a thread that takes the lead, chooses, gives the lead up to run the action, and takes it again.
 
 The same worker receives, schedules and runs (leader/follower): short work is never handed from thread to thread. A relief
-worker runs the same loop, parked until all regular workers overrun, and then takes only what is more urgent than what
-they run. Threads are daemons: a process that is told to go does not wait for an operation that never returns.
+worker runs the same loop, parked until all others overrun, and then takes only what is more urgent than what they run.
+Threads are daemons: a process that is told to go does not wait for an operation that never returns.
 """
 
 from __future__ import annotations
@@ -37,32 +37,32 @@ class Worker:
         self.started_ns = 0
         #: What the thread's CPU clock said when it was last looked at.
         self.cpu_mark_ns = 0
+        self.is_relief = False
         #: Only priorities above this one; None: all.
         self.below: int | None = None
         self.is_stopping = False
         self.gate = threading.Lock()
         self.gate.acquire()
-        self.current = current
         #: The kernel's number of the thread; 0 until it runs (and in a test that has none).
         self.tid = 0
-        self._thread = threading.Thread(target=self._run, name=f"worker-{number}", daemon=True)
+        self._os_thread = threading.Thread(target=self._run, name=f"worker-{number}", daemon=True)
 
     def start(self) -> None:
         """Begin."""
-        self._thread.start()
+        self._os_thread.start()
 
     def join(self, timeout: float) -> bool:
         """Whether the thread has ended within `timeout` seconds."""
-        self._thread.join(timeout)
-        return not self._thread.is_alive()
+        self._os_thread.join(timeout)
+        return not self._os_thread.is_alive()
 
     @property
     def ident(self) -> int:
         """The thread's, for looking at its stack."""
-        return self._thread.ident or 0
+        return self._os_thread.ident or 0
 
     def _run(self) -> None:
-        current.engine = self.engine
+        current.worker = self
         self.tid = threading.get_native_id()
         try:
             with self.engine.lead:
@@ -87,25 +87,35 @@ class Worker:
                 continue
             lead.release()
             try:
-                outcome, run_ns, cpu_ns = execute(self, action)
+                outcome, now_ns, run_ns, cpu_ns = execute(self, action)
             finally:
                 lead.acquire()
-            complete(action, outcome, run_ns, cpu_ns)
+            complete(action, outcome, now_ns, run_ns, cpu_ns)
 
 
 class ReliefWorker(Worker):
-    """Runs what is more urgent while every regular worker overruns."""
+    """Runs what is more urgent while all others overrun."""
 
-    def __init__(self, engine: Engine) -> None:
-        super().__init__(engine, number=-1)
+    def __init__(self, engine: Engine, number: int) -> None:
+        super().__init__(engine, number)
+        self.is_relief = True
         #: Whether it is wanted, and whether it stands at the gate. Both belong to whoever holds the lead.
         self.is_active = False
         self.is_parked = False
 
+    def let_in(self) -> None:
+        """It is wanted. Whoever says so holds the lead."""
+        self.is_active = True
+        if self.is_parked:
+            self.is_parked = False
+            self.gate.release()
+
     def _serve(self) -> None:
         engine = self.engine
         while not self.is_stopping:
-            if not self.is_active:
+            self.action = None
+            if not self.is_active or engine.watch.is_looked_after_besides(self):
+                self.is_active = False
                 self.is_parked = True
                 engine.step_back(self)
                 engine.lead.release()
@@ -122,7 +132,7 @@ class ReliefWorker(Worker):
                 continue
             engine.lead.release()
             try:
-                outcome, run_ns, cpu_ns = engine.execute(self, action)
+                outcome, now_ns, run_ns, cpu_ns = engine.execute(self, action)
             finally:
                 engine.lead.acquire()
-            engine.complete(action, outcome, run_ns, cpu_ns)
+            engine.complete(action, outcome, now_ns, run_ns, cpu_ns)

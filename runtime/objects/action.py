@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from mypy_extensions import mypyc_attr
 
 from appbackplane.transport.errors import BackplaneError
 
@@ -18,9 +20,9 @@ if TYPE_CHECKING:
     from .app_object import AppObject
 
 #: Stands for the peer of a call whose caller is an action of this very backplane.
-LOCAL = b""
+LOCAL: Final = b""
 #: A call that came without a deadline gets this one: every call has one (DESIGN 12.5).
-DEADLINE_DEFAULT_NS = 30_000_000_000
+DEADLINE_DEFAULT_NS: Final = 30_000_000_000
 
 
 class Throttle(Protocol):
@@ -39,6 +41,7 @@ class Outcome(Enum):
     YIELDED = "yielded"  # stepped aside for higher-priority work; goes on before anything else of its object
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Action:
     """Work for one object. Subclass it and write `run` to bring in work that is not an operation.
 

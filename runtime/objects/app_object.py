@@ -1,8 +1,7 @@
 """AppObject: the unit of order. Its actions run one at a time, in the order they came (law 1).
 
-Users subclass it and mark methods with `@operation`, `@subscribe` and `@every`. The scheduler keeps what it needs to know
-in slots here, because a dictionary beside 100,000 objects would cost more than the objects. `__new__` fills the slots, so
-a subclass may write an `__init__` without calling this one's.
+Users subclass it and mark methods with `@operation`, `@subscribe` and `@every`. What the scheduler keeps of it is in
+schedulable.py. `__new__` fills the slots, so a subclass may write an `__init__` without calling this one's.
 """
 
 from __future__ import annotations
@@ -10,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
-from .operation import OperationSpec, specs_of
+from .operation_spec import OperationSpec, specs_of
+from .schedulable import Schedulable
 
 if TYPE_CHECKING:
     from .action import Action
@@ -47,32 +47,21 @@ class CallOptions:
 
     __slots__ = ("key", "priority", "timeout")
 
+    # Of any type, until whoever makes the call has checked what the user gave.
+    key: Any
+    priority: Any
+    timeout: Any
+
     def __init__(self, key: str | None, priority: int | None, timeout: float | None) -> None:
         self.key, self.priority, self.timeout = key, priority, timeout
 
 
-class AppObject:
+class AppObject(Schedulable):
     """Something that serves: subclass it, mark its operations, and `add` it to a component."""
 
-    __slots__ = (
-        "__weakref__", "_component", "_counts", "_head", "_key", "_load", "_name", "_priority", "_stale",
-        "_state", "_tail", "_waits",
-    )  # fmt: skip
+    __slots__ = ("__weakref__", "_component", "_key", "_name")
 
     # Declared here, filled in `__new__`: a slot whose type is first said there is unknown to type checkers.
-    _head: Action | None
-    _tail: Action | None
-    _state: int
-    #: The ready queue it belongs to while it has work.
-    _priority: int
-    #: Actions by priority, only while priorities are mixed.
-    _counts: list[int] | None
-    #: Entries left behind in ready queues it has been raised out of.
-    _stale: dict[int, int] | None
-    #: Suspended coroutines that await a reply.
-    _waits: int
-    #: Actions queued, running or waiting.
-    _load: int
     _component: Component | None
     _key: str | None
     _name: str
@@ -150,7 +139,10 @@ class AppObject:
         self._host.publish(topic, body)
 
     def after(self, seconds: float, method: Callable[..., Any], /, *arguments: Any) -> TimerHandle:
-        """Run a method of this object once, `seconds` from now, as an action like any other (law 8)."""
+        """Run a method of this object once, `seconds` from now, as an action like any other (law 8).
+
+        Raises `Busy` where its component has `max_posted` timers and actions of its own outstanding.
+        """
         return self._host.after(self, round(seconds * 1e9), method, arguments)
 
     @property

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 #: Requests a component may have outstanding before callers are told to come back (law 9). At 1 ms a request it is ten
 #: seconds of queue: a caller with the default deadline of 30 s still gets its answer, one behind it would not.
 REQUESTS_MAX_DEFAULT = 10_000
+#: Actions and timers that a component may have given itself and not ended: 400 bytes each, so 40 MB; a loop that never ends
+#: is told within half a second. Nothing that meant it has been seen to have more.
+POSTED_MAX_DEFAULT = 100_000
 
 
 class Component(AppObject):
@@ -31,6 +34,8 @@ class Component(AppObject):
     depends_on: ClassVar[tuple[str, ...]] = ()
     #: Requests outstanding at most.
     max_requests: ClassVar[int] = REQUESTS_MAX_DEFAULT
+    #: Actions posted and timers set (`post`, `after`) that have not ended, at most.
+    max_posted: ClassVar[int] = POSTED_MAX_DEFAULT
     #: Classes whose operations are routes of this component even before an object of them is added.
     declares: ClassVar[tuple[type[AppObject], ...]] = ()
 
@@ -95,7 +100,10 @@ class Component(AppObject):
         self._endpoints.append(endpoint)
 
     def post(self, action: Action) -> None:
-        """Queue work for an object of this component, from any thread: a device, another library's callback."""
+        """Queue work for an object of this component, from any thread: a device, another library's callback.
+
+        Raises `Busy` at `max_posted`, ValueError for an action that is queued already or whose priority there is not.
+        """
         self._host.post(action)
 
     def make_room(self, request: Action) -> bool:

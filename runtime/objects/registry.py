@@ -16,14 +16,19 @@ from appbackplane.transport.topics import TopicTable
 from .app_object import AppObject
 from .component import Component
 from .endpoint import Endpoint
-from .operation import DeclarationError, Mark, OperationSpec
+from .module_state import ModuleState
+from .operation import DeclarationError, Mark
+from .operation_spec import OperationSpec
 from .state_machine import StateMachine
 
 
 class Route:
     """One way in: the objects behind it, and the component whose state opens and shuts it."""
 
-    __slots__ = ("component", "cursor", "endpoint", "mark", "name", "objects", "spec", "specs")
+    __slots__ = (
+        "_states", "component", "cursor", "endpoint", "has_digest", "is_reentrant", "mark", "name", "objects", "priority",
+        "spec", "specs", "states",
+    )  # fmt: skip
 
     def __init__(self, name: str, component: Component, spec: OperationSpec | None, endpoint: Endpoint | None) -> None:
         self.name = name
@@ -33,22 +38,22 @@ class Route:
         self.specs: dict[type[AppObject], OperationSpec] = {}
         self.endpoint = endpoint
         self.mark = spec.mark if spec is not None else Mark(kind="endpoint")
+        self.priority: int = endpoint.priority if endpoint is not None else self.mark.priority
+        #: The component states in which it is served, by name, and as they are.
+        self.states: tuple[str, ...] = endpoint.states if endpoint is not None else self.mark.states
+        self._states = tuple(state for state in ModuleState if state.value in self.states)
+        self.has_digest = self.mark.digest is not None
+        self.is_reentrant = self.mark.reentrant
         self.objects: list[AppObject] = []
         #: Where the search for the least busy object begins next.
         self.cursor = 0
 
     @property
-    def states(self) -> tuple[str, ...]:
-        return self.endpoint.states if self.endpoint is not None else self.mark.states
-
-    @property
     def is_registered(self) -> bool:
         """Whether it is served in the present state of its component."""
-        return self.component._module_state.value in self.states
-
-    @property
-    def priority(self) -> int:
-        return self.endpoint.priority if self.endpoint is not None else self.mark.priority
+        now = self.component._module_state
+        # Not `in`, nor by name: an enum's hash and value are Python functions.
+        return any(state is now for state in self._states)
 
 
 class Registry:

@@ -2,16 +2,17 @@
 
 Eight buckets to each doubling: a percentile read back is at most 12.5 % above the true one (never below it by more than a
 bucket), for any duration from 1 ns to a day. Merging is adding counts. Source: HdrHistogram's idea with a fixed
-three-bit mantissa; recording costs about 120 ns and allocates nothing after the first of its size.
+three-bit mantissa; recording costs about 100 ns and allocates nothing after the first of its size.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 #: Buckets to a doubling, as a power of two.
-_BITS = 3
-_SUB = 1 << _BITS
+_BITS: Final = 3
+_SUB: Final = 1 << _BITS
 
 
 def bucket_of(ns: int) -> int:
@@ -31,19 +32,24 @@ def upper_ns(bucket: int) -> int:
 
 
 class Histogram:
-    """Counts by bucket, sparse: an operation that always takes the same time owns a handful."""
+    """Counts by bucket, up to the longest duration recorded: 1 us takes 80 of them, 1 s 220, at 8 bytes each."""
 
-    __slots__ = ("counts", "max_ns", "total_ns")
+    __slots__ = ("_counts", "max_ns", "total_ns")
 
     def __init__(self) -> None:
-        self.counts: dict[int, int] = {}
+        self._counts: list[int] = []
         self.total_ns = 0
         self.max_ns = 0
 
     @property
     def count(self) -> int:
         """How many were recorded. Added up when asked, since recording is what must be cheap."""
-        return sum(self.counts.values())
+        return sum(self._counts)
+
+    @property
+    def counts(self) -> dict[int, int]:
+        """Counts by bucket, those that are not 0."""
+        return {bucket: count for bucket, count in enumerate(self._counts) if count}
 
     def record(self, ns: int) -> None:  # hot: scripts/bench inproc
         """Count one duration."""
@@ -52,18 +58,19 @@ class Histogram:
         else:
             shift = ns.bit_length() - _BITS - 1
             bucket = (shift << _BITS) + (ns >> shift)
-        try:
-            self.counts[bucket] += 1
-        except KeyError:
-            self.counts[bucket] = 1
+        counts = self._counts
+        if bucket >= len(counts):
+            counts.extend([0] * (bucket + 1 - len(counts)))
+        counts[bucket] += 1
         self.total_ns += ns
         if ns > self.max_ns:
             self.max_ns = ns
 
     def merge(self, other: Histogram) -> None:
         """Add another's counts to this one's."""
-        for bucket, count in other.counts.items():
-            self.counts[bucket] = self.counts.get(bucket, 0) + count
+        self._counts.extend([0] * (len(other._counts) - len(self._counts)))
+        for bucket, count in enumerate(other._counts):
+            self._counts[bucket] += count
         self.total_ns += other.total_ns
         self.max_ns = max(self.max_ns, other.max_ns)
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..objects.action import DEADLINE_DEFAULT_NS, Action
-from ..objects.app_object import AppObject
+from ..objects.schedulable import Schedulable
 from . import ready_queues
 from .object_queue import READY
 from .scheduler import Policy, Scheduler
@@ -35,39 +35,32 @@ Entry = list[Any]
 _DUE, _TURN, _OBJECT = 0, 1, 3
 
 
-class DeadlineQueues:
-    """Ready queues (ready_queues.py) in the order of deadlines; of equal ones, first come, first served."""
+class DeadlineQueues(ready_queues.Ready):
+    """Ready queues in the order of deadlines; of equal ones, first come, first served."""
 
     def __init__(self, priorities: int) -> None:
-        self.queues: list[list[Entry]] = [[] for _ in range(priorities)]
-        self.count = 0
-        self._dead = [0] * priorities
+        super().__init__([[] for _ in range(priorities)])
         self._entries: dict[int, Entry] = {}  # by id(): users may give their objects an __eq__
         self._turns = itertools.count()
         self._numbers = itertools.count()
 
-    def push(self, object: AppObject) -> None:
+    def push(self, object: Schedulable) -> None:
         """Put an object where it belongs in the queue of its priority."""
         self._enter(object, next(self._turns))
         self.count += 1
 
-    def move(self, object: AppObject, old_priority: int) -> None:
+    def move(self, object: Schedulable, old_priority: int) -> None:
         """The object's priority has changed while it was ready."""
         self._bury(object, old_priority)
         self._enter(object, next(self._turns))
 
-    def discard(self, object: AppObject, priority: int) -> None:
-        """The object is no longer ready."""
-        self._bury(object, priority)
-        self.count -= 1
-
-    def take(self, left: list[int], end: int) -> AppObject | None:
+    def take(self, left: list[int], end: int) -> Schedulable | None:
         """Take the first object of the highest priority that has quota `left`, above `end`, and spend one; or None."""
         for priority, queue in enumerate(self.queues):
             while queue and left[priority] > 0:
                 if priority >= end:
                     return None
-                object: AppObject | None = heapq.heappop(queue)[_OBJECT]
+                object: Schedulable | None = heapq.heappop(queue)[_OBJECT]
                 if object is None:
                     self._dead[priority] -= 1
                     continue
@@ -77,26 +70,15 @@ class DeadlineQueues:
                 return object
         return None
 
-    def highest(self) -> int | None:
-        """The highest priority that has work."""
-        for priority, queue in enumerate(self.queues):
-            if queue and len(queue) > self._dead[priority]:
-                return priority
-        return None
-
-    def depths(self) -> list[int]:
-        """Objects a queue."""
-        return [len(queue) - dead for queue, dead in zip(self.queues, self._dead, strict=True)]
-
-    def standing(self, priority: int) -> Iterator[AppObject]:
+    def standing(self, priority: int) -> Iterator[Schedulable]:
         """Those who stand in one queue, first to last; sorted as far as one looks."""
         heap = self.queues[priority].copy()
         while heap:
-            object: AppObject | None = heapq.heappop(heap)[_OBJECT]
+            object: Schedulable | None = heapq.heappop(heap)[_OBJECT]
             if object is not None:
                 yield object
 
-    def ahead_of(self, object: AppObject, look_max: int) -> tuple[int, bool]:
+    def ahead_of(self, object: Schedulable, look_max: int) -> tuple[int, bool]:
         """How many stand before a ready object in its queue; True: that is all, and not only those that were looked at."""
         own, queue = self._entries[id(object)], self.queues[object._priority]
         looked_at = itertools.islice(queue, look_max)
@@ -108,18 +90,18 @@ class DeadlineQueues:
         if entry is not None and due_ns(action) < entry[_DUE]:
             self.changed(action.object)
 
-    def changed(self, object: AppObject) -> None:
+    def changed(self, object: Schedulable) -> None:
         """Its actions have changed: another place among its equals, if need be, and no loss of its turn."""
         entry = self._entries.get(id(object))
         if entry is not None and nearest_ns(object) != entry[_DUE]:
             self._bury(object, object._priority)
             self._enter(object, entry[_TURN])
 
-    def _enter(self, object: AppObject, turn: int) -> None:
+    def _enter(self, object: Schedulable, turn: int) -> None:
         entry = self._entries[id(object)] = [nearest_ns(object), turn, next(self._numbers), object]
         heapq.heappush(self.queues[object._priority], entry)
 
-    def _bury(self, object: AppObject, priority: int) -> None:
+    def _bury(self, object: Schedulable, priority: int) -> None:
         self._entries.pop(id(object))[_OBJECT] = None
         self._dead[priority] += 1
         queue = self.queues[priority]
@@ -143,7 +125,7 @@ class DeadlineScheduler(Scheduler):
         if was_ready:
             self._queues.joined(action)
 
-    def _place(self, object: AppObject, old_priority: int) -> None:
+    def _place(self, object: Schedulable, old_priority: int) -> None:
         super()._place(object, old_priority)
         if object._state == READY:
             self._queues.changed(object)
@@ -154,7 +136,7 @@ def due_ns(action: Action) -> int:
     return action.posted_ns + PATIENCE_NS if action.deadline_ns is None else action.deadline_ns
 
 
-def nearest_ns(object: AppObject) -> int:  # hot: scripts/bench inproc
+def nearest_ns(object: Schedulable) -> int:  # hot: scripts/bench inproc
     """When the work for which an object stands in its queue should be done."""
     head = here = object._head
     assert head is not None, "a ready object has work"

@@ -8,14 +8,19 @@ so that no action is walked over twice.
 
 from __future__ import annotations
 
+from typing import Final
+
 from ..objects.action import Action
-from ..objects.app_object import AppObject
+from ..objects.schedulable import Schedulable
 
 #: Object states. IDLE: nothing to do. READY: in a ready queue. RUNNING: with a worker. WAITING: in the wait queue (law 6).
-IDLE, READY, RUNNING, WAITING = range(4)
+IDLE: Final = 0
+READY: Final = 1
+RUNNING: Final = 2
+WAITING: Final = 3
 
 
-def append(object: AppObject, action: Action, priorities: int) -> None:  # hot: scripts/bench inproc
+def append(object: Schedulable, action: Action, priorities: int) -> None:  # hot: scripts/bench inproc
     """Put an action last."""
     action.next = None
     tail = object._tail
@@ -28,7 +33,7 @@ def append(object: AppObject, action: Action, priorities: int) -> None:  # hot: 
         _note(object, action.priority, priorities)
 
 
-def prepend(object: AppObject, action: Action, priorities: int) -> None:
+def prepend(object: Schedulable, action: Action, priorities: int) -> None:
     """Put an action first."""
     head = object._head
     action.next = head
@@ -40,7 +45,7 @@ def prepend(object: AppObject, action: Action, priorities: int) -> None:
         _note(object, action.priority, priorities)
 
 
-def insert(object: AppObject, action: Action, priorities: int) -> None:
+def insert(object: Schedulable, action: Action, priorities: int) -> None:
     """Put an action behind those that continue and before all others. Those that continue are few: linear in them."""
     before: Action | None = None
     here = object._head
@@ -55,7 +60,7 @@ def insert(object: AppObject, action: Action, priorities: int) -> None:
         _note(object, action.priority, priorities)
 
 
-def pop(object: AppObject) -> Action:  # hot: scripts/bench inproc
+def pop(object: Schedulable) -> Action:  # hot: scripts/bench inproc
     """Take the first action."""
     action = object._head
     assert action is not None
@@ -69,7 +74,7 @@ def pop(object: AppObject) -> Action:  # hot: scripts/bench inproc
     return action
 
 
-def remove(object: AppObject, action: Action) -> bool:
+def remove(object: Schedulable, action: Action) -> bool:
     """Take an action out of the middle; False if it is not queued. Linear in the length of this one queue."""
     before: Action | None = None
     here = object._head
@@ -89,7 +94,7 @@ def remove(object: AppObject, action: Action) -> bool:
     return True
 
 
-def boost(object: AppObject, action: Action, priority: int, priorities: int) -> bool:
+def boost(object: Schedulable, action: Action, priority: int, priorities: int) -> bool:
     """Make an action more urgent, at its place in the queue; False if it is not queued. Linear in the length of this queue."""
     here = object._head
     while here is not None and here is not action:
@@ -106,7 +111,7 @@ def boost(object: AppObject, action: Action, priority: int, priorities: int) -> 
     return True
 
 
-def _note(object: AppObject, priority: int, priorities: int) -> None:
+def _note(object: Schedulable, priority: int, priorities: int) -> None:
     """An action of this priority has joined others in the queue."""
     counts = object._counts
     if counts is not None:
@@ -123,7 +128,7 @@ def _note(object: AppObject, priority: int, priorities: int) -> None:
         object._priority = priority
 
 
-def _unnote(object: AppObject, priority: int) -> None:
+def _unnote(object: Schedulable, priority: int) -> None:
     """An action of this priority has left; others are still there."""
     counts = object._counts
     assert counts is not None

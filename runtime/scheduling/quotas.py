@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 #: Stands for "unlimited" where arithmetic is done: no tick is long enough to spend it.
-UNLIMITED = 1 << 62
+UNLIMITED = 1 << 60
 FIRST_LIMITED, SMALLEST = 100, 12
 
 

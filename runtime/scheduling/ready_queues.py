@@ -9,71 +9,52 @@ mostly dead entries is swept, so that one which is never reached (priority 7 beh
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
-from typing import Protocol
+from typing import Any
 
-from ..objects.app_object import AppObject
+from ..objects.schedulable import Schedulable
 
 #: Dead entries a queue may hold however short it is. Sweeping is linear, and done when half of a queue is dead: with this
 #: minimum it costs a few nanoseconds an entry, without it every second move would sweep.
 DEAD_MAX = 64
 
 
-class Ready(Protocol):
-    """What the scheduler asks of its ready queues; deadline_order.py has others."""
+class Ready:
+    """N queues of objects; 0 is highest. What their order has no part in: deadline_order.py has another one."""
 
-    count: int
-
-    @property
-    def queues(self) -> Sequence[Collection[object]]: ...
-    def push(self, object: AppObject) -> None: ...
-    def move(self, object: AppObject, old_priority: int) -> None: ...
-    def discard(self, object: AppObject, priority: int) -> None: ...
-    def take(self, left: list[int], end: int) -> AppObject | None: ...
-    def highest(self) -> int | None: ...
-    def depths(self) -> list[int]: ...
-    def standing(self, priority: int) -> Iterator[AppObject]: ...
-    def ahead_of(self, object: AppObject, look_max: int) -> tuple[int, bool]: ...
-
-
-class ReadyQueues:
-    """N queues of objects; 0 is highest. The search begins at the top each time."""
-
-    def __init__(self, priorities: int) -> None:
-        self.queues: list[deque[AppObject]] = [deque() for _ in range(priorities)]
+    def __init__(self, queues: list[Any]) -> None:
+        #: A sequence a priority: entries of living objects, and dead ones.
+        self.queues = queues
         #: Live entries.
         self.count = 0
         #: Dead entries by priority.
-        self._dead = [0] * priorities
+        self._dead = [0] * len(queues)
 
-    def push(self, object: AppObject) -> None:
-        """Put an object last in the queue of its priority."""
-        self.queues[object._priority].append(object)
-        self.count += 1
+    def push(self, object: Schedulable) -> None:
+        """Put an object into the queue of its priority."""
+        raise NotImplementedError
 
-    def move(self, object: AppObject, old_priority: int) -> None:
-        """The object's priority has changed while it was ready: its place in the old queue is dead."""
-        self._bury(object, old_priority)
-        self.queues[object._priority].append(object)
+    def move(self, object: Schedulable, old_priority: int) -> None:
+        """The object's priority has changed while it was ready."""
+        raise NotImplementedError
 
-    def discard(self, object: AppObject, priority: int) -> None:
+    def take(self, left: list[int], end: int) -> Schedulable | None:
+        """Take the first object of the highest priority that has quota `left`, above `end`, and spend one; or None."""
+        raise NotImplementedError
+
+    def standing(self, priority: int) -> Iterator[Schedulable]:
+        """Those who stand in one queue, first to last. For who looks, not for who chooses; not to be changed meanwhile."""
+        raise NotImplementedError
+
+    def ahead_of(self, object: Schedulable, look_max: int) -> tuple[int, bool]:
+        """How many stand before a ready object in its queue; True: that is all, and not only those that were looked at."""
+        raise NotImplementedError
+
+    def discard(self, object: Schedulable, priority: int) -> None:
         """The object is no longer ready: its last action was taken back."""
         self._bury(object, priority)
         self.count -= 1
-
-    def take(self, left: list[int], end: int) -> AppObject | None:  # hot: scripts/bench inproc
-        """Take the first object of the highest priority that has quota `left`, above `end`, and spend one; or None."""
-        for priority, queue in enumerate(self.queues):
-            while queue and left[priority] > 0:
-                if priority >= end:
-                    return None
-                object = queue.popleft()
-                if object._stale is None or not self._unbury(object, priority):
-                    self.count -= 1
-                    left[priority] -= 1
-                    return object
-        return None
 
     def highest(self) -> int | None:
         """The highest priority that has work."""
@@ -82,21 +63,64 @@ class ReadyQueues:
                 return priority
         return None
 
+    def has_above(self, end: int, left: list[int] | None = None) -> bool:
+        """Whether there is work above priority `end`, with quota `left` for it. Dead entries may say yes too often."""
+        for priority, queue in enumerate(self.queues):
+            if priority >= end:
+                return False
+            if queue and (left is None or left[priority] > 0):
+                return True
+        return False
+
     def depths(self) -> list[int]:
         """Objects a queue."""
         return [len(queue) - dead for queue, dead in zip(self.queues, self._dead, strict=True)]
 
-    def standing(self, priority: int) -> Iterator[AppObject]:
+    def _bury(self, object: Schedulable, priority: int) -> None:
+        """Its entry in this queue is dead."""
+        raise NotImplementedError
+
+
+class ReadyQueues(Ready):
+    """First come, first served among equals."""
+
+    def __init__(self, priorities: int) -> None:
+        super().__init__([deque() for _ in range(priorities)])
+
+    def push(self, object: Schedulable) -> None:
+        self.queues[object._priority].append(object)
+        self.count += 1
+
+    def move(self, object: Schedulable, old_priority: int) -> None:
+        """The object's priority has changed while it was ready: its place in the old queue is dead."""
+        self._bury(object, old_priority)
+        self.queues[object._priority].append(object)
+
+    def take(self, left: list[int], end: int) -> Schedulable | None:  # hot: scripts/bench inproc
+        """Take the first object of the highest priority that has quota `left`, above `end`, and spend one; or None."""
+        for priority, queue in enumerate(self.queues):
+            while queue and left[priority] > 0:
+                if priority >= end:
+                    return None
+                object: Schedulable = queue.popleft()
+                if object._stale is None or not self._unbury(object, priority):
+                    self.count -= 1
+                    left[priority] -= 1
+                    return object
+        return None
+
+    def standing(self, priority: int) -> Iterator[Schedulable]:
         """Those who stand in one queue, first to last. For who looks, not for who chooses; not to be changed meanwhile."""
         passed: dict[int, int] = {}
-        for object in self.queues[priority]:
+        queue: deque[Schedulable] = self.queues[priority]
+        for object in queue:
             dead = object._stale.get(priority, 0) if object._stale is not None else 0
             if dead and passed.get(id(object), 0) < dead:
                 passed[id(object)] = passed.get(id(object), 0) + 1
             else:
                 yield object
 
-    def ahead_of(self, object: AppObject, look_max: int) -> tuple[int, bool]:
+    def ahead_of(self, object: Schedulable, look_max: int) -> tuple[int, bool]:
         """How many stand before a ready object in its queue; True: that is all, and not only those that were looked at."""
         ahead_count = 0
         for other in islice(self.standing(object._priority), look_max):
@@ -105,19 +129,19 @@ class ReadyQueues:
             ahead_count += 1
         return ahead_count, False
 
-    def _bury(self, object: AppObject, priority: int) -> None:
+    def _bury(self, object: Schedulable, priority: int) -> None:
         stale = object._stale
         if stale is None:
             stale = object._stale = {}
         stale[priority] = stale.get(priority, 0) + 1
         self._dead[priority] += 1
-        queue = self.queues[priority]
+        queue: deque[Schedulable] = self.queues[priority]
         if self._dead[priority] > max(DEAD_MAX, len(queue) // 2):
             living = [each for each in queue if each._stale is None or not self._unbury(each, priority)]
             queue.clear()
             queue.extend(living)
 
-    def _unbury(self, object: AppObject, priority: int) -> bool:
+    def _unbury(self, object: Schedulable, priority: int) -> bool:
         """Whether this entry of the object is dead; if so, it is forgotten."""
         stale = object._stale
         assert stale is not None

@@ -16,6 +16,7 @@ Cost: about 0.5 us for post + next + finished (scripts/bench inproc).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -23,6 +24,7 @@ from appbackplane.transport.errors import FailedPrecondition
 
 from ..objects.action import Action, Outcome
 from ..objects.app_object import AppObject
+from ..objects.schedulable import Schedulable
 from . import object_queue
 from .cpu_budget import CpuBudget
 from .object_queue import IDLE, READY, RUNNING, WAITING
@@ -32,7 +34,7 @@ from .ticks import Ticks
 from .timers import Timers
 
 #: Saves looking into the enum twice an action.
-_DONE = Outcome.DONE
+_DONE: Final = Outcome.DONE
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +73,7 @@ class Scheduler:
         A reentrant call (`continues`) of an object that awaits a reply goes before all that has to wait for that reply,
         or the two would wait for each other. Where nothing is awaited (any more) it is a request like any other.
         """
-        object = action.object
+        object: Schedulable = action.object
         action.posted_ns = now_ns
         object._load += 1
         self.queued_count += 1
@@ -93,14 +95,14 @@ class Scheduler:
 
     def post_first(self, action: Action, now_ns: int) -> None:
         """Queue an action in front of all that its object has."""
-        object = action.object
+        object: Schedulable = action.object
         action.posted_ns = now_ns
         object._load += 1
         self._put_first(action)
 
     def resume(self, action: Action, now_ns: int) -> None:
         """The reply that a waiting action awaited has come: it goes to the front, its object back to ready (law 6)."""
-        object = action.object
+        object: Schedulable = action.object
         assert object._waits > 0, "a reply for an object that awaits none"
         object._waits -= 1
         action.posted_ns = now_ns
@@ -112,7 +114,7 @@ class Scheduler:
 
         What already goes on (a reply, one that stepped aside) stays in front of them.
         """
-        object = actions[0].object
+        object: Schedulable = actions[0].object
         old_priority = object._priority
         for action in actions:
             action.continues = action.continues and object._waits > 0
@@ -161,7 +163,7 @@ class Scheduler:
             below = self.budget.exempt if below is None else min(below, self.budget.exempt)
         if below is None:
             return True
-        return any(left > 0 and queue for left, queue in zip(self.quotas.left[:below], self.ready.queues, strict=False))
+        return self.ready.has_above(below, self.quotas.left)
 
     def _are_quotas_spent(self, end: int) -> bool:
         """Whether no queue with work has quota left, and a virtual tick would free one above `end`."""
@@ -174,7 +176,7 @@ class Scheduler:
     # hot: scripts/bench inproc
     def finished(self, action: Action, outcome: Outcome, now_ns: int) -> None:
         """The worker is through with an action for now: back to a ready queue, to the wait queue, or idle."""
-        object = action.object
+        object: Schedulable = action.object
         assert object._state == RUNNING, "finished without having been chosen"
         if outcome is _DONE:
             object._load -= 1
@@ -199,7 +201,7 @@ class Scheduler:
 
         It counts as outstanding, and its time there as time in queues.
         """
-        object = action.object
+        object: Schedulable = action.object
         action.posted_ns = now_ns
         assert object._state == RUNNING, "set aside without having been chosen"
         self._place(object, object._priority)
@@ -210,14 +212,14 @@ class Scheduler:
 
     def boost(self, action: Action, priority: int) -> None:
         """An action becomes more urgent (law 10): at its place, if it is queued, and its object with it (law 2)."""
-        object = action.object
+        object: Schedulable = action.object
         old_priority = object._priority
         if object_queue.boost(object, action, priority, self.priorities) and object._state == READY:
             self._place(object, old_priority)
 
     def withdraw(self, action: Action) -> bool:
         """Take a queued action back (cancelled, or shed to make room). False if it is not queued."""
-        object = action.object
+        object: Schedulable = action.object
         old_priority = object._priority
         if not object_queue.remove(object, action):
             return False
@@ -235,14 +237,14 @@ class Scheduler:
             raise FailedPrecondition(f"{object.name} has {object._load} actions outstanding: it cannot be removed")
 
     def _put_first(self, action: Action) -> None:
-        object = action.object
+        object: Schedulable = action.object
         old_priority = object._priority
         object_queue.prepend(object, action, self.priorities)
         self.queued_count += 1
         if object._state != RUNNING:
             self._place(object, old_priority)
 
-    def _place(self, object: AppObject, old_priority: int) -> None:  # hot: scripts/bench inproc
+    def _place(self, object: Schedulable, old_priority: int) -> None:  # hot: scripts/bench inproc
         """Put an object where it belongs now. While it awaits a reply, only what continues may run (law 6)."""
         before = object._state
         head = object._head

@@ -2,21 +2,33 @@
 
 Keeps law 9. The component is asked to make room first; only if it cannot does the caller get Busy, with a hint when.
 Counted at admission, not at run: a limit on running work would let the queue behind it grow without end.
-Replies, timers and control are never counted, or a full component could not empty itself.
+Replies, declared timers and control are never counted, or a full component could not empty itself. What a component gives
+itself to do, by `post` and `after`, has an account of its own (`OwnWork`): a loop would fill any memory.
 """
 
 from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from appbackplane.transport.errors import Busy
+
+if TYPE_CHECKING:
+    from .timers import Timer
 
 #: Hint before anything has been served: one tick of the default scheduler would be too long, a spin too short.
 RETRY_AFTER_DEFAULT = 0.05
 #: The hint stays within what a caller can use: below a millisecond it is a spin, above five seconds a guess.
 RETRY_AFTER_MIN, RETRY_AFTER_MAX = 0.001, 5.0
 #: Weight of the newest interval between two completions: about the last hundred count.
-_WEIGHT = 0.02
+_WEIGHT: Final = 0.02
 
 
 class Throttle:
     """The account of one component."""
+
+    #: What its limit is called.
+    key = "max_requests"
 
     def __init__(self, limit: int) -> None:
         self.change(limit)
@@ -31,7 +43,7 @@ class Throttle:
     def change(self, limit: int) -> None:
         """A new limit, for requests from now on."""
         if limit < 1:
-            raise ValueError(f"max_requests: {limit} would refuse everything: expected 1 or more")
+            raise ValueError(f"{self.key}: {limit} would refuse everything: expected 1 or more")
         self.limit = limit
 
     @property
@@ -55,3 +67,39 @@ class Throttle:
             return RETRY_AFTER_DEFAULT
         seconds = self._interval_ns * max(1, self.limit // 10) / 1e9
         return min(max(seconds, RETRY_AFTER_MIN), RETRY_AFTER_MAX)
+
+
+class OwnWork(Throttle):
+    """What one component has given itself to do and has not ended: actions that it posted, one-shot timers that it set.
+
+    A timer hands its place on to the action that it becomes. It is taken back by any thread, without the lead; so its place
+    is given back when the next one is taken, or when somebody looks.
+    """
+
+    key = "max_posted"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        #: Timers that were taken back, and whose places have not been given back yet.
+        self.taken_back: deque[Timer] = deque()
+
+    def admit(self, name: str, component: str) -> None:
+        """Take a place for an action called `name`. Raises `Busy`."""
+        if self.taken_back:
+            self.settle()
+        if self.outstanding >= self.limit:
+            self.refused_count += 1
+            raise Busy(
+                f"{name}: {component} has {self.outstanding} actions and timers of its own outstanding "
+                f"({self.key} = {self.limit})",
+                retry_after=self.retry_after(),
+            )
+        self.outstanding += 1
+
+    def settle(self) -> None:
+        """Give back the places of timers that were taken back; those that fired meanwhile have handed theirs on."""
+        while self.taken_back:
+            timer = self.taken_back.popleft()
+            if timer.account is self:
+                timer.account = None
+                self.outstanding -= 1

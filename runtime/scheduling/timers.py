@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..objects.app_object import AppObject
+from .throttle import OwnWork
 
 #: Entries from which on those of cancelled timers are swept out, each time their number has doubled: time-outs that are
 #: nearly always taken back would otherwise stay until they fall due. Below this there is nothing to gain.
@@ -22,6 +23,7 @@ class Timer:
     """One timer; also the handle by which it is taken back."""
 
     __slots__ = (
+        "account",
         "arguments",
         "due_ns",
         "function",
@@ -53,11 +55,18 @@ class Timer:
         #: It will not fire (again): taken back, or a one-shot that has become an action.
         self.is_over = False
         self.skipped_count = 0
+        #: Where it counts until it is taken back or has become an action; None: nowhere, as declared timers.
+        self.account: OwnWork | None = None
 
     def cancel(self) -> bool:
         """Take it back; False when it had been, or when a one-shot has already become an action."""
         was_waiting = not self.is_over
         self.is_over = True
+        account = self.account
+        if was_waiting and account is not None:
+            account.taken_back.append(
+                self
+            )  # atomic, so any thread may; `settle` finds out whether it fired all the same
         return was_waiting
 
 
@@ -107,7 +116,7 @@ class Timers:
         gone = {id(object) for object in objects}  # by identity: they may be equal, or unhashable
         for _, _, timer in self._heap:
             if id(timer.object) in gone:
-                timer.is_over = True
+                timer.cancel()
 
     def next_ns(self) -> int | None:
         """When the nearest falls due."""

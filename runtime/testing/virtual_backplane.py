@@ -15,6 +15,7 @@ from appbackplane.transport.envelope import CALL, CANCEL, CAST, PUBLISH, REPLY, 
 from appbackplane.transport.errors import BackplaneError, error_from
 
 from ..backplane import Backplane
+from ..execution.current import current
 from ..execution.method_action import MethodAction
 from ..execution.worker import Worker
 from ..objects.action import Action
@@ -260,7 +261,7 @@ class VirtualBackplane:
         engine, worker = self.backplane.engine, self._worker
         assert worker is not None
         order: list[str] = []
-        worker.current.engine = engine
+        current.worker = worker
         try:
             while until_ns is None or self.clock.now_ns() <= until_ns:
                 engine.drain(self.clock.now_ns())  # time stands still, so nothing else would make it look
@@ -271,7 +272,7 @@ class VirtualBackplane:
                 assert len(order) < ACTIONS_MAX, "it does not come to rest"
                 engine.complete(action, *engine.execute(worker, action))
         finally:
-            worker.current.engine = None
+            current.worker = None
         engine.flush(self.clock.now_ns())
         self.collect()
         return order

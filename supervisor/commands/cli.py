@@ -60,8 +60,20 @@ class Verbs(click.Group):
             _fail(ctx, error, f"a bug of ours: {where}: {error} (--debug shows the traceback)", FAILED)
 
 
+def _tell_version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    if value:
+        from importlib import metadata  # a person waits for each import: only where it is asked for
+
+        from appbackplane.runtime.build import BUILD
+
+        click.echo(f"appbackplane, version {metadata.version('appbackplane')}, {BUILD}")
+        ctx.exit()
+
+
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="appbackplane")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_tell_version, help="Show the version."
+)
 def main() -> None:
     """Bring up, ask and take down systems of backplanes."""
 

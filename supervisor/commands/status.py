@@ -24,7 +24,7 @@ def command(system: str | None, stats: bool, as_json: bool) -> None:
         show.as_json(answer)
         return
     uptime = show.duration(answer["uptime"])
-    click.echo(f"system {answer['system']!r}: {answer['state']}, pid {answer['pid']}, for {uptime}")
+    click.echo(f"system {answer['system']!r}: {answer['state']}, pid {answer['pid']}, for {uptime}, {answer['build']}")
     show.table(
         (
             "BACKPLANE",
@@ -83,6 +83,9 @@ def _remarks(answer: dict[str, Any]) -> list[str]:
         if because := backplane["os_priority"]["because"]:
             reasons.setdefault(because, []).append(backplane["name"])
     remarks += [f"OS priority of {', '.join(names)}: {because}" for because, names in reasons.items()]
+    for backplane in answer["backplanes"]:
+        if because := backplane["cpu_limit"].get("because"):
+            remarks.append(f"cpu_limit of {backplane['name']}: {because}")
     return remarks
 
 

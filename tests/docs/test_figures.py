@@ -12,7 +12,7 @@ from appbackplane.runtime.execution.naming import LOOK_MAX as INSPECTION_LOOK_MA
 from appbackplane.runtime.execution.publishing import PATTERNS_MAX
 from appbackplane.runtime.execution.watch import QUANTUM_NS
 from appbackplane.runtime.objects.action import DEADLINE_DEFAULT_NS
-from appbackplane.runtime.objects.component import REQUESTS_MAX_DEFAULT
+from appbackplane.runtime.objects.component import POSTED_MAX_DEFAULT, REQUESTS_MAX_DEFAULT
 from appbackplane.runtime.objects.operation import PRIORITY_DEFAULT
 from appbackplane.runtime.observation.rate_limit import REPORT_INTERVAL_NS
 from appbackplane.runtime.process import _SWITCH_FRACTION, _SWITCH_MAX_S
@@ -52,7 +52,8 @@ SENTENCES = [
     ("actions_and_objects", f"At most {LOOK_MAX} are looked at"),
     (
         "clients",
-        f"From the {BURST_EAGER + 1}th of an unbroken burst on, submitted calls gather and leave {GATHER_MAX} at a time",
+        f"From the {BURST_EAGER + 1}th of an unbroken burst on, or with more than {BURST_EAGER} outstanding, submitted calls gather"
+        f" and leave {GATHER_MAX} at a time",
     ),
     ("backpressure", f"{OUTSTANDING_MAX} outstanding, or {OUTSTANDING_BYTES_MAX >> 20} MiB of them"),
     ("backpressure", f"what waits for a peer that does not read | {PEER_BYTES_MAX >> 20} MiB"),
@@ -82,8 +83,9 @@ SENTENCES = [
     ("errors", f"one that names none has {seconds(DEADLINE_DEFAULT_NS)}"),
     ("priorities_and_quotas", f"N is `priorities` in the TOML, {DEFAULT['priorities']} by default"),
     ("priorities_and_quotas", f"(`tick`, {seconds(DEFAULT['tick_ns'])} by default)"),
-    ("statistics", f"does not answer within {WORDS[STATISTICS_LIMIT_NS // 10**9]} seconds"),
+    ("statistics", f"does not answer within {seconds(STATISTICS_LIMIT_NS)}"),
     ("statistics", f"said nothing for {WORDS[SILENT_NS // 10**9]} seconds"),
+    ("backpressure", f"`max_posted`, {POSTED_MAX_DEFAULT:,} by default"),
     ("throttling", f"`max_requests`, {REQUESTS_MAX_DEFAULT:,} by default"),
     ("throttling", f"({PEER_BYTES_MAX >> 20} MiB, then the sender gets `Busy`)"),
     ("throttling", f"({FRAME_BYTES_MAX >> 20} MiB, then `InvalidArgument`)"),

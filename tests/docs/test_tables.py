@@ -82,7 +82,7 @@ def type_in_words(kind: Any) -> str:
         return " or ".join(f'"{choice}"' for choice in parts)
     if origin is Annotated:
         least, most = parts[1].ge, parts[1].le
-        return f"{type_in_words(parts[0])}, {f'{least} or more' if most is None else f'{least} to {most}'}"
+        return f"{type_in_words(parts[0])}, {f'{least} or more' if most is None else f'{least} to {most:,}'}"
     if origin is dict or issubclass(kind, msgspec.Struct):
         return "table"
     return {str: "text", int: "whole number", bool: "true or false", Duration: "duration"}[kind]

@@ -14,7 +14,7 @@ import pytest
 FOLDERS = ("transport", "runtime", "supervisor", "spark")
 #: What may lie in the root; a new entry is a decision about the whole house.
 TOP_LEVEL = {*FOLDERS, "tests", "scripts", "docs", "examples"} | {
-    "pyproject.toml", "README.md", "LICENSE", ".ci", ".gitignore"
+    "pyproject.toml", "setup.py", "README.md", "LICENSE", ".ci", ".gitignore"
 }  # fmt: skip
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from appbackplane.runtime import AppObject, Component, checkpoint, operation, should_yield
 from appbackplane.runtime.execution.board import Board, OwnSlot
+from appbackplane.runtime.execution.current import current
 from appbackplane.runtime.testing import VirtualBackplane
 
 
@@ -128,9 +129,9 @@ def test_should_yield_says_whether_more_urgent_work_is_present_here(
         assert engine.choose(virtual_worker) is action
         if present is not None:
             backplane.post(workers.other, present)
-        virtual_worker.current.engine = engine
+        current.worker = virtual_worker
         engine.complete(action, *engine.execute(virtual_worker, action))
-        virtual_worker.current.engine = None
+        current.worker = None
         assert action.result is expected, f"{present} present, running at {priority}"
         backplane.run_until_idle()
 

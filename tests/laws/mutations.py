@@ -134,7 +134,7 @@ MUTATIONS = (
     Mutation(7, "the digester goes before everything", DIGESTING, "digester, name, max(0, priority - 1)", "digester, name, 0"),
     Mutation(
         7, "everything is digested", INTAKE,
-        "elif route.mark.digest is not None and key is None:", "elif route.mark.digest is not None:",
+        "elif route.has_digest and key is None:", "elif route.has_digest:",
     ),
     Mutation(
         7, "a request vanishes with its digester", DIGESTING,
@@ -142,7 +142,7 @@ MUTATIONS = (
     ),
     Mutation(
         8, "timers run at once", ENGINE,
-        "action.timer = timer\n            self.scheduler.post(action, now_ns)",
+        "action.throttle, timer.account = timer.account, None\n            self.scheduler.post(action, now_ns)",
         "action.timer = timer\n            action.run()",
     ),
     Mutation(8, "timers pile up", "runtime/scheduling/timers.py", "if timer.is_pending:", "if False:"),
@@ -154,7 +154,8 @@ MUTATIONS = (
     ),
     Mutation(9, "no limit", "runtime/scheduling/throttle.py", "return self.outstanding >= self.limit", "return False"),
     Mutation(
-        9, "places are lost", "runtime/scheduling/throttle.py", "self.outstanding -= 1", "pass"
+        9, "places are lost", "runtime/scheduling/throttle.py",
+        'however it did."""\n        self.outstanding -= 1', 'however it did."""',
     ),
     Mutation(9, "nobody is asked to make room", INTAKE, "component.make_room(action)", "False"),
     Mutation(
@@ -213,7 +214,7 @@ MUTATIONS = (
     Mutation(12, "routes may come later", "runtime/objects/registry.py", "if self.is_static:", "if False:"),
     Mutation(
         12, "served in every state", "runtime/objects/registry.py",
-        "return self.component._module_state.value in self.states", "return True",
+        "any(state is now for state in self._states)", "True",
     ),
     Mutation(12, "topics are heard in every state", INTAKE, "if component.state not in _SERVING:", "if False:"),
     Mutation(12, "timers run on", MODULES, "if to is ModuleState.DOWN:", "if False:"),

@@ -102,6 +102,70 @@ TABLE = {
         backplane("priorities = 2\nquotas = [0, 2, 1]"),
         "backplane.main.quotas: expected at most 2, one a priority, got 3",
     ),
+    "a number that no machine word holds": (
+        backplane("quotas = [99999999999999999999999]"),
+        "backplane.main.quotas[0]: expected a whole number <= 1000000000, got 99999999999999999999999",
+    ),
+    "a quota below nothing": (
+        backplane("quotas = [0, -1]"),
+        "backplane.main.quotas[1]: expected a whole number >= 0, got -1",
+    ),
+    "too many threads": (
+        backplane("threads = 10_000"),
+        "backplane.main.threads: expected a whole number <= 256, got 10000",
+    ),
+    "no priorities": (
+        backplane("priorities = 0"),
+        "backplane.main.priorities: expected a whole number >= 1, got 0",
+    ),
+    "a limit of nothing": (
+        backplane("cpu_limit = 0"),
+        "backplane.main.cpu_limit: expected a whole number >= 1, got 0",
+    ),
+    "a limit below nothing": (
+        backplane("cpu_limit = -30"),
+        "backplane.main.cpu_limit: expected a whole number >= 1, got -30",
+    ),
+    "a limit of all machines": (
+        backplane("cpu_limit = 9999999999999999999999"),
+        "backplane.main.cpu_limit: expected a whole number <= 1000000, got 9999999999999999999999",
+    ),
+    "a limit in words": (
+        backplane('cpu_limit = "50 %"'),
+        "backplane.main.cpu_limit: expected a whole number, got '50 %'",
+    ),
+    "exempt from the limit, all of it": (
+        backplane("priorities = 4\ncpu_limit = 50\ncpu_exempt = 4"),
+        "backplane.main.cpu_exempt: expected at most 3, or cpu_limit would hold none of the 4 priorities, got 4",
+    ),
+    "a tick of nothing": (
+        backplane("tick = 0"),
+        'backplane.main.tick: expected a duration above 0: "5ms", "60s", "2m" or a number of seconds, got 0',
+    ),
+    "a tick shorter than a look": (
+        backplane('tick = "1ns"'),
+        "backplane.main.tick: expected 1ms or more, got '1ns': shorter, and it is spent on counting",
+    ),
+    "a latency that no thread can keep": (
+        backplane('max_latency = "1us"'),
+        "backplane.main.max_latency: expected 50us or more, got '1us': threads take turns every fiftieth of it, "
+        "and Python knows no less than 1us",
+    ),
+    "a duration beyond all calendars": (
+        system('start_limit = "1000000000h"'),
+        "system.start_limit: expected a duration of at most 1000000000 s, got '1000000000h'",
+    ),
+    "a CPU twice": (backplane("affinity = [0, 0]"), "backplane.main.affinity[1]: 0 is listed twice"),
+    "a folder of nobody": (
+        system('run_dir = "~nobody-of-that-name/run"'),
+        "system.run_dir: there is no home of '~nobody-of-that-name'",
+    ),
+    "a folder with a hole in it": (system('run_dir = "a\\u0000b"'), "system.run_dir: expected a path, got 'a\\x00b'"),
+    "a folder of no length": (system('run_dir = ""'), "system.run_dir: expected a path, got ''"),
+    "a backplane with the supervisor's name": (
+        GOOD.replace("backplane.main", "backplane.supervisor"),
+        "backplane.supervisor: the name is the supervisor's own: choose another",
+    ),
     "a name that is a path": (GOOD.replace('"demo"', '"../demo"', 1), f"system.name: {NAMES}'../demo'"),
     "a backplane with a dot": (
         GOOD.replace("backplane.main", 'backplane."a.b"'),

@@ -13,9 +13,10 @@ from appbackplane.supervisor.control_socket import Answered, Asked, ControlSocke
 from appbackplane.transport.batching import Sent
 from appbackplane.transport.codec import Encoder, batch, decode
 from appbackplane.transport.directory import Directory
-from appbackplane.transport.envelope import CALL, PUBLISH, REPLY, Envelope, reply
-from appbackplane.transport.errors import DeadlineExceeded
+from appbackplane.transport.envelope import CALL, CAST, PUBLISH, REPLY, STATUS, Envelope, reply
+from appbackplane.transport.errors import DeadlineExceeded, InvalidArgument
 from appbackplane.transport.link import Link
+from appbackplane.transport.status import Status
 
 LIMIT_S = 20.0
 CALL_LIMIT_NS = 60_000_000_000
@@ -235,3 +236,56 @@ def test_an_answer_that_cannot_travel_becomes_a_status(control: ControlSocket, c
         assert time.monotonic() < end_s
         found = peer.received()
     assert found[0].kind != REPLY
+
+
+FILLING = {"filling": bytes(control_socket.FRAME_BYTES_MAX)}
+
+
+def test_a_call_that_is_too_large_is_refused_by_the_bound_it_exceeds(
+    control: ControlSocket, connect: Callable[[str], Peer]
+) -> None:
+    """Dropped without an answer, its caller waits for thirty seconds and learns nothing, or a backplane is never registered."""
+    peer = connect("talkative")
+    peer.send(Envelope(CALL, 2**40, 0, "supervisor.status", None, None, None, FILLING))
+    said: list[Envelope] = []
+    end_s = time.monotonic() + LIMIT_S
+    while not said:
+        assert time.monotonic() < end_s
+        assert control.turn(time.monotonic_ns())[0] == []
+        said = peer.received()
+    (told,) = said
+    assert (told.kind, told.id, told.body[0]) == (STATUS, 2**40, Status.INVALID_ARGUMENT)
+    assert f"{control_socket.FRAME_BYTES_MAX:,}" in told.body[1]
+    assert control.malformed_count == 0
+
+
+def test_an_answer_that_is_too_large_ends_its_call(control: ControlSocket, connect: Callable[[str], Peer]) -> None:
+    """The other direction: who asked would otherwise wait for the limit, and call the backplane silent."""
+    peer = connect("control/query-1")
+    introduce(control, peer, b"control/query-1")
+    control.call(b"control/query-1", "control.statistics", {}, "token", time.monotonic_ns(), CALL_LIMIT_NS)
+    calls: list[Envelope] = []
+    end_s = time.monotonic() + LIMIT_S
+    while not calls:
+        assert time.monotonic() < end_s
+        control.turn(time.monotonic_ns())
+        calls = peer.received()
+    peer.send(reply(calls[0].id, FILLING))
+    (answered,) = heard_until(control, lambda heard: bool(heard))
+    assert isinstance(answered, Answered)
+    assert answered.token == "token"
+    assert isinstance(answered.error, InvalidArgument)
+    assert answered.error.message.startswith("control.statistics: an answer of ")
+
+
+def test_what_nobody_waits_for_and_is_too_large_is_malformed(
+    control: ControlSocket, connect: Callable[[str], Peer]
+) -> None:
+    """Counted, and said once: there is nobody to tell."""
+    peer = connect("talkative")
+    for _ in range(2):
+        peer.send(Envelope(CAST, 0, 0, "supervisor.status", None, None, None, FILLING))
+    peer.send(Envelope(CALL, 1, 0, "supervisor.status", None, None, None, {}))
+    heard = heard_until(control, lambda heard: any(isinstance(one, Asked) for one in heard))
+    assert [type(one) for one in heard] == [Malformed, Asked]
+    assert control.malformed_count == 2

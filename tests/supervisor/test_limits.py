@@ -124,7 +124,7 @@ def test_a_limit_is_held_by_the_kernel_and_follows_the_operator(start: Start) ->
     """A thread that the scheduler's account does not see is limited, too; and a new limit holds at once, for whoever."""
     system = start("nice = [-5, 0, 5]", "cpu_limit = 30", module=MODULE)
     status = system.wait_up()
-    assert status["backplanes"][0]["cpu_limit"] == {"percent": None, "by": None}
+    assert status["backplanes"][0]["cpu_limit"] == {"percent": None, "by": None, "because": None}
     by = system.backplane("index")["cpu_limit"]["by"]
     assert by in ("os (cgroup v1)", "os (cgroup v2)")
     own = str(folder_of(system) / SHARED / "index")
@@ -142,15 +142,15 @@ def test_a_limit_is_held_by_the_kernel_and_follows_the_operator(start: Start) ->
 
         answer = client.call("backplane.index.limits", cpu_limit=60, timeout=LIMIT_S)
         assert answer["cpu_limit"] == 60
-        wait_for(lambda: system.backplane("index")["cpu_limit"] == {"percent": 60, "by": by})
+        wait_for(lambda: system.backplane("index")["cpu_limit"] == {"percent": 60, "by": by, "because": None})
         wait_for(lambda: cpu_share(index, 0.5) > 0.36)
         client.call("backplane.index.limits", cpu_limit=0, timeout=LIMIT_S)
-        wait_for(lambda: system.backplane("index")["cpu_limit"] == {"percent": None, "by": None})
+        wait_for(lambda: system.backplane("index")["cpu_limit"] == {"percent": None, "by": None, "because": None})
 
         # One that had no limit gets a group of its own, and everybody hears of it.
         assert system.backplane("query")["os_priority"]["cgroup"] is None
         client.call("backplane.query.limits", cpu_limit=50, timeout=LIMIT_S)
-        wait_for(lambda: system.backplane("query")["cpu_limit"] == {"percent": 50, "by": by})
+        wait_for(lambda: system.backplane("query")["cpu_limit"] == {"percent": 50, "by": by, "because": None})
         assert f"/{SHARED}/query\n" in Path(f"/proc/{query}/cgroup").read_text()
         place = system.ask("supervisor.directory")["backplanes"]["query"]
         assert (place["pid"], place["cgroup"]) == (query, str(folder_of(system) / SHARED / "query"))
@@ -277,5 +277,6 @@ def test_what_the_machine_cannot_grant_is_said_once(start: Start) -> None:
     system.wait_up()
     said = [line for line in system.said if "cpu_limit of index" in line or "no CPU limits" in line]
     assert any("100000 % is more than" in line for line in said)
+    assert "100000 % is more than" in system.backplane("index")["cpu_limit"]["because"], "nor once it has scrolled away"
     system.signal(signal.SIGTERM)
     assert system.wait_down() == 0

@@ -107,6 +107,10 @@ def test_without_groups_the_scheduler_holds_the_limit_and_it_is_said(tmp_path: P
         "cpu_limit of query: held by its scheduler alone (v1: /x: Read-only file system)"
     ]
     assert by(placement, "query") == (10, "scheduler", "nice")
+    for name in ("index", "query"):
+        assert placement.describe(name)["cpu_limit"]["because"] == (
+            "held by its scheduler alone (v1: /x: Read-only file system)"
+        )
 
 
 def test_a_limit_that_the_kernel_refuses_is_the_schedulers(folders: Folders) -> None:
@@ -131,7 +135,10 @@ def test_a_limit_above_the_machine_is_said(folders: Folders) -> None:
     placement = Placement(folders, {"index": 401}, NICE, 4)
     assert placement.warnings() == ["cpu_limit of index: 401 % is more than the 4 CPUs there are, so it limits nothing"]
     assert placement.change("index", 400, 1) == []
+    assert placement.describe("index")["cpu_limit"] == {"percent": 400, "by": "os (cgroup v1)", "because": None}
     assert len(placement.change("index", 500, 1)) == 1
+    because = placement.describe("index")["cpu_limit"]["because"]
+    assert because == "500 % is more than the 4 CPUs there are, so it limits nothing"
 
 
 def test_where_nice_may_not_be_raised_weights_take_its_place(folders: Folders) -> None:

@@ -56,6 +56,29 @@ class Right(Ledger):
     """Another."""
 
 
+class Clerks(Component):
+    """Have things booked."""
+
+    def setup(self) -> None:
+        """Many, so that many calls of theirs are outstanding."""
+        for _ in range(200):
+            self.add(Clerk())
+
+
+class Clerk(AppObject):
+    """One of them."""
+
+    @operation()
+    async def book(self, number: int) -> int:
+        """In the ledger."""
+        return int(await self.call("ledger.book", number=number))
+
+    @operation()
+    async def hold(self, seconds: float = 60.0) -> None:
+        """Keeps its caller waiting."""
+        await pause(seconds)
+
+
 # Deaths
 
 
@@ -213,6 +236,18 @@ class Shelf(Component):
     @operation(states=("secondary",))
     def stand_by(self) -> None:
         """Registered in a state in which this system is not."""
+
+
+class NoRoom(Component):
+    """Would refuse everything."""
+
+    max_requests = 0
+
+
+class SomeRoom(Component):
+    """Not in so many numbers."""
+
+    max_posted = "many"  # type: ignore[assignment]
 
 
 class Nowhere(tzinfo):
@@ -562,7 +597,7 @@ class Mill(Component):
     """Takes its time, and all that it is given."""
 
     def __init__(self) -> None:
-        self.ground = 0
+        self.ground_count = 0
 
     def setup(self) -> None:
         """Somebody who has nothing to do with the grain."""
@@ -578,8 +613,13 @@ class Mill(Component):
         end_ns = RealClock.now_ns() + round(seconds * 1e9)
         while RealClock.now_ns() < end_ns:
             pass
-        self.ground += 1
+        self.ground_count += 1
         return len(grain)
+
+    @operation(priority=0)
+    def ground(self) -> int:
+        """How often it has."""
+        return self.ground_count
 
 
 class Bell(AppObject):
@@ -631,3 +671,67 @@ class Boy(AppObject):
     async def ask(self) -> int:
         """Through the same link."""
         return int(await self.call("mill.ring"))
+
+
+# Reasons
+
+
+class Clinic(Component):
+    """Every kind of waiting."""
+
+    max_requests = 6
+
+    def setup(self) -> None:
+        """Who is waited for, and where."""
+        for name in ("anna", "bert", "carl"):
+            self.add(Doctor(), key=name)
+        self.add(Gate(), key="door")
+
+    def ward_of(self, who: str) -> str:
+        """Looked up slowly."""
+        threading.Event().wait(60.0)
+        return who
+
+    @operation(states=("secondary",))
+    def stand_in(self) -> None:
+        """Not in this state."""
+
+
+class Doctor(AppObject):
+    """Has one patient at a time."""
+
+    @operation(priority=2)
+    def operate(self, file: str) -> None:
+        """Blocks the only worker until a file is there."""
+        while not os.path.exists(file):
+            threading.Event().wait(0.01)
+
+    @operation(priority=5)
+    async def listen(self, seconds: float = 60.0) -> None:
+        """Without holding a worker."""
+        await pause(seconds)
+
+    @operation(priority=5)
+    async def refer(self) -> None:
+        """To somebody else."""
+        await self.call("clinic.listen", key="carl")
+
+    @operation(priority=5, digest="ward_of")
+    def visit(self, who: str) -> None:
+        """Wherever that is."""
+
+    @operation(priority=6)
+    def count(self, seconds: float) -> None:
+        """Uses the CPU for so long, however much else the machine does."""
+        end_ns = RealClock.cpu_ns() + round(seconds * 1e9)
+        while RealClock.cpu_ns() < end_ns:
+            pass
+
+    @operation(priority=4)
+    def hog(self, seconds: float) -> float:
+        """Compute for about so long in an extension that keeps the interpreter to itself; how long it was."""
+        began_ns = RealClock.now_ns()
+        sum(range(1_000_000))
+        per_s = 1e15 / (RealClock.now_ns() - began_ns)
+        sum(range(int(per_s * seconds)))
+        return (RealClock.now_ns() - began_ns) / 1e9

@@ -148,6 +148,57 @@ def outrun(client: Client, words: list[str]) -> object:
     }  # fmt: skip
 
 
+def hurry(client: Client, words: list[str]) -> object:
+    """Once told to, submit COUNT calls of ROUTE with a number each and SECONDS of patience; then wait to be killed."""
+    route, count, seconds = words[0], int(words[1]), float(words[2])
+    client.call("ledger.total")
+    _ready()
+    sys.stdin.readline()
+    pending = [client.submit(route, number=number, timeout=seconds) for number in range(count)]
+    _ready()
+    sys.stdin.read()
+    return len(pending)
+
+
+def heap(client: Client, words: list[str]) -> object:
+    """COUNT calls of `mill.grind` and then CASTS casts of it, SECONDS each; then wait to be killed."""
+    count, casts, seconds = int(words[0]), int(words[1]), float(words[2])
+    pending = [client.submit("mill.grind", seconds=seconds) for _ in range(count)]
+    for _ in range(casts):
+        client.cast("mill.grind", seconds=seconds)
+    _wait_taken(client, count + casts)
+    _ready()
+    sys.stdin.read()
+    return len(pending)
+
+
+def _wait_taken(client: Client, count: int) -> None:
+    while True:
+        told = client.call("backplane.mill.statistics")
+        if told["components"]["mill"]["outstanding"] + told["operations"]["mill.grind"]["count"] >= count:
+            return
+
+
+def engage(client: Client, words: list[str]) -> object:
+    """Have work done that takes a minute, here and through somebody else, and some that is put off; then wait to be killed."""
+    pending = [
+        client.submit("worker.work", key="place-0", name="a"),
+        client.submit("agent.have_done", arguments={"name": "b", "key": "place-1"}),
+        client.submit("worker.walk", key="gate", who="nobody"),
+    ]
+    client.call("worker.ended")
+    _ready()
+    sys.stdin.read()
+    return len(pending)
+
+
+def hold(client: Client, words: list[str]) -> object:
+    """Ten calls that nobody answers in SECONDS; how they end."""
+    pending = [client.submit("clerks.hold", timeout=float(words[0])) for _ in range(10)]
+    _ready()
+    return {"ends": Counter(type(call.exception()).__name__ for call in pending)}
+
+
 def deaf(client: Client, words: list[str]) -> object:
     """Subscribe to TOPIC, and never look; at the end, the memory (MiB), and what is here and what is missing."""
     with client.subscribe(*words) as subscription:
@@ -177,7 +228,10 @@ def _is_over() -> bool:
     return bool(select.select([sys.stdin], [], [], 0)[0])
 
 
-PROGRAMS = {"outrun": outrun, "deaf": deaf, "flood": flood, "steady": steady, "crowd": crowd, "hearer": hearer}
+PROGRAMS = {
+    "outrun": outrun, "deaf": deaf, "flood": flood, "steady": steady, "crowd": crowd, "hearer": hearer, "hurry": hurry,
+    "hold": hold, "heap": heap, "engage": engage,
+}  # fmt: skip
 
 
 def main() -> None:

@@ -65,6 +65,8 @@ CALLS: list[tuple[str, dict[str, Any], type[BackplaneError], str]] = [
     ("backplane.shelves.add_object", {"component": "shelf", "kind": "Plac"}, NotFound, r"no class 'Plac': .*Place"),
     ("backplane.shelves.remove_object", {"component": "shelf", "object_key": "x"}, NotFound, r"key 'x'"),
     ("backplane.shelves.subscribe", {"topic": "a..b"}, InvalidArgument, r"'a\.\.b'"),
+    ("supervisor.status", {"filling": bytes(3 << 20)}, InvalidArgument, r"exceed the limit of 2,097,152"),
+    ("supervisor.why", {"asked": "x" * 15_000_000}, InvalidArgument, r"exceed the limit of 2,097,152"),
     ("supervisor.register", {}, InvalidArgument, r"supervisor\.register: Expected `object`"),
     (
         "supervisor.register",

@@ -74,6 +74,12 @@ def test_a_batch_is_one_array_whatever_its_length(count: int) -> None:
     assert codec.decode(packed(envelopes)) == envelopes
 
 
+@pytest.mark.parametrize("id", [0, 1, 2**32 - 1, 2**32, 2**63, 2**64 - 1, -1, -(2**63)])
+def test_a_reply_is_packed_for_whatever_id_it_was_asked_under(id: int) -> None:
+    """Ids are the caller's: one that a short form cannot hold ended the process that answered."""
+    assert codec.decode(codec.batch([encoder.reply(id, [1])])) == [reply(id, [1])]
+
+
 @given(st.binary(max_size=64))
 def test_random_bytes_raise_nothing_but_the_declared_error(frame: bytes) -> None:
     """TRAPS 15. Whatever else escaped would end the loop that reads, and the process with it."""
@@ -116,6 +122,8 @@ def test_a_row_of_anything_is_an_envelope_or_malformed(value: object) -> None:
 
 
 MALFORMED = {
+    "more than is taken in at one go": [[CANCEL, 1, None, None, None, None, None, None, None]]
+    * (codec.ENVELOPES_MAX + 1),
     "a map": {},
     "not rows": [1, 2],
     "a short row": [[CALL, 1]],
@@ -226,3 +234,28 @@ def test_a_value_whose_own_code_fails_is_an_invalid_argument() -> None:
     with pytest.raises(InvalidArgument, match="a value cannot travel: 'gone'"):
         encoder.encode(reply(1, Hostile(a=1)))
     assert encoder.encode(reply(1, 1))
+
+
+def test_the_head_of_what_is_too_large_is_found_and_nothing_more() -> None:
+    """Who waits for an answer must get one, whatever the size; and what a stranger claims is not believed."""
+    packed = codec.Encoder().encode(Envelope(CALL, 2**64 - 1, 0, "a.b", None, None, None, {"x": bytes(1 << 20)}))
+    assert codec.head(memoryview(codec.batch([packed]))) == (CALL, 2**64 - 1)
+    assert codec.head(codec.batch([packed, packed])) is None
+    for frame in (
+        b"",
+        b"\xc1",
+        b"\x91",
+        b"\x91\x99",
+        b"\x91\x99\x01",
+        b"\x91\x99\xdd\xff\xff\xff\xff",
+        b"\x91\x98\x01\x01",
+    ):
+        assert codec.head(frame) is None
+    assert codec.head(b"\x91\x99\xa1x\x01") is None
+
+
+@given(st.binary(max_size=64))
+def test_the_head_of_anything_is_two_numbers_or_nothing(frame: bytes) -> None:
+    """Whatever came, the reader goes on."""
+    found = codec.head(frame)
+    assert found is None or [type(number) for number in found] == [int, int]

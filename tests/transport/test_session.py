@@ -154,7 +154,9 @@ def test_a_call_goes_to_the_one_who_serves_it_and_comes_back_with_its_token(worl
     assert world.link.take("query-1") == [], "before a turn nothing leaves"
     world.turn()
     (envelope,) = world.link.take("query-1")
-    assert envelope == Envelope(CALL, id, None, "query.search", None, 10**9, None, {"text": "x"}, None)
+    assert envelope == Envelope(
+        CALL, id, None, "query.search", None, -(10**9 + world.now_ns), None, {"text": "x"}, None
+    )
     world.link.feed("query-1", reply(id, [1, 2]))
     assert world.turn() == [Ended("mine", [1, 2], None)]
     assert world.session.outstanding_count == 0

@@ -169,6 +169,6 @@ def test_limits_and_quotas_change_while_running(club: VirtualBackplane) -> None:
     assert club.call("backplane.virtual.quotas", quotas=[0, 7]).result() == [0, 7, 7, 7, 7, 7, 7, 7]
     assert "-1 is below 0" in club.call("backplane.virtual.quotas", quotas=[-1]).error().message
     limits = club.call("backplane.virtual.limits", component="club", max_requests=5, cpu_limit=30).result()
-    assert limits == {"cpu_limit": 30, "max_requests": {"club": 5}}
+    assert limits == {"cpu_limit": 30, "max_requests": {"club": 5}, "max_posted": {"club": 100_000}}
     assert "-1" in club.call("backplane.virtual.limits", cpu_limit=-1).error().message
     assert "no component 'x'" in club.call("backplane.virtual.limits", component="x", max_requests=5).error().message

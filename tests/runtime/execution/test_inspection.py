@@ -54,6 +54,9 @@ class Office(Component):
             self.add(Clerk(), key=key)
         self.add(Gate(), key="gate")
 
+    @operation(states=("secondary",))
+    def stand_in(self) -> None: ...
+
     def whose(self) -> str:
         return "a"
 
@@ -200,6 +203,8 @@ def test_a_component_that_does_not_serve_is_the_reason() -> None:
     """Else its callers look for load where there is none."""
     office = VirtualBackplane(Office(), role=None)
     assert reasons(office, "office.stamp") == ["idle", "state"]
+    office = VirtualBackplane(Office())
+    assert reasons(office, "office.stand_in") == ["idle", "state"], "one operation that is not served in this state"
 
 
 def test_looking_changes_nothing(office: VirtualBackplane) -> None:

@@ -102,7 +102,7 @@ def test_a_call_carries_priority_deadline_and_chain(bank: VirtualBackplane) -> N
     bank.run_until_idle()
     (asked,) = bank.outside_calls()
     assert asked.envelope.priority == 1
-    assert asked.envelope.deadline == 2_000_000_000
+    assert asked.envelope.deadline == -(bank.clock.now_ns() + 2_000_000_000)
     assert asked.envelope.chain == [["virtual/bank.one", "bank.ask"]]
     assert asked.arguments == {"question": "why"}
 

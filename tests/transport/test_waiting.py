@@ -1,0 +1,98 @@
+"""Threads that wait under one lock, and signals whose exceptions strike while it is taken back."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import pytest
+
+from appbackplane.transport.waiting import Waitable, Waiting
+
+LIMIT_S = 20.0
+
+
+@pytest.fixture
+def fd() -> Iterator[int]:
+    """Stands for the link's."""
+    fd = os.eventfd(0, os.EFD_NONBLOCK)
+    yield fd
+    os.close(fd)
+
+
+class Struck(Exception):
+    """What a person's Ctrl-C raises."""
+
+
+@contextmanager
+def strikes() -> Iterator[list[float]]:
+    """SIGUSR1 raises `Struck`; when it has done so."""
+    found: list[float] = []
+
+    def strike(number: int, frame: FrameType | None) -> None:
+        found.append(time.monotonic())
+        raise Struck
+
+    before = signal.signal(signal.SIGUSR1, strike)
+    try:
+        yield found
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize("is_leader", [True, False])
+def test_who_is_interrupted_while_another_thread_has_the_lock_has_it_when_he_goes_on(fd: int, is_leader: bool) -> None:
+    """Without it he would take his call back under the other's hands, two threads on one socket, and whoever waits for
+    Ctrl-C would get an error about locks instead."""
+    waitable, is_over = Waitable(), threading.Event()
+    looks: list[bool] = []
+    waiting = Waiting(fd, lambda now_ns: looks.append(keeper_has_it.is_set()), lambda: None)
+    keeper_has_it = threading.Event()
+
+    def until(is_so: threading.Event | list[float], count: int = 1) -> None:
+        end_s = time.monotonic() + LIMIT_S
+        while not (is_so.is_set() if isinstance(is_so, threading.Event) else len(is_so) >= count):
+            assert time.monotonic() < end_s
+
+    def lead() -> None:
+        with waiting.lock:
+            waiting.wait(Waitable(), time.monotonic_ns() + int(LIMIT_S * 1e9))
+
+    def wait() -> None:
+        with waiting.lock:
+            try:
+                waiting.wait(waitable, None)
+            finally:
+                assert not keeper_has_it.is_set(), "it goes on while another has the lock"
+
+    def keep() -> None:
+        end_s = time.monotonic() + LIMIT_S
+        while not (waiting.is_led if is_leader else waiting._followers):
+            assert time.monotonic() < end_s
+        with waiting.lock:
+            keeper_has_it.set()
+            for count in (1, 2):  # in what it waits for, and in taking the lock back
+                os.kill(os.getpid(), signal.SIGUSR1)
+                until(found, count)
+            keeper_has_it.clear()
+        is_over.set()
+
+    threads = [threading.Thread(target=keep, daemon=True)]
+    with strikes() as found:
+        if not is_leader:
+            threads.append(threading.Thread(target=lead, daemon=True))
+            threads[-1].start()
+            while not waiting.is_led:
+                pass
+        threads[0].start()
+        with pytest.raises(Struck):
+            wait()
+    assert is_over.wait(LIMIT_S)
+    with waiting.lock:
+        assert waitable.waiters == []
+        if waiting._leader is not None:
+            waiting.wake(waiting._leader)
+    assert True not in looks, "it looked while another had the lock"
