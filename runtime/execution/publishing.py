@@ -8,7 +8,7 @@ that does not keep up loses messages, never the publisher its pace; each loss is
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from appbackplane.transport import codec
 from appbackplane.transport.directory import Directory
@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 
 #: Topics that one client may have asked this backplane for, about 300 bytes each: a mistake in a loop must not fill us.
 PATTERNS_MAX = 1_000
+
+
+#: After so many new subscribers it is looked for those that have died: where nothing is published on their topics, nothing
+#: else tells of them. A look costs 4 us each.
+SUBSCRIBERS_SWEEP: Final = 256
 
 
 class _Line:
@@ -49,6 +54,7 @@ class Publishing:
         self._lines: dict[tuple[bytes, str], _Line] = {}
         #: What was put together for a topic: its lines, and how many who hear it are down. Until anything about them changes.
         self._known: dict[str, tuple[list[_Line], int]] = {}
+        self._subscribed_count = 0
         #: Messages that a subscriber did not get, because it does not read or is down.
         self.lost_count = 0
 
@@ -72,6 +78,10 @@ class Publishing:
 
     def subscribe(self, peer: bytes, pattern: str) -> None:
         """A client wants to hear `pattern`. Raises `FailedPrecondition` at the bound."""
+        if peer not in self._patterns:
+            self._subscribed_count += 1
+            if self._subscribed_count % SUBSCRIBERS_SWEEP == 0:
+                self._engine.callers.ask(self._patterns)
         patterns = self._patterns.setdefault(peer, set())
         if len(patterns) >= PATTERNS_MAX and pattern not in patterns:
             raise FailedPrecondition(
