@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from typing import Any
 
 from appbackplane.transport.directory import ComponentEntry, OperationEntry
 from appbackplane.transport.topics import TopicTable
@@ -209,9 +210,9 @@ class Registry:
                     f"digest={spec.mark.digest!r} is no method of {type(component).__qualname__}"
                 )
 
-    def _check_priority(self, what: str, priority: int) -> None:
-        if not 0 <= priority < self._priorities:
-            raise DeclarationError(f"{what}: priority {priority}, but the backplane has 0..{self._priorities - 1}")
+    def _check_priority(self, what: str, priority: Any) -> None:
+        if not isinstance(priority, int) or not 0 <= priority < self._priorities:
+            raise DeclarationError(f"{what}: priority {priority!r}, but the backplane has 0..{self._priorities - 1}")
 
 
 class _Subscription:
