@@ -83,8 +83,10 @@ class EngineHost:
             engine.nudge()  # the poller must not sleep past it
         return timer
 
-    def post(self, action: Action) -> None:
+    def post(self, action: Any) -> None:
         """Work that comes from elsewhere: a device, another library's thread."""
+        if not isinstance(action, Action):
+            raise TypeError(f"post() takes an Action: got {action!r}")
         engine = self._engine
         with engine.lead:
             engine.intake.check(action)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Any
 
 from appbackplane.transport.directory import ComponentEntry, OperationEntry
@@ -21,6 +22,9 @@ from .module_state import ModuleState
 from .operation import DeclarationError, Mark
 from .operation_spec import OperationSpec
 from .state_machine import StateMachine
+
+#: What an object lends, of any type until it is checked: compiled code reads an attribute as what it is declared to be.
+_lends_of: attrgetter[Any] = attrgetter("lends")
 
 
 class Route:
@@ -202,8 +206,9 @@ class Registry:
         self._enter(component, object)
 
     def _enter(self, component: Component, object: AppObject) -> None:
-        if object.lends is not None:
-            self._check_priority(f"{type(object).__qualname__}.lends", object.lends)
+        lends = _lends_of(object)
+        if lends is not None:
+            self._check_priority(f"{type(object).__qualname__}.lends", lends)
         self._declare(component, type(object))
         for spec in type(object).__operations__.values():
             if spec.mark.kind == "operation":

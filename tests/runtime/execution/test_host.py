@@ -203,3 +203,12 @@ def test_the_virtual_client_is_as_strict_as_the_real_one() -> None:
             say(5)  # type: ignore[operator]
     with pytest.raises(InvalidArgument, match="key must be a string"):
         backplane.call("bench.who", key=5)  # type: ignore[arg-type]
+
+
+def test_only_an_action_can_be_posted() -> None:
+    """What has no queue to be in would be found by whoever looks for its name."""
+    backplane = VirtualBackplane()
+    member = backplane.add(Member())
+    backplane.run_until_idle()
+    with pytest.raises(TypeError, match=r"post\(\) takes an Action: got 5"):
+        member._component.post(5)
