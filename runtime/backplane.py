@@ -105,7 +105,7 @@ class Backplane:
                 for number in range(1, RELIEFS_MAX + 1):
                     relief = ReliefWorker(self.engine, -number)
                     relief.start()
-                    self.engine.watch.reliefs.append(relief)
+                    self.engine.watch.stands_by(relief)
         self.set_threads(threads)
 
     def set_threads(self, count: int) -> None:
@@ -121,7 +121,7 @@ class Backplane:
                 self._numbers += 1
                 worker = Worker(engine, self._numbers)
                 worker.start()  # within the lead, which it takes first: nobody sees one that has not begun
-                engine.watch.workers.append(worker)
+                engine.watch.joins(worker)
             engine.watch.wake_all()
 
     def stop(self, timeout: float) -> bool:
@@ -134,7 +134,7 @@ class Backplane:
 
         if not engine.lead.acquire(timeout=left_s()):
             return False  # user code that runs in the lead (make_room) does not end, and nothing can be done without it
-        workers = engine.watch.everybody()
+        workers = engine.watch.team
         for worker in workers:
             worker.is_stopping = True
         engine.watch.wake_all()

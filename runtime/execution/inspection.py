@@ -56,7 +56,7 @@ class Inspection:
                 standing = cast(list[AppObject], list(islice(ready.standing(priority), AGES_MAX)))
                 oldest_ns.append(min((o._head.posted_ns for o in standing if o._head is not None), default=None))
                 objects.update((id(o), o) for o in standing)
-            for worker in engine.watch.everybody():
+            for worker in engine.watch.team:
                 if worker.action is not None:
                     objects[id(worker.action.object)] = worker.action.object
             for _, _, _, waiting in islice(engine.outgoing.calls, AGES_MAX):
@@ -157,7 +157,7 @@ class Inspection:
         engine = self._engine
         object = looking if isinstance(looking, AppObject) else looking.object
         action = looking if isinstance(looking, Action) else self._first_of(object)
-        busy = [(worker, worker.action) for worker in engine.watch.everybody() if worker.action is not None]
+        busy = [(worker, worker.action) for worker in engine.watch.team if worker.action is not None]
         running = [self._running(w, a, now_ns, with_stack=with_stack) for w, a in busy]
         of_object = next((one for one, (_, a) in zip(running, busy, strict=True) if a.object is object), None)
         where, ahead_count = (None, 0) if action is None else self._where(action, [a for _, a in busy])
@@ -189,7 +189,7 @@ class Inspection:
         """What of an object has been waiting longest: what is queued, else what runs or awaits, else what is deferred."""
         if object._head is not None:
             return object._head
-        for worker in self._engine.watch.everybody():
+        for worker in self._engine.watch.team:
             if worker.action is not None and worker.action.object is object:
                 return worker.action
         for _, _, _, waiting in islice(self._engine.outgoing.calls, LOOK_MAX if object._waits else 0):

@@ -46,8 +46,6 @@ from .method_action import MethodAction
 if TYPE_CHECKING:
     from .engine import Engine
 
-_SERVING = frozenset((ModuleState.PRIMARY, ModuleState.SECONDARY))
-
 log = logging.getLogger("appbackplane.runtime")
 
 
@@ -135,22 +133,21 @@ class Intake:
         assert topic is not None
         if peer is not LOCAL:
             self.gaps.gap_before(peer, topic, envelope.id)
-        for number, (object, spec) in enumerate(self._engine.registry.subscribers(topic)):
-            component = object._component
-            assert component is not None
-            name = f"{component.component_name}.{spec.attribute}"
+        for number, hearer in enumerate(self._engine.registry.hearers(topic)):
+            component, name, spec = hearer.component, hearer.name, hearer.spec
             try:
-                if component.state not in _SERVING:
-                    raise Unavailable(f"{component.name} is {component.state.value}")
-                arguments = spec.bind(copy.deepcopy(body) if number else body, name)
-                priority = self._priority(name, envelope.priority, spec.mark.priority)
-                action = MethodAction(object, name, priority, spec.function, arguments)
+                state = component._module_state
+                if state is not ModuleState.PRIMARY and state is not ModuleState.SECONDARY:
+                    raise Unavailable(f"{component.name} is {state.value}")
+                arguments = spec.binding.bind(copy.deepcopy(body) if number else body, name)
+                priority = self._priority(name, envelope.priority, spec.priority)
+                action = MethodAction(hearer.object, name, priority, spec.function, arguments)
                 action.trace = envelope.trace
                 self.count_in(action, component)
             except BaseException as error:  # the edge: not only ours, but whatever an argument's own code raises
                 if not isinstance(error, Busy):  # the throttle has counted that
                     self._engine.statistics.of(name).refused_count += 1
-                problem = f"a message of topic {topic!r} did not reach {object.name}: {text_of(error)}"
+                problem = f"a message of topic {topic!r} did not reach {hearer.object.name}: {text_of(error)}"
                 self._engine.reports.refused(f"topic {name}", problem, now_ns)
             else:
                 self._engine.scheduler.post(action, now_ns)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from appbackplane.transport.directory import Place
 
+from ..objects.schedulable import Schedulable
 from .board import OwnSlot
 from .os_priority import OsPriority
 
@@ -38,16 +39,15 @@ class Presence:
             return
         engine = self._engine
         highest = engine.scheduler.ready.highest()
-        watch = engine.watch
-        workers = (*watch.workers, *watch.reliefs)
-        for each in workers:
+        for each in engine.watch.team:
             action = each.action
             if action is not None:
                 if highest is None or action.priority < highest:
                     highest = action.priority
                 # What has queued behind it, for the same object, waits for nothing else.
-                if action.object._head is not None and action.object._priority < highest:
-                    highest = action.object._priority
+                object: Schedulable = action.object
+                if object._head is not None and object._priority < highest:
+                    highest = object._priority
         slot.present(highest)
         os = self._os
         if os is None:
@@ -58,7 +58,7 @@ class Presence:
         if felt != self._felt:
             self._felt = felt
             os.set_group(0 if felt is None else felt)
-            for each in workers:
+            for each in engine.watch.team:
                 os.set_thread(each.tid, 0 if felt is None or each.action is None else felt)
         else:
             os.set_thread(worker.tid, 0 if felt is None or worker.action is None else felt)

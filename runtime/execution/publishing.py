@@ -41,7 +41,7 @@ class Publishing:
         """Tell all. Raises `InvalidArgument` for a body that cannot travel."""
         engine = self._engine
         envelope = Envelope(PUBLISH, 0, None, topic, None, None, trace, body)
-        if engine.registry.subscribers(topic):
+        if engine.registry.hearers(topic):
             engine.intake.accept_topic(LOCAL, engine.as_received(envelope), now_ns)
         #: The number that was packed last, and what came of it: most subscribers have heard as much as the others.
         packed = (0, engine.encoder.encode(envelope))

@@ -136,7 +136,7 @@ class Sentinel:
         engine = self._engine
         watch = engine.watch
         running_since_ns = 0
-        for worker in watch.everybody():
+        for worker in watch.team:
             # No lead: `started_ns` is written by its worker alone, and a look too early or too late does no harm.
             started_ns = worker.started_ns
             if started_ns:

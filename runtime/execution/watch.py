@@ -33,6 +33,8 @@ class Watch:
         self.workers: list[Worker] = []
         #: All alike: whichever is free looks, while the others run.
         self.reliefs: list[ReliefWorker] = []
+        #: Both. Also for those without the lead: a tuple of the moment.
+        self.team: tuple[Worker, ...] = ()
         self._is_relieved = False
         self.poller: Worker | None = None
         #: When the poller wakes by itself; None: not at all.
@@ -45,9 +47,21 @@ class Watch:
         self.sentinel_fd = -1
         self.is_sentinel_asleep = False
 
-    def everybody(self) -> list[Worker]:
-        """All workers, the reliefs among them. Also without the lead: a list of the moment."""
-        return [*self.workers, *self.reliefs]
+    def joins(self, worker: Worker) -> None:
+        """One more regular worker."""
+        self.workers.append(worker)
+        self.team = (*self.workers, *self.reliefs)
+
+    def stands_by(self, relief: ReliefWorker) -> None:
+        """One more relief."""
+        self.reliefs.append(relief)
+        self.team = (*self.workers, *self.reliefs)
+
+    def leaves(self, worker: Worker) -> None:
+        """A regular worker has ended."""
+        if worker in self.workers:
+            self.workers.remove(worker)
+            self.team = (*self.workers, *self.reliefs)
 
     @property
     def is_relief_looking(self) -> bool:
@@ -134,7 +148,7 @@ class Watch:
             return
         if self.poller is not None and not self.poller.is_relief:
             return
-        for worker in self.everybody():
+        for worker in self.team:
             if worker.action is not None and (not worker.started_ns or now_ns - worker.started_ns < QUANTUM_NS):
                 return
         self._relieve()

@@ -67,8 +67,7 @@ class Worker:
         try:
             with self.engine.lead:
                 self._serve()
-                if self in self.engine.watch.workers:
-                    self.engine.watch.workers.remove(self)
+                self.engine.watch.leaves(self)
                 self.engine.step_back(self)
                 self.engine.presence.left(self)
         except BaseException:

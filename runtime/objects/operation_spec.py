@@ -26,12 +26,13 @@ _BUILTIN = (bytes, bytearray, memoryview)
 class OperationSpec:
     """One marked method, compiled: what to run, how to check its arguments, what was declared about it."""
 
-    __slots__ = ("attribute", "binding", "function", "is_coroutine", "mark", "name", "signature")
+    __slots__ = ("attribute", "binding", "function", "is_coroutine", "mark", "name", "priority", "signature")
 
     def __init__(self, attribute: str, function: Callable[..., Any], mark: Mark) -> None:
         self.attribute = attribute
         self.mark = mark
         self.name = mark.name or attribute
+        self.priority = mark.priority
         self.is_coroutine = inspect.iscoroutinefunction(function)
         if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
             raise DeclarationError(f"{function.__qualname__} is a generator: an operation returns one result")

@@ -56,6 +56,23 @@ class Route:
         return any(state is now for state in self._states)
 
 
+class Hearer:
+    """An object and the method by which it hears a topic. By identity: objects may be equal, or unhashable (a dataclass)."""
+
+    __slots__ = ("component", "name", "object", "spec")
+
+    def __init__(self, component: Component, object: AppObject, spec: OperationSpec) -> None:
+        self.component, self.object, self.spec = component, object, spec
+        #: What statistics call it.
+        self.name = f"{component.component_name}.{spec.attribute}"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Hearer) and self.object is other.object and self.spec is other.spec
+
+    def __hash__(self) -> int:
+        return hash((id(self.object), id(self.spec)))
+
+
 class Registry:
     """What this backplane serves."""
 
@@ -65,7 +82,7 @@ class Registry:
         self.components: dict[str, Component] = {}
         self.routes: dict[str, Route] = {}
         self._by_key: dict[tuple[str, str], AppObject] = {}
-        self._topics: TopicTable[_Subscription] = TopicTable()
+        self._topics: TopicTable[Hearer] = TopicTable()
         self._numbers: dict[str, int] = {}
         self.is_static = False
 
@@ -108,16 +125,16 @@ class Registry:
             if spec.mark.kind == "operation":
                 _take_out(self.routes[f"{component.component_name}.{spec.name}"].objects, object)
             elif spec.mark.topic is not None:
-                self._topics.remove(spec.mark.topic, _Subscription(object, spec))
+                self._topics.remove(spec.mark.topic, Hearer(component, object, spec))
         object._component = None
 
     def by_key(self, component: str, key: str) -> AppObject | None:
         """The object that was added under `key`."""
         return self._by_key.get((component, key))
 
-    def subscribers(self, topic: str) -> list[tuple[AppObject, OperationSpec]]:
-        """Objects and methods that hear `topic`."""
-        return [(each.object, each.spec) for each in self._topics.matching(topic)]
+    def hearers(self, topic: str) -> list[Hearer]:
+        """Those of this backplane that hear `topic`, in the order they were added. Not to be changed."""
+        return self._topics.matching(topic)
 
     def objects(self) -> Iterator[AppObject]:
         """All objects, components first."""
@@ -191,7 +208,7 @@ class Registry:
             if spec.mark.kind == "operation":
                 self.routes[f"{component.component_name}.{spec.name}"].objects.append(object)
             elif spec.mark.topic is not None:
-                self._topics.add(spec.mark.topic, _Subscription(object, spec))
+                self._topics.add(spec.mark.topic, Hearer(component, object, spec))
 
     def _declare(self, component: Component, cls: type[AppObject]) -> None:
         for spec in cls.__operations__.values():
@@ -212,21 +229,6 @@ class Registry:
     def _check_priority(self, what: str, priority: int) -> None:
         if not 0 <= priority < self._priorities:
             raise DeclarationError(f"{what}: priority {priority}, but the backplane has 0..{self._priorities - 1}")
-
-
-class _Subscription:
-    """An object and the method by which it hears a topic. By identity: objects may be equal, or unhashable (a dataclass)."""
-
-    __slots__ = ("object", "spec")
-
-    def __init__(self, object: AppObject, spec: OperationSpec) -> None:
-        self.object, self.spec = object, spec
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Subscription) and self.object is other.object and self.spec is other.spec
-
-    def __hash__(self) -> int:
-        return hash((id(self.object), id(self.spec)))
 
 
 def _take_out(objects: list[AppObject], object: AppObject) -> None:

@@ -152,7 +152,7 @@ class VirtualBackplane:
         if self._backplane is None:
             self._backplane = Backplane(self._config, self._components, clock=self.clock, link=self.link)
             self._worker = Worker(self._backplane.engine, 0)
-            self._backplane.engine.watch.workers.append(self._worker)
+            self._backplane.engine.watch.joins(self._worker)
             self._tell_of_outside(is_up=True)
             if self._role is not None:
                 self.move("initializing")

@@ -52,8 +52,8 @@ SENTENCES = [
     ("actions_and_objects", f"At most {LOOK_MAX} are looked at"),
     (
         "clients",
-        f"From the {BURST_EAGER + 1}th of an unbroken burst on, or with more than {BURST_EAGER} outstanding, submitted calls gather"
-        f" and leave {GATHER_MAX} at a time",
+        f"From the {BURST_EAGER + 1}th of an unbroken burst on, or with more than {BURST_EAGER} outstanding, submitted calls"
+        f" gather and leave {GATHER_MAX} at a time",
     ),
     ("backpressure", f"{OUTSTANDING_MAX} outstanding, or {OUTSTANDING_BYTES_MAX >> 20} MiB of them"),
     ("backpressure", f"what waits for a peer that does not read | {PEER_BYTES_MAX >> 20} MiB"),

@@ -189,7 +189,7 @@ MUTATIONS = (
     ),
     Mutation(
         10, "who runs is not boosted by what queues behind", PRESENCE,
-        "if action.object._head is not None and action.object._priority < highest:", "if False:",
+        "if object._head is not None and object._priority < highest:", "if False:",
     ),
     Mutation(10, "nothing is lent", INTAKE, "if lent is not None and", "if False and"),
     Mutation(

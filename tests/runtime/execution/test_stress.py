@@ -437,7 +437,7 @@ class Stress:
     def picture(self) -> str:
         engine, watch = self.engine, self.engine.watch
         lines = [f"{self.threads} threads, preempt={self.preempt}, ends {dict(self.book.ends)}"]
-        for worker in watch.everybody():
+        for worker in watch.team:
             action = worker.action
             lines.append(
                 f"worker {worker.number}: {action.name if action else None} below={worker.below} "

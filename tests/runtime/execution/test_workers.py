@@ -201,8 +201,7 @@ class Running:
         """Where they are instead."""
         engine, watch = self.backplane.engine, self.backplane.engine.watch
         workers = [
-            f"{worker.number} runs {worker.action and worker.action.name} below {worker.below}"
-            for worker in watch.everybody()
+            f"{worker.number} runs {worker.action and worker.action.name} below {worker.below}" for worker in watch.team
         ]
         ready, poller = engine.scheduler.ready.depths(), watch.poller and watch.poller.number
         return f"{workers}, {poller} polls, ready {ready}, typical {engine.statistics.of('hands.stand').typical_ns} ns"

@@ -91,11 +91,9 @@ def test_topics_and_timers_are_known() -> None:
     shard = Shard()
     query = query_with(shard)
     registry = registry_of(query)
-    assert [(object, spec.attribute) for object, spec in registry.subscribers("files.changed")] == [
-        (shard, "on_change")
-    ]
-    assert [spec.attribute for _, spec in registry.subscribers("system.directory")] == ["on_system"]
-    assert registry.subscribers("files.other") == []
+    assert [(each.object, each.spec.attribute) for each in registry.hearers("files.changed")] == [(shard, "on_change")]
+    assert [each.spec.attribute for each in registry.hearers("system.directory")] == ["on_system"]
+    assert registry.hearers("files.other") == []
     assert [(object, spec.attribute) for object, spec in registry.timers(query)] == [(shard, "sample")]
 
 
@@ -154,7 +152,7 @@ def test_removing_an_object_leaves_nothing_behind() -> None:
     registry.remove_object(one)
     assert registry.routes["query.search"].objects == [two]
     assert registry.by_key("query", "shard-0") is None
-    assert [object for object, _ in registry.subscribers("files.changed")] == [two]
+    assert [each.object for each in registry.hearers("files.changed")] == [two]
     assert query.objects == (two,)
     again = Shard()
     again._key = "shard-0"
@@ -247,7 +245,7 @@ def test_objects_that_are_equal_are_not_the_same() -> None:
         return [object.name.rpartition("-")[2] for object in objects]
 
     def hearers() -> list[str]:
-        return who([object for object, _ in registry.subscribers("rain")])
+        return who([each.object for each in registry.hearers("rain")])
 
     assert hearers() == ["0", "1", "2"]
     registry.remove_object(second)
