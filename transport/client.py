@@ -16,7 +16,7 @@ from typing import Any, Self
 from . import request
 from .directory import Directory
 from .discovery import Location, locate
-from .errors import Busy, Cancelled, FailedPrecondition, PeerDown, Unavailable, UnknownRoute
+from .errors import Busy, Cancelled, DeadlineExceeded, FailedPrecondition, PeerDown, Unavailable, UnknownRoute
 from .handles import PendingCall, Subscription
 from .inbox import Message
 from .lifeline import open_lifeline
@@ -92,7 +92,8 @@ class Client:
         with self._waiting.lock:
             self._begin(pending, key, priority, timeout, arguments, keywords)
             try:
-                self._waiting.wait(pending, None)
+                if not self._waiting.wait(pending, pending._ends_ns):
+                    self._end_lost(pending)
             except BaseException:  # Ctrl-C: nobody wants the answer any more
                 self._session.cancel(pending._id)
                 self._look(time.monotonic_ns())
@@ -266,7 +267,8 @@ class Client:
             self._waiting.watch(lifeline_fd)
         started = PendingCall(self, "supervisor.directory")
         self._session.start(started, time.monotonic_ns(), limit_ns)
-        self._waiting.wait(started, None)
+        if not self._waiting.wait(started, time.monotonic_ns() + limit_ns):
+            self._end_lost(started)
         if started._error is not None:
             raise started._error
 
@@ -279,11 +281,21 @@ class Client:
         timeout_ns = request.duration_ns(timeout)
         body = keywords if arguments is None else request.body_of(route, arguments, keywords)
         self._ready_to_speak(timeout_ns)
+        now_ns = time.monotonic_ns()
         try:
-            pending._id = self._session.call(pending, time.monotonic_ns(), timeout_ns, route, key, priority, body)
+            pending._id = self._session.call(pending, now_ns, timeout_ns, route, key, priority, body)
         except (Unavailable, UnknownRoute):  # by a directory that may be old: the new one may be lying in the link
             self._look(time.monotonic_ns())
-            pending._id = self._session.call(pending, time.monotonic_ns(), timeout_ns, route, key, priority, body)
+            now_ns = time.monotonic_ns()
+            pending._id = self._session.call(pending, now_ns, timeout_ns, route, key, priority, body)
+        pending._ends_ns = now_ns + timeout_ns
+
+    def _end_lost(self, pending: PendingCall) -> None:
+        """Its deadline has passed, and the session knows nothing of it any more: a signal's exception has struck the thread
+        that was about to end it.
+        """
+        pending._error = DeadlineExceeded(f"{pending.route}: no answer before the deadline")
+        self._waiting.ready(pending)
 
     def _wait_for_room(self, route: str, limit_ns: int) -> None:
         until_ns = time.monotonic_ns() + limit_ns
@@ -333,10 +345,17 @@ class Client:
 
     # -- what pending calls and subscriptions ask for -----------------------------------------------------------------
 
-    def _wait_for(self, waitable: Waitable, timeout: float | None) -> bool:
+    def _wait_for(self, pending: PendingCall, timeout: float | None) -> bool:
         limit_ns = None if timeout is None else request.duration_ns(timeout)
         with self._waiting.lock:
-            return self._waiting.wait(waitable, None if limit_ns is None else time.monotonic_ns() + limit_ns)
+            until_ns, ends_ns = None if limit_ns is None else time.monotonic_ns() + limit_ns, pending._ends_ns
+            if until_ns is None or (ends_ns is not None and ends_ns < until_ns):
+                until_ns = ends_ns
+            if self._waiting.wait(pending, until_ns):
+                return True
+            if until_ns == ends_ns:
+                self._end_lost(pending)
+            return pending.is_ready
 
     def _look_once(self) -> None:
         with self._waiting.lock:

@@ -16,7 +16,7 @@ from .waiting import Waitable
 class Owner(Protocol):
     """What handles need of their client."""
 
-    def _wait_for(self, waitable: Waitable, timeout: float | None) -> bool: ...
+    def _wait_for(self, pending: "PendingCall", timeout: float | None) -> bool: ...
     def _look_once(self) -> None: ...
     def _cancel(self, pending: "PendingCall") -> bool: ...
     def _next_message(self, subscription: "Subscription", timeout: float | None) -> Message: ...
@@ -27,13 +27,15 @@ class Owner(Protocol):
 class PendingCall(Waitable):
     """A call that has been submitted: ask it for the result."""
 
-    __slots__ = ("_client", "_error", "_id", "_result", "route")
+    __slots__ = ("_client", "_ends_ns", "_error", "_id", "_result", "route")
 
     def __init__(self, client: Owner, route: str) -> None:
         super().__init__()
         self.route = route
         self._client = client
         self._id = 0
+        #: Its deadline, by which it ends whatever happens.
+        self._ends_ns: int | None = None
         self._result: Any = None
         self._error: BackplaneError | None = None
 
