@@ -22,6 +22,7 @@ from .inbox import Message
 from .lifeline import open_lifeline
 from .link import Link
 from .session import ClientSession, Ended, Events
+from .topics import check_pattern
 from .waiting import Waitable, Waiting
 
 #: How long `connect` waits for the directory, and `subscribe` for the backplanes.
@@ -168,6 +169,7 @@ class Client:
         Returns when all of them have confirmed, so that nothing that is published afterwards is missed, or after
         `timeout` seconds; `Subscription.unconfirmed` names those that have not, and they are asked again.
         """
+        check_pattern(topic)
         limit_ns = request.duration_ns(timeout)
         subscription, confirmed = Subscription(self, topic), PendingCall(self, topic)
         with self._waiting.lock:

@@ -157,6 +157,22 @@ class Hub(Component):
         return threading.active_count()
 
 
+# What it was loaded from
+
+
+class Mirror(Component):
+    """Looks at itself."""
+
+    @operation()
+    def files(self) -> dict[str, str]:
+        """Each module of the package that is loaded here, and its file."""
+        return {
+            name: module.__file__ or ""
+            for name, module in sys.modules.items()
+            if name.startswith("appbackplane.") and module.__file__
+        }
+
+
 # Bad input
 
 
