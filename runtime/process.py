@@ -32,6 +32,7 @@ from .backplane_operations import construct
 from .execution.async_log import AsyncLog, last_words
 from .execution.board import Board, OwnSlot
 from .execution.clock import RealClock
+from .execution.forked import end_children_of
 from .execution.os_priority import OsPriority, allowed
 from .execution.sentinel import Sentinel
 from .objects.component import Component
@@ -162,6 +163,7 @@ def serve(config: ProcessConfig, components: Sequence[Component]) -> int:
         why=backplane.why,
         os_priority=os_priority,
     )
+    end_children_of(backplane.engine)
     backplane.on_cpu_limit = sentinel.change_limit
     # Ctrl-C is the supervisor's to act on: it stops everything in order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -18,7 +18,7 @@ from appbackplane.transport.batching import Outbox
 from appbackplane.transport.calls import OutstandingCalls
 from appbackplane.transport.codec import Encoder, Frame, decode, head
 from appbackplane.transport.directory import Directory
-from appbackplane.transport.envelope import CALL, CANCEL, CAST, PUBLISH, REPLY, STATUS, Envelope, reply, status
+from appbackplane.transport.envelope import CALL, CANCEL, CAST, PUBLISH, REPLY, STATUS, Envelope, due_ns, reply, status
 from appbackplane.transport.errors import (
     BackplaneError,
     Busy,
@@ -168,7 +168,7 @@ class ControlSocket:
         heard, self._ended = self._ended, []
         for peer in gone:
             self._fail(peer, "cannot be reached", heard)
-        read = self._drain(heard)
+        read = self._drain(heard, now_ns)
         for _, _, (token, route, limit_ns) in self._calls.expire(now_ns):
             heard.append(Answered(token, None, DeadlineExceeded(f"{route}: no answer within {limit_ns / 1e9:g} s")))
         # Sending may bring something in that the descriptor, being edge-triggered, will not tell of: look once more.
@@ -232,7 +232,7 @@ class ControlSocket:
         for _, (token, route, _) in self._calls.fail_peer(peer):
             heard.append(Answered(token, None, Unavailable(f"{route}: its process {because}")))
 
-    def _drain(self, heard: list[Heard]) -> int:
+    def _drain(self, heard: list[Heard], now_ns: int) -> int:
         for read in range(FRAMES_MAX):
             peer = b""
             try:
@@ -244,7 +244,7 @@ class ControlSocket:
                     self._take_large(peer, frame, heard)
                     continue
                 for envelope in decode(frame):
-                    self._take(peer, envelope, heard)
+                    self._take(peer, envelope, heard, now_ns)
             except MalformedFrame as error:
                 self.malformed_count += 1
                 if peer not in self._reported and len(self._reported) < REPORTED_MAX:
@@ -265,10 +265,14 @@ class ControlSocket:
         else:
             raise MalformedFrame(because)
 
-    def _take(self, peer: bytes, envelope: Envelope, heard: list[Heard]) -> None:
+    def _take(self, peer: bytes, envelope: Envelope, heard: list[Heard], now_ns: int) -> None:
         kind = envelope.kind
         if kind == CALL:
             assert envelope.route is not None
+            if envelope.deadline is not None and due_ns(envelope.deadline, now_ns) <= now_ns:
+                late = DeadlineExceeded(f"{envelope.route}: it came after its deadline")
+                self.refuse(Caller(peer, envelope.id), late)
+                return
             heard.append(Asked(Caller(peer, envelope.id), envelope.route, envelope.body))
         elif kind in (REPLY, STATUS):
             call = self._calls.end(envelope.id, peer)

@@ -25,6 +25,7 @@ from .events import Ended, Events
 from .lifeline import open_lifeline
 from .link import Link
 from .session import ClientSession
+from .topics import check_pattern
 
 #: Of a call that leaves its priority to the operation, while it waits for room: after all that name theirs.
 PRIORITY_UNKNOWN = 256
@@ -144,6 +145,7 @@ class AsyncClient:
         Returns when all of them have confirmed, so that nothing that is published afterwards is missed, or after
         `timeout` seconds; `AsyncSubscription.unconfirmed` names those that have not, and they are asked again.
         """
+        check_pattern(topic)
         limit_ns = request.duration_ns(timeout)
         await self.start(timeout)
         subscription = AsyncSubscription(self, topic)

@@ -14,7 +14,7 @@ from typing import Any, Final
 from . import request
 from .directory import Directory
 from .discovery import Location
-from .errors import Busy, Cancelled, FailedPrecondition, PeerDown, Unavailable, UnknownRoute
+from .errors import Busy, Cancelled, DeadlineExceeded, FailedPrecondition, PeerDown, Unavailable, UnknownRoute
 from .events import Ended, Events
 from .inbox import Message
 from .lifeline import open_lifeline
@@ -72,7 +72,8 @@ class Calling:
         with self._waiting.lock:
             self._begin(pending, key, priority, timeout, arguments, keywords)
             try:
-                self._waiting.wait(pending, None)
+                if not self._waiting.wait(pending, pending._ends_ns):
+                    self._end_lost(pending)
             except BaseException:  # Ctrl-C: nobody wants the answer any more
                 self.session.cancel(pending._id)
                 self._look(_monotonic_ns())
@@ -159,11 +160,18 @@ class Calling:
 
     # -- what pending calls and subscriptions ask for -----------------------------------------------------------------
 
-    def wait_for(self, waitable: Waitable, timeout: float | None) -> bool:
-        """Wait until it is ready; False: not within so many seconds."""
+    def wait_for(self, pending: Outcome, timeout: float | None) -> bool:
+        """Wait until it has ended; False: not within so many seconds."""
         limit_ns = None if timeout is None else request.duration_ns(timeout)
         with self._waiting.lock:
-            return self._waiting.wait(waitable, None if limit_ns is None else _monotonic_ns() + limit_ns)
+            until_ns = ends_ns = pending._ends_ns
+            if limit_ns is not None:
+                until_ns = min(_monotonic_ns() + limit_ns, ends_ns)
+            if self._waiting.wait(pending, until_ns):
+                return True
+            if until_ns == ends_ns:
+                self._end_lost(pending)
+            return pending.is_ready
 
     def look_once(self) -> None:
         """Send what has gathered, and take what has come."""
@@ -254,8 +262,10 @@ class Calling:
         if lifeline_fd is not None:
             self._waiting.watch(lifeline_fd)
         started = Outcome(self, "supervisor.directory")
-        self.session.start(started, _monotonic_ns(), limit_ns)
-        self._waiting.wait(started, None)
+        now_ns = _monotonic_ns()
+        self.session.start(started, now_ns, limit_ns)
+        if not self._waiting.wait(started, now_ns + limit_ns):
+            self._end_lost(started)
         if started._error is not None:
             raise started._error
 
@@ -275,7 +285,15 @@ class Calling:
             now_ns = _monotonic_ns()
             self._look(now_ns)
             pending._id = self.session.call(pending, now_ns, timeout_ns, route, key, priority, body)
+        pending._ends_ns = now_ns + timeout_ns
         return now_ns
+
+    def _end_lost(self, pending: Outcome) -> None:
+        """Its deadline has passed, and the session knows nothing of it any more: a signal's exception has struck the thread
+        that was about to end it.
+        """
+        pending._error = DeadlineExceeded(f"{pending.route}: no answer before the deadline")
+        self._waiting.ready(pending)
 
     def _wait_for_room(self, route: str, limit_ns: int) -> None:
         until_ns = _monotonic_ns() + limit_ns

@@ -40,7 +40,7 @@ class Waitable:
 class Owner(Protocol):
     """What these ask of their client, on behalf of the user who holds them."""
 
-    def wait_for(self, waitable: Waitable, timeout: float | None) -> bool: ...
+    def wait_for(self, pending: "Outcome", timeout: float | None) -> bool: ...
     def look_once(self) -> None: ...
     def cancel(self, pending: "Outcome") -> bool: ...
     def next_message(self, stream: "Stream", timeout: float | None) -> Message: ...
@@ -52,13 +52,15 @@ class Owner(Protocol):
 class Outcome(Waitable):
     """How a call ends: in a result or in an error, once it is ready."""
 
-    __slots__ = ("_client", "_error", "_id", "_result", "route")
+    __slots__ = ("_client", "_ends_ns", "_error", "_id", "_result", "route")
 
     def __init__(self, client: Owner, route: Any) -> None:  # a route that is none is refused by who begins the call
         super().__init__()
         self.route = route
         self._client = client
         self._id = 0
+        #: Its deadline, by which it ends whatever happens; 0: none, it has not begun.
+        self._ends_ns = 0
         self._result: Any = None
         self._error: BackplaneError | None = None
 

@@ -31,6 +31,7 @@ class Waiting:
         # It knows its owner: should a signal's exception strike while it is being taken, the release that follows raises,
         # and does not open it under another thread's hands.
         self.lock = threading.RLock()
+        self._has_lock: Callable[[], bool] = self.lock._is_owned  # type: ignore[attr-defined]
         self._look = look
         self._lifeline_cut = lifeline_cut
         self._leader: Waiter | None = None
@@ -139,7 +140,10 @@ class Waiting:
             polled = self._poll.poll(None if patience_ns is None else patience_ns // 1_000_000 + 1)
         finally:
             try:
+                self.lock.acquire()
+            except BaseException:
                 self._take_back()
+                raise
             finally:
                 self._leader = None
                 if waiter.is_woken:
@@ -150,27 +154,33 @@ class Waiting:
     def _follow(self, waiter: Waiter, patience_ns: int | None) -> None:
         gate = waiter.gate = threading.Lock()
         gate.acquire()
-        self._followers.append(waiter)
         try:
+            self._followers.append(waiter)
             self.lock.release()
             gate.acquire(timeout=-1 if patience_ns is None else min(patience_ns / 1e9, threading.TIMEOUT_MAX))
         finally:
             try:
+                if not self._has_lock():  # a signal's exception may have struck before it was released
+                    self.lock.acquire()
+            except BaseException:
                 self._take_back()
+                raise
             finally:
                 self._followers.remove(waiter)
                 waiter.gate, waiter.is_woken = None, False
 
     def _take_back(self) -> None:
-        """Hold the lock again, whatever strikes meanwhile; it is raised then.
+        """A signal's exception has struck while the lock was being taken, or just then: hold it before it is raised.
 
-        Without the lock nobody may go on: what follows an exception touches the link, and another thread may be at it.
+        What follows an exception touches the link, and another thread may be at it. Beginning a call of ours is a place
+        where the next one may strike; so the first attempt is made where this is called.
         """
+        if self._has_lock():
+            return
         try:
             self.lock.acquire()
         except BaseException:
-            if not self.lock._is_owned():  # type: ignore[attr-defined]
-                self._take_back()
+            self._take_back()
             raise
 
     def _take_note(self, polled: list[tuple[int, int]]) -> None:

@@ -1,4 +1,4 @@
-"""Callers: notices that whoever waits for answers has died, and withdraws what is queued for it (DESIGN 12.5).
+"""Callers: notices that whoever waits for answers, or messages, has died, and withdraws what is queued for it (DESIGN 12.5).
 
 A socket says nothing when its far end dies; whoever sends there learns it (EHOSTUNREACH). So an answer tells, and where none
 is due, an empty batch does, which says nothing: who has a call here is sent one a second. A backplane's death the supervisor
@@ -8,6 +8,7 @@ In slices, because each call is looked for in a queue: a thousand at one go coul
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from appbackplane.transport import codec
@@ -44,7 +45,7 @@ class Callers:
 
     def next_wake_ns(self) -> int | None:
         """When a look is due though nothing comes; None while nobody waits for an answer."""
-        return self.due_ns if self._abandoned or self._engine.intake.accepted else None
+        return self.due_ns if self._to_ask or self._abandoned or self._engine.intake.accepted else None
 
     def look(self, now_ns: int) -> None:
         """Ask some of those who wait whether they are there, and take back some of what nobody waits for."""
@@ -58,6 +59,11 @@ class Callers:
                 self.gone(peer)
         self._withdraw(now_ns)
         self.due_ns = now_ns if self._to_ask or self._abandoned else self._asked_ns + PROBE_NS
+
+    def ask(self, peers: Iterable[bytes]) -> None:
+        """Find out whether they are there."""
+        self._to_ask += peers
+        self.due_ns = 0
 
     def gone(self, peer: bytes) -> None:
         """Nobody can be reached there."""

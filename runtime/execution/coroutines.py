@@ -19,7 +19,8 @@ class CallRequest:
 
     __slots__ = ("arguments", "options", "route")
 
-    def __init__(self, route: str, arguments: Mapping[str, Any], options: CallOptions) -> None:
+    # A route of any type, until whoever makes the call has checked what the user gave.
+    def __init__(self, route: Any, arguments: Mapping[str, Any], options: CallOptions) -> None:
         self.route, self.arguments, self.options = route, arguments, options
 
     def __await__(self) -> Generator[CallRequest, Any, Any]:

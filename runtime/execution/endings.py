@@ -12,6 +12,7 @@ from appbackplane.transport.envelope import status
 from appbackplane.transport.errors import BackplaneError, DeadlineExceeded, InternalError
 
 from ..objects.action import Action, Outcome
+from ..observation.statistics import OperationStatistics
 from .failures import as_error
 from .method_action import MethodAction
 
@@ -52,7 +53,7 @@ class Endings:
     def book(self, action: Action, now_ns: int) -> None:  # hot: scripts/bench call_rtt
         """Count what has ended, give its place back, and let who asked for it know."""
         engine = self._engine
-        account = action.account or engine.statistics.of(action.name)
+        account: OperationStatistics = action.account or engine.statistics.of(action.name)
         account.run.record(action.run_ns)
         account.wait.record(action.wait_ns)
         account.cpu_ns += action.cpu_ns

@@ -24,7 +24,7 @@ from appbackplane.transport.errors import (
 from ..objects.action import LOCAL, Action, Outcome
 from ..objects.module_state import ModuleState
 from ..objects.registry import Registry
-from ..observation.statistics import Statistics
+from ..observation.statistics import OperationStatistics, Statistics
 from ..scheduling.scheduler import Scheduler
 from .callers import Callers
 from .clock import Clock
@@ -140,10 +140,10 @@ class Engine:
             return None
         worker.action = action
         self.presence.show(worker)
-        account = action.account
-        if account is None:
-            account = action.account = self.statistics.of(action.name)
-        typical_ns = account.typical_ns
+        if action.account is None:
+            action.account = self.statistics.of(action.name)
+        chosen: OperationStatistics = action.account
+        typical_ns = chosen.typical_ns
         if typical_ns >= SHORT_NS or not typical_ns:  # what has never run may take any time
             worker.cpu_mark_ns = self.clock.cpu_ns()
             if self.outbox:
@@ -198,7 +198,7 @@ class Engine:
                 self.flush(now_ns)  # nothing else to run: it leaves before it is booked
             self.endings.book(action, now_ns)
         self.scheduler.budget.charge(cpu_ns)
-        account = action.account or self.statistics.of(action.name)
+        account: OperationStatistics = action.account or self.statistics.of(action.name)
         account.typical_ns += (run_ns - account.typical_ns) >> 3 if account.typical_ns else run_ns
         if run_ns >= self.reports.slow_actions.threshold_ns:
             account.slow_count += 1

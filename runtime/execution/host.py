@@ -1,7 +1,8 @@
 """Host: what objects and components may ask of the backplane they live in (the port is in objects/app_object.py).
 
 Called from inside actions, and by `Component.post` from any thread: each method takes the lead for as long as it needs
-it. Nothing here waits.
+it. Nothing here waits. What a user gave is of any type until it has been checked: compiled code would refuse it in words of
+its own.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
+
+from appbackplane.transport.topics import check_topic
 
 from ..objects.action import Action
 from ..objects.app_object import AppObject, CallOptions
@@ -29,7 +32,7 @@ class EngineHost:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def call(self, caller: AppObject, route: str, arguments: Mapping[str, Any], options: CallOptions) -> CallRequest:
+    def call(self, caller: AppObject, route: Any, arguments: Mapping[str, Any], options: CallOptions) -> CallRequest:
         """To be awaited by the coroutine that runs now."""
         action = current.action
         if not isinstance(action, MethodAction) or action.coroutine is None:
@@ -43,7 +46,7 @@ class EngineHost:
             )
         return CallRequest(route, arguments, options)
 
-    def cast(self, caller: AppObject, route: str, arguments: Mapping[str, Any], options: CallOptions) -> None:
+    def cast(self, caller: AppObject, route: Any, arguments: Mapping[str, Any], options: CallOptions) -> None:
         """Nobody waits for a cast, so it runs at its operation's priority, not at its sender's."""
         engine, action = self._engine, current.action
         with engine.lead:
@@ -51,8 +54,10 @@ class EngineHost:
             engine.outgoing.cast(caller, route, arguments, options, trace, engine.clock.now_ns())
             engine.watch.notify()
 
-    def publish(self, topic: str, body: Mapping[str, Any]) -> None:
+    def publish(self, topic: Any, body: Mapping[str, Any]) -> None:
         """To all subscribers."""
+        if type(topic) is not str:
+            check_topic(topic)
         engine, action = self._engine, current.action
         with engine.lead:
             engine.publishing.publish(topic, body, action.trace if action is not None else None, engine.clock.now_ns())
@@ -78,8 +83,10 @@ class EngineHost:
             engine.nudge()  # the poller must not sleep past it
         return timer
 
-    def post(self, action: Action) -> None:
+    def post(self, action: Any) -> None:
         """Work that comes from elsewhere: a device, another library's thread."""
+        if not isinstance(action, Action):
+            raise TypeError(f"post() takes an Action: got {action!r}")
         engine = self._engine
         with engine.lead:
             engine.intake.check(action)

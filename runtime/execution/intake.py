@@ -363,7 +363,9 @@ class Intake:
         if type(action.name) is not str:
             raise TypeError(f"{type(action).__name__}.name is a {type(action.name).__name__}: expected a string")
         highest = self._engine.scheduler.priorities - 1
-        if type(action.priority) is not int or not 0 <= action.priority <= highest:
+        if not isinstance(action.priority, int) or not 0 <= action.priority <= highest:
             raise ValueError(f"{action.name}: priority {action.priority!r}, expected 0..{highest}")
+        if action.deadline_ns is not None and not isinstance(action.deadline_ns, int):
+            raise TypeError(f"{action.name}: deadline_ns is {action.deadline_ns!r}, expected whole nanoseconds")
         if action.posted_ns:
             raise ValueError(f"{action.name}: this very action is posted and has not ended: make a new one")

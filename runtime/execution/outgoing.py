@@ -80,7 +80,7 @@ class Outgoing:
     def cast(
         self,
         caller: AppObject,
-        route: str,
+        route: Any,
         arguments: Mapping[str, Any],
         options: CallOptions,
         trace: str | None,

@@ -8,12 +8,13 @@ that does not keep up loses messages, never the publisher its pace; each loss is
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from appbackplane.transport import codec
 from appbackplane.transport.directory import Directory
 from appbackplane.transport.envelope import PUBLISH, Envelope
 from appbackplane.transport.errors import FailedPrecondition
-from appbackplane.transport.topics import PAIRS_MAX, TopicTable
+from appbackplane.transport.topics import FOUND_MAX, PAIRS_MAX, TopicTable
 
 from ..objects.action import LOCAL
 
@@ -25,6 +26,22 @@ if TYPE_CHECKING:
 PATTERNS_MAX = 1_000
 
 
+#: After so many new subscribers it is looked for those that have died: where nothing is published on their topics, nothing
+#: else tells of them. A look costs 4 us each.
+SUBSCRIBERS_SWEEP: Final = 256
+
+
+class _Line:
+    """The messages of one topic to one subscriber."""
+
+    __slots__ = ("number", "peer")
+
+    def __init__(self, peer: bytes) -> None:
+        self.peer = peer
+        #: Of the last one.
+        self.number = 0
+
+
 class Publishing:
     """Who hears what this backplane publishes. Part of the engine: whoever holds the lead owns it."""
 
@@ -33,7 +50,11 @@ class Publishing:
         self._clients: TopicTable[bytes] = TopicTable()
         self._backplanes: TopicTable[str] = TopicTable()
         self._patterns: dict[bytes, set[str]] = {}
-        self._numbers: dict[tuple[bytes, str], int] = {}  # the latest used last; as many as a subscriber keeps
+        #: By subscriber and topic, the latest put together last; as many as a subscriber keeps.
+        self._lines: dict[tuple[bytes, str], _Line] = {}
+        #: What was put together for a topic: its lines, and how many who hear it are down. Until anything about them changes.
+        self._known: dict[str, tuple[list[_Line], int]] = {}
+        self._subscribed_count = 0
         #: Messages that a subscriber did not get, because it does not read or is down.
         self.lost_count = 0
 
@@ -43,25 +64,31 @@ class Publishing:
         envelope = Envelope(PUBLISH, 0, None, topic, None, None, trace, body)
         if engine.registry.hearers(topic):
             engine.intake.accept_topic(LOCAL, engine.as_received(envelope), now_ns)
-        #: The number that was packed last, and what came of it: most subscribers have heard as much as the others.
-        packed = (0, engine.encoder.encode(envelope))
-        for name in self._backplanes.matching(topic):
-            peer = engine.outgoing.peer_of(name)
-            if peer is None:
+        rest = engine.encoder.rest(envelope)
+        lines, down_count = self._lines_of(topic)
+        self.lost_count += down_count
+        packed, packed_number = b"", 0  # most subscribers have heard as much as the others
+        for line in lines:
+            line.number += 1
+            if line.number != packed_number:
+                packed_number = line.number
+                packed = codec.with_id(PUBLISH, packed_number, rest)
+            if not engine.outbox.add(line.peer, packed):
                 self.lost_count += 1
-            else:
-                packed = self._send(peer, envelope, packed)
-        for peer in self._clients.matching(topic):
-            packed = self._send(peer, envelope, packed)
 
     def subscribe(self, peer: bytes, pattern: str) -> None:
         """A client wants to hear `pattern`. Raises `FailedPrecondition` at the bound."""
+        if peer not in self._patterns:
+            self._subscribed_count += 1
+            if self._subscribed_count % SUBSCRIBERS_SWEEP == 0:
+                self._engine.callers.ask(self._patterns)
         patterns = self._patterns.setdefault(peer, set())
         if len(patterns) >= PATTERNS_MAX and pattern not in patterns:
             raise FailedPrecondition(
                 f"this client hears {PATTERNS_MAX} topics here already: subscribe to what they have in common ('files.*')"
             )
         patterns.add(pattern)
+        self._known.clear()
         self._clients.add(pattern, peer)
 
     def unsubscribe(self, peer: bytes, pattern: str) -> None:
@@ -70,36 +97,51 @@ class Publishing:
         patterns.discard(pattern)
         if not patterns:
             self._patterns.pop(peer, None)
+        self._known.clear()
         self._clients.remove(pattern, peer)
-        for pair in [pair for pair in self._numbers if pair[0] == peer and peer not in self._clients.matching(pair[1])]:
-            del self._numbers[pair]
+        for pair in [pair for pair in self._lines if pair[0] == peer and peer not in self._clients.matching(pair[1])]:
+            del self._lines[pair]
 
     def forget(self, peer: bytes) -> None:
         """A peer has gone."""
+        self._known.clear()
         for pattern in self._patterns.pop(peer, ()):
             self._clients.remove(pattern, peer)
-        for pair in [pair for pair in self._numbers if pair[0] == peer]:
-            del self._numbers[pair]
+        for pair in [pair for pair in self._lines if pair[0] == peer]:
+            del self._lines[pair]
 
     def update(self, directory: Directory) -> None:
         """A new version of the map."""
+        self._known.clear()
         self._backplanes = TopicTable()
         for pattern, names in directory.topics.items():
             for name in names:
                 if name != self._engine.backplane:
                     self._backplanes.add(pattern, name)
 
-    def _send(
-        self, peer: bytes, envelope: Envelope, packed: tuple[int, bytes]
-    ) -> tuple[int, bytes]:  # hot: scripts/bench pubsub
-        assert envelope.route is not None
-        pair = (peer, envelope.route)
-        number = self._numbers[pair] = self._numbers.pop(pair, 0) + 1
-        if len(self._numbers) > PAIRS_MAX:
-            del self._numbers[next(iter(self._numbers))]
-        if number != packed[0]:
-            envelope.id = number
-            packed = (number, self._engine.encoder.encode(envelope))
-        if not self._engine.outbox.add(peer, packed[1]):
-            self.lost_count += 1
-        return packed
+    def _lines_of(self, topic: str) -> tuple[list[_Line], int]:  # hot: scripts/bench pubsub
+        known = self._known.get(topic)
+        if known is not None:
+            return known
+        lines: list[_Line] = []
+        down_count = 0
+        for name in self._backplanes.matching(topic):
+            peer = self._engine.outgoing.peer_of(name)
+            if peer is None:
+                down_count += 1
+            else:
+                lines.append(self._line(peer, topic))
+        lines += [self._line(peer, topic) for peer in self._clients.matching(topic)]
+        if len(self._known) >= FOUND_MAX:
+            self._known.clear()
+        known = self._known[topic] = (lines, down_count)
+        return known
+
+    def _line(self, peer: bytes, topic: str) -> _Line:
+        pair = (peer, topic)
+        line = self._lines.pop(pair) if pair in self._lines else _Line(peer)
+        self._lines[pair] = line
+        if len(self._lines) > PAIRS_MAX:
+            del self._lines[next(iter(self._lines))]
+            self._known.clear()
+        return line

@@ -78,18 +78,22 @@ class Worker:
 
     def _serve(self) -> None:  # hot: scripts/bench call_rtt
         engine = self.engine
-        choose, execute, complete, lead = engine.choose, engine.execute, engine.complete, engine.lead
         while not self.is_stopping:
-            action = choose(self)
+            action = engine.choose(self)
             if action is None:
                 engine.wait(self)
-                continue
-            lead.release()
-            try:
-                outcome, now_ns, run_ns, cpu_ns = execute(self, action)
-            finally:
-                lead.acquire()
-            complete(action, outcome, now_ns, run_ns, cpu_ns)
+            else:
+                self._run_without_lead(action)
+
+    def _run_without_lead(self, action: Action) -> None:  # hot: scripts/bench call_rtt
+        engine = self.engine
+        lead = engine.lead
+        lead.release()
+        try:
+            outcome, now_ns, run_ns, cpu_ns = engine.execute(self, action)
+        finally:
+            lead.acquire()
+        engine.complete(action, outcome, now_ns, run_ns, cpu_ns)
 
 
 class ReliefWorker(Worker):
@@ -128,10 +132,5 @@ class ReliefWorker(Worker):
             action = engine.choose(self)
             if action is None:
                 engine.wait(self)
-                continue
-            engine.lead.release()
-            try:
-                outcome, now_ns, run_ns, cpu_ns = engine.execute(self, action)
-            finally:
-                engine.lead.acquire()
-            engine.complete(action, outcome, now_ns, run_ns, cpu_ns)
+            else:
+                self._run_without_lead(action)

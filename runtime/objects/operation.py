@@ -95,6 +95,12 @@ def every(seconds: float, *, priority: int = PRIORITY_DEFAULT) -> Callable[[Meth
 
 
 def _mark(mark: Mark) -> Callable[[Method], Method]:
+    try:
+        msgspec.convert(msgspec.structs.asdict(mark), Mark)
+    except msgspec.ValidationError as error:
+        says, _, where = str(error).partition(" - at `$.")
+        raise DeclarationError(f"{where.rstrip('`')}: {says[0].lower()}{says[1:]}") from None
+
     def decorate(method: Method) -> Method:
         if not inspect.isfunction(method):
             raise DeclarationError(f"{method!r} is marked as an operation: expected a plain method")

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from operator import attrgetter
+from typing import Any
 
 from appbackplane.transport.directory import ComponentEntry, OperationEntry
 from appbackplane.transport.topics import TopicTable
@@ -20,6 +22,9 @@ from .module_state import ModuleState
 from .operation import DeclarationError, Mark
 from .operation_spec import OperationSpec
 from .state_machine import StateMachine
+
+#: What an object lends, of any type until it is checked: compiled code reads an attribute as what it is declared to be.
+_lends_of: attrgetter[Any] = attrgetter("lends")
 
 
 class Route:
@@ -201,8 +206,9 @@ class Registry:
         self._enter(component, object)
 
     def _enter(self, component: Component, object: AppObject) -> None:
-        if object.lends is not None:
-            self._check_priority(f"{type(object).__qualname__}.lends", object.lends)
+        lends = _lends_of(object)
+        if lends is not None:
+            self._check_priority(f"{type(object).__qualname__}.lends", lends)
         self._declare(component, type(object))
         for spec in type(object).__operations__.values():
             if spec.mark.kind == "operation":
@@ -226,9 +232,9 @@ class Registry:
                     f"digest={spec.mark.digest!r} is no method of {type(component).__qualname__}"
                 )
 
-    def _check_priority(self, what: str, priority: int) -> None:
-        if not 0 <= priority < self._priorities:
-            raise DeclarationError(f"{what}: priority {priority}, but the backplane has 0..{self._priorities - 1}")
+    def _check_priority(self, what: str, priority: Any) -> None:
+        if not isinstance(priority, int) or not 0 <= priority < self._priorities:
+            raise DeclarationError(f"{what}: priority {priority!r}, but the backplane has 0..{self._priorities - 1}")
 
 
 def _take_out(objects: list[AppObject], object: AppObject) -> None:

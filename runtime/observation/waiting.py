@@ -59,7 +59,7 @@ class Running:
     route: str
     object: str
     priority: int
-    #: -1: the relief worker.
+    #: Below 0: a relief worker.
     worker: int
     for_ns: int
     frames: Sequence[FrameSummary] = ()
@@ -272,7 +272,7 @@ def _running(running: Running) -> dict[str, Any]:
 
 
 def _worker(running: Running) -> str:
-    return "the relief worker" if running.worker < 0 else f"worker {running.worker}"
+    return "a relief worker" if running.worker < 0 else f"worker {running.worker}"
 
 
 def _many(count: int, noun: str) -> str:

@@ -9,7 +9,7 @@ itself to do, by `post` and `after`, has an account of its own (`OwnWork`): a lo
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from appbackplane.transport.errors import Busy
 
@@ -28,7 +28,7 @@ class Throttle:
     """The account of one component."""
 
     #: What its limit is called.
-    key = "max_requests"
+    key: ClassVar[str] = "max_requests"
 
     def __init__(self, limit: int) -> None:
         self.change(limit)
@@ -76,7 +76,7 @@ class OwnWork(Throttle):
     is given back when the next one is taken, or when somebody looks.
     """
 
-    key = "max_posted"
+    key: ClassVar[str] = "max_posted"
 
     def __init__(self, limit: int) -> None:
         super().__init__(limit)

@@ -13,6 +13,7 @@ from appbackplane.transport import codec
 from appbackplane.transport.directory import Directory, Place
 from appbackplane.transport.envelope import CALL, CANCEL, CAST, PUBLISH, REPLY, STATUS, Envelope, reply, status
 from appbackplane.transport.errors import BackplaneError, error_from
+from appbackplane.transport.request import check
 
 from ..backplane import Backplane
 from ..execution.current import current
@@ -215,6 +216,7 @@ class VirtualBackplane:
         **arguments: Any,
     ) -> VirtualCall:
         """Call as a client does, over the link; ask the handle for its result."""
+        check(route, key, priority)
         id = len(self._calls) + 1
         call = self._calls[id] = VirtualCall(self, id)
         deadline = None if timeout is None else round(timeout * 1e9)
@@ -223,10 +225,12 @@ class VirtualBackplane:
 
     def cast(self, route: str, /, *, key: str | None = None, priority: int | None = None, **arguments: Any) -> None:
         """Cast as a client does."""
+        check(route, key, priority)
         self.hear(Envelope(CAST, 0, priority, route, key, None, None, arguments))
 
     def publish(self, topic: str, **body: Any) -> None:
         """Publish as another backplane does."""
+        check(topic, None, None)
         self.hear(Envelope(PUBLISH, 1, None, topic, None, None, None, body))
 
     def outside_calls(self, route: str | None = None) -> list[OutsideCall]:

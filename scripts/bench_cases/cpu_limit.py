@@ -2,18 +2,21 @@
 
 By the operating system: two backplanes of a running system, each with its limit. By the scheduler alone: the same
 component in a bare process, with nobody to put it into a group. 120 % takes two threads, so the work lets go of the
-interpreter while it computes. A machine that has not that much to give makes 120 % come out too low, which is no fault.
+interpreter while it computes. The reference is what two plain threads get in such groups: where it is too low, too, the
+machine had no more to give, and the limits are not at fault.
 
-    python -m bench_cases.cpu_limit PERCENT
+    python -m bench_cases.cpu_limit PERCENT      a bare process with a limit
+    python -m bench_cases.cpu_limit              plain threads
 """
 
 from __future__ import annotations
 
 import hashlib
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -22,6 +25,7 @@ from appbackplane.runtime.backplane import Backplane
 from appbackplane.runtime.execution.clock import RealClock
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.runtime.process_config import ProcessConfig
+from appbackplane.supervisor.cgroups import make
 from appbackplane.transport.link import Link
 
 from .harness.case import Case, Figures, Requirement, Sides
@@ -75,7 +79,7 @@ class Spinner120(Spinner):
 @contextmanager
 def both(is_quick: bool) -> Iterator[Sides]:
     seconds = QUICK_SLICE_S if is_quick else SLICE_S
-    yield Sides(lambda: by_the_system(seconds) | by_the_scheduler(seconds))
+    yield Sides(lambda: by_the_system(seconds) | by_the_scheduler(seconds), lambda: plain(seconds))
 
 
 def by_the_system(seconds: float) -> Figures:
@@ -97,6 +101,27 @@ def by_the_scheduler(seconds: float) -> Figures:
         hear(high)
         shares = shares_percent([low.pid, high.pid], seconds)
     return {f"scheduler_{limit}_percent": share for limit, share in zip(LIMITS, shares, strict=True)}
+
+
+def plain(seconds: float) -> Figures:
+    """Two threads that compute and know nothing of us, in groups with these limits. Nothing where no groups can be made."""
+    with TemporaryDirectory(prefix="ab-") as folder, ExitStack() as started:
+        groups = make("bench", Path(folder))
+        if not groups:
+            return {}
+        started.callback(groups.close, lambda why: print(why, file=sys.stderr))
+        pids = []
+        for limit in LIMITS:
+            name = f"limit{limit}"
+            groups.add(name)
+            with groups.entered(name):
+                spinner = started.enter_context(program("cpu_limit"))
+            hear(spinner)
+            pids.append(spinner.pid)
+            started.callback(groups.limit, name, None)  # or to kill it takes a while
+            groups.limit(name, limit)
+        shares = shares_percent(pids, seconds)
+    return {f"os_{limit}_percent": share for limit, share in zip(LIMITS, shares, strict=True)}
 
 
 def shares_percent(pids: Sequence[int], seconds: float) -> list[float]:
@@ -132,6 +157,20 @@ def serve(limit: int) -> None:
         sys.stdin.read()
 
 
+def spin() -> None:
+    """So much CPU as there is to be had."""
+    while True:
+        hashlib.sha256(DATA)
+
+
+def serve_plain() -> None:
+    """Two threads that spin."""
+    for _ in range(THREADS):
+        threading.Thread(target=spin, daemon=True).start()
+    print("spinning", flush=True)
+    sys.stdin.read()
+
+
 def error_points(kind: str) -> Requirement:
     """How far the worse of the two is from its limit."""
     at_most = {"os": 2.0, "scheduler": 5.0}[kind]
@@ -145,7 +184,8 @@ def error_points(kind: str) -> Requirement:
 
 CASE = Case(
     name="cpu_limit",
-    what="spinning work under a limit of 30 % and of 120 % of a core, by the OS and by the scheduler alone",
+    what="spinning work under a limit of 30 % and of 120 % of a core, by the OS and by the scheduler alone; reference: plain"
+    " threads",
     requirements=(error_points("os"), error_points("scheduler")),
     open=both,
     rounds=1,
@@ -154,4 +194,4 @@ CASE = Case(
 )
 
 if __name__ == "__main__":
-    serve(int(sys.argv[1]))
+    serve(int(sys.argv[1])) if len(sys.argv) > 1 else serve_plain()

@@ -216,7 +216,10 @@ MUTATIONS = (
         12, "served in every state", "runtime/objects/registry.py",
         "any(state is now for state in self._states)", "True",
     ),
-    Mutation(12, "topics are heard in every state", INTAKE, "if component.state not in _SERVING:", "if False:"),
+    Mutation(
+        12, "topics are heard in every state", INTAKE,
+        "if state is not ModuleState.PRIMARY and state is not ModuleState.SECONDARY:", "if False:",
+    ),
     Mutation(12, "timers run on", MODULES, "if to is ModuleState.DOWN:", "if False:"),
     Mutation(12, "any move is allowed", "runtime/objects/module_state.py", "if to not in MOVES[now]:", "if False:"),
 )  # fmt: skip

@@ -79,7 +79,7 @@ def test_a_limit_is_what_it_says(percent: int, may_burst: bool) -> None:
 
 @given(percent=st.integers(1, 25_600))
 def test_what_a_cpu_hands_back_is_kept(percent: int) -> None:
-    """Threads that wait for each other have CPUs hand back up to a slice: with less quota 30 % was 28 %, without burst 25."""
+    """Threads that wait for each other have CPUs hand back up to a slice: 30 % was 28 % with less quota, 25 without a burst."""
     limit = bandwidth_us(percent)
     assert min(limit.quota, limit.burst) >= QUOTA_US_WANTED or limit.period == PERIOD_US_MAX
     is_short = limit.period == PERIOD_US_MIN or (limit.period - 1) * percent < QUOTA_US_WANTED * 100

@@ -289,3 +289,28 @@ def test_what_nobody_waits_for_and_is_too_large_is_malformed(
     heard = heard_until(control, lambda heard: any(isinstance(one, Asked) for one in heard))
     assert [type(one) for one in heard] == [Malformed, Asked]
     assert control.malformed_count == 2
+
+
+def test_a_call_that_comes_after_its_deadline_is_not_obeyed(
+    control: ControlSocket, connect: Callable[[str], Peer]
+) -> None:
+    """A supervisor that stood still must not take a system down for somebody who has given up on it long ago."""
+    peer = connect("late")
+    now_ns = time.monotonic_ns()
+    peer.send(
+        Envelope(CALL, 1, 0, "supervisor.down", None, -now_ns, None, {}),
+        Envelope(CALL, 2, 0, "supervisor.down", None, 0, None, {}),
+        Envelope(CALL, 3, 0, "supervisor.status", None, -(now_ns + CALL_LIMIT_NS), None, {}),
+        Envelope(CALL, 4, 0, "supervisor.status", None, CALL_LIMIT_NS, None, {}),
+    )
+    heard = heard_until(control, lambda heard: len(heard) >= 2)
+    assert [one.caller.id for one in heard if isinstance(one, Asked)] == [3, 4]
+    said: list[Envelope] = []
+    end_s = time.monotonic() + LIMIT_S
+    while len(said) < 2:
+        assert time.monotonic() < end_s
+        control.turn(time.monotonic_ns())
+        said += peer.received()
+    assert [(told.kind, told.id, told.body[0]) for told in said] == [
+        (STATUS, 1, Status.DEADLINE_EXCEEDED), (STATUS, 2, Status.DEADLINE_EXCEEDED),
+    ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -154,6 +155,22 @@ class Hub(Component):
     def threads(self) -> int:
         """Threads of this process that Python knows of."""
         return threading.active_count()
+
+
+# What it was loaded from
+
+
+class Mirror(Component):
+    """Looks at itself."""
+
+    @operation()
+    def files(self) -> dict[str, str]:
+        """Each module of the package that is loaded here, and its file."""
+        return {
+            name: module.__file__ or ""
+            for name, module in sys.modules.items()
+            if name.startswith("appbackplane.") and module.__file__
+        }
 
 
 # Bad input
@@ -735,3 +752,47 @@ class Doctor(AppObject):
         per_s = 1e15 / (RealClock.now_ns() - began_ns)
         sum(range(int(per_s * seconds)))
         return (RealClock.now_ns() - began_ns) / 1e9
+
+
+# Forks
+
+
+class Forker(Component):
+    """Makes copies of its process, as an operation should not, and libraries do."""
+
+    def setup(self) -> None:
+        """Somebody else."""
+        self.add(Fork(), key="fork")
+
+    @operation(priority=0)
+    def pid(self) -> int:
+        """Who serves."""
+        return os.getpid()
+
+
+class Fork(AppObject):
+    """Forks."""
+
+    @operation()
+    def fork(self, how: str) -> int:
+        """The exit code of a child that ends in this way."""
+        child = os.fork()
+        if not child:
+            if how == "returns":
+                return -1
+            if how == "raises":
+                raise RuntimeError("in the child")
+            if how == "leaves":
+                sys.exit(0)
+            os._exit(5)
+        _, status = os.waitpid(child, 0)
+        return os.waitstatus_to_exitcode(status)
+
+    @operation()
+    def multiply(self) -> int:
+        """As a library does it: the exit code of a child that multiprocessing has forked."""
+        process = multiprocessing.get_context("fork").Process(target=os.getpid)
+        process.start()
+        process.join()
+        assert process.exitcode is not None
+        return process.exitcode

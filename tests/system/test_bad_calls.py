@@ -110,6 +110,13 @@ def test_a_call_with_wrong_options_is_told(
         client.call("shelf.add_up", key="top", numbers=[])
 
 
+@pytest.mark.parametrize("topic", ["", "a..b", "*", None, 5, b"a"])
+def test_what_cannot_be_heard_is_refused(client: Client, topic: Any) -> None:
+    """At once, and by the client itself: no backplane would ever confirm it."""
+    with pytest.raises(InvalidArgument, match=r"subscribe to a topic such as 'files\.changed'"):
+        client.subscribe(topic)
+
+
 @pytest.mark.parametrize(
     ("how", "error", "words"),
     [

@@ -153,6 +153,29 @@ def test_ctrl_c_ends_the_waiting_and_takes_the_call_back(client: Client, stand_i
     assert client.call("query.echo", n=1) == {"n": 1}
 
 
+@pytest.mark.parametrize("is_submitted", [False, True])
+def test_a_call_whose_end_is_lost_ends_with_its_deadline(client: Client, stand_in: Any, is_submitted: bool) -> None:
+    """Ctrl-C strikes anywhere, also while one thread ends the call of another: that one would have waited for ever."""
+
+    def lose(envelope: Any) -> Any:
+        with client._calling._waiting.lock:
+            assert client._calling.session._exchange.end(envelope.id) is not None
+        return NO_ANSWER
+
+    def ask() -> Any:
+        return (
+            client.submit("query.hang", timeout=0.2).result()
+            if is_submitted
+            else client.call("query.hang", timeout=0.2)
+        )
+
+    stand_in.hooks["query.hang"] = lose
+    began_s = time.monotonic()
+    with pytest.raises(DeadlineExceeded, match=r"query\.hang: no answer before the deadline"):
+        ask()
+    assert time.monotonic() - began_s < LIMIT_S
+
+
 def test_many_threads_get_their_own_answers_and_no_thread_is_added(client: Client) -> None:
     """Leader and followers: whoever waits looks after the link for all."""
     threads_before = threading.active_count()

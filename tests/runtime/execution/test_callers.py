@@ -8,6 +8,7 @@ import pytest
 
 from appbackplane.runtime import AppObject, BackplaneError, Component, StateMachine, operation, pause
 from appbackplane.runtime.execution.callers import PROBE_NS, WITHDRAWN_MAX
+from appbackplane.runtime.execution.publishing import SUBSCRIBERS_SWEEP
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.directory import Directory, Place
 from appbackplane.transport.envelope import CALL, CAST, Envelope
@@ -224,3 +225,19 @@ def test_a_thousand_calls_are_not_withdrawn_at_one_go(office: VirtualBackplane) 
     assert engine.next_wake_ns() <= office.clock.now_ns()
     office.advance(0.001)
     assert outstanding(office) == 0
+
+
+def test_subscribers_that_have_died_are_found_though_nothing_is_published(office: VirtualBackplane) -> None:
+    """A program that listens and is killed leaves its subscription; where nothing is ever said on that topic, no message
+    tells of it, and a thousand a day would fill us."""
+    engine = office.backplane.engine
+    office.link.full.add(LIVING)
+    engine.publishing.subscribe(LIVING, "quiet.*")
+    for number in range(10 * SUBSCRIBERS_SWEEP):
+        peer = b"client/%d" % number
+        engine.publishing.subscribe(peer, "quiet.*")
+        office.link.gone.add(peer)
+        engine.drain(office.clock.now_ns())
+    office.advance(0.001)
+    assert len(engine.publishing._clients.matching("quiet.x")) <= 2 * SUBSCRIBERS_SWEEP
+    assert LIVING in engine.publishing._clients.matching("quiet.x")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from appbackplane.runtime import (
     AppObject,
+    BackplaneError,
     Component,
     DeclarationError,
     FailedPrecondition,
@@ -47,6 +50,12 @@ class Member(AppObject):
     @operation()
     def misuse(self) -> None:
         self.after(1.0, print, "x")
+
+    @operation()
+    async def reach(self, how: str, to: Any) -> object:
+        if how == "call":
+            return await self.call(to)
+        return {"cast": self.cast, "publish": self.publish}[how](to)
 
     @operation()
     def resign(self, who: str) -> None:
@@ -172,3 +181,34 @@ def test_limits_and_quotas_change_while_running(club: VirtualBackplane) -> None:
     assert limits == {"cpu_limit": 30, "max_requests": {"club": 5}, "max_posted": {"club": 100_000}}
     assert "-1" in club.call("backplane.virtual.limits", cpu_limit=-1).error().message
     assert "no component 'x'" in club.call("backplane.virtual.limits", component="x", max_requests=5).error().message
+
+
+@pytest.mark.parametrize("how", ["call", "cast", "publish"])
+def test_what_is_no_route_is_refused_in_the_line_that_says_it(how: str) -> None:
+    """Compiled or not, in words of ours; a topic of another type was heard by nobody, and nobody was told."""
+    backplane = VirtualBackplane()
+    backplane.add(Member())
+    call = backplane.call("bench.reach", how=how, to=5)
+    backplane.run_until_idle()
+    with pytest.raises(BackplaneError, match=r"(a route is a string|a topic is words).*, got 5"):
+        call.result()
+
+
+def test_the_virtual_client_is_as_strict_as_the_real_one() -> None:
+    """A test in which a wrong call is swallowed says nothing of the program."""
+    backplane = VirtualBackplane()
+    backplane.add(Member())
+    for say in (backplane.call, backplane.cast, backplane.publish):
+        with pytest.raises(InvalidArgument, match="a route is a string"):
+            say(5)  # type: ignore[operator]
+    with pytest.raises(InvalidArgument, match="key must be a string"):
+        backplane.call("bench.who", key=5)  # type: ignore[arg-type]
+
+
+def test_only_an_action_can_be_posted() -> None:
+    """What has no queue to be in would be found by whoever looks for its name."""
+    backplane = VirtualBackplane()
+    member = backplane.add(Member())
+    backplane.run_until_idle()
+    with pytest.raises(TypeError, match=r"post\(\) takes an Action: got 5"):
+        member._component.post(5)

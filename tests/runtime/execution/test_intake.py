@@ -29,6 +29,7 @@ from appbackplane.runtime import (
     operation,
 )
 from appbackplane.runtime.testing import VirtualBackplane
+from appbackplane.transport.envelope import CAST, Envelope
 
 
 class Shelf(AppObject):
@@ -77,7 +78,6 @@ def library() -> VirtualBackplane:
         ("library.find", {"title": "x", "limit": "many"}, InvalidArgument, "expected (title: str, limit: int = 3)"),
         ("library.find", {"title": "x", "key": "z"}, NotFound, "no object with key 'z'"),
         ("library.find", {"title": "x", "priority": 8}, InvalidArgument, "priority 8, expected 0..7"),
-        ("library.find", {"title": "x", "priority": -1}, InvalidArgument, "priority -1, expected 0..7"),
         ("library.tear", {}, InternalError, "library.tear: ValueError: the page is torn"),
     ],
 )
@@ -102,6 +102,14 @@ def test_a_cast_that_is_refused_is_counted(library: VirtualBackplane, caplog: py
     library.run_until_idle()
     assert library.backplane.statistics()["links"]["refused_casts"] == 1
     assert "did you mean 'library.find'" in caplog.text
+
+
+def test_a_priority_below_the_highest_is_refused(library: VirtualBackplane, caplog: pytest.LogCaptureFixture) -> None:
+    """No client of ours asks for one; a peer that did would index a queue from its end."""
+    library.hear(Envelope(CAST, 0, -1, "library.find", None, None, None, {"title": "x"}))
+    library.run_until_idle()
+    assert library.backplane.statistics()["links"]["refused_casts"] == 1
+    assert "priority -1, expected 0..7" in caplog.text
 
 
 def test_operations_follow_the_state() -> None:

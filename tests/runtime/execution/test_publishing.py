@@ -107,7 +107,7 @@ def test_to_hear_no_more_may_be_said_without_waiting(town: VirtualBackplane) -> 
     town.call("town.shout", topic="gossip").result()
     town.run_until_idle()
     assert len(town.published) == 1
-    assert town.backplane.engine.publishing._numbers == {}, "nothing is kept of one that may never come back"
+    assert town.backplane.engine.publishing._lines == {}, "nothing is kept of one that may never come back"
 
 
 def test_a_subscriber_that_is_down_is_counted_as_not_reached(town: VirtualBackplane) -> None:

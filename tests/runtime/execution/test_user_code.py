@@ -262,6 +262,7 @@ def through_the_door(make: Callable[[AppObject, Request], Action], *, timeout: f
         (lambda object, request: raised(Unspeakable()), "no message: KeyError"),
         (lambda object, request: Custom(object, priority=99), "priority 99, expected 0..7"),
         (lambda object, request: Custom(object, priority=1.5), "priority 1.5, expected 0..7|int object expected; got float"),
+        (lambda object, request: Custom(object, deadline_ns=1e20), "expected whole nanoseconds|int or None object expected"),
         (lambda object, request: Custom(object, name=[]), "expected a string|str object expected; got list"),
         (lambda object, request: None, "must return an Action"),
     ],

@@ -17,6 +17,12 @@ from appbackplane.runtime.objects.operation import DeclarationError, every, oper
 from appbackplane.transport.errors import InvalidArgument
 
 
+class Urgency(enum.IntEnum):
+    """A priority may have a name."""
+
+    HIGH = 1
+
+
 class Color(enum.Enum):
     RED = "red"
 
@@ -224,6 +230,24 @@ def test_marks_that_make_no_sense_are_refused() -> None:
         operation(states=("primry",))
     with pytest.raises(DeclarationError, match="expected 'refuse' or 'defer'"):
         operation(otherwise="wait")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"priority": "high"}, "priority: expected `int`, got `str`"),
+        ({"priority": None}, "priority: expected `int`, got `null`"),
+        ({"name": 5}, r"name: expected `str \| null`, got `int`"),
+        ({"reentrant": "yes"}, "reentrant: expected `bool`, got `str`"),
+        ({"calls": [1]}, r"calls\[0\]: expected `str`, got `int`"),
+        ({"digest": 5}, r"digest: expected `str \| null`, got `int`"),
+    ],
+)
+def test_a_mark_of_the_wrong_type_is_refused(wrong: dict[str, Any], says: str) -> None:
+    """Where it is written; not by whatever first compares it, in words about types that its author has never heard of."""
+    with pytest.raises(DeclarationError, match=says):
+        operation(**wrong)
+    assert operation(priority=Urgency.HIGH, name="x")
 
 
 def test_two_operations_of_one_name_are_refused() -> None:

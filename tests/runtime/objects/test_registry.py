@@ -178,6 +178,15 @@ def test_what_is_refused_leaves_nothing_behind() -> None:
     assert wrong not in registry.routes["query.search"].objects
 
 
+@pytest.mark.parametrize("priority", [-1, 5, "high", 1.0])
+def test_what_an_object_lends_is_a_priority_of_this_backplane(priority: Any) -> None:
+    """Found when it is added, and not by whatever compares it first."""
+    shard = Shard()
+    shard.lends = priority
+    with pytest.raises(DeclarationError, match=r"Shard\.lends: priority .*, but the backplane has 0\.\.4"):
+        registry_of(query_with(shard), priorities=5)
+
+
 class Raw(Endpoint):
     pass
 

@@ -39,7 +39,7 @@ def because(facts: Facts) -> list[Because]:
         (replace(READY, where=Where.RUNNING, running=RUN), [Because.RUNNING], "it runs on worker 2 for 1.5 s"),
         (
             replace(READY, where=Where.RUNNING, running=replace(RUN, worker=-1)),
-            [Because.RUNNING], "it runs on the relief worker",
+            [Because.RUNNING], "it runs on a relief worker",
         ),
         (
             replace(READY, where=Where.SUSPENDED, awaited=(REPLY,)), [Because.AWAITS],

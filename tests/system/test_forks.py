@@ -1,0 +1,52 @@
+"""Operations that fork: the child is no second backplane, and the one that serves does not notice it."""
+
+from __future__ import annotations
+
+import os
+
+import psutil
+import pytest
+
+from appbackplane.runtime.execution.forked import EXIT_FORKED
+from appbackplane.transport import Client
+
+from .conftest import LIMIT_S, System, Up
+
+FORKER = """
+[backplane.forker]
+components = ["components:Forker"]
+threads = 2
+"""
+
+
+@pytest.fixture
+def system(up: Up) -> System:
+    """A backplane that forks."""
+    return up(FORKER)
+
+
+def assert_serves(system: System, client: Client) -> None:
+    """It, and nobody beside it: quickly, and with all answers."""
+    pid = client.call("forker.pid", timeout=LIMIT_S)
+    assert pid == system.pids()["forker"] != os.getpid()
+    assert psutil.Process(pid).children() == []
+    for _ in range(200):
+        assert client.call("forker.pid", timeout=2.0) == pid
+
+
+@pytest.mark.parametrize("how", ["returns", "raises", "leaves"])
+def test_a_child_that_comes_back_from_its_operation_ends_there(system: System, how: str) -> None:
+    """It would go on as a worker, on its parent's sockets: read wake-ups that are its parent's, and live as long as he."""
+    with system.connect() as client:
+        for _ in range(3):
+            assert client.call("forker.fork", key="fork", how=how, timeout=10.0) == EXIT_FORKED
+        assert_serves(system, client)
+    assert any("has come back" in line for line in system.said)
+
+
+def test_a_child_that_ends_by_itself_ends_as_it_says(system: System) -> None:
+    """What libraries fork is not our business."""
+    with system.connect() as client:
+        assert client.call("forker.fork", key="fork", how="ends") == 5
+        assert client.call("forker.multiply", key="fork") == 0
+        assert_serves(system, client)
