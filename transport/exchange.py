@@ -12,7 +12,7 @@ from .calls import OutstandingCalls
 from .codec import Encoder, decode
 from .connections import Connections, LinkPort
 from .directory import Place
-from .envelope import CALL, CANCEL, Envelope
+from .envelope import CANCEL, Envelope
 from .errors import Busy, DeadlineExceeded, InvalidArgument, MalformedFrame
 
 #: Calls outstanding, and bytes of them, from which on whoever can wait should (client.py). Throughput is flat from 1000
@@ -66,7 +66,10 @@ class Exchange:
     ) -> int:  # fmt: skip  # hot: scripts/bench call_rtt
         """Begin a call; returns its id. Raises `InvalidArgument`, `Busy`; then nothing has begun."""
         ends_ns = now_ns + timeout_ns
-        packed = self.pack(Envelope(CALL, self.calls.next_id, priority, route, key, -ends_ns, None, body))
+        try:
+            packed = self._encoder.call(self.calls.next_id, priority, route, key, -ends_ns, body)
+        except InvalidArgument as error:
+            raise InvalidArgument(f"{route}: {error.message}") from error
         id = self.calls.open(peer, ends_ns, (token, route, len(packed)))
         self._outstanding_bytes += len(packed)
         try:
