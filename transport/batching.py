@@ -30,6 +30,12 @@ class Sent(Enum):
     UNREACHABLE = "unreachable"  # no such peer, or it has gone
 
 
+# To find a member in an enum costs as much as to find the envelope's queue.
+_SENT: Final = Sent.SENT
+_FULL: Final = Sent.FULL
+_UNREACHABLE: Final = Sent.UNREACHABLE
+
+
 class _Pending:
     """What waits for one peer: packed envelopes, oldest first, and their bytes."""
 
@@ -78,11 +84,11 @@ class Outbox:
             if not with_stalled and peer in self.stalled:
                 continue
             sent = _send_all(peer, pending, send)
-            if sent is Sent.FULL:
+            if sent is _FULL:
                 self.stalled.add(peer)
                 continue
             self.forget(peer)
-            if sent is Sent.UNREACHABLE:
+            if sent is _UNREACHABLE:
                 unreachable.append(peer)
         return unreachable
 
@@ -110,8 +116,8 @@ def _send_all(peer: bytes, pending: _Pending, send: Callable[[bytes, bytes], Sen
             for _ in batch:
                 envelopes.popleft()
         sent = send(peer, codec.batch(batch))
-        if sent is not Sent.SENT:
+        if sent is not _SENT:
             envelopes.extendleft(reversed(batch))
             pending.bytes += size
             return sent
-    return Sent.SENT
+    return _SENT
