@@ -67,7 +67,7 @@ class SendDirectory:
 
 @dataclass(frozen=True, slots=True)
 class Accept:
-    """Tell a backplane that it is registered; from now on its limit holds."""
+    """Tell a backplane that it is registered; from now on its limit holds, and it is told by whom."""
 
     caller: Caller
     backplane: str

@@ -1,8 +1,9 @@
 """Placement: in which group each backplane is, and what holds its CPU limit: the kernel, or its scheduler alone.
 
 A limit begins when the backplane has registered: imports inside a 10 % group would take seconds (TRAPS 22); and it is
-lifted before the process is told to go or killed, because SIGKILL of a throttled process takes up to 0.9 s. What the
-machine does not allow is a downgrade, said once: the scheduler's own account goes on without the kernel.
+lifted before the process is told to go or killed, because SIGKILL of a throttled process takes up to 0.9 s. One of the
+two holds a limit, never both, so the backplane is told which (docs/decisions/cpu_limits.md). What the machine does not
+allow is a downgrade, said once: then it is the scheduler's account.
 """
 
 from __future__ import annotations

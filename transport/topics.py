@@ -90,24 +90,45 @@ class TopicTable(Generic[Subscriber]):
 PAIRS_MAX = 10_000
 
 
+class _Last:
+    """The latest message of one pair: its number, and how many had been heard by then."""
+
+    __slots__ = ("number", "turn")
+
+    def __init__(self, number: int, turn: int) -> None:
+        self.number = number
+        self.turn = turn
+
+
 class GapCounter:
     """Sequence numbers a (publisher, topic): how many messages were lost before each one."""
 
     def __init__(self) -> None:
-        self._last: dict[tuple[bytes, str], int] = {}  # the latest heard last
+        self._last: dict[tuple[bytes, str], _Last] = {}
+        self._turn = 0
         self.lost_count = 0
 
     def gap_before(self, publisher: bytes, topic: str, number: int) -> int:
         """Messages missing between the last one seen and `number`; 0 for the first and for whatever goes back."""
-        last = self._last.pop((publisher, topic), None)
-        self._last[publisher, topic] = number
-        if len(self._last) > PAIRS_MAX:
-            del self._last[next(iter(self._last))]
-        gap = 0 if last is None else max(0, number - last - 1)
+        self._turn += 1
+        last = self._last.get((publisher, topic))
+        if last is None:
+            if len(self._last) >= PAIRS_MAX:
+                self._forget_some()
+            self._last[publisher, topic] = _Last(number, self._turn)
+            return 0
+        gap = max(0, number - last.number - 1)
+        last.number, last.turn = number, self._turn
         self.lost_count += gap
         return gap
 
     def forget(self, publisher: bytes) -> None:
         """Its numbers start again."""
         for pair in [pair for pair in self._last if pair[0] == publisher]:
+            del self._last[pair]
+
+    def _forget_some(self) -> None:
+        """A quarter of them, those that have been silent for longest: each new pair would look through all of them else."""
+        oldest = sorted(self._last, key=lambda pair: self._last[pair].turn)
+        for pair in oldest[: max(1, len(oldest) // 4)]:
             del self._last[pair]

@@ -1,6 +1,7 @@
 """Every case of the table is there, and the command does what its usage says."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,8 @@ import pytest
 from bench_cases.cases import CASES
 from bench_cases.harness.runner import run
 from bench_cases.harness.systems import environment
+
+from appbackplane.runtime.build import BUILD
 
 #: What the project promises; a case that goes missing would be a promise that nobody measures.
 PROMISED = {
@@ -51,6 +54,8 @@ def test_one_case_by_command_writes_what_it_prints(tmp_path: Path) -> None:
     assert row["case"] == "startup"
     assert done.returncode == (0 if row["pass"] else 1)
     assert "startup" in done.stdout
+    for said in (done.stdout.splitlines()[0], done.stdout.splitlines()[-1], done.stderr):
+        assert re.search(rf"AppBackplane \S+ {BUILD}, CPython 3\.\d+\.\d+, \d+ cores", said)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from appbackplane.runtime.backplane import Backplane
+from appbackplane.runtime.build import BUILD
 from appbackplane.runtime.execution.clock import RealClock
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.runtime.process_config import ProcessConfig
@@ -29,6 +30,10 @@ from appbackplane.transport.directory import Registration, build
 from appbackplane.transport.envelope import reply
 from appbackplane.transport.link import Link
 from tests.docs.pages import DOCS, ROOT
+
+pytestmark = pytest.mark.skipif(
+    BUILD == "compiled", reason="compiled functions pass no profiler by which they could be seen"
+)
 
 LIMIT_S = 20.0
 STOP = re.compile(r"^\*\*(\d+)\. `([\w/]+)\.py:([\w.]+)`\.\*\*", re.MULTILINE)

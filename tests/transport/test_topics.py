@@ -85,7 +85,7 @@ def test_publishers_that_came_and_went_are_forgotten(monkeypatch: pytest.MonkeyP
     for number in range(1, 101):
         assert gaps.gap_before(b"%d" % number, "t", 1) == 0
         assert gaps.gap_before(b"living", "t", 2 * number) == (1 if number > 1 else 0)
-    assert len(gaps._last) == 3
+    assert len(gaps._last) <= 3
 
 
 @pytest.mark.parametrize("topic", ["", "a..b", ".a", "a.", "a.*", "*", "a b", 5, None])

@@ -12,9 +12,9 @@ from rich.table import Table
 from .case import Figures, Result
 
 
-def table(results: Sequence[Result]) -> Table:
-    """All results; below each the peers that were measured."""
-    shown = Table(title="AppBackplane: what is promised, measured", title_justify="left")
+def table(results: Sequence[Result], measured: str = "AppBackplane") -> Table:
+    """All results; below each the peers that were measured. `measured`: what this is about, for the title."""
+    shown = Table(title=f"{measured}: what is promised, measured", title_justify="left")
     for heading in ("case", "ours", "reference"):
         shown.add_column(heading, overflow="fold")
     shown.add_column("ratio", justify="right")
