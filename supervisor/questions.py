@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from appbackplane.transport.errors import BackplaneError, Busy, InvalidArgument
+from appbackplane.transport.errors import BackplaneError, Busy, DeadlineExceeded, InvalidArgument
 
 from . import inquiry, status
 from .board_file import BoardFile
@@ -25,6 +25,7 @@ class _StatisticsToken:
     caller: Caller
     gathering: status.Gathering
     backplane: str
+    asked_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +49,16 @@ class Questions:
         self._control, self._director, self._board, self._now_ns = control, director, board, now_ns
         self._status_with = status_with
         self._gatherings: set[Caller] = set()
+        #: When a backplane was asked the last question that it did not answer in time.
+        self.unanswered: dict[str, int] = {}
         self._inquiries: set[Caller] = set()
 
     def take(self, answered: Answered) -> bool:
         """A call of ours has ended. False: it was no question."""
         token = answered.token
         if isinstance(token, _StatisticsToken):
+            if isinstance(answered.error, DeadlineExceeded):
+                self.unanswered[token.backplane] = token.asked_ns
             if token.gathering.take(token.backplane, None if answered.error else answered.result):
                 self._gatherings.discard(token.caller)
                 self._control.reply(token.caller, self._status_with(token.gathering.answers))
@@ -74,7 +79,7 @@ class Questions:
         self._gatherings.add(caller)
         gathering = status.Gathering({child.name for child in up})
         for child in up:
-            token = _StatisticsToken(caller, gathering, child.name)
+            token = _StatisticsToken(caller, gathering, child.name, self._now_ns())
             self._call(child, "control.statistics", {}, token, status.STATISTICS_LIMIT_NS)
 
     def ask_why(self, asked: Asked) -> None:

@@ -278,6 +278,7 @@ class Supervisor:
             now_ns=self._now_ns(),
             wall_s=time.time(),
             statistics=statistics,
+            unanswered=self._questions.unanswered,
         )
 
     def _show(self, backplane: str, lines: list[str]) -> None:

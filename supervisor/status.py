@@ -41,8 +41,13 @@ def status(
     now_ns: int,
     wall_s: float,
     statistics: Mapping[str, Any] | None = None,
+    unanswered: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
-    """The answer to `supervisor.status`. `since` is Unix time, the rest of the times are seconds."""
+    """The answer to `supervisor.status`. `since` is Unix time, the rest of the times are seconds.
+
+    `unanswered`: when a backplane was asked the last question that it did not answer in time.
+    """
+    missed = unanswered or {}
     return {
         "system": director.system,
         "pid": pid,
@@ -52,7 +57,7 @@ def status(
         "uptime": (now_ns - director.begun_ns) / 1e9,
         "reason": director.reason or None,
         "backplanes": [
-            {**_backplane(director, child, slot_of(child.name), now_ns, statistics), **placement_of(child.name)}
+            {**_backplane(director, child, slot_of(child.name), now_ns, statistics, missed), **placement_of(child.name)}
             for child in director.children.values()
         ],
     }
@@ -89,7 +94,12 @@ class Gathering:
 
 
 def _backplane(
-    director: Director, child: Child, slot: BoardSlot | None, now_ns: int, statistics: Mapping[str, Any] | None
+    director: Director,
+    child: Child,
+    slot: BoardSlot | None,
+    now_ns: int,
+    statistics: Mapping[str, Any] | None,
+    unanswered: Mapping[str, int],
 ) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "name": child.name,
@@ -101,7 +111,7 @@ def _backplane(
         "reason": child.reason,
         "components": {name: state.value for name, state in child.states.items()},
         "waits_for": _waits_for(director, child),
-        "health": health(child, slot, now_ns),
+        "health": health(child, slot, now_ns, unanswered.get(child.name, 0)),
         "board": None if slot is None else _board(slot, now_ns),
     }
     if statistics is not None:
@@ -109,11 +119,14 @@ def _backplane(
     return entry
 
 
-def health(child: Child, slot: BoardSlot | None, now_ns: int) -> str:
-    """ "dead", "unknown" (it says nothing), "busy" (work waits or runs) or "idle"."""
+def health(child: Child, slot: BoardSlot | None, now_ns: int, unanswered_ns: int = 0) -> str:
+    """ "dead", "unknown" (it says nothing), "busy" (work waits or runs) or "idle".
+
+    Who has left unanswered what it was asked at `unanswered_ns`, and has not beaten since, says nothing.
+    """
     if not child.is_living:
         return "dead"
-    if slot is None or slot.heartbeat_ns == 0 or now_ns - slot.heartbeat_ns > SILENT_NS:
+    if slot is None or slot.heartbeat_ns <= unanswered_ns or now_ns - slot.heartbeat_ns > SILENT_NS:
         return "unknown"
     return "busy" if slot.running_since_ns or slot.queued_count else "idle"
 

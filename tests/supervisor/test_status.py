@@ -31,6 +31,12 @@ def test_no_answer_means_unknown_and_not_dead() -> None:
     assert health(living(), slot(heartbeat_ns=NOW_NS - SILENT_NS), NOW_NS) == "idle"
 
 
+def test_who_has_left_a_question_unanswered_and_has_not_beaten_since_says_nothing() -> None:
+    """A figure that is missing and a health that says "busy" would contradict each other."""
+    assert health(living(), slot(heartbeat_ns=NOW_NS - 2, queued_count=1), NOW_NS, NOW_NS - 1) == "unknown"
+    assert health(living(), slot(heartbeat_ns=NOW_NS, queued_count=1), NOW_NS, NOW_NS - 1) == "busy"
+
+
 def test_busy_is_work_that_runs_or_waits() -> None:
     """Each of them alone."""
     assert health(living(), slot(running_since_ns=1), NOW_NS) == "busy"
