@@ -163,8 +163,10 @@ class Link:
                 return None
             if self._is_receiving and self._get(zmq.RCVMORE):
                 self._socket.recv_multipart(_NOBLOCK)  # the rest of a message that a signal's exception cut
-                self._is_receiving = False
-                return self.receive()
+                events = self._get(_EVENTS)
+                if not events & _POLLIN:
+                    self._is_receiving = False
+                    return None
         self._is_expecting = False
         self._is_receiving = True
         try:

@@ -21,7 +21,7 @@ from appbackplane.transport.errors import (
     MalformedFrame,
 )
 
-from ..objects.action import LOCAL, Action, Outcome
+from ..objects.action import DONE, LOCAL, WAITING, Action, Outcome
 from ..objects.module_state import ModuleState
 from ..objects.registry import Registry
 from ..observation.statistics import OperationStatistics, Statistics
@@ -167,7 +167,7 @@ class Engine:
             outcome = action.run() if isinstance(action, MethodAction) else _run_foreign(action)
         except BaseException as error:  # the edge: sys.exit() in an operation ends the operation, not the worker
             action.error = error
-            outcome = Outcome.DONE
+            outcome = DONE
         worker.started_ns = 0
         now_ns = self.now_ns()
         run_ns = now_ns - started_ns
@@ -183,9 +183,9 @@ class Engine:
         """What became of an action that has run until `now_ns`: it ended, awaits something, or stepped aside."""
         action.run_ns += run_ns
         action.cpu_ns += cpu_ns
-        if outcome is not Outcome.DONE:
+        if outcome is not DONE:
             self.scheduler.finished(action, outcome, now_ns)
-            if outcome is Outcome.WAITING:
+            if outcome is WAITING:
                 assert isinstance(action, MethodAction), "only a method can await"
                 self.outgoing.start(action, now_ns)
         elif isinstance(action, MethodAction) and action.is_deferred:
