@@ -7,7 +7,6 @@ order, up to a bound in bytes; at the bound `add` says no and the owner refuses 
 Nothing is dropped in this file.
 """
 
-from collections import deque
 from collections.abc import Callable
 from enum import Enum
 from typing import Final
@@ -42,7 +41,7 @@ class _Pending:
     __slots__ = ("bytes", "envelopes")
 
     def __init__(self) -> None:
-        self.envelopes: deque[bytes] = deque()
+        self.envelopes: list[bytes] = []
         self.bytes = 0
 
 
@@ -113,11 +112,10 @@ def _send_all(peer: bytes, pending: _Pending, send: Callable[[bytes, bytes], Sen
         else:
             size = sum(map(len, batch))
             pending.bytes -= size
-            for _ in batch:
-                envelopes.popleft()
+            del envelopes[: len(batch)]
         sent = send(peer, codec.batch(batch))
         if sent is not _SENT:
-            envelopes.extendleft(reversed(batch))
+            envelopes[:0] = batch
             pending.bytes += size
             return sent
     return _SENT
