@@ -33,13 +33,18 @@ class Modules:
         # By identity: an object may compare equal to others, or be unhashable (a dataclass).
         self._timers: dict[int, list[Timer]] = {}
         self._latest: dict[str, MethodAction] = {}  # the hook of each component's latest move
+        self._running: set[str] = set()  # components whose latest hook has not ended
 
     def move(self, name: str, to: ModuleState, on_end: Callable[[BaseException | None], None]) -> None:
         """Begin a move; `on_end` is called with None or with what the hook raised. Raises `BackplaneError` at once."""
         component = self._engine.registry.components.get(name)
         if component is None:
             raise NotFound(f"no component {name!r} in backplane {self._engine.backplane}")
+        if component.state is to and name not in self._running:
+            on_end(None)  # its hook ended after whoever waited for it had given up
+            return
         check_move(component.name, component.state, to)
+        before = component.state
         if to not in _SERVING:
             component._module_state = to
             if to is ModuleState.DOWN:
@@ -56,10 +61,15 @@ class Modules:
                 component._module_state = to
                 for object in (component, *component._objects):
                     self.start_timers_of(object)
+            elif error is not None and to is ModuleState.INITIALIZING and self._latest[name] is action:
+                component._module_state = before  # so that it can be tried again
+            if self._latest[name] is action:
+                self._running.discard(name)
             on_end(error)
 
         action.on_end = ended
         self._latest[name] = action
+        self._running.add(name)
         self._engine.post(action, now_ns)
 
     def start_timers_of(self, object: AppObject) -> None:

@@ -53,6 +53,7 @@ def make_director(restarts_max: int = 3) -> Director:
         role=ModuleState.PRIMARY,
         start_limit_ns=30 * SECOND_NS,
         stop_limit_ns=10 * SECOND_NS,
+        random=lambda: 0.0,
     )
 
 
@@ -116,6 +117,8 @@ class World:
                 self.processes[caller.peer.decode()].is_registered = True
             case effects.Say(text):
                 self.said.append(text)
+            case effects.AnnounceUp(problems) if problems:
+                self.is_up = True
             case effects.AnnounceUp():
                 states = {n: s for p in self.processes.values() for n, s in p.states.items()}
                 assert states == dict.fromkeys(DEPENDS_ON, ModuleState.PRIMARY)
