@@ -78,7 +78,6 @@ class Director:
         self.reason = ""
         self._exit_code = 0
         self._random = random
-        self._is_planned = False
         self._effects: list[Effect] = []
 
     def handle(self, event: Event, now_ns: int) -> list[Effect]:
@@ -151,7 +150,7 @@ class Director:
         child.register(registration, now_ns)
         self._effects.append(Accept(event.caller, child.name))
         self._send_directory()
-        if self._is_planned:
+        if self.movement.is_planned:
             errors = [finding.text for finding in self._findings() if finding.is_error]
             if errors:
                 self._kill(child, f"does not fit any more: {errors[0]}", now_ns)
@@ -349,14 +348,13 @@ class Director:
     # What follows from where everybody is
 
     def _advance(self, now_ns: int) -> None:
-        if self.mode == "starting" and not self._is_planned:
+        if self.mode == "starting" and not self.movement.is_planned:
             self._try_plan(now_ns)
-        if self._is_planned or self.mode == "stopping":
-            self._effects += self.movement.advance(now_ns)
-            self._let_go(now_ns)
+        self._effects += self.movement.advance(now_ns)
+        self._let_go(now_ns)
         if self.mode == "stopping":
             self._see_end(now_ns)
-        elif self._is_planned:
+        elif self.movement.is_planned:
             self._see_up(now_ns)
         for child in self.children.values():
             is_due = child.deadline_ns is not None and child.deadline_ns <= now_ns
@@ -376,7 +374,7 @@ class Director:
         errors = [finding.text for finding in findings if finding.is_error]
         if errors:
             self._abort("\n".join(errors), now_ns)
-        self._is_planned = not errors
+        self.movement.is_planned = not errors
 
     def _let_go(self, now_ns: int) -> None:
         """Tell those to go that are to, and hold nothing any more."""

@@ -48,6 +48,8 @@ class Movement:
         #: Where the system is to be, and those components that were ordered elsewhere.
         self.role = role
         self.wanted: dict[str, ModuleState] = {}
+        #: All have registered, and fit together: until then nobody moves.
+        self.is_planned = False
         #: Everything is to go down, whatever was wanted.
         self.is_going_down = False
         self._random = random
@@ -222,8 +224,9 @@ class Movement:
             if failure.retry_ns is not None and failure.retry_ns <= now_ns:
                 failure.retry_ns = None
         while True:
-            begun = self._begin_orders()
-            self._begin_moves(now_ns)
+            begun = self.is_planned and self._begin_orders()
+            if self.is_planned or self.is_going_down:
+                self._begin_moves(now_ns)
             ended = self._end_orders(now_ns)
             if not (begun or ended):
                 break
