@@ -2,7 +2,7 @@
 
 The supervisor says when, in dependency order; here the table is kept (objects/module_state.py), the hook is run as work
 of the component, and operations and timers follow the state. A component serves in its new state once the hook of that
-state has finished; on the way down it stops serving first.
+state has finished, and stays where it was when the hook fails; on the way down it stops serving first.
 """
 
 from __future__ import annotations
@@ -33,16 +33,12 @@ class Modules:
         # By identity: an object may compare equal to others, or be unhashable (a dataclass).
         self._timers: dict[int, list[Timer]] = {}
         self._latest: dict[str, MethodAction] = {}  # the hook of each component's latest move
-        self._running: set[str] = set()  # components whose latest hook has not ended
 
     def move(self, name: str, to: ModuleState, on_end: Callable[[BaseException | None], None]) -> None:
         """Begin a move; `on_end` is called with None or with what the hook raised. Raises `BackplaneError` at once."""
         component = self._engine.registry.components.get(name)
         if component is None:
             raise NotFound(f"no component {name!r} in backplane {self._engine.backplane}")
-        if component.state is to and name not in self._running:
-            on_end(None)  # its hook ended after whoever waited for it had given up
-            return
         check_move(component.name, component.state, to)
         before = component.state
         if to not in _SERVING:
@@ -63,13 +59,10 @@ class Modules:
                     self.start_timers_of(object)
             elif error is not None and to is ModuleState.INITIALIZING and self._latest[name] is action:
                 component._module_state = before  # so that it can be tried again
-            if self._latest[name] is action:
-                self._running.discard(name)
             on_end(error)
 
         action.on_end = ended
         self._latest[name] = action
-        self._running.add(name)
         self._engine.post(action, now_ns)
 
     def start_timers_of(self, object: AppObject) -> None:

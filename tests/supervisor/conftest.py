@@ -121,6 +121,10 @@ class RunningSystem:
         self.wait_for("is up, pid")
         return self.status()
 
+    def said_once(self, text: str) -> None:
+        """In one line, and no more than one."""
+        assert sum(text in line for line in self.said) == 1, self.said
+
     def read(self, timeout_s: float) -> bool:
         """More lines. False: there will be no more."""
         assert self.process.stderr is not None
