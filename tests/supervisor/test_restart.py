@@ -53,9 +53,7 @@ def test_who_is_started_again(kind: str, is_normal: bool, verdict: type) -> None
     """OTP's table of `permanent`, `transient` and `temporary`, whole. Wrong, and a job that has ended runs for ever, or a
     service that ended by itself never again.
     """
-    _, found = after_end(
-        RestartHistory(), policy(type=kind), is_normal=is_normal, up_ns=0, now_ns=7, random=never
-    )
+    _, found = after_end(RestartHistory(), policy(type=kind), is_normal=is_normal, up_ns=0, now_ns=7, random=never)
     assert type(found) is verdict
 
 
@@ -63,9 +61,7 @@ def test_who_is_not_wanted_back_is_never_counted() -> None:
     """A temporary child's deaths do not count towards the intensity: nothing is restarted."""
     history = RestartHistory()
     for _ in range(20):
-        history, _ = after_end(
-            history, policy(1, type="temporary"), is_normal=False, up_ns=0, now_ns=0, random=never
-        )
+        history, _ = after_end(history, policy(1, type="temporary"), is_normal=False, up_ns=0, now_ns=0, random=never)
     assert history == RestartHistory()
 
 
@@ -82,7 +78,7 @@ def test_an_ended_transient_does_not_use_up_what_its_deaths_may() -> None:
 
 
 def test_max_restarts_are_made_and_one_more_death_gives_up() -> None:
-    """MaxR restarts within MaxT seconds; when there are more, the supervisor gives up. Off by one, and `max = 1` never tries."""
+    """MaxR restarts within MaxT seconds; with more, the supervisor gives up. Off by one, and `max = 1` never tries."""
     history = RestartHistory()
     for number in range(3):
         history, verdict = after_end(history, policy(3), is_normal=False, up_ns=0, now_ns=number, random=never)
