@@ -41,6 +41,12 @@ class Outcome(Enum):
     YIELDED = "yielded"  # stepped aside for higher-priority work; goes on before anything else of its object
 
 
+#: Looked up once: each look into the enum costs compiled code as much as a call.
+DONE: Final = Outcome.DONE
+WAITING: Final = Outcome.WAITING
+YIELDED: Final = Outcome.YIELDED
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Action:
     """Work for one object. Subclass it and write `run` to bring in work that is not an operation.

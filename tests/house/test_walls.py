@@ -31,8 +31,9 @@ DECIDERS = (
 )
 #: The ones in those rooms that do: few and dull.
 DOERS = (
-    "transport.link", "transport.security", "transport.lifeline", "transport.waiting", "transport.client",
-    "transport.handles", "transport.async_client", "transport.async_subscription", "transport.peers*",
+    "transport.link", "transport.security", "transport.lifeline", "transport.waiting", "transport.waitables",
+    "transport.calling", "transport.client", "transport.handles", "transport.async_client",
+    "transport.async_subscription", "transport.peers*",
 )  # fmt: skip
 
 #: Threads, sockets, processes and clocks. (What only computes is fine: os.path, re, heapq.)
