@@ -25,7 +25,7 @@ def registration(asked: Asked) -> Registration:
 
 #: What a system, or a component, can be ordered to be.
 ROLES = (ModuleState.PRIMARY, ModuleState.SECONDARY, ModuleState.DOWN)
-#: Longest wait for a move; whoever needs longer looks again.
+#: Longest wait for a move: a day; whoever needs longer looks again.
 MOVE_LIMIT_S_MAX = 86_400
 
 

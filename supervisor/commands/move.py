@@ -13,6 +13,8 @@ from .systems import find, system_option
 
 #: The start of a component may take `start_limit`, by default as long; who has hooks that take longer says so.
 TIMEOUT_S = 60.0
+#: A day: whoever needs longer looks again.
+TIMEOUT_S_MAX = 86_400
 #: Progress is shown for whatever takes longer.
 _SILENT_S = 1.0
 #: The supervisor's answer that its time is over is better than our own.
@@ -23,7 +25,13 @@ _ANSWER_S = 2.0
 @click.argument("state", type=click.Choice(("primary", "secondary", "down")))
 @click.argument("component", required=False)
 @system_option
-@click.option("--timeout", type=float, default=TIMEOUT_S, show_default=True, help="Seconds to wait for the end.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, TIMEOUT_S_MAX, min_open=True),
+    default=TIMEOUT_S,
+    show_default=True,
+    help="Seconds to wait for the end; what was ordered holds beyond it.",
+)
 @json_option
 @debug_option
 def command(state: str, component: str | None, system: str | None, timeout: float, as_json: bool) -> None:
