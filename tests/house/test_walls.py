@@ -27,6 +27,8 @@ DECIDERS = (
     "supervisor.effects",
     "supervisor.director",
     "supervisor.child",
+    "supervisor.movement",
+    "supervisor.orders",
     "supervisor.status",
 )
 #: The ones in those rooms that do: few and dull.
