@@ -16,7 +16,7 @@ from appbackplane.transport import directory
 from appbackplane.transport.directory import Directory
 from appbackplane.transport.errors import FailedPrecondition
 
-from . import plan
+from . import group_restart, plan
 from .child import Child, Phase
 from .config import RestartPolicy
 from .effects import Accept, AnnounceUp, ClearSlot, Effect, End, Kill, Refuse, Say, SendDirectory, Spawn, Stop
@@ -36,7 +36,7 @@ from .events import (
     UpOrdered,
 )
 from .movement import Movement
-from .restart import GiveUp, Random, StartAgain, after_end, group
+from .restart import GiveUp, Random, StartAgain, after_end, is_wanted_back
 
 #: How long SIGKILL may take while going down (0.9 s were measured for a throttled process: TRAPS 22). A process that
 #: survives it is stuck in the kernel, and waiting for it helps nobody.
@@ -60,14 +60,12 @@ class Director:
     ) -> None:
         """`limits_ns`: the limits of a start and of a stop that a backplane has of its own. `random`: between 0 and 1."""
         self.system = system
-        self.children = {
-            name: Child(name, policy, first_generation=first_generation, generation=first_generation - 1)
-            for name, policy in policies.items()
-        }
-        for name, child in self.children.items():
-            own_start_ns, own_stop_ns = (limits_ns or {}).get(name, (None, None))
-            child.start_limit_ns = start_limit_ns if own_start_ns is None else own_start_ns
-            child.stop_limit_ns = stop_limit_ns if own_stop_ns is None else own_stop_ns
+        self.children = {}
+        for name, policy in policies.items():
+            start_ns, stop_ns = (limits_ns or {}).get(name, (None, None))
+            child = Child(name, policy, first_generation=first_generation, generation=first_generation - 1)
+            child.start_limit_ns, child.stop_limit_ns = start_ns or start_limit_ns, stop_ns or stop_limit_ns
+            self.children[name] = child
         self.movement = Movement(self.children, role, random)
         self.directory = Directory(system=system)
         #: "starting", "up", "stopping" or "down".
@@ -125,7 +123,7 @@ class Director:
         waits = [
             child.deadline_ns
             for child in self.children.values()
-            if child.deadline_ns is not None and not self._is_held(child)
+            if child.deadline_ns is not None and not group_restart.is_held(self.children, child)
         ]
         if (wakes_ns := self.movement.wakes_at_ns()) is not None:
             waits.append(wakes_ns)
@@ -184,7 +182,7 @@ class Director:
         if child.phase is Phase.KILLED and child.reason:
             reason = child.reason
         else:
-            reason = _obituary(event.code, event.last_words)
+            reason = event.obituary
         # An exit code is the process's own word, and it would say the same again; a signal came from outside.
         repeats = event.code >= 0 or child.phase is Phase.KILLED
         self._on_death(child, reason, now_ns, repeats=repeats, is_normal=event.code == 0)
@@ -199,10 +197,12 @@ class Director:
                 if was is not Phase.KILLED:
                     self._effects.append(Say(f"{line}, while going down", is_error=True))
             if self.mode != "stopping":
-                self._come_back(child, now_ns)
+                group_restart.has_gone(child, now_ns)
             return
         child.reason = reason
-        if self.mode == "starting" and repeats:
+        # At first start nobody gets a second try at being constructed; who has come so far is judged as ever.
+        is_let_go = child.registration is not None and not is_wanted_back(child.policy, is_normal=is_normal)
+        if self.mode == "starting" and repeats and not is_let_go:
             child.enter(Phase.FAILED, now_ns)
             self._abort(line, now_ns)
         else:
@@ -220,33 +220,13 @@ class Director:
                 self._effects.append(Say(f"backplane {child.name!r}: {child.reason}", is_error=not is_normal))
 
     def _start_again(self, child: Child, line: str, at_ns: int, now_ns: int) -> None:
-        """At `at_ns`, and with those that its strategy names: they go down in order first, as OTP has it."""
-        others = group(child.policy, child.name, self._dependants())
-        leaving = frozenset(name for name in others if self.children[name].has_begun())
+        leaving = group_restart.begin(self.children, child, at_ns, now_ns)
         when = "now" if at_ns <= now_ns else f"in {(at_ns - now_ns) / 1e9:.1f} s"
-        with_whom = f", and with it {', '.join(sorted(leaving))} ({child.policy.strategy})" if leaving else ""
+        names = ", ".join(other.name for other in leaving)
+        with_whom = f", and with it {names} ({child.policy.strategy})" if leaving else ""
         self._effects.append(Say(f"{line}; starting it again {when}{with_whom}", is_error=True))
-        child.enter(Phase.WAITING, now_ns, at_ns)
-        child.spawns_after = leaving
-        for other in (self.children[name] for name in sorted(others)):
-            if other.name in leaving:
-                other.is_leaving, other.spawns_after = True, leaving
-                self._limit_hooks(other, now_ns)
-            elif other.phase is Phase.ENDED and other.policy.type == "transient":
-                other.spawns_after = leaving
-                other.enter(Phase.WAITING, now_ns, now_ns)
-
-    def _come_back(self, child: Child, now_ns: int) -> None:
-        """It has gone, to be started again with another that died."""
-        if child.policy.type == "temporary":
-            child.reason = "went down with another that died; it is temporary, and not started again"
-            child.enter(Phase.ENDED, now_ns)
-        else:
-            child.enter(Phase.WAITING, now_ns, now_ns)
-
-    def _is_held(self, child: Child) -> bool:
-        """Others have to be gone before it may be spawned."""
-        return child.phase is Phase.WAITING and any(self.children[name].is_leaving for name in child.spawns_after)
+        for other in leaving:
+            self._limit_hooks(other, now_ns)
 
     def _give_up(self, child: Child, reason: str, now_ns: int) -> None:
         child.reason = reason
@@ -256,17 +236,6 @@ class Director:
             self._abort(line, now_ns)
         else:
             self._effects.append(Say(line + self.movement.consequence(child, child.states), is_error=True))
-
-    def _dependants(self) -> dict[str, set[str]]:
-        """To each backplane those with a component that depends on one of its."""
-        homes = {name: child.name for child in self.children.values() for name in child.states}
-        found: dict[str, set[str]] = {name: set() for name in self.children}
-        for child in self.children.values():
-            for component in child.registration.components if child.registration is not None else ():
-                for dependency in component.depends_on:
-                    if (home := homes.get(dependency)) is not None:
-                        found[home].add(child.name)
-        return found
 
     def _bury(self, child: Child, now_ns: int) -> int:
         was_up_ns = child.bury(now_ns)
@@ -358,7 +327,7 @@ class Director:
             self._see_up(now_ns)
         for child in self.children.values():
             is_due = child.deadline_ns is not None and child.deadline_ns <= now_ns
-            if child.phase is Phase.WAITING and is_due and not self._is_held(child):
+            if child.phase is Phase.WAITING and is_due and not group_restart.is_held(self.children, child):
                 self._spawn(child, now_ns)
 
     def _try_plan(self, now_ns: int) -> None:
@@ -404,16 +373,12 @@ class Director:
         self.mode, self.since_ns = mode, now_ns
 
     def _findings(self) -> list[plan.Finding]:
-        return plan.find(c.registration for c in self.children.values() if c.registration is not None)
+        return plan.find(group_restart.registrations(self.children))
 
     def _send_directory(self) -> None:
-        registered = [c.registration for c in self.children.values() if c.registration is not None]
         down = {name for name, child in self.children.items() if child.phase not in (Phase.UP, Phase.STOPPING)}
         cgroups = {name: child.cgroup for name, child in self.children.items()}
-        self.directory = directory.build(self.system, self.directory.version + 1, registered, down, cgroups)
+        self.directory = directory.build(
+            self.system, self.directory.version + 1, group_restart.registrations(self.children), down, cgroups
+        )
         self._effects.append(SendDirectory(self.directory))
-
-
-def _obituary(code: int, last_words: str) -> str:
-    how = f"killed by signal {-code}" if code < 0 else f"exited with {code}"
-    return f"{how}: {last_words}" if last_words and code != 0 else how

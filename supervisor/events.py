@@ -114,6 +114,12 @@ class Exited:
     #: The last line it wrote: why, when it was an exception.
     last_words: str = ""
 
+    @property
+    def obituary(self) -> str:
+        """How it ended, in a few words."""
+        how = f"killed by signal {-self.code}" if self.code < 0 else f"exited with {self.code}"
+        return f"{how}: {self.last_words}" if self.last_words and self.code != 0 else how
+
 
 @dataclass(frozen=True, slots=True)
 class TimePassed:

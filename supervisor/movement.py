@@ -269,23 +269,28 @@ class Movement:
                 child.hook_histories.pop(name, None)
 
     def _want(self, component: str, to: ModuleState, standings: Mapping[str, Standing]) -> None:
+        before = dict(self.wanted)
+        self.wanted[component] = to
+        try:
+            self._check(component, to, standings)
+        except FailedPrecondition:
+            self.wanted = before
+            raise
+
+    def _check(self, component: str, to: ModuleState, standings: Mapping[str, Standing]) -> None:
+        """Raises `FailedPrecondition` where it cannot get there."""
         child = self._children[standings[component].backplane]
         if child.phase in _GONE and to is not ModuleState.DOWN:
             raise FailedPrecondition(f"backplane {child.name!r} of component {component!r}: {child.reason}")
-        before = dict(self.wanted)
-        self.wanted[component] = to
-        reached = self.targets(standings)
-        if HEIGHT[reached[component]] < HEIGHT[to] and not child.is_leaving:
-            self.wanted = before
-            ceilings = self._ceilings()
-            for other in standings[component].depends_on:
-                for bound in (reached.get(other), ceilings.get(other)):
-                    if bound is not None and HEIGHT[bound] < HEIGHT[to]:
-                        raise FailedPrecondition(
-                            f"{component!r} cannot be {to.value}: it depends on {other!r}, "
-                            f"{_keeps(other, bound, ceilings)}"
-                        )
-            raise FailedPrecondition(f"{component!r} cannot be {to.value}: {'; '.join(self.problems())}")
+        goals, ceilings = self.targets(standings), self._ceilings()
+        if child.is_leaving or HEIGHT[goals[component]] >= HEIGHT[to]:
+            return
+        for other in standings[component].depends_on:
+            for bound in (goals.get(other), ceilings.get(other)):
+                if bound is not None and HEIGHT[bound] < HEIGHT[to]:
+                    why = f"it depends on {other!r}, {_keeps(other, bound, ceilings)}"
+                    raise FailedPrecondition(f"{component!r} cannot be {to.value}: {why}")
+        raise FailedPrecondition(f"{component!r} cannot be {to.value}: {'; '.join(self.problems())}")
 
     def _ceilings(self) -> dict[str, ModuleState]:
         found: dict[str, ModuleState] = {}
@@ -304,25 +309,30 @@ class Movement:
         for order in self._orders.begun():
             standings = self.standings()
             concerned = self._concerned(order, standings)
-            failed = [_told(*each) for each in self.failures() if each[1] in concerned]
-            if failed:
-                self._refuse(order, InternalError("\n".join(failed)))
-            elif self._is_done(order, standings, concerned):
+            try:
+                if failed := [_told(*each) for each in self.failures() if each[1] in concerned]:
+                    raise InternalError("\n".join(failed))
+                if order.component is not None:
+                    self._check(order.component, order.to, standings)
+            except BackplaneError as error:
+                self._refuse(order, error)
+                ended.append(order)
+                continue
+            if self._is_done(order, standings, concerned):
                 states = {name: standings[name].state.value for name in standings if name in concerned}
                 self._effects.append(Answer(order.caller, {"components": states}))
                 self._orders.end(order)
-            else:
-                continue
-            ended.append(order)
+                ended.append(order)
         return bool(ended)
 
     def _is_done(self, order: Order, standings: Mapping[str, Standing], concerned: set[str]) -> bool:
+        """All that was ordered is there, and nothing that goes with it moves."""
+        homes = {name: self._children[standings[name].backplane] for name in concerned}
+        if any(standings[name].moving_to is not None or homes[name].is_leaving for name in concerned):
+            return False
         goals = self.targets(standings)
         ordered = concerned if order.component is None else {order.component}
-        return all(standings[name].moving_to is None for name in concerned) and all(
-            is_there(standings[name], goals[name]) or self._children[standings[name].backplane].phase in _GONE
-            for name in ordered
-        )
+        return all(homes[name].phase in _GONE or is_there(standings[name], goals[name]) for name in ordered)
 
     def _concerned(self, order: Order, standings: Mapping[str, Standing]) -> set[str]:
         return set(standings) if order.component is None else all_above({order.component}, standings)

@@ -69,14 +69,18 @@ class RestartHistory:
         return RestartHistory((*recent, now_ns), in_a_row + 1), now_ns + wait_ns
 
 
+def is_wanted_back(policy: RestartPolicy, *, is_normal: bool) -> bool:
+    """By its type. `is_normal`: it ended by itself, with exit code 0."""
+    return policy.type == "permanent" or (policy.type == "transient" and not is_normal)
+
+
 def after_end(
     history: RestartHistory, policy: RestartPolicy, *, is_normal: bool, up_ns: int, now_ns: int, random: Random
 ) -> tuple[RestartHistory, Verdict]:
-    """What becomes of a backplane that ended without having been told to. `is_normal`: by itself, with exit code 0."""
-    if policy.type == "temporary":
-        return history, LeaveEnded("it is temporary, and not started again")
-    if policy.type == "transient" and is_normal:
-        return history, LeaveEnded("it is transient and ended well, and is not started again")
+    """What becomes of a backplane that ended without having been told to."""
+    if not is_wanted_back(policy, is_normal=is_normal):
+        how = "and" if policy.type == "temporary" else "and ended well, and is"
+        return history, LeaveEnded(f"it is {policy.type}, {how} not started again")
     history, at_ns = history.after_death(policy, up_ns, now_ns, random)
     return history, GiveUp(sentence(policy)) if at_ns is None else StartAgain(at_ns)
 

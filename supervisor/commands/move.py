@@ -22,7 +22,7 @@ _ANSWER_S = 2.0
 
 
 @click.command("move")
-@click.argument("state", type=click.Choice(("primary", "secondary", "down")))
+@click.argument("state", metavar="STATE", type=click.Choice(("primary", "secondary", "down")))
 @click.argument("component", required=False)
 @system_option
 @click.option(
@@ -35,7 +35,10 @@ _ANSWER_S = 2.0
 @json_option
 @debug_option
 def command(state: str, component: str | None, system: str | None, timeout: float, as_json: bool) -> None:
-    """Move COMPONENT and what depends on it, or the whole system, to STATE, in the order of their dependencies."""
+    """Move COMPONENT and what depends on it, or the whole system, to STATE: primary, secondary or down.
+
+    Each waits for those that it depends on.
+    """
     location = find(system)
     what = f"component {component!r}" if component is not None else f"system {location.system!r}"
     progress = threading.Timer(_SILENT_S, click.echo, [f"waiting for {what} to become {state}"], {"err": True})

@@ -29,6 +29,7 @@ DECIDERS = (
     "supervisor.child",
     "supervisor.movement",
     "supervisor.orders",
+    "supervisor.group_restart",
     "supervisor.status",
 )
 #: The ones in those rooms that do: few and dull.

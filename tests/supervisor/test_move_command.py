@@ -82,7 +82,7 @@ def test_the_whole_system(up: RunningSystem) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        ("move", WRONG, "Missing argument '{primary|secondary|down}'"),
+        ("move", WRONG, "Missing argument 'STATE'. Choose from: primary, secondary, down (see "),
         ("move sideways", WRONG, "'sideways' is not one of 'primary', 'secondary', 'down'"),
         ("move initializing index", WRONG, "'initializing' is not one of"),
         ("move down index query", WRONG, "Got unexpected extra argument (query)"),

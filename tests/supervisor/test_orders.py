@@ -215,3 +215,41 @@ def test_before_it_is_up_an_order_waits_for_the_plan(to: ModuleState) -> None:
         assert answer(world, caller) == {"base": "primary", "middle": "primary", "top": "primary"}
     else:
         assert answer(world, caller) == {"base": "start", "middle": "start", "top": "start"}
+
+
+def test_an_order_is_not_done_because_its_component_happens_to_go_down_for_a_restart() -> None:
+    """Where it is for a moment is not where it was ordered to be."""
+    world = up_world(policies={"first": policy(strategy="rest_for_one")})
+    world.die("first", -9)
+    caller = world.order_move(PRIMARY, "top")
+    world.finish_hook("third", "top")
+    assert caller not in world.answers
+    world.do_what_is_asked()
+    assert answer(world, caller) == {"top": "primary"}
+    assert world.processes["third"].generation == 2
+
+
+def test_an_order_that_can_no_longer_be_done_is_refused_with_the_reason() -> None:
+    """What it depends on is given up in the middle of it: waiting for the limit would tell nobody more."""
+    world = up_world(policies={"first": policy(max=0, on_give_up="down")})
+    world.order_move(SECONDARY)
+    world.do_what_is_asked()
+    world.order_move(PRIMARY, "base")
+    world.do_what_is_asked()
+    caller = world.order_move(PRIMARY, "middle")
+    world.die("first", -9)
+    assert refusal(world, caller, FailedPrecondition) == (
+        "'middle' cannot be primary: it depends on 'base', which was given up"
+    )
+
+
+def test_a_job_that_is_done_before_the_system_is_up_does_not_end_it() -> None:
+    """`transient`, exit code 0: it has done what it was for, and the others do not wait for it."""
+    world = World(make_director(policies={"first": policy(type="transient")}))
+    world.tell(events.UpOrdered())
+    for name in ("first", "second"):
+        world.register(name)
+    world.die("first", 0)
+    world.do_what_is_asked()
+    assert world.is_up and not world.problems
+    assert world.states() == {"middle": PRIMARY, "side": PRIMARY, "top": PRIMARY}

@@ -190,7 +190,7 @@ def test_a_transient_one_that_ends_well_is_not_started_again(begin: Start) -> No
     system.wait_said("'store': up again, generation 2")
     with connect(system.run_dir) as client:
         client.cast("store.exit", code=0)
-        system.wait_said("it is transient and ended well, and is not started again")
+        system.wait_said("it is transient, and ended well, and is not started again")
     store = system.backplane("store")
     assert (store["state"], store["generation"], store["health"]) == ("ended", 2, "dead")
     assert system.status()["state"] == "up", "nothing has failed"
