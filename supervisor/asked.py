@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.transport.directory import Registration
 from appbackplane.transport.errors import InvalidArgument
 
@@ -20,6 +21,24 @@ def registration(asked: Asked) -> Registration:
         who = f"{registration.backplane} generation {registration.generation}"
         raise InvalidArgument(f"supervisor.register: {who} may only register over its own control link")
     return registration
+
+
+#: What a system, or a component, can be ordered to be.
+ROLES = (ModuleState.PRIMARY, ModuleState.SECONDARY, ModuleState.DOWN)
+#: Longest wait for a move: a day; whoever needs longer looks again.
+MOVE_LIMIT_S_MAX = 86_400
+
+
+def move(asked: Asked) -> tuple[ModuleState, str | None, int]:
+    """(state, component or None for all, how long its caller waits). Raises `InvalidArgument`."""
+    to, component, limit_s = (asked.body.get(key) for key in ("state", "component", "timeout"))
+    if to not in [state.value for state in ROLES]:
+        raise InvalidArgument(f"supervisor.move: state: expected {', '.join(ROLES)}, got {to!r}")
+    if component is not None and not isinstance(component, str):
+        raise InvalidArgument(f"supervisor.move: component: expected a name or nil, got {component!r}")
+    if not isinstance(limit_s, int | float) or isinstance(limit_s, bool) or not 0 < limit_s <= MOVE_LIMIT_S_MAX:
+        raise InvalidArgument(f"supervisor.move: timeout: expected 0 to {MOVE_LIMIT_S_MAX} seconds, got {limit_s!r}")
+    return ModuleState(to), component, round(limit_s * 1e9)
 
 
 def limit(asked: Asked) -> tuple[str, int, int | None]:

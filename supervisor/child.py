@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -9,7 +10,7 @@ from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.transport.directory import Registration
 
 from .config import RestartPolicy
-from .lifecycle import Standing, is_down
+from .lifecycle import Standing, is_down, is_there
 from .restart import RestartHistory
 
 
@@ -22,11 +23,25 @@ class Phase(StrEnum):
     STOPPING = "stopping"  # told to go
     KILLED = "killed"  # SIGKILL is on its way
     FAILED = "failed"  # given up: it stays down while the others go on
+    ENDED = "ended"  # by itself, and not wanted back (restart.type)
     DOWN = "down"  # gone, in order
 
 
 #: There is a process.
 LIVING = frozenset((Phase.STARTING, Phase.UP, Phase.STOPPING, Phase.KILLED))
+
+
+@dataclass(slots=True)
+class Failure:
+    """A component's hook that failed, or has not ended in time."""
+
+    to: ModuleState
+    reason: str
+    since_ns: int
+    #: When it is tried again; None: it is being tried, or has been given up.
+    retry_ns: int | None = None
+    #: It is not tried again by itself.
+    is_given_up: bool = False
 
 
 @dataclass(slots=True)
@@ -39,6 +54,9 @@ class Child:
     generation: int = 0
     #: Above what a killed supervisor may have left in this run directory: no name is used twice there.
     first_generation: int = 1
+    #: How long its process may take to register and a hook on its way up to end; and the last hook, and then the process.
+    start_limit_ns: int = 60_000_000_000
+    stop_limit_ns: int = 10_000_000_000
     pid: int | None = None
     #: The folder of its own cgroup, in which its next generation begins, too.
     cgroup: str | None = None
@@ -46,12 +64,21 @@ class Child:
     registration: Registration | None = None
     states: dict[str, ModuleState] = field(default_factory=dict)
     moving: dict[str, ModuleState] = field(default_factory=dict)
+    #: Until when a hook on its way up is to have ended.
+    hooks_due_ns: dict[str, int] = field(default_factory=dict)
+    failures: dict[str, Failure] = field(default_factory=dict)
     #: When it is killed (starting, stopping) or spawned (waiting).
     deadline_ns: int | None = None
+    #: It goes down, in order, to be started again with another that died.
+    is_leaving: bool = False
+    #: Those that have to be gone before it is spawned.
+    spawns_after: frozenset[str] = frozenset()
     since_ns: int = 0
-    #: When all its components had reached their role.
+    #: When all its components had reached where they were to be.
     up_since_ns: int | None = None
     history: RestartHistory = field(default_factory=RestartHistory)
+    #: Of the hooks of each component.
+    hook_histories: dict[str, RestartHistory] = field(default_factory=dict)
     #: Why it is not as it should be; kept after a restart, for whoever asks.
     reason: str | None = None
 
@@ -74,31 +101,55 @@ class Child:
         """Its components, for the lifecycle."""
         if self.registration is None:
             return {}
-        reachable = self.phase is Phase.UP
         return {
             c.name: Standing(
-                self.states.get(c.name, ModuleState.START), c.depends_on, reachable, self.moving.get(c.name)
+                self.states.get(c.name, ModuleState.START),
+                c.depends_on,
+                self.name,
+                is_reachable=self.phase is Phase.UP,
+                moving_to=self.moving.get(c.name),
+                refuses=self._refuses(c.name),
+                has_ended=self.phase is Phase.ENDED,
+                is_driven_by_backplane=c.driven_by == "backplane",
             )
             for c in self.registration.components
         }
+
+    def _refuses(self, component: str) -> ModuleState | None:
+        failure = self.failures.get(component)
+        return failure.to if failure is not None and (failure.is_given_up or failure.retry_ns is not None) else None
+
+    def has_begun(self) -> bool:
+        """Some of its components have left the bottom: it cannot be taken for one that was just started."""
+        return self.phase is Phase.UP and (bool(self.moving) or any(s is not _START for s in self.states.values()))
 
     def holds_nothing(self) -> bool:
         """All its components are down, so it may be told to go."""
         return all(is_down(standing) for standing in self.standings().values())
 
-    def has_reached(self, role: ModuleState) -> bool:
-        return self.phase is Phase.UP and all(state is role for state in self.states.values())
+    def has_reached(self, targets: Mapping[str, ModuleState]) -> bool:
+        """All its components are where they are to be."""
+        return self.phase is Phase.UP and all(
+            is_there(standing, targets[name]) for name, standing in self.standings().items()
+        )
 
     def register(self, registration: Registration, now_ns: int) -> None:
         self.enter(Phase.UP, now_ns)
         self.registration = registration
         self.states = {component.name: ModuleState.START for component in registration.components}
-        self.moving = {}
+        self._forget_hooks()
 
     def bury(self, now_ns: int) -> int:
         """Forget what was true of the process only. Returns how long it had been up; 0 if it never was."""
         up_ns = 0 if self.up_since_ns is None else now_ns - self.up_since_ns
         self.up_since_ns = self.pid = None
+        self.is_leaving = False
         self.states = dict.fromkeys(self.states, ModuleState.DOWN)
-        self.moving = {}
+        self._forget_hooks()
         return up_ns
+
+    def _forget_hooks(self) -> None:
+        self.moving, self.hooks_due_ns, self.failures = {}, {}, {}
+
+
+_START = ModuleState.START

@@ -11,7 +11,7 @@ import difflib
 import os
 import re
 import tomllib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -56,13 +56,23 @@ class Duration(int):
 
 
 class RestartPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """When a backplane that died is started again."""
+    """What becomes of a backplane that died (restart.py), in Erlang/OTP's words."""
 
-    #: The one that died, and no other (Erlang's word).
-    strategy: Literal["one_for_one"] = "one_for_one"
-    #: Restarts allowed within the period; one more death and it stays down. 0: never restarted.
+    #: Who starts again: the one that died; and those that depend on it; or all.
+    strategy: Literal["one_for_one", "rest_for_one", "one_for_all"] = "one_for_one"
+    #: Started again always; unless it ended by itself with exit code 0; or never.
+    type: Literal["permanent", "transient", "temporary"] = "permanent"
+    #: Restarts allowed within the period; one more death and it is given up. 0: never restarted.
     max: Annotated[int, msgspec.Meta(ge=0)] = 5
     within_ns: Duration = msgspec.field(default=Duration(60 * _SECOND_NS), name="within")
+    #: Wait before the second restart in a row: about one start, so that a crash loop takes half a core at its worst.
+    backoff_ns: Duration = msgspec.field(default=Duration(200_000_000), name="backoff")
+    #: Longest wait: a person who has mended the cause sees it come back within this.
+    backoff_max_ns: Duration = msgspec.field(default=Duration(10 * _SECOND_NS), name="backoff_max")
+    #: A start costs about a quarter of a second of CPU: who is up ten times as long costs a tenth of a core at most.
+    healthy_after_ns: Duration = msgspec.field(default=Duration(3 * _SECOND_NS), name="healthy_after")
+    #: When it is given up, the state above which nobody that depends on it is to be; or the system goes down.
+    on_give_up: Literal["secondary", "down", "shutdown"] = "secondary"
 
 
 class SystemConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -78,6 +88,8 @@ class SystemConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     start_limit_ns: Duration = msgspec.field(default=Duration(60 * _SECOND_NS), name="start_limit")
     #: How long a component's last hook, and then its process, may take before it is killed.
     stop_limit_ns: Duration = msgspec.field(default=Duration(10 * _SECOND_NS), name="stop_limit")
+    #: Of every backplane; what a backplane says itself goes before, key by key.
+    restart: RestartPolicy = RestartPolicy()
 
 
 class BackplaneConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -101,6 +113,9 @@ class BackplaneConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     affinity: tuple[Annotated[int, msgspec.Meta(ge=0)], ...] = ()
     preempt: bool = True
     restart: RestartPolicy = RestartPolicy()
+    #: Instead of the system's.
+    start_limit_ns: Duration | None = msgspec.field(default=None, name="start_limit")
+    stop_limit_ns: Duration | None = msgspec.field(default=None, name="stop_limit")
     #: Class name to keyword arguments of the component.
     settings: dict[str, Any] = {}
 
@@ -147,6 +162,8 @@ def parse(text: str, path: Path, cpus: Collection[int] | None = None) -> Config:
         reader.say(("backplane",), f"{len(sections)} backplanes, at most {BACKPLANES_MAX} fit on a board")
     system = reader.table(SystemConfig, table.get("system"), ("system",))
     _check_nice(reader, system.get("nice", ()))
+    restart = system.get("restart", RestartPolicy())
+    _check_restart(reader, ("system",), restart)
     run_dir = _run_dir(reader, system, path, sections)
     backplanes = {}
     for name, section in sections.items():
@@ -155,7 +172,9 @@ def parse(text: str, path: Path, cpus: Collection[int] | None = None) -> Config:
             reader.say(at, "the name is the supervisor's own: choose another")
         elif not NAME.fullmatch(name):
             reader.say(at, "expected a name of letters, digits, - and _, beginning with a letter or digit")
-        backplanes[name] = backplane = reader.table(BackplaneConfig, section, at)
+        backplanes[name] = backplane = reader.table(BackplaneConfig, section, at, {"restart": restart})
+        if backplane.get("restart", restart) != restart:  # what the system says has been found fault with once
+            _check_restart(reader, at, backplane["restart"])
         _check_components(reader, at, backplane)
         _check_policy(reader, at, backplane, section)
         _check_affinity(reader, at, backplane.get("affinity", ()), cpus)
@@ -196,9 +215,13 @@ class _Reader:
     def unknown(self, at: tuple[str, ...], known: Collection[str]) -> None:
         self.say(at, f"unknown key ({_hint(at[-1], known)})")
 
-    def table(self, kind: type[Any], value: Any, at: tuple[str, ...]) -> dict[str, Any]:
-        """The values of one table by field name; what is wrong is noted and left out."""
-        good: dict[str, Any] = {}
+    def table(
+        self, kind: type[Any], value: Any, at: tuple[str, ...], defaults: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """The values of one table by field name; what is wrong is noted and left out. `defaults`: what holds for the keys
+        that a table inside of it does not have.
+        """
+        good: dict[str, Any] = dict(defaults or {})
         if not isinstance(value, dict):
             self.say(at, "missing: expected a table" if value is None else f"expected a table, got {_shown(value)}")
             return good
@@ -209,20 +232,20 @@ class _Reader:
         for key, field in fields.items():
             if key in value:
                 try:
-                    good[field.name] = self._value(field.type, value[key], (*at, key))
+                    good[field.name] = self._value(field.type, value[key], (*at, key), good.get(field.name))
                 except _Noted:
                     continue
             elif field.required:
                 self.say((*at, key), f"missing: expected {_expected(field.type)}")
         return good
 
-    def _value(self, kind: Any, value: Any, at: tuple[str, ...]) -> Any:
+    def _value(self, kind: Any, value: Any, at: tuple[str, ...], default: Any = None) -> Any:
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
             problems_before = len(self.problems)
             values = self.table(kind, value, at)
             if len(self.problems) > problems_before:
                 raise _Noted
-            return kind(**values)
+            return kind(**values) if default is None else msgspec.structs.replace(default, **values)
         try:
             return msgspec.convert(value, kind, dec_hook=_to_duration)
         except msgspec.ValidationError as error:
@@ -272,6 +295,13 @@ def _check_policy(reader: _Reader, at: tuple[str, ...], backplane: dict[str, Any
     if exempt >= priorities:
         problem = f"expected at most {priorities - 1}, or cpu_limit would hold none of the {priorities} priorities"
         reader.say((*at, "cpu_exempt"), f"{problem}, got {exempt}")
+
+
+def _check_restart(reader: _Reader, at: tuple[str, ...], restart: RestartPolicy) -> None:
+    if restart.backoff_max_ns < restart.backoff_ns:
+        least, most = restart.backoff_ns / 1e9, restart.backoff_max_ns / 1e9
+        problem = f"expected backoff ({least:g} s) or more: the wait grows from there, got {most:g} s"
+        reader.say((*at, "restart", "backoff_max"), problem)
 
 
 def _check_nice(reader: _Reader, nice: tuple[int, ...]) -> None:

@@ -1,10 +1,10 @@
 """Director: what happens next in a system. (event, now) in, effects out; no process is touched here.
 
-Brings the backplanes up, moves their components in the order of their dependencies (lifecycle.py), judges deaths
+Brings the backplanes up, has their components moved in the order of their dependencies (movement.py), judges deaths
 (restart.py), and takes everything down in reverse. All waits have an end: a start, a hook and a stop each have a limit,
-after which the process is killed; a second order to go down kills at once. Before the system has been up once a failure
-that would repeat itself ends everything, with its reason; after that only the backplane concerned is restarted or given
-up. `run.py` is the doer.
+after which the process is killed or the component left behind; a second order to go down kills at once. Before the
+system has been up once, a process that cannot even be constructed ends everything, with its reason; after that only the
+backplane concerned, and those that its policy names, are restarted or given up. `run.py` is the doer.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from appbackplane.transport import directory
 from appbackplane.transport.directory import Directory
 from appbackplane.transport.errors import FailedPrecondition
 
-from . import plan
+from . import group_restart, plan
 from .child import Child, Phase
 from .config import RestartPolicy
-from .effects import Accept, AnnounceUp, ClearSlot, Effect, End, Kill, Move, Refuse, Say, SendDirectory, Spawn, Stop
+from .effects import Accept, AnnounceUp, ClearSlot, Effect, End, Kill, Refuse, Say, SendDirectory, Spawn, Stop
 from .events import (
     DownOrdered,
     Event,
@@ -27,6 +27,7 @@ from .events import (
     LinkLost,
     Moved,
     MoveFailed,
+    MoveOrdered,
     Placed,
     Registered,
     Spawned,
@@ -34,8 +35,8 @@ from .events import (
     TimePassed,
     UpOrdered,
 )
-from .lifecycle import Standing, moves_down, moves_up
-from .restart import sentence
+from .movement import Movement
+from .restart import GiveUp, Random, StartAgain, after_end, is_wanted_back
 
 #: How long SIGKILL may take while going down (0.9 s were measured for a throttled process: TRAPS 22). A process that
 #: survives it is stuck in the kernel, and waiting for it helps nobody.
@@ -54,12 +55,18 @@ class Director:
         first_generation: int = 1,
         start_limit_ns: int,
         stop_limit_ns: int,
+        random: Random,
+        limits_ns: Mapping[str, tuple[int | None, int | None]] | None = None,
     ) -> None:
-        self.system, self.role = system, role
-        self.children = {
-            name: Child(name, policy, first_generation=first_generation, generation=first_generation - 1)
-            for name, policy in policies.items()
-        }
+        """`limits_ns`: the limits of a start and of a stop that a backplane has of its own. `random`: between 0 and 1."""
+        self.system = system
+        self.children = {}
+        for name, policy in policies.items():
+            start_ns, stop_ns = (limits_ns or {}).get(name, (None, None))
+            child = Child(name, policy, first_generation=first_generation, generation=first_generation - 1)
+            child.start_limit_ns, child.stop_limit_ns = start_ns or start_limit_ns, stop_ns or stop_limit_ns
+            self.children[name] = child
+        self.movement = Movement(self.children, role, random)
         self.directory = Directory(system=system)
         #: "starting", "up", "stopping" or "down".
         self.mode = "starting"
@@ -68,8 +75,7 @@ class Director:
         #: Why it is going down.
         self.reason = ""
         self._exit_code = 0
-        self._start_limit_ns, self._stop_limit_ns = start_limit_ns, stop_limit_ns
-        self._is_planned = False
+        self._random = random
         self._effects: list[Effect] = []
 
     def handle(self, event: Event, now_ns: int) -> list[Effect]:
@@ -88,9 +94,8 @@ class Director:
                     child.cgroup = event.cgroup
                     self._send_directory()
             case SpawnFailed():
-                self._on_death(
-                    self.children[event.backplane], f"cannot be started: {event.reason}", now_ns, repeats=True
-                )
+                reason = f"cannot be started: {event.reason}"
+                self._on_death(self.children[event.backplane], reason, now_ns, repeats=True)
             case Registered():
                 self._on_registered(event, now_ns)
             case Moved():
@@ -103,6 +108,8 @@ class Director:
                     self._kill(child, "closed its control link", now_ns)
             case Exited():
                 self._on_exited(event, now_ns)
+            case MoveOrdered():
+                self.movement.order(event, now_ns)
             case DownOrdered():
                 self._on_down_ordered(event, now_ns)
             case TimePassed():
@@ -113,17 +120,21 @@ class Director:
 
     def wakes_at_ns(self) -> int | None:
         """When to send `TimePassed`, unless something else happens first."""
-        return min((c.deadline_ns for c in self.children.values() if c.deadline_ns is not None), default=None)
-
-    def standings(self) -> dict[str, Standing]:
-        """All components of the system."""
-        return {name: standing for child in self.children.values() for name, standing in child.standings().items()}
+        waits = [
+            child.deadline_ns
+            for child in self.children.values()
+            if child.deadline_ns is not None and not group_restart.is_held(self.children, child)
+        ]
+        if (wakes_ns := self.movement.wakes_at_ns()) is not None:
+            waits.append(wakes_ns)
+        return min(waits, default=None)
 
     # Up
 
     def _spawn(self, child: Child, now_ns: int) -> None:
         child.generation += 1
-        child.enter(Phase.STARTING, now_ns, now_ns + self._start_limit_ns)
+        child.spawns_after = frozenset()
+        child.enter(Phase.STARTING, now_ns, now_ns + child.start_limit_ns)
         self._effects.append(Spawn(child.name, child.generation))
 
     def _on_registered(self, event: Registered, now_ns: int) -> None:
@@ -137,7 +148,7 @@ class Director:
         child.register(registration, now_ns)
         self._effects.append(Accept(event.caller, child.name))
         self._send_directory()
-        if self._is_planned:
+        if self.movement.is_planned:
             errors = [finding.text for finding in self._findings() if finding.is_error]
             if errors:
                 self._kill(child, f"does not fit any more: {errors[0]}", now_ns)
@@ -145,25 +156,16 @@ class Director:
     def _on_moved(self, event: Moved, now_ns: int) -> None:
         child = self.children[event.backplane]
         if child.is_at(event.generation, Phase.UP) and event.component in child.moving:
-            child.states[event.component] = child.moving.pop(event.component)
+            self.movement.moved(child, event, now_ns)
             self._limit_hooks(child, now_ns)
 
     def _on_move_failed(self, event: MoveFailed, now_ns: int) -> None:
         child = self.children[event.backplane]
-        if not child.is_at(event.generation, Phase.UP) or event.component not in child.moving:
-            return
-        del child.moving[event.component]
-        self._limit_hooks(child, now_ns)
-        reason = f"component {event.component!r} did not become {event.state}: {event.reason}"
-        if self.mode == "stopping":
-            self._effects.append(Say(f"backplane {child.name!r}: {reason}", is_error=True))
-            if event.state == ModuleState.DOWN.value:
-                child.states[event.component] = ModuleState.DOWN
-        elif self.mode == "starting" and child.restarts == 0:
-            child.reason = reason
-            self._abort(f"backplane {child.name!r}: {reason}", now_ns)
-        else:
-            self._kill(child, reason, now_ns)
+        if child.is_at(event.generation, Phase.UP) and event.component in child.moving:
+            because = self.movement.failed(child, event, now_ns)
+            if because is not None:
+                self._abort(because, now_ns)
+            self._limit_hooks(child, now_ns)
 
     # Deaths
 
@@ -180,38 +182,60 @@ class Director:
         if child.phase is Phase.KILLED and child.reason:
             reason = child.reason
         else:
-            reason = _obituary(event.code, event.last_words)
-        if child.phase is Phase.STOPPING and event.code == 0:
-            self._bury(child, now_ns)
-            return
+            reason = event.obituary
         # An exit code is the process's own word, and it would say the same again; a signal came from outside.
-        self._on_death(child, reason, now_ns, repeats=event.code >= 0 or child.phase is Phase.KILLED)
+        repeats = event.code >= 0 or child.phase is Phase.KILLED
+        self._on_death(child, reason, now_ns, repeats=repeats, is_normal=event.code == 0)
 
-    def _on_death(self, child: Child, reason: str, now_ns: int, *, repeats: bool) -> None:
-        was = child.phase
+    def _on_death(self, child: Child, reason: str, now_ns: int, *, repeats: bool, is_normal: bool = False) -> None:
+        was, was_leaving = child.phase, child.is_leaving
         was_up_ns = self._bury(child, now_ns)
-        child.reason = reason
         line = f"backplane {child.name!r}: {reason}"
-        if self.mode == "stopping":
-            if was is not Phase.KILLED:
-                self._effects.append(Say(f"{line}, while going down", is_error=True))
-        elif self.mode == "starting" and repeats:
+        if self.mode == "stopping" or was_leaving:
+            if not (was is Phase.STOPPING and is_normal):
+                child.reason = reason
+                if was is not Phase.KILLED:
+                    self._effects.append(Say(f"{line}, while going down", is_error=True))
+            if self.mode != "stopping":
+                group_restart.has_gone(child, now_ns)
+            return
+        child.reason = reason
+        # At first start nobody gets a second try at being constructed; who has come so far is judged as ever.
+        is_let_go = child.registration is not None and not is_wanted_back(child.policy, is_normal=is_normal)
+        if self.mode == "starting" and repeats and not is_let_go:
             child.enter(Phase.FAILED, now_ns)
             self._abort(line, now_ns)
         else:
-            child.history, at_ns = child.history.after_death(child.policy, was_up_ns, now_ns)
-            if at_ns is None:
-                child.reason = f"{reason}; given up: {sentence(child.policy)}"
-                child.enter(Phase.FAILED, now_ns)
-                line = f"backplane {child.name!r}: {child.reason}"
-                if self.mode == "starting":
-                    self._abort(line, now_ns)
-                else:
-                    self._effects.append(Say(line, is_error=True))
+            is_normal = is_normal and was is not Phase.KILLED
+            child.history, verdict = after_end(
+                child.history, child.policy, is_normal=is_normal, up_ns=was_up_ns, now_ns=now_ns, random=self._random
+            )
+            if isinstance(verdict, StartAgain):
+                self._start_again(child, line, verdict.at_ns, now_ns)
+            elif isinstance(verdict, GiveUp):
+                self._give_up(child, f"{reason}; given up: {verdict.because}", now_ns)
             else:
-                when = "now" if at_ns <= now_ns else f"in {(at_ns - now_ns) / 1e9:.1f} s"
-                self._effects.append(Say(f"{line}; starting it again {when}", is_error=True))
-                child.enter(Phase.WAITING, now_ns, at_ns)
+                child.reason = f"{reason}; {verdict.because}"
+                child.enter(Phase.ENDED, now_ns)
+                self._effects.append(Say(f"backplane {child.name!r}: {child.reason}", is_error=not is_normal))
+
+    def _start_again(self, child: Child, line: str, at_ns: int, now_ns: int) -> None:
+        leaving = group_restart.begin(self.children, child, at_ns, now_ns)
+        when = "now" if at_ns <= now_ns else f"in {(at_ns - now_ns) / 1e9:.1f} s"
+        names = ", ".join(other.name for other in leaving)
+        with_whom = f", and with it {names} ({child.policy.strategy})" if leaving else ""
+        self._effects.append(Say(f"{line}; starting it again {when}{with_whom}", is_error=True))
+        for other in leaving:
+            self._limit_hooks(other, now_ns)
+
+    def _give_up(self, child: Child, reason: str, now_ns: int) -> None:
+        child.reason = reason
+        child.enter(Phase.FAILED, now_ns)
+        line = f"backplane {child.name!r}: {reason}"
+        if self.mode == "starting" or child.policy.on_give_up == "shutdown":
+            self._abort(line, now_ns)
+        else:
+            self._effects.append(Say(line + self.movement.consequence(child, child.states), is_error=True))
 
     def _bury(self, child: Child, now_ns: int) -> int:
         was_up_ns = child.bury(now_ns)
@@ -232,7 +256,7 @@ class Director:
                     self._kill(child, "killed: ordered twice to go down", now_ns)
 
     def _abort(self, reason: str, now_ns: int) -> None:
-        """It cannot come up."""
+        """It cannot come up, or go on."""
         if self.mode != "stopping":
             self._exit_code = 1
             self._effects.append(Say(reason, is_error=True))
@@ -240,7 +264,13 @@ class Director:
 
     def _go_down(self, reason: str, now_ns: int) -> None:
         self._enter("stopping", now_ns)
+        given_up = [child.name for child in self.children.values() if child.phase is Phase.FAILED]
         self.reason = reason
+        if given_up and not self._exit_code:
+            self._exit_code = 1
+            self.reason = f"{reason}; had been given up: {', '.join(given_up)}"
+        self.movement.is_going_down = True
+        self.movement.refuse_orders()
         for child in self.children.values():
             if child.phase is Phase.WAITING:
                 child.enter(Phase.DOWN, now_ns)
@@ -252,22 +282,24 @@ class Director:
                 self._limit_hooks(child, now_ns)
 
     def _limit_hooks(self, child: Child, now_ns: int) -> None:
-        """While stopping: a hook on its way up gets no longer than one on its way down, which has its own limit."""
-        if self.mode == "stopping" and child.phase is Phase.UP:
+        """While it goes down: a hook on its way up gets no longer than one on its way down, which has its own limit."""
+        if (self.mode == "stopping" or child.is_leaving) and child.phase is Phase.UP:
             rising = any(to is not ModuleState.DOWN for to in child.moving.values())
             if not rising:
                 child.deadline_ns = None
             elif child.deadline_ns is None:
-                child.deadline_ns = now_ns + self._stop_limit_ns
+                child.deadline_ns = now_ns + child.stop_limit_ns
 
     def _on_time(self, now_ns: int) -> None:
+        if (because := self.movement.time_passed(now_ns)) is not None:
+            self._abort(because, now_ns)
         for child in self.children.values():
             if child.deadline_ns is None or child.deadline_ns > now_ns:
                 continue
             if child.phase is Phase.WAITING:
-                self._spawn(child, now_ns)
-            elif child.phase is Phase.STARTING:
-                self._kill(child, f"did not register within {self._start_limit_ns / 1e9:g} s", now_ns)
+                continue  # spawned below, with those that are due for other reasons
+            if child.phase is Phase.STARTING:
+                self._kill(child, f"did not register within {child.start_limit_ns / 1e9:g} s", now_ns)
             elif child.phase is Phase.KILLED:
                 self._exit_code = 1
                 text = (
@@ -276,26 +308,33 @@ class Director:
                 self._effects.append(Say(text, is_error=True))
                 self._on_death(child, "left behind", now_ns, repeats=True)
             else:
-                self._exit_code = 1
-                reason = f"did not stop within {self._stop_limit_ns / 1e9:g} s"
+                if self.mode == "stopping":
+                    self._exit_code = 1
+                reason = f"did not stop within {child.stop_limit_ns / 1e9:g} s"
                 self._effects.append(Say(f"backplane {child.name!r}: {reason}: killed", is_error=True))
                 self._kill(child, reason, now_ns)
 
     # What follows from where everybody is
 
     def _advance(self, now_ns: int) -> None:
-        if self.mode == "starting" and not self._is_planned:
+        if self.mode == "starting" and not self.movement.is_planned:
             self._try_plan(now_ns)
+        self._effects += self.movement.advance(now_ns)
+        self._let_go(now_ns)
         if self.mode == "stopping":
-            self._advance_down(now_ns)
-        elif self._is_planned:
-            self._advance_up(now_ns)
+            self._see_end(now_ns)
+        elif self.movement.is_planned:
+            self._see_up(now_ns)
         for child in self.children.values():
-            if child.phase is Phase.WAITING and child.deadline_ns is not None and child.deadline_ns <= now_ns:
+            is_due = child.deadline_ns is not None and child.deadline_ns <= now_ns
+            if child.phase is Phase.WAITING and is_due and not group_restart.is_held(self.children, child):
                 self._spawn(child, now_ns)
 
     def _try_plan(self, now_ns: int) -> None:
-        if not all(child.phase is Phase.UP for child in self.children.values()):
+        if not all(
+            child.registration is not None and child.phase in (Phase.UP, Phase.ENDED)
+            for child in self.children.values()
+        ):
             return
         findings = self._findings()
         self._effects += [
@@ -304,50 +343,42 @@ class Director:
         errors = [finding.text for finding in findings if finding.is_error]
         if errors:
             self._abort("\n".join(errors), now_ns)
-        self._is_planned = not errors
+        self.movement.is_planned = not errors
 
-    def _advance_up(self, now_ns: int) -> None:
-        for name, to in moves_up(self.standings(), self.role):
-            self._move(name, to, self._start_limit_ns)
+    def _let_go(self, now_ns: int) -> None:
+        """Tell those to go that are to, and hold nothing any more."""
         for child in self.children.values():
-            if child.up_since_ns is None and child.has_reached(self.role):
+            is_to_go = self.mode == "stopping" or child.is_leaving
+            if is_to_go and child.phase is Phase.UP and child.holds_nothing():
+                child.enter(Phase.STOPPING, now_ns, now_ns + child.stop_limit_ns)
+                self._effects.append(Stop(child.name, child.generation))
+
+    def _see_up(self, now_ns: int) -> None:
+        targets = self.movement.targets(self.movement.standings())
+        for child in self.children.values():
+            if child.up_since_ns is None and not child.is_leaving and child.has_reached(targets):
                 child.up_since_ns = now_ns
                 if self.mode == "up":
                     self._effects.append(Say(f"backplane {child.name!r}: up again, generation {child.generation}"))
-        if self.mode == "starting" and all(child.up_since_ns is not None for child in self.children.values()):
+        if self.mode == "starting" and self.movement.is_settled():
             self._enter("up", now_ns)
-            self._effects.append(AnnounceUp())
+            self._effects.append(AnnounceUp(tuple(self.movement.problems())))
 
-    def _advance_down(self, now_ns: int) -> None:
-        for name in moves_down(self.standings()):
-            self._move(name, ModuleState.DOWN, self._stop_limit_ns)
-        for child in self.children.values():
-            if child.phase is Phase.UP and child.holds_nothing():
-                child.enter(Phase.STOPPING, now_ns, now_ns + self._stop_limit_ns)
-                self._effects.append(Stop(child.name, child.generation))
+    def _see_end(self, now_ns: int) -> None:
         if not any(child.is_living for child in self.children.values()):
             self._enter("down", now_ns)
             self._effects.append(End(self._exit_code, self.reason))
-
-    def _move(self, component: str, to: ModuleState, limit_ns: int) -> None:
-        child = next(c for c in self.children.values() if component in c.states)
-        child.moving[component] = to
-        self._effects.append(Move(child.name, child.generation, component, to.value, limit_ns))
 
     def _enter(self, mode: str, now_ns: int) -> None:
         self.mode, self.since_ns = mode, now_ns
 
     def _findings(self) -> list[plan.Finding]:
-        return plan.find(c.registration for c in self.children.values() if c.registration is not None)
+        return plan.find(group_restart.registrations(self.children))
 
     def _send_directory(self) -> None:
-        registered = [c.registration for c in self.children.values() if c.registration is not None]
         down = {name for name, child in self.children.items() if child.phase not in (Phase.UP, Phase.STOPPING)}
         cgroups = {name: child.cgroup for name, child in self.children.items()}
-        self.directory = directory.build(self.system, self.directory.version + 1, registered, down, cgroups)
+        self.directory = directory.build(
+            self.system, self.directory.version + 1, group_restart.registrations(self.children), down, cgroups
+        )
         self._effects.append(SendDirectory(self.directory))
-
-
-def _obituary(code: int, last_words: str) -> str:
-    how = f"killed by signal {-code}" if code < 0 else f"exited with {code}"
-    return f"{how}: {last_words}" if last_words and code != 0 else how

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from appbackplane.transport.directory import Directory
 from appbackplane.transport.errors import BackplaneError
@@ -26,7 +27,10 @@ class Spawn:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Call `control.move`; answered by Moved or MoveFailed within the limit, whatever the process does."""
+    """Call `control.move`; answered by Moved or MoveFailed within the limit, whatever the process does.
+
+    A hook on its way up may end when its time is long over: the director counts that, so the limit here is far off.
+    """
 
     backplane: str
     generation: int
@@ -74,6 +78,14 @@ class Accept:
 
 
 @dataclass(frozen=True, slots=True)
+class Answer:
+    """Tell a caller that what it ordered is done."""
+
+    caller: Caller
+    result: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Refuse:
     """Tell a caller that it may not."""
 
@@ -91,7 +103,9 @@ class Say:
 
 @dataclass(frozen=True, slots=True)
 class AnnounceUp:
-    """Every component has reached the role of the system."""
+    """Every component is where it is to be, but for those named in `problems`: failed hooks, and who waits for them."""
+
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,4 +116,4 @@ class End:
     reason: str
 
 
-Effect = Spawn | Move | Stop | Kill | ClearSlot | SendDirectory | Accept | Refuse | Say | AnnounceUp | End
+Effect = Spawn | Move | Stop | Kill | ClearSlot | SendDirectory | Accept | Answer | Refuse | Say | AnnounceUp | End

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.transport.directory import Registration
 
 from .effects import Caller
@@ -85,6 +86,17 @@ class MoveFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class MoveOrdered:
+    """A client wants a component, and what depends on it, in another state; None: the whole system."""
+
+    caller: Caller
+    to: ModuleState
+    component: str | None
+    #: How long the caller waits. What was ordered holds beyond that.
+    limit_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class LinkLost:
     """The process may live, but its control link is gone: it can no longer be told anything."""
 
@@ -102,6 +114,12 @@ class Exited:
     #: The last line it wrote: why, when it was an exception.
     last_words: str = ""
 
+    @property
+    def obituary(self) -> str:
+        """How it ended, in a few words."""
+        how = f"killed by signal {-self.code}" if self.code < 0 else f"exited with {self.code}"
+        return f"{how}: {self.last_words}" if self.last_words and self.code != 0 else how
+
 
 @dataclass(frozen=True, slots=True)
 class TimePassed:
@@ -117,6 +135,7 @@ Event = (
     | Registered
     | Moved
     | MoveFailed
+    | MoveOrdered
     | LinkLost
     | Exited
     | TimePassed

@@ -1,25 +1,26 @@
-"""Lifecycle: which components may move to which state now.
+"""Lifecycle: where each component is to be, and who may move there now. One graph, whose edges cross backplanes.
 
-Up: a component moves when all it depends on have reached that state. Down: when all that depend on it are down; one
-that never left `start` has nothing to let go of. The steps are those of the module table (runtime/objects/module_state.py),
-and nothing else decides the order: no list is kept, so a process that comes back late, or twice, is fitted in by the
-same rule.
+Nobody is to be higher than what it depends on: a component that is moved to secondary or down takes along what depends on
+it. Up: a component moves when all it depends on have reached the state. Down: when all that depend on it, and are to
+come down, are there. The steps are those of the module table (runtime/objects/module_state.py), and nothing else decides
+the order: no list is kept, so a process that comes back late, or twice, is fitted in by the same rule. Who is driven by
+its backplane knows no edge that leaves it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from appbackplane.runtime.objects.module_state import MOVES, ModuleState
 
 #: How far up a state is. A component that is down, or whose process is dead, has reached nothing.
-_HEIGHT = {
+HEIGHT = {
     ModuleState.DOWN: 0,
     ModuleState.START: 0,
     ModuleState.INITIALIZING: 1,
     ModuleState.SECONDARY: 2,
-    ModuleState.PRIMARY: 2,
+    ModuleState.PRIMARY: 3,
 }
 
 
@@ -29,53 +30,144 @@ class Standing:
 
     state: ModuleState
     depends_on: tuple[str, ...] = ()
+    backplane: str = ""
     #: Its process is there, has registered, and is not being killed: it can be moved.
     is_reachable: bool = True
     #: The state it is on its way to, its hook running.
     moving_to: ModuleState | None = None
+    #: The state whose hook has failed, and is not to be tried now.
+    refuses: ModuleState | None = None
+    #: Its process has ended, as it was meant to: nobody waits for it any more.
+    has_ended: bool = False
+    is_driven_by_backplane: bool = False
 
     @property
     def is_idle(self) -> bool:
         return self.is_reachable and self.moving_to is None
 
+    @property
+    def reached(self) -> int:
+        """The height that others can rely on: of a move, the lower end."""
+        if self.has_ended:
+            return HEIGHT[ModuleState.PRIMARY]
+        if not self.is_reachable:
+            return 0
+        return HEIGHT[self.state] if self.moving_to is None else min(HEIGHT[self.state], HEIGHT[self.moving_to])
 
-def moves_up(standings: Mapping[str, Standing], role: ModuleState) -> list[tuple[str, ModuleState]]:
-    """The moves towards `role` that may begin now."""
+    @property
+    def holds(self) -> int:
+        """The height up to which it may use others: of a move, the upper end."""
+        if not self.is_reachable:
+            return 0
+        return HEIGHT[self.state] if self.moving_to is None else max(HEIGHT[self.state], HEIGHT[self.moving_to])
+
+
+Standings = Mapping[str, Standing]
+
+
+def targets(
+    standings: Standings,
+    role: ModuleState,
+    wanted: Mapping[str, ModuleState],
+    ceilings: Mapping[str, ModuleState],
+) -> dict[str, ModuleState]:
+    """Where each component is to be: in the system's `role`, unless ordered elsewhere (`wanted`), and never above what it
+    depends on. `ceilings`: of components that were given up, the state above which nobody that depends on them is to be.
+    """
+    found = {name: wanted.get(name, role) for name in standings}
+    is_settled = False
+    while not is_settled:  # once more for each link of a chain that lies in the wrong order; no recursion
+        is_settled = True
+        for name in standings:
+            for dependency in _dependencies(name, standings):
+                if dependency not in standings:
+                    continue
+                for bound in (found[dependency], ceilings.get(dependency)):
+                    if bound is not None and HEIGHT[bound] < HEIGHT[found[name]]:
+                        found[name], is_settled = bound, False
+    return found
+
+
+def moves(standings: Standings, targets: Mapping[str, ModuleState]) -> list[tuple[str, ModuleState]]:
+    """The moves towards their targets that may begin now."""
+    above = dependants(standings)
     return [
         (name, to)
         for name, standing in standings.items()
         if standing.is_idle
-        and (to := next_step(standing.state, role)) is not None
-        and not waits_for(name, standings, to)
+        and (to := next_step(standing.state, targets[name])) is not None
+        and to is not standing.refuses
+        and not waits_for(name, to, standings, targets, above)
     ]
 
 
-def moves_down(standings: Mapping[str, Standing]) -> list[str]:
-    """The components that may move to down now."""
-    held = {name for standing in standings.values() if not is_down(standing) for name in standing.depends_on}
+def waits_for(
+    name: str,
+    to: ModuleState,
+    standings: Standings,
+    targets: Mapping[str, ModuleState],
+    dependants: Mapping[str, Collection[str]],
+) -> list[str]:
+    """Those that have to move before it may: what `status` shows when something does not move."""
+    standing, height = standings[name], HEIGHT[to]
+    if height > HEIGHT[standing.state]:
+        needed = _dependencies(name, standings)
+        return [other for other in needed if other not in standings or standings[other].reached < height]
     return [
-        name for name, standing in standings.items() if standing.is_idle and not is_down(standing) and name not in held
+        other
+        for other in dependants[name]
+        if standings[other].holds > height
+        and HEIGHT[targets[other]] <= height
+        and not (standing.is_driven_by_backplane and standings[other].backplane != standing.backplane)
     ]
+
+
+def next_step(state: ModuleState, target: ModuleState) -> ModuleState | None:
+    """The next state on the way to `target`; None: it is there, or has nothing to let go of."""
+    if state is target or HEIGHT[state] == HEIGHT[target] == 0:
+        return None
+    return target if target in MOVES[state] else ModuleState.INITIALIZING
+
+
+def is_there(standing: Standing, target: ModuleState) -> bool:
+    """Whether it rests where it is to be."""
+    return standing.moving_to is None and next_step(standing.state, target) is None
 
 
 def is_down(standing: Standing) -> bool:
     """Whether it holds nothing any more: at the bottom and staying there, or its process is dead."""
-    return not standing.is_reachable or (_HEIGHT[standing.state] == 0 and standing.moving_to is None)
+    return standing.holds == 0
 
 
-def next_step(state: ModuleState, role: ModuleState) -> ModuleState | None:
-    """The next state on the way to `role`; None: it is there."""
-    if state is role:
-        return None
-    return role if role in MOVES[state] else ModuleState.INITIALIZING
+def dependants(standings: Standings) -> dict[str, list[str]]:
+    """To each component those that depend on it directly."""
+    found: dict[str, list[str]] = {name: [] for name in standings}
+    for name, standing in standings.items():
+        for dependency in standing.depends_on:
+            if dependency in found:
+                found[dependency].append(name)
+    return found
 
 
-def waits_for(name: str, standings: Mapping[str, Standing], to: ModuleState) -> list[str]:
-    """Those among its dependencies that have not reached `to`: what `status` shows when something does not come up."""
-    return [
-        dependency
-        for dependency in standings[name].depends_on
-        if dependency not in standings
-        or not standings[dependency].is_reachable
-        or _HEIGHT[standings[dependency].state] < _HEIGHT[to]
-    ]
+def all_above(names: Collection[str], standings: Standings) -> set[str]:
+    """These, and all whose moves depend on theirs."""
+    found, is_settled = set(names), False
+    while not is_settled:
+        news = {
+            name for name in standings if name not in found and not found.isdisjoint(_dependencies(name, standings))
+        }
+        found |= news
+        is_settled = not news
+    return found
+
+
+def _dependencies(name: str, standings: Standings) -> tuple[str, ...]:
+    """Those that its own moves wait for."""
+    standing = standings[name]
+    if not standing.is_driven_by_backplane:
+        return standing.depends_on
+    return tuple(
+        other
+        for other in standing.depends_on
+        if other in standings and standings[other].backplane == standing.backplane
+    )

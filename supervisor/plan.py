@@ -51,6 +51,19 @@ def order(registrations: Iterable[Registration]) -> list[str]:
     return ordered
 
 
+def dependants(registrations: Iterable[Registration]) -> dict[str, set[str]]:
+    """To each backplane those others that have a component which depends on one of its."""
+    registrations = list(registrations)
+    homes = {c.name: r.backplane for r in registrations for c in r.components}
+    found: dict[str, set[str]] = {r.backplane: set() for r in registrations}
+    for registration in registrations:
+        for component in registration.components:
+            for needed in component.depends_on:
+                if homes.get(needed, registration.backplane) != registration.backplane:
+                    found[homes[needed]].add(registration.backplane)
+    return found
+
+
 def _names(registrations: list[Registration]) -> Iterable[Finding]:
     home: dict[str, str] = {}
     serves: dict[str, str] = {}

@@ -8,6 +8,7 @@ decided here; who wants to know why something happens reads director.py.
 from __future__ import annotations
 
 import os
+import random
 import select
 import signal
 import time
@@ -54,9 +55,10 @@ class Outcome:
     reason: str
 
 
-def run(config: Config, output: Output, on_up: Callable[[], None]) -> Outcome:
+def run(config: Config, output: Output, on_up: Callable[[tuple[str, ...]], None]) -> Outcome:
     """Bring the system up, keep it up, and take it down when a signal or `supervisor.down` says so; main thread only.
 
+    `on_up`: told once everything is where it is to be, with what is not, a line each.
     Raises `FailedPrecondition` when it runs already or its run directory cannot be used. Returns when nothing is left.
     """
     allow_descriptors()
@@ -101,7 +103,7 @@ class Supervisor:
         placement: Placement,
         signal_pipe: signals.SignalPipe,
         output: Output,
-        on_up: Callable[[], None],
+        on_up: Callable[[tuple[str, ...]], None],
         stack: ExitStack,
     ) -> None:
         self._output, self._on_up = output, on_up
@@ -122,6 +124,8 @@ class Supervisor:
             first_generation=run_dir.first_generation,
             start_limit_ns=config.system.start_limit_ns,
             stop_limit_ns=config.system.stop_limit_ns,
+            limits_ns={name: (one.start_limit_ns, one.stop_limit_ns) for name, one in config.backplane.items()},
+            random=random.random,
         )
         self._running: dict[str, _Running] = {}
         stack.callback(self._kill_what_lives)
@@ -247,6 +251,8 @@ class Supervisor:
                 self._questions.ask_why(asked)
             case "supervisor.routes":
                 self._control.reply(caller, status.routes(director))
+            case "supervisor.move":
+                self._take(events.MoveOrdered(caller, *meaning.move(asked)))
             case "supervisor.down":
                 self._control.reply(caller, {})
                 is_final = bool(asked.body.get("now"))
@@ -326,13 +332,17 @@ class Supervisor:
             case effects.Accept():
                 self._warn(self._placement.registered(effect.backplane))
                 self._control.reply(effect.caller, self._placement.told(effect.backplane))
+            case effects.Answer():
+                self._control.reply(effect.caller, effect.result)
             case effects.Refuse():
                 self._control.refuse(effect.caller, effect.error)
             case effects.Say():
                 self._say(effect.text)
             case effects.AnnounceUp():
                 self._say(f"system {self._director.system!r} is up, pid {os.getpid()}")
-                self._on_up()
+                for problem in effect.problems:
+                    self._say(f"but {problem}")
+                self._on_up(effect.problems)
             case effects.End():
                 self._say("down" if not effect.exit_code else f"down, exit code {effect.exit_code}: {effect.reason}")
                 self._outcome = Outcome(effect.exit_code, effect.reason)

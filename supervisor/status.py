@@ -17,7 +17,6 @@ from appbackplane.runtime.build import BUILD
 
 from .child import Child
 from .director import Director
-from .lifecycle import next_step, waits_for
 
 if TYPE_CHECKING:
     from appbackplane.runtime.execution.board import BoardSlot
@@ -52,7 +51,8 @@ def status(
         "system": director.system,
         "pid": pid,
         "build": BUILD,
-        "state": director.mode,
+        "state": state(director),
+        "role": director.movement.role.value,
         "since": wall_s - (now_ns - director.since_ns) / 1e9,
         "uptime": (now_ns - director.begun_ns) / 1e9,
         "reason": director.reason or None,
@@ -61,6 +61,11 @@ def status(
             for child in director.children.values()
         ],
     }
+
+
+def state(director: Director) -> str:
+    """ "starting", "up", "degraded" (up, but something has failed, and is not well again), "stopping" or "down"."""
+    return "degraded" if director.mode == "up" and director.movement.problems() else director.mode
 
 
 def routes(director: Director) -> list[dict[str, Any]]:
@@ -110,6 +115,9 @@ def _backplane(
         "since": (now_ns - child.since_ns) / 1e9,
         "reason": child.reason,
         "components": {name: state.value for name, state in child.states.items()},
+        "wanted": {name: to.value for name, to in director.movement.wanted.items() if name in child.states},
+        "moving": {name: to.value for name, to in child.moving.items()},
+        "failed": _failures(director, child, now_ns),
         "waits_for": _waits_for(director, child),
         "health": health(child, slot, now_ns, unanswered.get(child.name, 0)),
         "board": None if slot is None else _board(slot, now_ns),
@@ -146,11 +154,22 @@ def _board(slot: BoardSlot, now_ns: int) -> dict[str, Any]:
 
 
 def _waits_for(director: Director, child: Child) -> dict[str, list[str]]:
-    """Component to the dependencies that keep it from its next step; those that run a hook wait for nobody."""
-    standings = director.standings()
-    waiting = {}
-    for name, standing in child.standings().items():
-        to = next_step(standing.state, director.role)
-        if to is not None and standing.is_idle and director.mode != "stopping":
-            waiting[name] = waits_for(name, standings, to)
-    return waiting
+    """Component to those that keep it from its next step; those that run a hook wait for nobody."""
+    if director.mode == "stopping":
+        return {}
+    return {name: others for name, others in director.movement.waiting().items() if name in child.states}
+
+
+def _failures(director: Director, child: Child, now_ns: int) -> dict[str, Any]:
+    """Component to why its hook failed, when it is tried again (s; None: being tried, or given up), and who waits for it."""
+    return {
+        name: {
+            "to": failure.to.value,
+            "reason": failure.reason,
+            "since": (now_ns - failure.since_ns) / 1e9,
+            "is_given_up": failure.is_given_up,
+            "retry_in": None if failure.retry_ns is None else max(0.0, (failure.retry_ns - now_ns) / 1e9),
+            "holds_up": director.movement.held_up_by(name),
+        }
+        for name, failure in child.failures.items()
+    }

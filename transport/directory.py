@@ -38,6 +38,8 @@ class ComponentEntry(msgspec.Struct, frozen=True):
     #: Topics its objects subscribe to.
     topics: tuple[str, ...] = ()
     objects_count: int = 0
+    #: "system": it moves when all it depends on allow; "backplane": it waits for those of its own backplane only.
+    driven_by: str = "system"
 
 
 class Registration(msgspec.Struct, frozen=True):

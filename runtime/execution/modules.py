@@ -2,7 +2,7 @@
 
 The supervisor says when, in dependency order; here the table is kept (objects/module_state.py), the hook is run as work
 of the component, and operations and timers follow the state. A component serves in its new state once the hook of that
-state has finished; on the way down it stops serving first.
+state has finished, and stays where it was when the hook fails; on the way down it stops serving first.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ class Modules:
         if component is None:
             raise NotFound(f"no component {name!r} in backplane {self._engine.backplane}")
         check_move(component.name, component.state, to)
+        before = component.state
         if to not in _SERVING:
             component._module_state = to
             if to is ModuleState.DOWN:
@@ -56,6 +57,8 @@ class Modules:
                 component._module_state = to
                 for object in (component, *component._objects):
                     self.start_timers_of(object)
+            elif error is not None and to is ModuleState.INITIALIZING and self._latest[name] is action:
+                component._module_state = before  # so that it can be tried again
             on_end(error)
 
         action.on_end = ended

@@ -32,6 +32,9 @@ class Component(AppObject):
     component_name: str = ""
     #: Names of the components that must have reached a state before this one moves to it.
     depends_on: ClassVar[tuple[str, ...]] = ()
+    #: "system": it waits for all it depends on. "backplane": for those in its own backplane only, and moves on without the
+    #: others; what it needs of them it has to ask for again until it gets it.
+    driven_by: ClassVar[str] = "system"
     #: Requests outstanding at most.
     max_requests: ClassVar[int] = REQUESTS_MAX_DEFAULT
     #: Actions posted and timers set (`post`, `after`) that have not ended, at most.

@@ -25,6 +25,9 @@ from .state_machine import StateMachine
 
 #: What an object lends, of any type until it is checked: compiled code reads an attribute as what it is declared to be.
 _lends_of: attrgetter[Any] = attrgetter("lends")
+_depends_on_of: attrgetter[Any] = attrgetter("depends_on")
+#: By whom the moves of a component through the states may be driven.
+DRIVERS = ("system", "backplane")
 
 
 class Route:
@@ -96,6 +99,7 @@ class Registry:
         name = component.component_name
         if name in self.components:
             raise DeclarationError(f"two components are named {name!r}: set component_name on one of them")
+        _check_module(component)
         self.components[name] = component
         component._name = f"{self._backplane}/{name}"
         for cls in component.declares:
@@ -185,6 +189,7 @@ class Registry:
             ),
             topics=tuple(sorted(topics)),
             objects_count=len(component._objects),
+            driven_by=component.driven_by,
         )
 
     def _add(self, component: Component, object: AppObject) -> None:
@@ -235,6 +240,15 @@ class Registry:
     def _check_priority(self, what: str, priority: Any) -> None:
         if not isinstance(priority, int) or not 0 <= priority < self._priorities:
             raise DeclarationError(f"{what}: priority {priority!r}, but the backplane has 0..{self._priorities - 1}")
+
+
+def _check_module(component: Component) -> None:
+    """How it wants to be moved through the states."""
+    kind, needs = type(component).__qualname__, _depends_on_of(component)
+    if not isinstance(needs, (tuple, list)) or not all(isinstance(name, str) for name in needs):
+        raise DeclarationError(f'{kind}.depends_on: expected names of components, as ("index",), got {needs!r}')
+    if component.driven_by not in DRIVERS:
+        raise DeclarationError(f'{kind}.driven_by: expected "system" or "backplane", got {component.driven_by!r}')
 
 
 def _take_out(objects: list[AppObject], object: AppObject) -> None:

@@ -9,8 +9,18 @@ project. Read `virtual_backplane.py` first.
 'Hello, Ada'
 """
 
+from .jumps import jump_to_exit, jump_to_primary, jump_to_secondary
 from .memory_link import MemoryLink
 from .virtual_backplane import OutsideCall, VirtualBackplane, VirtualCall
 from .virtual_clock import VirtualClock
 
-__all__ = ["MemoryLink", "OutsideCall", "VirtualBackplane", "VirtualCall", "VirtualClock"]
+__all__ = [
+    "MemoryLink",
+    "OutsideCall",
+    "VirtualBackplane",
+    "VirtualCall",
+    "VirtualClock",
+    "jump_to_exit",
+    "jump_to_primary",
+    "jump_to_secondary",
+]

@@ -19,7 +19,7 @@ from appbackplane.transport.errors import BackplaneError
 from ..config import ConfigError
 
 #: In the order in which a person needs them.
-VERBS = ("up", "down", "status", "why", "call", "publish", "listen", "routes", "check")
+VERBS = ("up", "down", "status", "move", "why", "call", "publish", "listen", "routes", "check")
 FAILED, WRONG_USAGE = 1, 2
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -45,7 +45,8 @@ class Verbs(click.Group):
             return super().invoke(ctx)
         except click.UsageError as error:
             verb = error.ctx.command_path if error.ctx is not None else ctx.command_path
-            _fail(ctx, error, f"{error.format_message()} (see {verb} --help)", WRONG_USAGE)
+            message = " ".join(error.format_message().split())  # click lists choices a line each
+            _fail(ctx, error, f"{message} (see {verb} --help)", WRONG_USAGE)
         except (click.exceptions.Exit, click.ClickException, click.Abort):
             raise
         except BackplaneError as error:

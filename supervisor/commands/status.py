@@ -24,7 +24,7 @@ def command(system: str | None, stats: bool, as_json: bool) -> None:
         show.as_json(answer)
         return
     uptime = show.duration(answer["uptime"])
-    click.echo(f"system {answer['system']!r}: {answer['state']}, pid {answer['pid']}, for {uptime}, {answer['build']}")
+    click.echo(f"system {answer['system']!r}: {_state(answer)}, pid {answer['pid']}, for {uptime}, {answer['build']}")
     show.table(
         (
             "BACKPLANE",
@@ -65,8 +65,22 @@ def _row(backplane: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
+def _state(answer: dict[str, Any]) -> str:
+    return answer["state"] if answer["role"] == "primary" else f"{answer['state']} ({answer['role']})"
+
+
 def _limit(limit: dict[str, Any]) -> str:
     return "-" if limit["percent"] is None else f"{limit['percent']} % {limit['by']}"
+
+
+def _failure(backplane: str, component: str, failure: dict[str, Any]) -> str:
+    then = ["given up"] if failure["is_given_up"] else []
+    if failure["retry_in"] is not None:
+        then.append(f"tried again in {show.duration(failure['retry_in'])}")
+    if failure["holds_up"]:
+        then.append(f"waiting for it: {', '.join(failure['holds_up'])}")
+    words = [f"{backplane}: {component} did not become {failure['to']}: {failure['reason']}", *then]
+    return "; ".join(words)
 
 
 def _remarks(answer: dict[str, Any]) -> list[str]:
@@ -75,6 +89,10 @@ def _remarks(answer: dict[str, Any]) -> list[str]:
         if backplane["reason"]:
             before = "its last process: " if backplane["state"] in ("up", "starting") else ""
             remarks.append(f"{backplane['name']}: {before}{backplane['reason']}")
+        remarks += [_failure(backplane["name"], name, failure) for name, failure in backplane["failed"].items()]
+        for component, to in backplane["wanted"].items():
+            if to != answer["role"]:
+                remarks.append(f"{backplane['name']}: {component} is to be {to} (appbackplane move)")
         for component, dependencies in backplane["waits_for"].items():
             if dependencies:
                 remarks.append(f"{backplane['name']}: {component} waits for {', '.join(dependencies)}")

@@ -26,8 +26,8 @@ from . import show
 from .cli import FAILED, debug_option, is_debug, json_option
 from .systems import toml_here
 
-#: What a detached supervisor says once the system is up; anything else is why it is not.
-_UP = b"up"
+#: What a detached supervisor says once the system is up, and then what is not well; anything else is why it is not up.
+_UP = "up"
 #: Progress is shown for whatever takes longer.
 _SILENT_MS = 1_000
 _STDERR = 2
@@ -74,7 +74,7 @@ def _in_foreground(config: Config, ready_fd: int | None) -> None:
             ready_fd = None
 
     try:
-        outcome = run(config, output, lambda: say(_UP))
+        outcome = run(config, output, lambda problems: say("\n".join((_UP, *problems)).encode()))
     except FailedPrecondition as error:
         say(error.message.encode())
         raise
@@ -106,7 +106,8 @@ def _detached(config: Config, *, as_json: bool) -> None:
         raise
     finally:
         os.close(ready_fd)
-    if said != _UP:
+    first, *problems = said.decode(errors="replace").split("\n")
+    if first != _UP:
         supervisor.wait()
         raise Unavailable(said.decode(errors="replace") or f"the supervisor died; its last words are in {log}")
     if as_json:
@@ -114,6 +115,8 @@ def _detached(config: Config, *, as_json: bool) -> None:
         show.as_json(answer)
     else:
         click.echo(f"system {config.system.name!r} is up, pid {supervisor.pid}; log: {log}")
+    if problems:
+        raise Unavailable("\n".join(f"but {problem}" for problem in problems))
 
 
 def _heard_of(ready_fd: int, config: Config, log: Path) -> bytes:

@@ -22,7 +22,6 @@ from appbackplane.runtime.scheduling.deadline_order import LOOK_AHEAD_MAX, PATIE
 from appbackplane.supervisor.config import BACKPLANES_MAX, SOCKET_PATH_BYTES_MAX
 from appbackplane.supervisor.inquiry import HOPS_MAX, LIMIT_NS
 from appbackplane.supervisor.output import LOG_BYTES_MAX
-from appbackplane.supervisor.restart import BACKOFF_NS, BACKOFF_NS_MAX, HEALTHY_NS
 from appbackplane.supervisor.status import SILENT_NS, STATISTICS_LIMIT_NS
 from appbackplane.transport.batching import PEER_BYTES_MAX
 from appbackplane.transport.calling import BURST_EAGER, GATHER_MAX
@@ -75,11 +74,6 @@ SENTENCES = [
     ("configuration", f"may not exceed {SOCKET_PATH_BYTES_MAX} bytes"),
     ("configuration", f"There are 1 to {BACKPLANES_MAX} of them"),
     ("configuration", f"every {WORDS[_SWITCH_FRACTION]} of it, {seconds(_SWITCH_MAX_S * 1e9)} at most"),
-    (
-        "configuration",
-        f"Further ones wait {seconds(BACKOFF_NS)}, {seconds(2 * BACKOFF_NS)}, and so on up to {seconds(BACKOFF_NS_MAX)}, "
-        f"until it has been up for {seconds(HEALTHY_NS)}",
-    ),
     ("errors", f"one that names none has {seconds(DEADLINE_DEFAULT_NS)}"),
     ("priorities_and_quotas", f"N is `priorities` in the TOML, {DEFAULT['priorities']} by default"),
     ("priorities_and_quotas", f"(`tick`, {seconds(DEFAULT['tick_ns'])} by default)"),

@@ -17,6 +17,7 @@ import pytest
 from appbackplane.runtime.backplane_operations import BackplaneOperations
 from appbackplane.runtime.objects.module_state import MOVES, ModuleState
 from appbackplane.runtime.objects.operation import PRIORITY_DEFAULT, operation
+from appbackplane.runtime.objects.registry import DRIVERS
 from appbackplane.runtime.observation.statistics import OperationStatistics
 from appbackplane.runtime.observation.waiting import Because
 from appbackplane.runtime.scheduling.quotas import UNLIMITED, default_quotas
@@ -32,6 +33,31 @@ from tests.docs.pages import DOCS, ROOT, table
 def page(name: str) -> str:
     """A concept page."""
     return (DOCS / "concepts" / f"{name}.md").read_text()
+
+
+def choices(kind: type[msgspec.Struct], key: str) -> list[str]:
+    """What a key of the TOML may be, as the page quotes it."""
+    (found,) = [field for field in msgspec.structs.fields(kind) if field.encode_name == key]
+    return [quoted(choice) for choice in get_args(found.type)]
+
+
+@pytest.mark.parametrize(
+    ("heading", "key"),
+    [
+        ("Is it wanted back?", "type"),
+        ("Who starts again with it?", "strategy"),
+        ("Is it any use?", "on_give_up"),
+    ],
+)
+def test_every_choice_of_a_restart(heading: str, key: str) -> None:
+    """restarts.md; each with what it means."""
+    assert [row[0] for row in table(page("restarts"), heading)] == choices(RestartPolicy, key)
+
+
+def test_who_drives_a_component() -> None:
+    """states.md."""
+    text = page("states").replace("\n| `driven_by` |", "\n# drivers\n| `driven_by` |")
+    assert [row[0] for row in table(text, "drivers")] == [quoted(driver) for driver in DRIVERS]
 
 
 def test_default_quotas() -> None:

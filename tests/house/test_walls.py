@@ -27,6 +27,9 @@ DECIDERS = (
     "supervisor.effects",
     "supervisor.director",
     "supervisor.child",
+    "supervisor.movement",
+    "supervisor.orders",
+    "supervisor.group_restart",
     "supervisor.status",
 )
 #: The ones in those rooms that do: few and dull.

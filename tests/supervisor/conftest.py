@@ -116,10 +116,26 @@ class RunningSystem:
             assert left_s > 0, (text, self.said)
             assert self.read(left_s), (text, self.said)
 
+    def wait_said(self, text: str, since: int = 0) -> str:
+        """The first line that says it, from line `since` on."""
+        seen, end_s = since, time.monotonic() + LIMIT_S
+        while True:
+            for line in self.said[seen:]:
+                if text in line:
+                    return line
+            seen = len(self.said)
+            left_s = end_s - time.monotonic()
+            assert left_s > 0, (text, self.said[since:])
+            assert self.read(left_s), (text, self.said[since:])
+
     def wait_up(self) -> dict[str, Any]:
         """Until it is up; its status."""
         self.wait_for("is up, pid")
         return self.status()
+
+    def said_once(self, text: str) -> None:
+        """In one line, and no more than one."""
+        assert sum(text in line for line in self.said) == 1, self.said
 
     def read(self, timeout_s: float) -> bool:
         """More lines. False: there will be no more."""

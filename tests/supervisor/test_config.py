@@ -33,6 +33,7 @@ def backplane(lines: str) -> str:
     return f"{GOOD}{lines}\n"
 
 
+RESTART_KEYS = "strategy, type, max, within, backoff, backoff_max, healthy_after, on_give_up"
 NAMES = "expected letters, digits, - and _, got "
 TABLE = {
     "a mistyped key": (
@@ -41,7 +42,7 @@ TABLE = {
     ),
     "a key of nowhere": (
         system("zzz = 1"),
-        "system.zzz: unknown key (known here: name, role, run_dir, nice, start_limit, stop_limit)",
+        "system.zzz: unknown key (known here: name, role, run_dir, nice, start_limit, stop_limit, restart)",
     ),
     "a mistyped table": (
         GOOD.replace("[backplane.", "[backplan."),
@@ -69,6 +70,40 @@ TABLE = {
     "a mistyped key in a table of its own": (
         backplane("restart = { maxx = 1 }"),
         "backplane.main.restart.maxx: unknown key (did you mean 'max'?)",
+    ),
+    **{
+        f"{at}.restart: {key}": (make(f"restart = {{ {key} = {value} }}"), f"{at}.restart.{key}: {said}")
+        for at, make in (("system", system), ("backplane.main", backplane))
+        for key, value, said in (
+            (
+                "strategy",
+                '"one_for_two"',
+                "expected one of 'one_for_one', 'rest_for_one', 'one_for_all', got 'one_for_two'",
+            ),
+            ("type", '"eternal"', "expected one of 'permanent', 'transient', 'temporary', got 'eternal'"),
+            ("type", "1", "expected one of 'permanent', 'transient', 'temporary', got 1"),
+            ("max", "-1", "expected a whole number >= 0, got -1"),
+            ("max", '"5"', "expected a whole number, got '5'"),
+            (
+                "within",
+                '"a while"',
+                'expected a duration above 0: "5ms", "60s", "2m" or a number of seconds, got \'a while\'',
+            ),
+            ("backoff", "0", 'expected a duration above 0: "5ms", "60s", "2m" or a number of seconds, got 0'),
+            ("backoff_max", '"1ms"', "expected backoff (0.2 s) or more: the wait grows from there, got 0.001 s"),
+            ("healthy_after", "-1", 'expected a duration above 0: "5ms", "60s", "2m" or a number of seconds, got -1'),
+            ("on_give_up", '"panic"', "expected one of 'secondary', 'down', 'shutdown', got 'panic'"),
+            (
+                "intensity",
+                "1",
+                f"unknown key (known here: {RESTART_KEYS})",
+            ),
+        )
+    },
+    "a restart that is no table": (backplane("restart = 3"), "backplane.main.restart: expected a table, got 3"),
+    "a start limit of a backplane": (
+        backplane("start_limit = 0"),
+        'backplane.main.start_limit: expected a duration above 0: "5ms", "60s", "2m" or a number of seconds, got 0',
     ),
     "a nice that no kernel knows": (
         system("nice = [-21]"),
@@ -228,3 +263,29 @@ def test_a_file_that_cannot_be_read_says_so(tmp_path: Path) -> None:
 def test_bounds_are_those_of_board_and_link() -> None:
     """They are repeated in config.py because it may not import what touches the world."""
     assert (config.BACKPLANES_MAX, config.SOCKET_PATH_BYTES_MAX) == (SLOTS_MAX, PATH_BYTES_MAX)
+
+
+def test_what_the_system_says_of_restarts_holds_for_all_and_a_backplane_goes_before_key_by_key() -> None:
+    """Said once; and whoever needs one thing different does not have to say the rest again, or lose it."""
+    config = parse(
+        """
+[system]
+name = "demo"
+restart = { strategy = "one_for_all", max = 9 }
+[backplane.one]
+components = ["demo:One"]
+[backplane.two]
+components = ["demo:Two"]
+restart = { type = "transient", max = 1 }
+""",
+        Path("/demo.toml"),
+    )
+    one, two = config.backplane["one"].restart, config.backplane["two"].restart
+    assert (one.strategy, one.type, one.max) == ("one_for_all", "permanent", 9)
+    assert (two.strategy, two.type, two.max) == ("one_for_all", "transient", 1)
+
+
+def test_a_wrong_restart_of_the_system_is_said_once() -> None:
+    """Not again for each backplane that it would have held for."""
+    found = problems(GOOD.replace("[backplane", 'restart = { backoff_max = "1ms" }\n[backplane', 1))
+    assert len(found) == 1

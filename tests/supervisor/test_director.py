@@ -1,225 +1,59 @@
-"""The director in every order of events that hypothesis can think of, against a world that obeys its effects.
-
-The world here is the slow, obvious twin: it knows which processes live and which hooks run, and checks each effect
-against that. What a real supervisor does wrong only on a bad day, it does here within a second.
-"""
+"""The director in every order of events that hypothesis can think of, against a world that obeys its effects (world.py)."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass, field
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from appbackplane.runtime.objects.module_state import MOVES, ModuleState
+from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.supervisor import effects, events
 from appbackplane.supervisor.child import Phase
-from appbackplane.supervisor.config import Duration, RestartPolicy
-from appbackplane.supervisor.director import Director
 from appbackplane.supervisor.effects import Caller
-from appbackplane.transport.directory import ComponentEntry, Registration
+from appbackplane.transport.directory import Registration
 
-SECOND_NS = 1_000_000_000
-#: backplane -> component -> what it depends on. Two of them share a process, and one chain crosses all three.
-SYSTEM: dict[str, dict[str, tuple[str, ...]]] = {
-    "first": {"base": ()},
-    "second": {"middle": ("base",), "side": ()},
-    "third": {"top": ("middle", "side")},
-}
-DEPENDS_ON = {name: needs for components in SYSTEM.values() for name, needs in components.items()}
-SERVING = (ModuleState.PRIMARY, ModuleState.SECONDARY)
+from .world import SECOND_NS, SYSTEM, LivingProcess, System, World, make_director, policy, up_world
 
 
-@dataclass
-class LivingProcess:
-    """One process of the world."""
-
-    generation: int
-    pid: int
-    is_registered: bool = False
-    is_stopping: bool = False
-    is_killed: bool = False
-    states: dict[str, ModuleState] = field(default_factory=dict)
-    moving: dict[str, ModuleState] = field(default_factory=dict)
-
-
-def make_director(restarts_max: int = 3) -> Director:
-    """Of `SYSTEM`."""
-    policy = RestartPolicy(max=restarts_max, within_ns=Duration(60 * SECOND_NS))
-    return Director(
-        "world",
-        dict.fromkeys(SYSTEM, policy),
-        role=ModuleState.PRIMARY,
-        start_limit_ns=30 * SECOND_NS,
-        stop_limit_ns=10 * SECOND_NS,
-    )
+#: Those of one small system, and whatever else can be drawn: components that depend only on those before them.
+@st.composite
+def systems(draw: st.DrawFn) -> System:
+    """Up to four backplanes, up to eight components."""
+    backplanes: dict[str, dict[str, tuple[str, ...]]] = {}
+    names: list[str] = []
+    for number in range(draw(st.integers(1, 8))):
+        needs = draw(st.lists(st.sampled_from(names), max_size=3, unique=True)) if names else []
+        home = draw(st.sampled_from(["b0", "b1", "b2", "b3"]))
+        names.append(f"c{number}")
+        backplanes.setdefault(home, {})[names[-1]] = tuple(needs)
+    return backplanes
 
 
-class World:
-    """Obeys effects, and holds the director to its promises while it does."""
-
-    def __init__(self, director: Director) -> None:
-        self.director = director
-        self.now_ns = SECOND_NS
-        self.processes: dict[str, LivingProcess] = {}
-        self.ended: effects.End | None = None
-        self.is_up = False
-        self.said: list[str] = []
-        self.version = 0
-        self._last_pid = 100
-
-    @property
-    def is_going_down(self) -> bool:
-        """Ordered, or because it could not come up."""
-        return self.director.mode in ("stopping", "down")
-
-    def tell(self, event: events.Event) -> list[effects.Effect]:
-        """One event, and all that follows from it at once."""
-        queue, done = [event], []
-        while queue:
-            event = queue.pop(0)
-            for effect in self.director.handle(event, self.now_ns):
-                done.append(effect)
-                queue += self.obey(effect)
-        return done
-
-    def obey(self, effect: effects.Effect) -> list[events.Event]:
-        """Returns what happens at once."""
-        assert self.ended is None, "nothing happens after the end"
-        match effect:
-            case effects.Spawn(name, generation):
-                assert name not in self.processes, "a backplane has at most one process"
-                assert not self.is_going_down, "nothing starts in a system that goes down"
-                self._last_pid += 1
-                self.processes[name] = LivingProcess(generation, self._last_pid)
-                return [events.Spawned(name, generation, self._last_pid)]
-            case effects.Move(name, generation, component, state):
-                self._obey_move(self._process(name, generation), component, ModuleState(state))
-            case effects.Stop(name, generation):
-                process = self._process(name, generation)
-                assert not process.moving
-                assert all(state in (ModuleState.START, ModuleState.DOWN) for state in process.states.values())
-                process.is_stopping = True
-            case effects.Kill(name, generation):
-                self._process(name, generation).is_killed = True
-            case effects.ClearSlot(name):
-                assert name not in self.processes, "the slot of a living process is its own"
-            case effects.SendDirectory(directory):
-                assert directory.version > self.version, "an old directory must not look new"
-                self.version = directory.version
-                for name, place in directory.backplanes.items():
-                    process = self.processes.get(name)
-                    is_there = process is not None and process.generation == place.generation
-                    assert not place.is_up or is_there, "nobody is sent to a process that is dead"
-            case effects.Accept(caller):
-                self.processes[caller.peer.decode()].is_registered = True
-            case effects.Say(text):
-                self.said.append(text)
-            case effects.AnnounceUp():
-                states = {n: s for p in self.processes.values() for n, s in p.states.items()}
-                assert states == dict.fromkeys(DEPENDS_ON, ModuleState.PRIMARY)
-                self.is_up = True
-            case effects.End():
-                assert not self.processes, "nothing is left behind"
-                self.ended = effect
-        return []
-
-    def _process(self, name: str, generation: int) -> LivingProcess:
-        process = self.processes[name]
-        assert process.generation == generation
-        return process
-
-    def _obey_move(self, process: LivingProcess, component: str, to: ModuleState) -> None:
-        assert process.is_registered
-        assert not process.is_killed
-        assert component not in process.moving, "one hook of a component at a time"
-        assert to in MOVES[process.states[component]]
-        states = {n: s for p in self.processes.values() for n, s in p.states.items()}
-        moving = {n: s for p in self.processes.values() for n, s in p.moving.items()}
-        if to is ModuleState.DOWN:
-            assert self.is_going_down
-            dependants = [name for name, needs in DEPENDS_ON.items() if component in needs]
-            for name in dependants:
-                at_rest = states.get(name, ModuleState.DOWN) in (ModuleState.START, ModuleState.DOWN)
-                is_killed = any(p.is_killed for p in self.processes.values() if name in p.states)
-                assert is_killed or (at_rest and name not in moving), f"{name} still needs {component}"
-        else:
-            for name in DEPENDS_ON[component]:
-                reached = SERVING if to in SERVING else (*SERVING, ModuleState.INITIALIZING)
-                assert states.get(name) in reached, f"{component} came before {name}"
-        process.moving[component] = to
-
-    # What processes do
-
-    def register(self, name: str) -> None:
-        """It has constructed its components."""
-        process = self.processes[name]
-        components = tuple(ComponentEntry(c, depends_on=needs) for c, needs in SYSTEM[name].items())
-        process.states = dict.fromkeys(SYSTEM[name], ModuleState.START)
-        registration = Registration(name, process.generation, process.pid, f"/run/{name}.sock", components)
-        self.tell(events.Registered(registration, Caller(name.encode(), 1)))
-
-    def finish_hook(self, name: str, component: str, *, is_well: bool = True) -> None:
-        """A hook has ended."""
-        process = self.processes[name]
-        to = process.moving.pop(component)
-        if is_well:
-            process.states[component] = to
-            self.tell(events.Moved(name, process.generation, component, to.value))
-        else:
-            if to is ModuleState.DOWN:
-                process.states[component] = to
-            self.tell(events.MoveFailed(name, process.generation, component, to.value, "it raised"))
-
-    def die(self, name: str, code: int) -> list[effects.Effect]:
-        """A process has ended."""
-        process = self.processes.pop(name)
-        return self.tell(events.Exited(name, process.generation, code, "its last line"))
-
-    def order_down(self, *, is_final: bool = False) -> None:
-        """A signal."""
-        self.tell(events.DownOrdered("SIGTERM", is_final=is_final))
-
-    def pass_time(self) -> bool:
-        """To the instant that the director waits for. False: it waits for none."""
-        wakes_at_ns = self.director.wakes_at_ns()
-        if wakes_at_ns is None:
-            return False
-        self.now_ns = max(self.now_ns, wakes_at_ns)
-        self.tell(events.TimePassed())
-        return True
-
-    def do_what_is_asked(self) -> None:
-        """Well-behaved processes, until nothing more is asked of them."""
-        while self.ended is None and (step := self._next_step()) is not None:
-            step()
-
-    def _next_step(self):  # type: ignore[no-untyped-def]
-        for name, process in self.processes.items():
-            if process.is_killed:
-                return lambda name=name: self.die(name, -9)
-            if process.is_stopping:
-                return lambda name=name: self.die(name, 0)
-            if not process.is_registered:
-                return lambda name=name: self.register(name)
-            for component in process.moving:
-                return lambda name=name, component=component: self.finish_hook(name, component)
-        return None
+SYSTEMS = st.one_of(st.just(SYSTEM), systems())
+POLICIES = st.builds(
+    policy,
+    max=st.integers(0, 3),
+    strategy=st.sampled_from(["one_for_one", "rest_for_one", "one_for_all"]),
+    type=st.sampled_from(["permanent", "permanent", "permanent", "transient", "temporary"]),
+    on_give_up=st.sampled_from(["secondary", "secondary", "down", "shutdown"]),
+)
 
 
 class AnyOrder(RuleBasedStateMachine):
     """Everything that may happen, in any order."""
 
-    @initialize(restarts_max=st.integers(0, 3))
-    def begin(self, restarts_max: int) -> None:
-        self.world = World(make_director(restarts_max))
+    @initialize(data=st.data(), system=SYSTEMS)
+    def begin(self, data: st.DataObject, system: System) -> None:
+        policies = {name: data.draw(POLICIES) for name in system}
+        components = [name for components in system.values() for name in components]
+        driven = data.draw(st.frozensets(st.sampled_from(components)))
+        self.world = World(make_director(system=system, policies=policies), system, driven)
         self.world.tell(events.UpOrdered())
 
     @precondition(lambda self: self.world.ended is not None)
-    @rule(restarts_max=st.integers(0, 3))
-    def another_begins(self, restarts_max: int) -> None:
-        self.begin(restarts_max)
+    @rule(data=st.data(), system=SYSTEMS)
+    def another_begins(self, data: st.DataObject, system: System) -> None:
+        self.begin(data, system)
 
     def _living(self, data: st.DataObject, *, fits) -> str | None:  # type: ignore[no-untyped-def]
         names = sorted(name for name, process in self.world.processes.items() if fits(process))
@@ -276,9 +110,21 @@ class AnyOrder(RuleBasedStateMachine):
         self.world.order_down(is_final=is_final)
 
     @precondition(lambda self: self.world.ended is None)
-    @rule(name=st.sampled_from(sorted(SYSTEM)), generation=st.integers(0, 2))
-    def old_news_comes_late(self, name: str, generation: int) -> None:
+    @rule(
+        data=st.data(),
+        to=st.sampled_from([ModuleState.PRIMARY, ModuleState.SECONDARY, ModuleState.DOWN]),
+        limit_ns=st.integers(SECOND_NS, 60 * SECOND_NS),
+    )
+    def a_client_moves_something(self, data: st.DataObject, to: ModuleState, limit_ns: int) -> None:
+        component = data.draw(st.sampled_from([None, *sorted(self.world.home), "nobody"]))
+        if len(self.world.waiting) < 5:
+            self.world.order_move(to, component, limit_ns=limit_ns)
+
+    @precondition(lambda self: self.world.ended is None)
+    @rule(data=st.data(), generation=st.integers(0, 2))
+    def old_news_comes_late(self, data: st.DataObject, generation: int) -> None:
         """Of a generation that is not there: it must change nothing."""
+        name = data.draw(st.sampled_from(sorted(self.world.system)))
         process = self.world.processes.get(name)
         if process is None or process.generation != generation:
             for event in (
@@ -313,15 +159,6 @@ class AnyOrder(RuleBasedStateMachine):
 
 TestAnyOrder = AnyOrder.TestCase
 TestAnyOrder.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
-
-
-def up_world() -> World:
-    """A world that has come up."""
-    world = World(make_director())
-    world.tell(events.UpOrdered())
-    world.do_what_is_asked()
-    assert world.is_up
-    return world
 
 
 def test_ordered_down_it_stops_in_reverse_order() -> None:

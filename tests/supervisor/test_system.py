@@ -91,19 +91,19 @@ def test_a_crash_loop_is_given_up_and_the_others_serve(start: Start) -> None:
     assert (index["state"], index["health"]) == ("failed", "dead")
     assert index["board"] is None, "what it left on the board is cleared"
     assert system.backplane("query")["state"] == "up"
+    assert system.backplane("query")["components"] == {"query": "secondary"}, "it stands by: what it needs is gone"
+    assert system.status()["state"] == "degraded"
     system.ask("supervisor.down")
-    assert system.wait_down() == 0
+    assert system.wait_down() == 1, "who looks at exit codes must learn of it"
+    system.said_once("given up: 1 restarts within 60 s were not enough; to secondary with what depends on it: query")
+    system.said_once("down, exit code 1: ordered by a client; had been given up: index")
 
 
 @pytest.mark.parametrize(
     ("fails", "reason"),
-    [
-        ("constructor", "no index here"),
-        ("exit", "exited with 7: exits by itself"),
-        ("hook", "component 'index' did not become initializing"),
-    ],
+    [("constructor", "no index here"), ("exit", "exited with 7: exits by itself")],
 )
-def test_what_cannot_come_up_ends_with_its_reason(start: Start, fails: str, reason: str) -> None:
+def test_what_cannot_be_constructed_ends_with_its_reason(start: Start, fails: str, reason: str) -> None:
     """Restarting it would only say the same again, and somebody waits for the prompt."""
     system = start(index=f'[backplane.index.settings.Index]\nfails = "{fails}"')
     assert system.wait_down() == 1

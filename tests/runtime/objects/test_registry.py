@@ -261,3 +261,28 @@ def test_objects_that_are_equal_are_not_the_same() -> None:
     assert hearers() == ["0", "2"]
     assert who(registry.routes["query.grow"].objects) == ["0", "2"]
     assert who(query._objects) == ["0", "2"]
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "said"),
+    [
+        ("driven_by", "itself", 'Odd.driven_by: expected "system" or "backplane", got \'itself\''),
+        ("driven_by", None, 'Odd.driven_by: expected "system" or "backplane", got None'),
+        ("depends_on", "index", "Odd.depends_on: expected names of components, as (\"index\",), got 'index'"),
+        ("depends_on", (Shard,), "Odd.depends_on: expected names of components"),
+    ],
+)
+def test_how_a_component_wants_to_be_moved_is_checked(attribute: str, value: object, said: str) -> None:
+    """A forgotten comma makes five dependencies of "index", none of which there is."""
+    odd = type("Odd", (Component,), {attribute: value})()
+    with pytest.raises(DeclarationError) as raised:
+        Registry("main", 8).add_component(odd)
+    assert said in str(raised.value)
+
+
+def test_who_drives_a_component_is_in_its_entry() -> None:
+    """The supervisor has to know; by default it is the system."""
+    registry = Registry("main", 8)
+    registry.add_component(type("Plain", (Component,), {})())
+    registry.add_component(type("Own", (Component,), {"driven_by": "backplane"})())
+    assert {entry.name: entry.driven_by for entry in registry.entries()} == {"plain": "system", "own": "backplane"}

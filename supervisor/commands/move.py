@@ -1,0 +1,55 @@
+"""move: take one component, with what depends on it, or the whole system to another state, and come back when it is there."""
+
+from __future__ import annotations
+
+import threading
+
+import click
+
+from . import show
+from .asking import ask
+from .cli import debug_option, json_option
+from .systems import find, system_option
+
+#: The start of a component may take `start_limit`, by default as long; who has hooks that take longer says so.
+TIMEOUT_S = 60.0
+#: A day: whoever needs longer looks again.
+TIMEOUT_S_MAX = 86_400
+#: Progress is shown for whatever takes longer.
+_SILENT_S = 1.0
+#: The supervisor's answer that its time is over is better than our own.
+_ANSWER_S = 2.0
+
+
+@click.command("move")
+@click.argument("state", metavar="STATE", type=click.Choice(("primary", "secondary", "down")))
+@click.argument("component", required=False)
+@system_option
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, TIMEOUT_S_MAX, min_open=True),
+    default=TIMEOUT_S,
+    show_default=True,
+    help="Seconds to wait for the end; what was ordered holds beyond it.",
+)
+@json_option
+@debug_option
+def command(state: str, component: str | None, system: str | None, timeout: float, as_json: bool) -> None:
+    """Move COMPONENT and what depends on it, or the whole system, to STATE: primary, secondary or down.
+
+    Each waits for those that it depends on.
+    """
+    location = find(system)
+    what = f"component {component!r}" if component is not None else f"system {location.system!r}"
+    progress = threading.Timer(_SILENT_S, click.echo, [f"waiting for {what} to become {state}"], {"err": True})
+    progress.daemon = True
+    progress.start()
+    try:
+        body = {"state": state, "component": component, "timeout": timeout}
+        answer = ask(location, "supervisor.move", body, max(0.0, timeout) + _ANSWER_S)
+    finally:
+        progress.cancel()
+    if as_json:
+        show.as_json({"system": location.system, **answer})
+        return
+    click.echo(", ".join(f"{name}={reached}" for name, reached in answer["components"].items()))

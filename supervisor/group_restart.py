@@ -1,0 +1,52 @@
+"""Group restart: those that start again with one that died, because its strategy says so (restart.py). Pure.
+
+As OTP has it: first all of them go down, in order, then all are started; so no hook of a new process meets one of an old.
+Who has not begun is left alone, since nothing of the dead one can be in it. The director asks; only children are changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from appbackplane.transport.directory import Registration
+
+from .child import Child, Phase
+from .plan import dependants
+from .restart import group
+
+
+def begin(children: Mapping[str, Child], died: Child, at_ns: int, now_ns: int) -> list[Child]:
+    """`died` is to be spawned at `at_ns`, once those that are returned have gone down."""
+    above: dict[str, set[str]] = {name: set() for name in children}
+    above |= dependants(registrations(children))
+    others = [children[name] for name in sorted(group(died.policy, died.name, above))]
+    leaving = [other for other in others if other.has_begun()]
+    names = frozenset(other.name for other in leaving)
+    died.enter(Phase.WAITING, now_ns, at_ns)
+    died.spawns_after = names
+    for other in others:
+        if other.name in names:
+            other.is_leaving, other.spawns_after = True, names
+        elif other.phase is Phase.ENDED and other.policy.type == "transient":  # OTP starts all that it knows
+            other.spawns_after = names
+            other.enter(Phase.WAITING, now_ns, now_ns)
+    return leaving
+
+
+def has_gone(child: Child, now_ns: int) -> None:
+    """One that went down with another: it is spawned again, unless nobody wants it back."""
+    if child.policy.type == "temporary":
+        child.reason = "went down with another that died; it is temporary, and not started again"
+        child.enter(Phase.ENDED, now_ns)
+    else:
+        child.enter(Phase.WAITING, now_ns, now_ns)
+
+
+def is_held(children: Mapping[str, Child], child: Child) -> bool:
+    """Others have to be gone before it may be spawned."""
+    return child.phase is Phase.WAITING and any(children[name].is_leaving for name in child.spawns_after)
+
+
+def registrations(children: Mapping[str, Child]) -> list[Registration]:
+    """Of all that have ever registered."""
+    return [child.registration for child in children.values() if child.registration is not None]

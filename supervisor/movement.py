@@ -1,0 +1,368 @@
+"""Movement: where the components are to be, and what is done to get them there. Part of the director, as pure.
+
+Targets come from the system's role, from orders (orders.py), and from what was given up; the order of moves from
+lifecycle.py. A hook that fails is that component's affair: its process and all others go on, it is tried again as the
+`restart` of its backplane says (restart.py), and shown with its reason and with those that wait for it. A hook that does
+not end in time is shown too, but not tried again beside itself: should it end after all, that counts.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+
+from appbackplane.runtime.objects.module_state import ModuleState
+from appbackplane.transport.errors import (
+    BackplaneError,
+    DeadlineExceeded,
+    FailedPrecondition,
+    InternalError,
+    NotFound,
+    Unavailable,
+)
+
+from .child import Child, Failure, Phase
+from .effects import Answer, Effect, Move, Refuse, Say
+from .events import Moved, MoveFailed, MoveOrdered
+from .lifecycle import HEIGHT, Standing, all_above, dependants, is_there, moves, next_step, targets, waits_for
+from .orders import Order, Orders
+from .restart import GiveUp, Random, RestartHistory, StartAgain, after_failure
+
+#: How long the answer to a move up is waited for, once its own limit is over: a century, and it fits into a machine word.
+LATE_LIMIT_NS = 100 * 365 * 86_400 * 1_000_000_000
+#: `on_give_up` to the state above which nobody is to be that depends on what was given up.
+_CEILINGS = {
+    "secondary": ModuleState.SECONDARY,
+    "down": ModuleState.DOWN,
+    "shutdown": ModuleState.DOWN,
+}
+#: No process, and none to come.
+_GONE = (Phase.FAILED, Phase.ENDED)
+
+
+class Movement:
+    """All components of a system, as modules of one graph."""
+
+    def __init__(self, children: Mapping[str, Child], role: ModuleState, random: Random) -> None:
+        self._children = children
+        #: Where the system is to be, and those components that were ordered elsewhere.
+        self.role = role
+        self.wanted: dict[str, ModuleState] = {}
+        #: All have registered, and fit together: until then nobody moves.
+        self.is_planned = False
+        #: Everything is to go down, whatever was wanted.
+        self.is_going_down = False
+        self._random = random
+        self._orders = Orders()
+        self._effects: list[Effect] = []
+
+    # Where everybody is, and is to be
+
+    def standings(self) -> dict[str, Standing]:
+        """All components of the system."""
+        return {name: standing for child in self._children.values() for name, standing in child.standings().items()}
+
+    def targets(self, standings: Mapping[str, Standing]) -> dict[str, ModuleState]:
+        """Where each is to be."""
+        if self.is_going_down:
+            return dict.fromkeys(standings, ModuleState.DOWN)
+        wanted, ceilings = dict(self.wanted), self._ceilings()
+        for child in self._children.values():
+            if child.phase is Phase.FAILED and child.policy.strategy == "one_for_all":
+                ceiling = _CEILINGS[child.policy.on_give_up]
+                for name in standings:
+                    if HEIGHT[wanted.get(name, self.role)] > HEIGHT[ceiling]:
+                        wanted[name] = ceiling
+        found = targets(standings, self.role, wanted, ceilings)
+        for child in self._children.values():
+            if child.is_leaving:
+                found |= dict.fromkeys(child.states, ModuleState.DOWN)
+        return found
+
+    def waiting(self) -> dict[str, list[str]]:
+        """To each component that rests elsewhere than it is to be, those that have to move before it."""
+        standings = self.standings()
+        goals, above = self.targets(standings), dependants(standings)
+        return {
+            name: waits_for(name, to, standings, goals, above)
+            for name, standing in standings.items()
+            if standing.is_idle and (to := next_step(standing.state, goals[name])) is not None
+        }
+
+    def held_up_by(self, component: str) -> list[str]:
+        """Those that depend on it and are not where they are to be, or were told to stay below."""
+        standings = self.standings()
+        return [
+            name
+            for name in sorted(all_above({component}, standings) - {component})
+            if standings[name].state is not self.wanted.get(name, self.role)
+        ]
+
+    def failures(self) -> Iterable[tuple[Child, str, Failure]]:
+        """Hooks that have failed, or have not ended in time."""
+        return [(child, name, found) for child in self._children.values() for name, found in child.failures.items()]
+
+    def problems(self) -> list[str]:
+        """What keeps the system from being whole, a line each; what is being tried again included."""
+        lines = [
+            f"backplane {child.name!r}: {child.reason}"
+            for child in self._children.values()
+            if child.phase is Phase.FAILED
+        ]
+        for child, name, failure in self.failures():
+            held_up = self.held_up_by(name)
+            because = f"; waiting for it: {', '.join(held_up)}" if held_up else ""
+            lines.append(f"{_told(child, name, failure)}{because}")
+        return lines
+
+    def is_settled(self) -> bool:
+        """Nothing moves, and nothing will by itself, but for what is tried again later."""
+        return all(
+            (child.phase is Phase.UP and not child.is_leaving and not child.hooks_due_ns and not _falls(child))
+            or child.phase in _GONE
+            for child in self._children.values()
+        )
+
+    # What has happened
+
+    def moved(self, child: Child, event: Moved, now_ns: int) -> None:
+        """A hook has ended well."""
+        name, to = event.component, child.moving.pop(event.component)
+        child.states[name] = to
+        child.hooks_due_ns.pop(name, None)
+        if to is not ModuleState.INITIALIZING:
+            child.hook_histories.pop(name, None)
+        if child.failures.pop(name, None) is not None:
+            self._effects.append(Say(f"backplane {child.name!r}: component {name!r} is {to.value} now"))
+
+    def failed(self, child: Child, event: MoveFailed, now_ns: int) -> str | None:
+        """A hook has raised. The reason to take the system down, if its policy says so."""
+        name, to = event.component, child.moving.pop(event.component)
+        child.hooks_due_ns.pop(name, None)
+        failure = child.failures[name] = Failure(to, event.reason, now_ns)
+        line = _told(child, name, failure)
+        if to is ModuleState.DOWN or self.is_going_down:
+            if to is ModuleState.DOWN:
+                child.states[name] = to
+            self._effects.append(Say(line, is_error=True))
+            return None
+        history = child.hook_histories.get(name, RestartHistory())
+        child.hook_histories[name], verdict = after_failure(history, child.policy, now_ns, self._random)
+        if isinstance(verdict, StartAgain):
+            failure.retry_ns = verdict.at_ns
+            when = "now" if verdict.at_ns <= now_ns else f"in {(verdict.at_ns - now_ns) / 1e9:.1f} s"
+            self._effects.append(Say(f"{line}; trying it again {when}", is_error=True))
+            return None
+        failure.is_given_up = True
+        return self._give_up(child, name, f"{line}; given up: {verdict.because}", isinstance(verdict, GiveUp))
+
+    def time_passed(self, now_ns: int) -> str | None:
+        """Hooks that took too long. The reason to take the system down, if the policy of one says so."""
+        for child in self._children.values():
+            for name in [name for name, due_ns in child.hooks_due_ns.items() if due_ns <= now_ns]:
+                del child.hooks_due_ns[name]
+                reason = f"its hook has not ended within {child.start_limit_ns / 1e9:g} s"
+                failure = Failure(child.moving[name], reason, now_ns, is_given_up=True)
+                child.failures[name] = failure
+                because = self._give_up(child, name, _told(child, name, failure), child.policy.type != "temporary")
+                if because is not None:
+                    return because
+        return None
+
+    def _give_up(self, child: Child, component: str, line: str, is_told: bool) -> str | None:
+        """`is_told`: those that depend on it are told, or the system goes down."""
+        if is_told and child.policy.on_give_up == "shutdown":
+            return line
+        self._effects.append(Say(line + (self.consequence(child, [component]) if is_told else ""), is_error=True))
+        return None
+
+    def consequence(self, child: Child, components: Iterable[str]) -> str:
+        """What is said of those who depend on what was given up."""
+        standings = self.standings()
+        ceiling = _CEILINGS[child.policy.on_give_up]
+        if child.policy.strategy == "one_for_all" and child.phase is Phase.FAILED:
+            above = set(standings)
+        else:
+            above = all_above(set(components), standings)
+        lowered = sorted(name for name in above - set(components) if standings[name].holds > HEIGHT[ceiling])
+        return f"; to {ceiling.value} with what depends on it: {', '.join(lowered)}" if lowered else ""
+
+    # Orders
+
+    def order(self, event: MoveOrdered, now_ns: int) -> None:
+        """A client wants something moved."""
+        try:
+            standings = self.standings()
+            if self.is_going_down:
+                raise Unavailable("the system is going down")
+            if event.component is not None and event.component not in standings:
+                near = difflib.get_close_matches(event.component, standings, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(standings)) or 'none yet'}"
+                raise NotFound(f"no component {event.component!r} ({hint})")
+            self._orders.add(Order(event.caller, event.to, event.component, now_ns + event.limit_ns))
+        except BackplaneError as error:
+            self._effects.append(Refuse(event.caller, error))
+
+    def refuse_orders(self) -> None:
+        """The system goes down: nobody is to wait for what will not come."""
+        for order in self._orders:
+            self._refuse(order, Unavailable("the system is going down"))
+
+    def wakes_at_ns(self) -> int | None:
+        """When something runs out, or is tried again."""
+        waits = [due_ns for child in self._children.values() for due_ns in child.hooks_due_ns.values()]
+        waits += [failure.retry_ns for _, _, failure in self.failures() if failure.retry_ns is not None]
+        if (ends_ns := self._orders.wakes_at_ns()) is not None:
+            waits.append(ends_ns)
+        return min(waits, default=None)
+
+    # What follows
+
+    def advance(self, now_ns: int) -> list[Effect]:
+        """Everything that can be done now."""
+        for _, _, failure in self.failures():
+            if failure.retry_ns is not None and failure.retry_ns <= now_ns:
+                failure.retry_ns = None
+        while True:
+            begun = self.is_planned and self._begin_orders()
+            if self.is_planned or self.is_going_down:
+                self._begin_moves(now_ns)
+            ended = self._end_orders(now_ns)
+            if not (begun or ended):
+                break
+        effects, self._effects = self._effects, []
+        return effects
+
+    def _begin_moves(self, now_ns: int) -> None:
+        standings = self.standings()
+        for name, to in moves(standings, self.targets(standings)):
+            child = self._children[standings[name].backplane]
+            child.moving[name] = to
+            limit_ns = child.stop_limit_ns
+            if to is not ModuleState.DOWN:
+                limit_ns = LATE_LIMIT_NS
+                child.hooks_due_ns[name] = now_ns + child.start_limit_ns
+            self._effects.append(Move(child.name, child.generation, name, to.value, limit_ns))
+
+    def _begin_orders(self) -> bool:
+        has_begun = False
+        while (order := self._orders.next_to_begin()) is not None:
+            has_begun = True
+            try:
+                self._begin(order)
+            except BackplaneError as error:
+                self._refuse(order, error)
+        return has_begun
+
+    def _begin(self, order: Order) -> None:
+        """Sets where it is to be. Raises `FailedPrecondition` where it cannot be."""
+        standings = self.standings()
+        if order.component is None:
+            self.role = order.to
+            self.wanted.clear()
+        else:
+            self._want(order.component, order.to, standings)
+        for name in self._concerned(order, standings):
+            child = self._children[standings[name].backplane]
+            if name not in child.moving:  # what is hanging now is not tried again beside itself
+                child.failures.pop(name, None)
+                child.hook_histories.pop(name, None)
+
+    def _want(self, component: str, to: ModuleState, standings: Mapping[str, Standing]) -> None:
+        before = dict(self.wanted)
+        self.wanted[component] = to
+        try:
+            self._check(component, to, standings)
+        except FailedPrecondition:
+            self.wanted = before
+            raise
+
+    def _check(self, component: str, to: ModuleState, standings: Mapping[str, Standing]) -> None:
+        """Raises `FailedPrecondition` where it cannot get there."""
+        child = self._children[standings[component].backplane]
+        if child.phase in _GONE and to is not ModuleState.DOWN:
+            raise FailedPrecondition(f"backplane {child.name!r} of component {component!r}: {child.reason}")
+        goals, ceilings = self.targets(standings), self._ceilings()
+        if child.is_leaving or HEIGHT[goals[component]] >= HEIGHT[to]:
+            return
+        for other in standings[component].depends_on:
+            for bound in (goals.get(other), ceilings.get(other)):
+                if bound is not None and HEIGHT[bound] < HEIGHT[to]:
+                    why = f"it depends on {other!r}, {_keeps(other, bound, ceilings)}"
+                    raise FailedPrecondition(f"{component!r} cannot be {to.value}: {why}")
+        raise FailedPrecondition(f"{component!r} cannot be {to.value}: {'; '.join(self.problems())}")
+
+    def _ceilings(self) -> dict[str, ModuleState]:
+        found: dict[str, ModuleState] = {}
+        for child in self._children.values():
+            ceiling = _CEILINGS[child.policy.on_give_up]
+            if child.phase is Phase.FAILED:
+                found |= dict.fromkeys(child.states, ceiling)
+            elif child.policy.type != "temporary":
+                found |= {name: ceiling for name, failure in child.failures.items() if failure.is_given_up}
+        return found
+
+    def _end_orders(self, now_ns: int) -> bool:
+        ended = self._orders.overdue(now_ns)
+        for order in ended:
+            self._refuse(order, DeadlineExceeded(self._late(order)))
+        for order in self._orders.begun():
+            standings = self.standings()
+            concerned = self._concerned(order, standings)
+            try:
+                if failed := [_told(*each) for each in self.failures() if each[1] in concerned]:
+                    raise InternalError("\n".join(failed))
+                if order.component is not None:
+                    self._check(order.component, order.to, standings)
+            except BackplaneError as error:
+                self._refuse(order, error)
+                ended.append(order)
+                continue
+            if self._is_done(order, standings, concerned):
+                states = {name: standings[name].state.value for name in standings if name in concerned}
+                self._effects.append(Answer(order.caller, {"components": states}))
+                self._orders.end(order)
+                ended.append(order)
+        return bool(ended)
+
+    def _is_done(self, order: Order, standings: Mapping[str, Standing], concerned: set[str]) -> bool:
+        """All that was ordered is there, and nothing that goes with it moves."""
+        homes = {name: self._children[standings[name].backplane] for name in concerned}
+        if any(standings[name].moving_to is not None or homes[name].is_leaving for name in concerned):
+            return False
+        goals = self.targets(standings)
+        ordered = concerned if order.component is None else {order.component}
+        return all(homes[name].phase in _GONE or is_there(standings[name], goals[name]) for name in ordered)
+
+    def _concerned(self, order: Order, standings: Mapping[str, Standing]) -> set[str]:
+        return set(standings) if order.component is None else all_above({order.component}, standings)
+
+    def _late(self, order: Order) -> str:
+        standings, waiting = self.standings(), self.waiting()
+        behind = []
+        for name in sorted(self._concerned(order, standings)):
+            standing = standings[name]
+            if standing.moving_to is not None:
+                behind.append(f"{name!r} is still in its hook of {standing.moving_to.value}")
+            elif not standing.is_reachable:
+                behind.append(f"backplane {standing.backplane!r} of {name!r} is not up")
+            elif waiting.get(name):
+                behind.append(f"{name!r} waits for {', '.join(waiting[name])}")
+        what = "the system" if order.component is None else f"component {order.component!r}"
+        return f"{what} is not {order.to.value} yet, and goes on moving: {'; '.join(behind) or 'it has just begun'}"
+
+    def _refuse(self, order: Order, error: BackplaneError) -> None:
+        self._effects.append(Refuse(order.caller, error))
+        self._orders.end(order)
+
+
+def _told(child: Child, component: str, failure: Failure) -> str:
+    return f"backplane {child.name!r}: component {component!r} did not become {failure.to.value}: {failure.reason}"
+
+
+def _keeps(component: str, bound: ModuleState, given_up: Mapping[str, ModuleState]) -> str:
+    return "which was given up" if component in given_up else f"which is to be {bound.value}: move that first"
+
+
+def _falls(child: Child) -> bool:
+    return any(to is ModuleState.DOWN for to in child.moving.values())

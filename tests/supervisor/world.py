@@ -1,0 +1,299 @@
+"""A world that obeys the director's effects, and holds it to its promises: the slow, obvious twin of a real system.
+
+It knows which processes live, which hooks run and who waits for an answer, and checks each effect against that. What a
+real supervisor does wrong only on a bad day, it does here within a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from appbackplane.runtime.objects.module_state import MOVES, ModuleState
+from appbackplane.supervisor import effects, events
+from appbackplane.supervisor.child import Phase
+from appbackplane.supervisor.config import Duration, RestartPolicy
+from appbackplane.supervisor.director import Director
+from appbackplane.supervisor.effects import Caller
+from appbackplane.transport.directory import ComponentEntry, Registration
+
+SECOND_NS = 1_000_000_000
+START_LIMIT_NS, STOP_LIMIT_NS = 30 * SECOND_NS, 10 * SECOND_NS
+#: backplane -> component -> what it depends on. Two of them share a process, and one chain crosses all three.
+System = Mapping[str, Mapping[str, tuple[str, ...]]]
+SYSTEM: System = {
+    "first": {"base": ()},
+    "second": {"middle": ("base",), "side": ()},
+    "third": {"top": ("middle", "side")},
+}
+#: Who may rely on what: nobody is to be higher than what it depends on.
+HEIGHT = {
+    ModuleState.START: 0,
+    ModuleState.DOWN: 0,
+    ModuleState.INITIALIZING: 1,
+    ModuleState.SECONDARY: 2,
+    ModuleState.PRIMARY: 3,
+}
+
+
+@dataclass
+class LivingProcess:
+    """One process of the world."""
+
+    generation: int
+    pid: int
+    is_registered: bool = False
+    is_stopping: bool = False
+    is_killed: bool = False
+    states: dict[str, ModuleState] = field(default_factory=dict)
+    moving: dict[str, ModuleState] = field(default_factory=dict)
+
+
+def policy(**words: object) -> RestartPolicy:
+    """Three restarts in a minute, unless told otherwise."""
+    return RestartPolicy(**{"max": 3, "within_ns": Duration(60 * SECOND_NS), **words})  # type: ignore[arg-type]
+
+
+def make_director(
+    restarts_max: int = 3,
+    *,
+    system: System = SYSTEM,
+    policies: Mapping[str, RestartPolicy] | None = None,
+    role: ModuleState = ModuleState.PRIMARY,
+) -> Director:
+    """Of `SYSTEM`, where nobody has a policy of its own."""
+    return Director(
+        "world",
+        dict.fromkeys(system, policy(max=restarts_max)) | dict(policies or {}),
+        role=role,
+        start_limit_ns=START_LIMIT_NS,
+        stop_limit_ns=STOP_LIMIT_NS,
+        random=lambda: 0.0,
+    )
+
+
+class World:
+    """Obeys effects, and holds the director to its promises while it does."""
+
+    def __init__(
+        self, director: Director, system: System = SYSTEM, driven_by_backplane: frozenset[str] = frozenset()
+    ) -> None:
+        self.director, self.system = director, system
+        self.driven_by_backplane = driven_by_backplane
+        self.home = {name: backplane for backplane, components in system.items() for name in components}
+        self.depends_on = {name: needs for components in system.values() for name, needs in components.items()}
+        self.now_ns = SECOND_NS
+        self.processes: dict[str, LivingProcess] = {}
+        self.ended: effects.End | None = None
+        self.is_up = False
+        self.problems: tuple[str, ...] = ()
+        self.said: list[str] = []
+        self.version = 0
+        #: Begun moves, in order: (component, state).
+        self.moves: list[tuple[str, ModuleState]] = []
+        #: Who waits for the end of an order, and until when.
+        self.waiting: dict[Caller, int] = {}
+        self.answers: dict[Caller, effects.Answer | effects.Refuse] = {}
+        self._last_pid = 100
+
+    @property
+    def is_going_down(self) -> bool:
+        """Ordered, or because it could not come up."""
+        return self.director.mode in ("stopping", "down")
+
+    def states(self) -> dict[str, ModuleState]:
+        """Of the components whose processes live."""
+        return {name: state for process in self.processes.values() for name, state in process.states.items()}
+
+    def tell(self, event: events.Event) -> list[effects.Effect]:
+        """One event, and all that follows from it at once."""
+        queue, done = [event], []
+        while queue:
+            event = queue.pop(0)
+            for effect in self.director.handle(event, self.now_ns):
+                done.append(effect)
+                queue += self.obey(effect)
+        overdue = [caller for caller, ends_ns in self.waiting.items() if ends_ns < self.now_ns]
+        assert not overdue or not isinstance(event, events.TimePassed), "every order ends by its limit"
+        return done
+
+    def obey(self, effect: effects.Effect) -> list[events.Event]:
+        """Returns what happens at once."""
+        assert self.ended is None, "nothing happens after the end"
+        match effect:
+            case effects.Spawn(name, generation):
+                assert name not in self.processes, "a backplane has at most one process"
+                assert not self.is_going_down, "nothing starts in a system that goes down"
+                self._last_pid += 1
+                self.processes[name] = LivingProcess(generation, self._last_pid)
+                return [events.Spawned(name, generation, self._last_pid)]
+            case effects.Move(name, generation, component, state):
+                self._obey_move(self._process(name, generation), component, ModuleState(state))
+            case effects.Stop(name, generation):
+                process = self._process(name, generation)
+                assert not process.moving
+                assert all(state in (ModuleState.START, ModuleState.DOWN) for state in process.states.values())
+                process.is_stopping = True
+            case effects.Kill(name, generation):
+                self._process(name, generation).is_killed = True
+            case effects.ClearSlot(name):
+                assert name not in self.processes, "the slot of a living process is its own"
+            case effects.SendDirectory(directory):
+                assert directory.version > self.version, "an old directory must not look new"
+                self.version = directory.version
+                for name, place in directory.backplanes.items():
+                    process = self.processes.get(name)
+                    is_there = process is not None and process.generation == place.generation
+                    assert not place.is_up or is_there, "nobody is sent to a process that is dead"
+            case effects.Accept(caller):
+                self.processes[caller.peer.decode()].is_registered = True
+            case effects.Answer(caller) | effects.Refuse(caller):
+                if caller.peer == b"client":
+                    assert self.waiting.pop(caller, None) is not None, "an order ends once"
+                    self.answers[caller] = effect
+            case effects.Say(text):
+                self.said.append(text)
+            case effects.AnnounceUp(problems):
+                if not problems:
+                    self._check_whole()
+                self.is_up, self.problems = True, problems
+            case effects.End():
+                assert not self.processes, "nothing is left behind"
+                assert not self.waiting, "nobody waits for a system that is gone"
+                self.ended = effect
+        return []
+
+    def _check_whole(self) -> None:
+        """Everything is where it is to be, of what is not ordered elsewhere or has ended as it was meant to."""
+        if self.director.movement.wanted or self.director.movement.role is not ModuleState.PRIMARY:
+            return
+        states = self.states()
+        for name, home in self.home.items():
+            if self.director.children[home].phase is not Phase.ENDED:
+                assert states.get(name) is ModuleState.PRIMARY, f"{name} is not up"
+
+    def _process(self, name: str, generation: int) -> LivingProcess:
+        process = self.processes[name]
+        assert process.generation == generation
+        return process
+
+    def _obey_move(self, process: LivingProcess, component: str, to: ModuleState) -> None:
+        assert process.is_registered
+        assert not process.is_killed
+        assert component not in process.moving, "one hook of a component at a time"
+        assert to in MOVES[process.states[component]]
+        if HEIGHT[to] > HEIGHT[process.states[component]]:
+            self._check_rise(component, to)
+        else:
+            self._check_fall(component, to)
+        process.moving[component] = to
+        self.moves.append((component, to))
+
+    def _check_rise(self, component: str, to: ModuleState) -> None:
+        assert not self.is_going_down
+        for name in self.depends_on[component]:
+            home = self.home[name]
+            if self._is_nothing_to(component, name) or self.director.children[home].phase is Phase.ENDED:
+                continue
+            process = self.processes.get(home)
+            assert process is not None and not process.is_killed, f"{component} came before {name}"
+            lowest = min(HEIGHT[process.states[name]], HEIGHT[process.moving.get(name, process.states[name])])
+            assert lowest >= HEIGHT[to], f"{component} came before {name}"
+
+    def _check_fall(self, component: str, to: ModuleState) -> None:
+        for name, needs in self.depends_on.items():
+            if component not in needs or self._is_nothing_to(component, name) or self._is_nothing_to(name, component):
+                continue
+            process = self.processes.get(self.home[name])
+            if process is not None and process.states and not process.is_killed:
+                highest = max(HEIGHT[process.states[name]], HEIGHT[process.moving.get(name, process.states[name])])
+                assert highest <= HEIGHT[to], f"{name} still needs {component}"
+
+    def _is_nothing_to(self, component: str, other: str) -> bool:
+        """It does not wait for the other: its own backplane drives it."""
+        return component in self.driven_by_backplane and self.home[component] != self.home[other]
+
+    # What processes do
+
+    def register(self, name: str) -> None:
+        """It has constructed its components."""
+        process = self.processes[name]
+        components = tuple(
+            ComponentEntry(
+                component,
+                depends_on=needs,
+                driven_by="backplane" if component in self.driven_by_backplane else "system",
+            )
+            for component, needs in self.system[name].items()
+        )
+        process.states = dict.fromkeys(self.system[name], ModuleState.START)
+        registration = Registration(name, process.generation, process.pid, f"/run/{name}.sock", components)
+        self.tell(events.Registered(registration, Caller(name.encode(), 1)))
+
+    def finish_hook(self, name: str, component: str, *, is_well: bool = True) -> None:
+        """A hook has ended."""
+        process = self.processes[name]
+        to = process.moving.pop(component)
+        if is_well:
+            process.states[component] = to
+            self.tell(events.Moved(name, process.generation, component, to.value))
+        else:
+            if to is ModuleState.DOWN:
+                process.states[component] = to
+            self.tell(events.MoveFailed(name, process.generation, component, to.value, "it raised"))
+
+    def die(self, name: str, code: int) -> list[effects.Effect]:
+        """A process has ended."""
+        process = self.processes.pop(name)
+        return self.tell(events.Exited(name, process.generation, code, "its last line"))
+
+    def order_down(self, *, is_final: bool = False) -> None:
+        """A signal."""
+        self.tell(events.DownOrdered("SIGTERM", is_final=is_final))
+
+    def order_move(self, to: ModuleState, component: str | None = None, *, limit_ns: int = 60 * SECOND_NS) -> Caller:
+        """A client; its answer will be in `answers`."""
+        caller = Caller(b"client", len(self.waiting) + len(self.answers) + 1)
+        self.waiting[caller] = self.now_ns + limit_ns
+        self.tell(events.MoveOrdered(caller, to, component, limit_ns))
+        return caller
+
+    def pass_time(self) -> bool:
+        """To the instant that the director waits for. False: it waits for none."""
+        wakes_at_ns = self.director.wakes_at_ns()
+        if wakes_at_ns is None:
+            return False
+        self.now_ns = max(self.now_ns, wakes_at_ns)
+        self.tell(events.TimePassed())
+        return True
+
+    def do_what_is_asked(self) -> None:
+        """Well-behaved processes, until nothing more is asked of them."""
+        while self.ended is None and (step := self._next_step()) is not None:
+            step()
+
+    def _next_step(self) -> Callable[[], object] | None:
+        for name, process in self.processes.items():
+            if process.is_killed:
+                return lambda name=name: self.die(name, -9)  # type: ignore[misc]
+            if process.is_stopping:
+                return lambda name=name: self.die(name, 0)  # type: ignore[misc]
+            if not process.is_registered:
+                return lambda name=name: self.register(name)  # type: ignore[misc]
+            for component in process.moving:
+                return lambda name=name, component=component: self.finish_hook(name, component)  # type: ignore[misc]
+        return None
+
+
+def up_world(
+    system: System = SYSTEM,
+    policies: Mapping[str, RestartPolicy] | None = None,
+    driven_by_backplane: frozenset[str] = frozenset(),
+) -> World:
+    """A world that has come up."""
+    world = World(make_director(system=system, policies=policies), system, driven_by_backplane)
+    world.tell(events.UpOrdered())
+    world.do_what_is_asked()
+    assert world.is_up
+    assert not world.problems
+    return world
