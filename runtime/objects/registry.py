@@ -242,7 +242,7 @@ class Registry:
             raise DeclarationError(f"{what}: priority {priority!r}, but the backplane has 0..{self._priorities - 1}")
 
 
-def _check_module(component: Component) -> None:
+def _check_module(component: Any) -> None:  # what a user has written there is of any type until it is looked at
     """How it wants to be moved through the states."""
     kind, needs = type(component).__qualname__, _depends_on_of(component)
     if not isinstance(needs, (tuple, list)) or not all(isinstance(name, str) for name in needs):
