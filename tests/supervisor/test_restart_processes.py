@@ -32,9 +32,9 @@ class Told(Component):
     "Its hooks write what they are into one file, whose order is the order in which they began."
 
     def tell(self, state):
-        print(f"{self.component_name} {state}", flush=True)
-        with open(HERE / "trace", "a") as trace:
+        with open(HERE / "trace", "a") as trace:  # before it is said: who has heard it reads it there
             trace.write(f"{self.component_name} {state}\\n")
+        print(f"{self.component_name} {state}", flush=True)
 
     def on_initializing(self):
         self.tell("initializing")
