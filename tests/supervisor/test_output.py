@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import select
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from appbackplane.supervisor import output
-from appbackplane.supervisor.output import Output, open_log
+from appbackplane.supervisor.output import Output
 
 
 @pytest.fixture
@@ -73,19 +72,3 @@ def test_a_reader_that_has_gone_is_no_error() -> None:
     assert not out
     assert out.lost_count == 1
     os.close(write_fd)
-
-
-def test_a_log_file_begins_anew_at_its_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that is full stops more than a system."""
-    monkeypatch.setattr(output, "LOG_BYTES_MAX", 1_000)
-    path = tmp_path / "demo.log"
-    out = Output(open_log(path), path)
-    for n in range(100):
-        out.say(f"line {n:03} of many that are long enough")
-        out.write()
-    os.close(out.fd)
-    sizes = {entry.name: entry.stat().st_size for entry in tmp_path.iterdir()}
-    assert set(sizes) == {"demo.log", "demo.log.1"}
-    assert max(sizes.values()) < 1_100
-    kept = (tmp_path / "demo.log.1").read_text() + path.read_text()
-    assert kept.splitlines()[-1].startswith("line 099")
