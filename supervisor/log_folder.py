@@ -7,17 +7,20 @@ follows is never in the way and never finds another file under the same name. Pa
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from appbackplane.transport.addressing import default_run_dir
+from appbackplane.transport.addressing import SUPERVISOR, default_run_dir
 
 #: In the run directory: leads to the folder, wherever it is, while the system runs.
 LINK = "log"
 #: In the folder: what a detached supervisor itself prints, which is nothing unless it fails.
 LAST_WORDS = "supervisor.err"
+#: In the folder: which names there are to ask for.
+NAMES = "names.json"
 _FILE = re.compile(r"(\d{8,})\.jsonl")
 
 
@@ -43,6 +46,15 @@ def name_of(number: int) -> str:
 def numbers(names: Iterable[str]) -> list[int]:
     """Of the files of the log among these names, the oldest first."""
     return sorted(int(match[1]) for name in names if (match := _FILE.fullmatch(name)))
+
+
+def names_in(folder: Path) -> dict[str, list[str]]:
+    """Backplane to components, as of the last time that the system was up; {} if nobody has written it down."""
+    try:
+        found = json.loads((folder / NAMES).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {SUPERVISOR: [], **found} if isinstance(found, dict) else {}
 
 
 def outdated(present: Iterable[int], current: int, files: int) -> list[int]:

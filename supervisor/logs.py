@@ -7,7 +7,8 @@ stopped lose lines, which are counted and told. Lines of a ring are written as t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,7 +21,7 @@ from appbackplane.transport.addressing import SUPERVISOR
 
 from .config import Config
 from .log_file import LogFile
-from .log_folder import LINK, default_folder
+from .log_folder import LINK, NAMES, default_folder
 from .log_pipes import LogPipe
 from .log_text import shown
 from .log_watch import LogWatch
@@ -85,6 +86,7 @@ class Logs:
         self._ears: dict[str, Ears] = {}
         #: Backplane to lines (found room in its ring, did not), of the generations that are dead.
         self._before: dict[str, tuple[int, int]] = {}
+        self._names: dict[str, list[str]] = {name: [] for name in config.backplane}
         self._told_unwritten = 0
         self._is_refused = False
 
@@ -95,6 +97,16 @@ class Logs:
         ring = RingReader(self._ring_bytes)
         self._ears[backplane] = ears = Ears(backplane, generation, ring, LogWatch(ring, self._now_ns()))
         return ears
+
+    def know(self, backplane: str, components: Iterable[str]) -> None:
+        """These are its components: whoever asks for another is told so."""
+        if self._names[backplane] != (components := list(components)):
+            self._names[backplane] = components
+            path = self._file.folder / NAMES
+            with suppress(OSError):  # a full disk has been told of; without this, a wrong name is not
+                fresh = path.with_suffix(".new")
+                fresh.write_text(json.dumps(self._names), encoding="utf-8")
+                fresh.replace(path)
 
     def forget(self, ears: Ears) -> None:
         """It was not born."""

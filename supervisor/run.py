@@ -316,6 +316,7 @@ class Supervisor:
                 self._send_directory(effect)
             case effects.Accept():
                 self._warn(self._placement.registered(effect.backplane))
+                self._logs.know(effect.backplane, self._director.children[effect.backplane].states)
                 self._control.reply(effect.caller, self._placement.told(effect.backplane))
             case effects.Refuse():
                 self._control.refuse(effect.caller, effect.error)
@@ -377,3 +378,4 @@ class Supervisor:
         for running in self._running.values():
             running.process.kill()
             running.process.reap()
+            self._logs.bury(running.ears)

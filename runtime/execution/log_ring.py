@@ -73,6 +73,15 @@ class RingWriter(_Mapped):
             pending.append((line, is_urgent))
         else:
             self._refused.append(None)
+        self._write_what_waits()
+
+    def count_lost(self, count: int) -> None:
+        """Lines that were lost before they came here."""
+        self._refused.extend([None] * count)
+        self._write_what_waits()
+
+    def _write_what_waits(self) -> None:
+        pending = self._pending
         # Whoever holds the lock looks for more after letting go of it: what was appended before our try failed is seen.
         while (pending or self._refused) and self._is_written.acquire(False):
             try:
@@ -84,19 +93,12 @@ class RingWriter(_Mapped):
             words[_SLEEPS] = 0
             os.eventfd_write(self._wake_fd, 1)
 
-    def count_lost(self, count: int) -> None:
-        """Lines that were lost before they came here."""
-        self._refused.extend([None] * count)
-        self.write(b"")
-
     def _write_pending(self) -> None:
         while self._refused:
             self._refused.popleft()
             self._words[_LOST] += 1
         while self._pending:
-            line, is_urgent = self._pending.popleft()
-            if line:
-                self._put(line, is_urgent)
+            self._put(*self._pending.popleft())
 
     def _put(self, line: bytes, is_urgent: bool) -> None:
         words, tail, capacity = self._words, self._tail, self.capacity

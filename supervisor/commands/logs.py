@@ -9,6 +9,7 @@ import os
 import select
 import sys
 from datetime import datetime
+from difflib import get_close_matches
 from pathlib import Path
 
 import click
@@ -19,7 +20,7 @@ from appbackplane.transport.errors import NotFound
 
 from .. import log_filter
 from ..log_filter import LogFilter
-from ..log_folder import LINK, default_folder, numbers
+from ..log_folder import LINK, default_folder, names_in, numbers
 from ..log_reader import Found, LogReader, end_of, last, start_of
 from ..log_text import told
 from .cli import debug_option, json_option
@@ -89,23 +90,42 @@ def folder_of(location: Location) -> Path:
 def _show(folder: Path, wanted: LogFilter, lines: int | None, *, follow: bool, as_json: bool) -> None:
     in_colour = not as_json and sys.stdout.isatty() and "NO_COLOR" not in os.environ
     place = end_of(folder)
+    has_any = False
     if lines is None and wanted.since is not None:
         place = start_of(folder, wanted.since)
     else:
-        _print(last(folder, wanted, LINES if lines is None else lines, place), in_colour=in_colour, as_json=as_json)
+        found = last(folder, wanted, LINES if lines is None else lines, place)
+        _print(found, in_colour=in_colour, as_json=as_json)
         if not follow:
+            _check_names(folder, wanted, has_any=bool(found))
             return
     reader = LogReader(folder, wanted, place)
     nothing = select.poll()
     while True:
         while found := reader.read():
+            has_any = True
             _print(found, in_colour=in_colour, as_json=as_json)
         if reader.missed_count:
             click.echo(f"({reader.missed_count} files were gone before they could be read)", err=True)
             reader.missed_count = 0
         if not follow:
+            _check_names(folder, wanted, has_any=has_any)
             return
         nothing.poll(LOOK_MS)
+
+
+def _check_names(folder: Path, wanted: LogFilter, *, has_any: bool) -> None:
+    """Raises `NotFound` when nothing was found, and nothing of this name is there."""
+    names = names_in(folder)
+    components = [component for each in names.values() for component in each]
+    for kind, name, known in (
+        ("backplane", wanted.backplane, list(names)),
+        ("component", wanted.component, components),
+    ):
+        if name is not None and not has_any and known and name not in known:
+            near = get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
+            raise NotFound(f"no {kind} {name!r} has said anything here ({hint})")
 
 
 def _print(found: list[Found], *, in_colour: bool, as_json: bool) -> None:
