@@ -45,6 +45,8 @@ class LogFile:
 
     def write(self, lines: bytes) -> None:
         """Whole lines, each with its newline, behind the others; those that find no room are counted."""
+        if self._size and self._size + len(lines) > self._file_bytes_max:
+            self._turn()
         was_torn = self._is_torn
         rest = whole = b"\n" + lines if was_torn else lines
         try:
@@ -56,8 +58,6 @@ class LogFile:
         except OSError as error:
             self.problem = error.strerror or str(error)
             self.lost_count += rest.count(b"\n") - (was_torn and len(rest) == len(whole))
-        if self._size >= self._file_bytes_max:
-            self._turn()
 
     def close(self) -> None:
         """Let the next one write."""

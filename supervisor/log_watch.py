@@ -8,6 +8,7 @@ second.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol
 
 #: Between two looks at a ring that has something: a person who follows sees no delay, and 50 looks a second cost 0.3 % of
@@ -77,9 +78,7 @@ class LogWatch:
         """Lines lost that nobody has been told of."""
         return self._ring.lost_count - self._reported_lost
 
-    def rest(self) -> list[bytes]:
-        """Its backplane is dead: all that is left."""
-        lines: list[bytes] = []
-        while more := self._ring.read(TURN_BYTES_MAX):
-            lines += more
-        return lines
+    def rest(self) -> Iterator[list[bytes]]:
+        """Its backplane is dead: all that is left, in as many parts as it would have been fetched in."""
+        while lines := self._ring.read(TURN_BYTES_MAX):
+            yield lines

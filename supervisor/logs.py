@@ -116,7 +116,8 @@ class Logs:
     def bury(self, ears: Ears) -> str:
         """It is dead: what it has left. Its last words."""
         now_ns = self._now_ns()
-        self._take(ears, ears.watch.rest(), now_ns)
+        for raws in ears.watch.rest():
+            self._take(ears, raws, now_ns)
         self._tell_lost(ears, ears.watch.unreported, now_ns)
         for stream, pipe in ears.pipes:
             self._printed(ears, stream, pipe.finish())

@@ -55,8 +55,8 @@ def test_files_take_turns_and_the_oldest_goes(begin: Open, tmp_path: Path) -> No
     for number in range(100):
         file.write(b"%04d %s\n" % (number, b"x" * 94))
     present = numbers(os.listdir(tmp_path / "log"))
-    assert present == [9, 10, 11]
-    assert [line[:4] for line in kept(tmp_path)] == [f"{number:04}" for number in range(80, 100)]
+    assert present == [8, 9, 10]
+    assert [line[:4] for line in kept(tmp_path)] == [f"{number:04}" for number in range(70, 100)]
     assert all(entry.stat().st_size <= 1_000 for entry in (tmp_path / "log").iterdir())
 
 

@@ -838,7 +838,7 @@ class Scribe(Component):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Bell(Component):
+class Gong(Component):
     """Is urgent."""
 
     @operation(priority=0)
