@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -122,6 +123,29 @@ def test_a_follower_misses_nothing_and_tells_nothing_twice(
         found += read_all(reader)
     assert found == list(range(number))
     assert reader.missed_count == 0
+    reader.close()
+    file.close()
+
+
+def test_what_was_written_just_before_the_next_file_began_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The follower has read to the end, the supervisor writes once more and turns, and only then the follower looks."""
+    file = LogFile(tmp_path, 2 * len(raw(0)), 1_000)
+    file.write(raw(0))
+    reader = LogReader(tmp_path, ALL, Place(1, 0))
+    assert told(reader.read()) == [0]
+    look = os.listdir
+
+    def just_then(folder: Path) -> list[str]:
+        monkeypatch.setattr(os, "listdir", look)
+        file.write(raw(1))
+        file.write(raw(2))
+        return look(folder)
+
+    monkeypatch.setattr(os, "listdir", just_then)
+    assert read_all(reader) == [1, 2]
+    assert (tmp_path / name_of(2)).exists()
     reader.close()
     file.close()
 

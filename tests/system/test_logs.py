@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import COMMAND, LIMIT_S, System, Up, ask_until, command, environment
+from .conftest import COMMAND, LIMIT_S, System, Up, ask_until, command, environment, wait_dead
 
 ARCHIVE = """
 {log}
@@ -130,6 +130,25 @@ def test_what_a_backplane_said_before_it_was_killed_is_there(system: System) -> 
         system.wait_for("up again, generation 2")
     assert count_of(system.folder) == (500, 0)
     assert system.wait_for("killed by signal 9").endswith("killed by signal 9: no ink; starting it again now")
+    assert system.backplane("archive")["reason"] == "killed by signal 9: no ink"
+
+
+def test_what_a_dead_backplane_had_no_room_for_is_told_when_it_is_buried(system: System) -> None:
+    """It will never log again, so there is no later occasion."""
+    count, pid = 20_000, system.pids()["archive"]
+    with system.connect() as client:
+        client.call("gong.ring", timeout=LIMIT_S)
+        os.kill(system.pid, signal.SIGSTOP)
+        try:
+            client.cast("scribe.die", count=count)
+            wait_dead(pid)
+        finally:
+            os.kill(system.pid, signal.SIGCONT)
+    system.wait_for("up again, generation 2")
+    written, lost = count_of(system.folder)
+    assert 0 < written < count
+    assert written + lost == count
+    assert system.backplane("archive")["log"]["lost"] == lost
     assert system.backplane("archive")["reason"] == "killed by signal 9: no ink"
 
 

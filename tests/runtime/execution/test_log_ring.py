@@ -57,7 +57,8 @@ class Twin:
         return found
 
 
-STEPS = st.lists(st.none() | st.tuples(st.integers(1, 40_000), st.booleans()), max_size=60)
+SIZES = st.sampled_from([1, 8, 1_000, 5_000, 16_000, 30_000]) | st.integers(1, 40_000)
+STEPS = st.lists(st.none() | st.tuples(SIZES, st.booleans()), max_size=60)
 
 
 @given(STEPS)
@@ -87,8 +88,9 @@ def test_room_is_kept_for_what_is_urgent(ends: tuple[RingReader, RingWriter]) ->
     for _ in range(RING_BYTES_MIN // 100):
         writer.write(b"x" * 100)
     assert reader.lost_count > 0
-    writer.write(b"the reason", is_urgent=True)
-    assert reader.read(ALL)[-1] == b"the reason"
+    reason = b"the reason" * 1_000
+    writer.write(reason, is_urgent=True)
+    assert reader.read(ALL)[-1] == reason
 
 
 def test_threads_that_log_at_once_lose_nothing(ends: tuple[RingReader, RingWriter]) -> None:
@@ -130,6 +132,28 @@ def test_who_logs_while_another_writes_does_not_wait(ends: tuple[RingReader, Rin
     writer._is_written.release()
     writer.write(b"by the one that was interrupted")
     assert reader.read(ALL) == [b"by a signal handler", b"by the one that was interrupted"]
+
+
+def test_what_comes_when_the_writer_has_looked_for_the_last_time_is_written(
+    ends: tuple[RingReader, RingWriter], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between that look and letting go there is room for another thread, whose line would wait for the next one."""
+    reader, writer = ends
+    lock = writer._is_written
+
+    class Lock:
+        acquire = lock.acquire
+        has_come = False
+
+        def release(self) -> None:
+            if not self.has_come:
+                self.has_come = True
+                writer.write(b"just then")
+            lock.release()
+
+    monkeypatch.setattr(writer, "_is_written", Lock())
+    writer.write(b"first")
+    assert reader.read(ALL) == [b"first", b"just then"]
 
 
 def test_lines_that_wait_too_long_for_a_writer_are_counted(ends: tuple[RingReader, RingWriter]) -> None:
