@@ -2,8 +2,8 @@
 
 `connect("codesearch")` finds the system, fetches its directory and is ready; from then on every call goes straight to
 the backplane that serves it. No background thread: whoever waits looks after the link for all (waiting.py), so nothing
-runs in a program that is doing something else. What the session decides, this does. A call costs about 20 us on top of
-the two processes' system calls (scripts/bench call_rtt).
+runs in a program that is doing something else. This is what users read; what it does is in calling.py, compiled. A call
+costs about 20 us on top of the two processes' system calls (scripts/bench call_rtt).
 """
 
 import os

@@ -68,6 +68,7 @@ class Port(Protocol):
     def receive(self) -> tuple[bytes, codec.Frame] | None: ...
     def connect(self, path: Path) -> bytes: ...
     def disconnect(self, peer: bytes) -> None: ...
+    def expect(self) -> None: ...
     def has_input(self) -> bool: ...
     def fileno(self) -> int: ...
     def close(self) -> None: ...
@@ -275,6 +276,10 @@ class Engine:
             self.flush(now_ns)
         self._is_unsure = True
         receive = self.link.receive
+        is_awake = self.watch.is_readable
+        if is_awake:
+            self.watch.is_readable = False
+            self.link.expect()
         frames = 0
         while frames < FRAMES_MAX:
             frames += 1
@@ -285,8 +290,11 @@ class Engine:
                     self._drained_ns = now_ns
                     self._is_unsure = False
                     break
-                for envelope in codec.decode(received[1]):
+                envelopes = codec.decode(received[1])
+                for envelope in envelopes:
                     self.hear(received[0], envelope, now_ns)
+                if is_awake and frames == 1 and len(envelopes) == 1 and self._is_short(envelopes[0]):
+                    break  # a lone call is answered before it is asked whether there is another: 1.4 us sooner
                 if self.now_ns() - now_ns >= DRAIN_MAX_NS:
                     break
             except MalformedFrame as error:
@@ -302,6 +310,10 @@ class Engine:
             self.callers.look(now_ns)
         if self.outbox:
             self.flush(now_ns)
+
+    def _is_short(self, envelope: Envelope) -> bool:
+        account = self.statistics.operations.get(envelope.route or "")
+        return account is not None and 0 < account.typical_ns < SHORT_NS
 
     def hear(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:  # hot: scripts/bench call_pipelined
         """The one way in: what a peer, or this backplane itself (LOCAL), says."""
