@@ -24,6 +24,7 @@ from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.supervisor.commands import main
 from appbackplane.supervisor.commands.cli import VERBS
 from appbackplane.supervisor.config import BackplaneConfig, Duration, RestartPolicy, SystemConfig
+from appbackplane.supervisor.log_settings import LogSettings, Size, in_words
 from appbackplane.transport.errors import error_from
 from appbackplane.transport.status import Status
 from tests.docs.pages import DOCS, ROOT, table
@@ -59,7 +60,13 @@ def test_moves_of_components() -> None:
 
 
 @pytest.mark.parametrize(
-    ("heading", "kind"), [("[system]", SystemConfig), ("[backplane.NAME]", BackplaneConfig), ("restart", RestartPolicy)]
+    ("heading", "kind"),
+    [
+        ("[system]", SystemConfig),
+        ("log", LogSettings),
+        ("[backplane.NAME]", BackplaneConfig),
+        ("restart", RestartPolicy),
+    ],
 )
 def test_every_key_of_the_toml(heading: str, kind: type[msgspec.Struct]) -> None:
     """configuration.md; name, type and default of each, in the order of the code."""
@@ -85,7 +92,7 @@ def type_in_words(kind: Any) -> str:
         return f"{type_in_words(parts[0])}, {f'{least} or more' if most is None else f'{least} to {most:,}'}"
     if origin is dict or issubclass(kind, msgspec.Struct):
         return "table"
-    return {str: "text", int: "whole number", bool: "true or false", Duration: "duration"}[kind]
+    return {str: "text", int: "whole number", bool: "true or false", Duration: "duration", Size: "size"}[kind]
 
 
 def default_in_words(field: msgspec.structs.FieldInfo) -> str:
@@ -95,6 +102,8 @@ def default_in_words(field: msgspec.structs.FieldInfo) -> str:
     default = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
     if isinstance(default, Duration):
         return f"{default // 1_000_000_000}s" if default >= 1_000_000_000 else f"{default // 1_000_000}ms"
+    if isinstance(default, Size):
+        return in_words(default)
     if isinstance(default, msgspec.Struct):
         return "see below"
     if default is None or default == () or default == {}:

@@ -308,8 +308,8 @@ def test_what_cannot_be_answered_is_said_in_one_line(system: System) -> None:
 def test_its_output_may_be_cut_off(system: System) -> None:
     """`appbackplane logs | head`."""
     with system.connect() as client:
-        client.call("scribe.write", count=3_000, text="x" * 100, timeout=LIMIT_S)
-    wait_lines(system.folder, 3_000, "--lines", "100000", "--component", "scribe")
+        client.call("scribe.write", count=1_000, text="x" * 200, timeout=LIMIT_S)
+    wait_lines(system.folder, 1_000, "--lines", "100000", "--component", "scribe")
     told = subprocess.run(
         f"{sys.executable} -m appbackplane.supervisor logs demo --lines 100000 | head -1",
         shell=True,
