@@ -42,7 +42,10 @@ _STDOUT = 1
 @click.option("--backplane", metavar="NAME", help="Only what this backplane said (or supervisor).")
 @click.option("--component", metavar="NAME", help="Only what was said in actions of this component.")
 @click.option(
-    "--level", type=click.Choice(tuple(LEVELS), case_sensitive=False), help="Only lines of this level and above."
+    "--level",
+    metavar="LEVEL",
+    type=click.Choice(tuple(LEVELS), case_sensitive=False),
+    help=f"Only lines of this level ({', '.join(LEVELS)}) and above.",
 )
 @click.option("--since", metavar="TIME", help='Only what was said since: "10m" ago (s, m, h, d, w), or ISO 8601.')
 @click.option(

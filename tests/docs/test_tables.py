@@ -17,6 +17,7 @@ import pytest
 from appbackplane.runtime.backplane_operations import BackplaneOperations
 from appbackplane.runtime.objects.module_state import MOVES, ModuleState
 from appbackplane.runtime.objects.operation import PRIORITY_DEFAULT, operation
+from appbackplane.runtime.observation.log_line import LogLine
 from appbackplane.runtime.observation.statistics import OperationStatistics
 from appbackplane.runtime.observation.waiting import Because
 from appbackplane.runtime.scheduling.quotas import UNLIMITED, default_quotas
@@ -181,6 +182,11 @@ def test_methods_of_the_virtual_backplane() -> None:
 def test_figures_of_an_operation() -> None:
     """statistics.md."""
     assert [row[0] for row in table(page("statistics"), "An operation")] == list(OperationStatistics().snapshot())
+
+
+def test_fields_of_a_line_of_the_log() -> None:
+    """logs.md; in the order in which they are written."""
+    assert [row[0] for row in table(page("logs"), "What is in a line")] == list(LogLine.__struct_fields__)
 
 
 def test_reasons() -> None:

@@ -27,6 +27,11 @@ DECIDERS = (
     "supervisor.effects",
     "supervisor.director",
     "supervisor.child",
+    "supervisor.log_settings",
+    "supervisor.log_watch",
+    "supervisor.log_filter",
+    "supervisor.log_text",
+    "runtime.observation.log_line",
     "supervisor.status",
 )
 #: The ones in those rooms that do: few and dull.
