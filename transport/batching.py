@@ -50,6 +50,8 @@ class Outbox:
 
     def __init__(self) -> None:
         self._pending: dict[bytes, _Pending] = {}
+        #: One that is empty, for the next peer.
+        self._spare: _Pending | None = None
         #: Peers whose socket was full at the last flush: flush again soon.
         self.stalled: set[bytes] = set()
 
@@ -60,7 +62,8 @@ class Outbox:
         """Put one packed envelope behind all others for `peer`. False: the peer is at its bound, nothing was kept."""
         pending = self._pending.get(peer)
         if pending is None:
-            pending = self._pending[peer] = _Pending()
+            pending = self._pending[peer] = self._spare or _Pending()
+            self._spare = None
         elif pending.bytes + len(packed) > PEER_BYTES_MAX:
             return False
         pending.envelopes.append(packed)
@@ -86,9 +89,13 @@ class Outbox:
             if sent is _FULL:
                 self.stalled.add(peer)
                 continue
-            self.forget(peer)
+            del self._pending[peer]
+            if self.stalled:
+                self.stalled.discard(peer)
             if sent is _UNREACHABLE:
                 unreachable.append(peer)
+            else:
+                self._spare = pending
         return unreachable
 
 

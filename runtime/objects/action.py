@@ -100,3 +100,12 @@ class Action:
     def refuse(self, error: BackplaneError) -> None:
         """It will not run (again). Its caller is told `error`; override to let go of what it holds."""
         self.error = error
+
+
+def run_foreign(action: Any) -> Outcome:
+    """Run what a user's subclass of `Action` does, which may return anything."""
+    outcome = action.run()
+    if outcome is DONE or outcome is YIELDED:
+        return outcome
+    returned = str(outcome) if isinstance(outcome, Outcome) else type(outcome).__name__
+    raise TypeError(f"{type(action).__name__}.run() returned {returned}: expected Outcome.DONE or YIELDED")
