@@ -8,6 +8,7 @@ stopped lose lines, which are counted and told. Lines of a ring are written as t
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -80,7 +81,7 @@ class Logs:
     def __init__(self, config: Config, file: LogFile, output: Output | None, now_ns: Callable[[], int]) -> None:
         """`output`: where lines are shown; None: nowhere."""
         self._file, self._output, self._now_ns = file, output, now_ns
-        self._in_colour = output is not None and output.is_terminal
+        self._in_colour = output is not None and output.is_terminal and "NO_COLOR" not in os.environ
         self._ring_bytes = config.system.log.ring
         self._name_width = max(len(name) for name in (SUPERVISOR, *config.backplane))
         self._ears: dict[str, Ears] = {}
@@ -210,7 +211,7 @@ class Logs:
         if not raws:
             return
         self._keep(raws)
-        if self._output is not None:
+        if self._output is not None and not self._output.count_if_full(len(raws)):
             for raw in raws:
                 line = decode(raw)
                 if line is not None:

@@ -14,6 +14,8 @@ from collections import deque
 
 #: Bytes that may wait for a reader: a minute of a chatty system, and nothing beside a backplane's own memory.
 PENDING_BYTES_MAX = 1 << 20
+#: Of an ordinary line. With less room than for one, none is made to be shown.
+LINE_BYTES = 256
 #: What a pipe that is ready takes without blocking.
 PIECE_BYTES = select.PIPE_BUF
 #: Pieces written in one turn, so that a flood of lines does not keep the loop from a death: about a megabyte.
@@ -51,6 +53,14 @@ class Output:
             self._lost_now = 0
         self._lines.append(line)
         self._bytes += len(line)
+
+    def count_if_full(self, count: int) -> bool:
+        """Whether there is no room for so many lines, which are then counted and need not be made."""
+        if self._bytes + LINE_BYTES < PENDING_BYTES_MAX:
+            return False
+        self.lost_count += count
+        self._lost_now += count
+        return True
 
     def write(self, timeout_ms: int = 0) -> None:
         """Write what there is room for; waits at most `timeout_ms` for each piece (0: never)."""

@@ -302,9 +302,7 @@ class Engine:
                 for envelope in envelopes:
                     self.hear(received[0], envelope, now_ns)
                 if is_awake and frames == 1 and len(envelopes) == 1 and self._is_short(envelopes[0]):
-                    self._is_lone = (
-                        True  # it is answered before anything else is looked at, or told to others: 2 us sooner
-                    )
+                    self._is_lone = True  # answered before anything else is looked at, or told to others: 2 us sooner
                     return
                 if self.now_ns() - now_ns >= DRAIN_MAX_NS:
                     break

@@ -115,8 +115,8 @@ class RingWriter(_Mapped):
             first = capacity - at
             self._data[at:] = entry[:first]
             self._data[: size - first] = entry[first:]
-        words[_WRITTEN] += 1
         self._tail = words[_TAIL] = tail + size
+        words[_WRITTEN] += 1  # behind the tail: the reader never misses a line that he cannot see yet
 
 
 class RingReader(_Mapped):
@@ -135,6 +135,7 @@ class RingReader(_Mapped):
         self.damaged_count = 0
         self._head = 0
         self._torn_looks = 0
+        self._read_count = self._passed_over_count = 0
 
     @property
     def written_count(self) -> int:
@@ -143,12 +144,13 @@ class RingReader(_Mapped):
 
     @property
     def lost_count(self) -> int:
-        """Lines that did not."""
-        return self._words[_LOST]
+        """Lines that did not, and those that were passed over with what was damaged."""
+        return self._words[_LOST] + self._passed_over_count
 
     def read(self, bytes_max: int) -> list[bytes]:
         """The lines that have come, of about so many bytes at most."""
         words, data, capacity = self._words, self._data, self.capacity
+        written = words[_WRITTEN]
         head, tail = self._head, words[_TAIL]
         end = min(tail, head + bytes_max)
         lines: list[bytes] = []
@@ -163,9 +165,11 @@ class RingReader(_Mapped):
                     self._torn_looks = 0
                     self.damaged_count += 1
                     head = tail
+                    self._passed_over_count = max(self._passed_over_count, written - self._read_count)
                 break
             self._torn_looks = 0
             lines.append(line)
+            self._read_count += 1
             head += size
         self._head = words[_HEAD] = head
         return lines

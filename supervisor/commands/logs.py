@@ -16,7 +16,7 @@ import click
 
 from appbackplane.runtime.observation.log_line import LEVELS
 from appbackplane.transport.discovery import Location
-from appbackplane.transport.errors import NotFound
+from appbackplane.transport.errors import FailedPrecondition, NotFound
 
 from .. import log_filter
 from ..log_filter import LogFilter
@@ -82,53 +82,63 @@ def command(
 
 
 def folder_of(location: Location) -> Path:
-    """Where its log is. Raises `NotFound`."""
+    """Where its log is. Raises `NotFound`, `FailedPrecondition`."""
     usual = default_folder(location.system, location.run_dir)
     for folder in (location.run_dir / LINK, usual):
-        if folder.is_dir() and numbers(os.listdir(folder)):
-            return folder.resolve()
+        try:
+            if folder.is_dir() and numbers(os.listdir(folder)):
+                return folder.resolve()
+        except OSError as error:
+            raise FailedPrecondition(f"log folder {folder} cannot be read: {error.strerror}") from error
     raise NotFound(f"no log of system {location.system!r} (looked for in {usual}): it has never been up here")
 
 
 def _show(folder: Path, wanted: LogFilter, lines: int | None, *, follow: bool, as_json: bool) -> None:
     in_colour = not as_json and sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    place = end_of(folder)
-    has_any = False
     if lines is None and wanted.since is not None:
-        place = start_of(folder, wanted.since)
+        reader = LogReader(folder, wanted, start_of(folder, wanted.since))
+        has_any = _print_all(reader, in_colour=in_colour, as_json=as_json)
     else:
-        found = last(folder, wanted, LINES if lines is None else lines, place)
+        end = end_of(folder)
+        reader = LogReader(folder, wanted, end)
+        found = last(folder, wanted, LINES if lines is None else lines, end)
+        has_any = bool(found)
         _print(found, in_colour=in_colour, as_json=as_json)
+    if not has_any and (unknown := _unknown_name(folder, wanted)) is not None:
         if not follow:
-            _check_names(folder, wanted, has_any=bool(found))
-            return
-    reader = LogReader(folder, wanted, place)
+            raise NotFound(unknown)
+        click.echo(f"{unknown}; waiting for it", err=True)
     nothing = select.poll()
-    while True:
-        while found := reader.read():
-            has_any = True
-            _print(found, in_colour=in_colour, as_json=as_json)
-        if reader.missed_count:
-            click.echo(f"({reader.missed_count} files were gone before they could be read)", err=True)
-            reader.missed_count = 0
-        if not follow:
-            _check_names(folder, wanted, has_any=has_any)
-            return
+    while follow:
+        _print_all(reader, in_colour=in_colour, as_json=as_json)
         nothing.poll(LOOK_MS)
 
 
-def _check_names(folder: Path, wanted: LogFilter, *, has_any: bool) -> None:
-    """Raises `NotFound` when nothing was found, and nothing of this name is there."""
+def _unknown_name(folder: Path, wanted: LogFilter) -> str | None:
+    """What to say when nothing was found: that nothing of this name is there; None: it is, and has been silent."""
     names = names_in(folder)
     components = [component for each in names.values() for component in each]
     for kind, name, known in (
         ("backplane", wanted.backplane, list(names)),
         ("component", wanted.component, components),
     ):
-        if name is not None and not has_any and known and name not in known:
+        if name is not None and known and name not in known:
             near = get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
-            raise NotFound(f"no {kind} {name!r} has said anything here ({hint})")
+            return f"no {kind} {name!r} has said anything here ({hint})"
+    return None
+
+
+def _print_all(reader: LogReader, *, in_colour: bool, as_json: bool) -> bool:
+    """What is there by now. Whether it was anything."""
+    has_any = False
+    while found := reader.read():
+        has_any = True
+        _print(found, in_colour=in_colour, as_json=as_json)
+    if reader.missed_count:
+        click.echo(f"({reader.missed_count} files were gone before they could be read)", err=True)
+        reader.missed_count = 0
+    return has_any
 
 
 def _print(found: list[Found], *, in_colour: bool, as_json: bool) -> None:

@@ -62,6 +62,24 @@ def test_lines_without_room_are_counted_in_their_place(pipe: tuple[int, int]) ->
     assert read_all(read_fd).decode() == "(3 lines were not shown: nobody reads)\nagain\n"
 
 
+def test_what_would_find_no_room_need_not_be_made(pipe: tuple[int, int]) -> None:
+    """Putting a flood into words for nobody would cost the supervisor its time; it is counted all the same."""
+    read_fd, write_fd = pipe
+    out = Output(write_fd)
+    assert not out.count_if_full(5)
+    while not out.lost_count:
+        out.say("x" * 100)
+    assert out.count_if_full(5)
+    assert out.lost_count == 6
+    while out:
+        out.write()
+        read_all(read_fd)
+    assert not out.count_if_full(5)
+    out.say("again")
+    out.write()
+    assert read_all(read_fd).decode() == "(6 lines were not shown: nobody reads)\nagain\n"
+
+
 def test_a_reader_that_has_gone_is_no_error() -> None:
     """A system outlives the terminal it was started from."""
     read_fd, write_fd = os.pipe()

@@ -274,6 +274,16 @@ def test_ctrl_c_ends_it_also_while_its_terminal_is_stopped(system: System) -> No
         assert ended(pid, terminal) == 0
 
 
+@pytest.mark.usefixtures("_no_ignored_interrupt")
+def test_following_who_has_never_been_heard_says_so_and_waits(system: System) -> None:
+    """It may come up yet; or it was mistyped."""
+    with following(system.folder, "--backplane", "archiv") as (pid, terminal):
+        said = read_until(terminal, b"waiting for it")
+        assert b"did you mean 'archive'?" in said
+        os.write(terminal, b"\x03")
+        assert ended(pid, terminal) == 0
+
+
 def wait_blocked(pid: int) -> None:
     """Until a process waits for its terminal."""
     end_s = time.monotonic() + LIMIT_S

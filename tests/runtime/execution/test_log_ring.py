@@ -189,8 +189,10 @@ def test_what_is_no_line_is_passed_over(ends: tuple[RingReader, RingWriter]) -> 
     assert reader.read(ALL) == [b"good"]
     assert [reader.read(ALL) for _ in range(TORN_LOOKS_MAX)] == [[]] * TORN_LOOKS_MAX
     assert (reader.damaged_count, reader.is_empty()) == (1, True)
+    assert reader.lost_count == 1
     writer.write(b"again")
     assert reader.read(ALL) == [b"again"]
+    assert (reader.written_count, reader.lost_count) == (3, 1)
 
 
 def test_a_length_that_cannot_be_is_not_believed(ends: tuple[RingReader, RingWriter]) -> None:
