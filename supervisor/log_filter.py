@@ -36,18 +36,23 @@ class LogFilter:
             and (self.since is None or line.time >= self.since)
         )
 
-    def pattern(self) -> re.Pattern[bytes] | None:
-        """What is in every line that matches; None: that cannot be told so simply.
+    def marks(self) -> tuple[bytes, ...]:
+        """Every line that matches has one of these in it; none: that cannot be told so simply.
 
         As it is encoded: in a text a quotation mark would have a backslash before it.
         """
         for key, value in (("component", self.component), ("backplane", self.backplane)):
             if value is not None:
-                return re.compile(re.escape(f'"{key}":{json.dumps(value, ensure_ascii=False)}'.encode()))
+                return (f'"{key}":{json.dumps(value, ensure_ascii=False)}'.encode(),)
         if self.level is not None and LEVELS[self.level] > LEVELS["INFO"]:
-            names = "|".join(name for name, number in LEVELS.items() if number >= LEVELS[self.level])
-            return re.compile(rf'"level":"(?:{names})"|"severity":\d'.encode())
-        return None
+            names = [name for name, number in LEVELS.items() if number >= LEVELS[self.level]]
+            return (*(f'"level":"{name}"'.encode() for name in names), b'"severity":')
+        return ()
+
+
+def may_match(lines: bytes, marks: tuple[bytes, ...]) -> bool:
+    """Whether it is worth reading them."""
+    return not marks or any(mark in lines for mark in marks)
 
 
 def since(text: str, now: datetime) -> datetime:

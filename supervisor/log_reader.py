@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from appbackplane.runtime.observation.log_line import LogLine, decode
 
-from .log_filter import LogFilter
+from .log_filter import LogFilter, may_match
 from .log_folder import name_of, numbers
 
 #: Read at once: a file in a few steps, and a line in a fraction of a millisecond.
@@ -62,19 +62,19 @@ def start_of(folder: Path, since: datetime) -> Place:
 def last(folder: Path, wanted: LogFilter, count: int, end: Place) -> list[Found]:
     """The last `count` lines before `end` that match, the oldest first."""
     found: deque[Found] = deque()
-    pattern = wanted.pattern()
+    marks = wanted.marks()
     for number in reversed(numbers(os.listdir(folder))):
         if number > end.number:
             continue
         for block in _blocks_backwards(folder / name_of(number), end.offset if number == end.number else None):
-            if pattern is not None and not pattern.search(block):
+            if not may_match(block, marks):
                 if wanted.since is not None and _is_before(block, wanted.since):
                     return list(found)
                 continue
             for raw in reversed(block.split(b"\n")):
                 if len(found) >= count:
                     return list(found)
-                if not raw or (pattern is not None and not pattern.search(raw)):
+                if not raw or not may_match(raw, marks):
                     continue
                 line = decode(raw)
                 if line is not None and wanted.since is not None and line.time < wanted.since - DISORDER:
@@ -88,7 +88,7 @@ class LogReader:
     """Goes forward from a place in a log."""
 
     def __init__(self, folder: Path, wanted: LogFilter, begin: Place) -> None:
-        self._folder, self._wanted, self._pattern = folder, wanted, wanted.pattern()
+        self._folder, self._wanted, self._marks = folder, wanted, wanted.marks()
         self._file = -1
         self._number, self._rest = 0, b""
         #: Files that were gone before they were read.
@@ -118,7 +118,7 @@ class LogReader:
 
     def _matching(self, raws: list[bytes]) -> Iterator[Found]:
         for raw in raws:
-            if raw and (self._pattern is None or self._pattern.search(raw)):
+            if raw and may_match(raw, self._marks):
                 line = decode(raw)
                 if _is_wanted(line, self._wanted):
                     yield raw, line

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appbackplane.runtime.observation.log_line import LEVELS, LogLine, encode
-from appbackplane.supervisor.log_filter import LogFilter, since
+from appbackplane.supervisor.log_filter import LogFilter, may_match, since
 
 NOW = datetime(2025, 7, 1, 12, 0, 0, tzinfo=timezone(timedelta(hours=2)))
 
@@ -61,18 +61,15 @@ FILTERS = st.builds(
 @given(LINES, FILTERS)
 def test_the_quick_look_misses_nothing(line: LogLine, wanted: LogFilter) -> None:
     """A megabyte in which nothing was found is never read: there must be nothing in it."""
-    pattern = wanted.pattern()
-    if wanted.matches(line) and pattern is not None:
-        assert pattern.search(encode(line))
+    if wanted.matches(line):
+        assert may_match(encode(line), wanted.marks())
 
 
 def test_the_quick_look_is_not_fooled_by_what_was_said() -> None:
     """Or a log full of quotations would be slow to read."""
     line = encode(LogLine(time=NOW, level="INFO", backplane="a", message='"level":"ERROR" "component":"x"'))
     for wanted in (LogFilter(level="ERROR"), LogFilter(component="x")):
-        pattern = wanted.pattern()
-        assert pattern is not None
-        assert not pattern.search(line)
+        assert not may_match(line, wanted.marks())
 
 
 def test_each_condition_counts() -> None:
