@@ -1,6 +1,6 @@
 """Compiles the hot modules, where there is a C compiler; everything else about the package is in pyproject.toml.
 
-The same source runs interpreted and compiled by mypyc (docs/decisions/compiled.md): twice the calls a second, and no
+The same source runs interpreted and compiled by mypyc (docs/decisions/compiled.md): a call at half the cost, and no
 second implementation. An editable installation is never compiled, because a contributor's change to a .py file would then
 change nothing. APPBACKPLANE_COMPILE=0 leaves it out, =1 makes whatever is in its way an error; by default it is done if it
 can be. Imported (scripts/bootstrap.sh, tests/house) it does nothing, and needs no setuptools.

@@ -182,7 +182,7 @@ def test_a_limit_gives_what_it_says(start: Start, seconds: list[float]) -> None:
             share = cpu_share(index["pid"], 4.0)
             periods, throttled_periods = (now - then for now, then in zip(throttled(folder), before, strict=True))
             assert share <= 0.32
-            if share >= 0.275:
+            if share >= 0.288:
                 return
     # A machine that does much else may give less: then it is not the limit that the group meets in each period.
     assert throttled_periods < 0.9 * periods

@@ -223,13 +223,15 @@ def wait_dead(pid: int) -> None:
         os.close(pidfd)
 
 
-def ask_until(client: Client, route: str, is_so: Callable[[Any], Any], **arguments: Any) -> Any:
+def ask_until(
+    client: Client, route: str, is_so: Callable[[Any], Any], *, key: str | None = None, **arguments: Any
+) -> Any:
     """Ask until the answer is as expected, for what nobody announces. What fails meanwhile (a restart) is asked again."""
     end_s = time.monotonic() + LIMIT_S
     while True:
         answer: Any
         try:
-            answer = client.call(route, timeout=LIMIT_S, arguments=arguments)
+            answer = client.call(route, key=key, timeout=LIMIT_S, arguments=arguments)
             if is_so(answer):
                 return answer
         except BackplaneError as error:
