@@ -7,8 +7,9 @@ backplane has it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from appbackplane.transport import addressing
 from appbackplane.transport.errors import InvalidArgument, NotFound
@@ -106,6 +107,16 @@ class BackplaneOperations(Component):
                 except ValueError as error:
                     raise InvalidArgument(str(error)) from error
             return [0 if quota == UNLIMITED else quota for quota in engine.scheduler.quotas.full]
+
+    @operation(priority=_PRIORITY)
+    def log_level(
+        self, level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] | None = None, logger: str | None = None
+    ) -> str:
+        """From which level on it logs; with `level`, from that on. `logger`: one of its loggers, not all."""
+        found = logging.getLogger(logger)
+        if level is not None:
+            found.setLevel(level)
+        return logging.getLevelName(found.getEffectiveLevel())
 
     @operation(priority=_PRIORITY, name="objects")
     def list_objects(self, component: str) -> list[dict[str, Any]]:

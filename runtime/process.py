@@ -33,6 +33,8 @@ from .execution.async_log import AsyncLog, last_words
 from .execution.board import Board, OwnSlot
 from .execution.clock import RealClock
 from .execution.forked import end_children_of
+from .execution.log_handler import LogHandler
+from .execution.log_ring import RingWriter
 from .execution.os_priority import OsPriority, allowed
 from .execution.sentinel import Sentinel
 from .objects.component import Component
@@ -58,9 +60,7 @@ def main() -> int:
     except msgspec.DecodeError as error:
         print(f"appbackplane.runtime.process: not a process configuration on standard input: {error}", file=sys.stderr)
         return 2
-    logging.basicConfig(
-        level=logging.DEBUG if config.debug else logging.INFO, format="%(levelname)s %(name)s: %(message)s"
-    )
+    set_up_logging(config)
     if config.import_dir is not None:
         sys.path.insert(0, config.import_dir)
     try:
@@ -71,6 +71,15 @@ def main() -> int:
         if config.debug:
             log.exception("backplane %s", config.backplane)
         return 2
+
+
+def set_up_logging(config: ProcessConfig) -> None:
+    """Into the ring that the supervisor reads; without one, to standard error."""
+    if config.log_fd is None:
+        logging.basicConfig(level=config.log_level, format="%(levelname)s %(name)s: %(message)s")
+    else:
+        ring = RingWriter(config.log_fd, config.log_wake_fd)
+        LogHandler.install(ring, config.backplane, config.generation, config.log_level)
 
 
 class DeclarationFault(Exception):
@@ -138,7 +147,8 @@ def assemble(
 def serve(config: ProcessConfig, components: Sequence[Component]) -> int:
     """Serve until told to stop."""
     die_with(os.getppid())
-    AsyncLog.install()
+    ring_handler = next((each for each in logging.getLogger().handlers if isinstance(each, LogHandler)), None)
+    AsyncLog.install(count_lost=None if ring_handler is None else ring_handler.count_lost)
     setproctitle.setproctitle(f"appbackplane: {config.system}/{config.backplane}")
     sys.setswitchinterval(min(_SWITCH_MAX_S, config.max_latency_ns / 1e9 / _SWITCH_FRACTION))
     if config.affinity:

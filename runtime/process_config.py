@@ -24,6 +24,11 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     import_dir: str | None = None
     board_fd: int | None = None
     board_slot: int = 0
+    #: The memory of its log ring, and the eventfd that wakes its reader (execution/log_ring.py); None: standard error.
+    log_fd: int | None = None
+    log_wake_fd: int = -1
+    #: Of the root logger, by Python's number.
+    log_level: int = 20
     #: Read end of a pipe whose write end only the supervisor holds: end of file means it died.
     lifeline_fd: int | None = None
 

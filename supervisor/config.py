@@ -21,6 +21,9 @@ import msgspec
 from appbackplane.transport.addressing import SUPERVISOR, backplane_socket, default_run_dir
 from appbackplane.transport.errors import CallerError
 
+from . import log_settings
+from .log_settings import LogSettings, Size
+
 #: Words become file names, socket names and words of routes: no dots, no slashes, no surprises in a shell.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 COMPONENT = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
@@ -90,6 +93,7 @@ class SystemConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stop_limit_ns: Duration = msgspec.field(default=Duration(10 * _SECOND_NS), name="stop_limit")
     #: Of every backplane; what a backplane says itself goes before, key by key.
     restart: RestartPolicy = RestartPolicy()
+    log: LogSettings = LogSettings()
 
 
 class BackplaneConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -164,6 +168,8 @@ def parse(text: str, path: Path, cpus: Collection[int] | None = None) -> Config:
     _check_nice(reader, system.get("nice", ()))
     restart = system.get("restart", RestartPolicy())
     _check_restart(reader, ("system",), restart)
+    for key, problem in log_settings.problems(system.get("log", LogSettings())):
+        reader.say(("system", "log", key), problem)
     run_dir = _run_dir(reader, system, path, sections)
     backplanes = {}
     for name, section in sections.items():
@@ -247,7 +253,7 @@ class _Reader:
                 raise _Noted
             return kind(**values) if default is None else msgspec.structs.replace(default, **values)
         try:
-            return msgspec.convert(value, kind, dec_hook=_to_duration)
+            return msgspec.convert(value, kind, dec_hook=_to_quantity)
         except msgspec.ValidationError as error:
             message, _, place = str(error).partition(" - at `$")
             for index in re.findall(r"\[(\d+)\]", place):
@@ -353,9 +359,11 @@ def _hint(word: str, known: Collection[str]) -> str:
     return f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(known)}"
 
 
-def _to_duration(kind: type, value: Any) -> Any:
+def _to_quantity(kind: type, value: Any) -> Any:
     if kind is Duration:
         return Duration(duration_ns(value))
+    if kind is Size:
+        return Size(log_settings.size_bytes(value))
     raise NotImplementedError(kind)
 
 

@@ -1,8 +1,7 @@
-"""Log pipes: what the processes of a system print, line by line, with the name of the backplane before each.
+"""Log pipes: what the processes of a system print, line by line.
 
 Lines are bounded, and so is what is read of one pipe in one turn: a backplane that prints without end gets as much of
-the supervisor as any other, and then waits for its own pipe. The last line a process writes before it dies is most
-often the reason, so it is kept for whoever reports the death.
+the supervisor as any other, and then waits for its own pipe.
 """
 
 from __future__ import annotations
@@ -15,8 +14,6 @@ LINE_BYTES_MAX = 8192
 TURN_BYTES_MAX = 65_536
 #: Read of the pipe of a process that has died, at most: pipes may hold a megabyte.
 REST_BYTES_MAX = 1 << 20
-#: Of the last line, for a sentence that a person reads.
-LAST_WORDS_MAX = 500
 
 
 class LineCutter:
@@ -45,8 +42,6 @@ class LogPipe:
     def __init__(self, fd: int) -> None:
         os.set_blocking(fd, False)
         self.fd = fd
-        #: The last line that was not empty.
-        self.last_words = ""
         self._lines = LineCutter()
 
     def read(self, bytes_max: int = TURN_BYTES_MAX) -> list[str] | None:
@@ -57,7 +52,7 @@ class LogPipe:
             return []
         if not data:
             return None
-        return self._noted(self._lines.feed(data))
+        return self._lines.feed(data)
 
     def finish(self) -> list[str]:
         """Its process is dead: what is left. Those who inherited the pipe from it are not waited for."""
@@ -67,13 +62,7 @@ class LogPipe:
             if not more:  # nothing now, or closed
                 break
             lines += more
-        return lines + self._noted(self._lines.finish())
-
-    def _noted(self, lines: list[str]) -> list[str]:
-        spoken = next((line for line in reversed(lines) if line.strip()), None)
-        if spoken is not None:
-            self.last_words = spoken.strip()[:LAST_WORDS_MAX]
-        return lines
+        return lines + self._lines.finish()
 
 
 def _text(line: bytes) -> str:

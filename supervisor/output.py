@@ -3,7 +3,7 @@
 A terminal that was stopped, or a pipe that nobody reads, must not stop the supervisor, and with it restarts. Lines wait
 here up to a bound; beyond it they are counted, and the count is shown in their place. Written when poll says there is
 room, in pieces no larger than what a pipe then takes at once (PIPE_BUF), because the descriptor is often shared with
-others and cannot be made non-blocking. A log file (`up --detach`) begins anew at its bound and keeps one predecessor.
+others and cannot be made non-blocking.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from __future__ import annotations
 import os
 import select
 from collections import deque
-from pathlib import Path
 
 #: Bytes that may wait for a reader: a minute of a chatty system, and nothing beside a backplane's own memory.
 PENDING_BYTES_MAX = 1 << 20
+#: Of an ordinary line. With less room than for one, none is made to be shown.
+LINE_BYTES = 256
 #: What a pipe that is ready takes without blocking.
 PIECE_BYTES = select.PIPE_BUF
-#: A log file and its predecessor together hold a day of a chatty system, and no disk is filled.
-LOG_BYTES_MAX = 8 << 20
 #: Pieces written in one turn, so that a flood of lines does not keep the loop from a death: about a megabyte.
 PIECES_MAX = 256
 
@@ -26,13 +25,12 @@ PIECES_MAX = 256
 class Output:
     """Lines to one descriptor, in order."""
 
-    def __init__(self, fd: int, log_path: Path | None = None) -> None:
-        """With `log_path`, `fd` is that file's, and is exchanged when it is full."""
+    def __init__(self, fd: int) -> None:
         self.fd = fd
+        #: Whether a person watches, who likes colours.
+        self.is_terminal = os.isatty(fd)
         #: Lines that found no room.
         self.lost_count = 0
-        self._log_path = log_path
-        self._log_bytes = 0
         self._lines: deque[bytes] = deque()
         self._bytes = 0
         self._lost_now = 0
@@ -56,6 +54,14 @@ class Output:
         self._lines.append(line)
         self._bytes += len(line)
 
+    def count_if_full(self, count: int) -> bool:
+        """Whether there is no room for so many lines, which are then counted and need not be made."""
+        if self._bytes + LINE_BYTES < PENDING_BYTES_MAX:
+            return False
+        self.lost_count += count
+        self._lost_now += count
+        return True
+
     def write(self, timeout_ms: int = 0) -> None:
         """Write what there is room for; waits at most `timeout_ms` for each piece (0: never)."""
         for _ in range(PIECES_MAX):
@@ -76,18 +82,3 @@ class Output:
             self._bytes -= written
             if written < len(piece):
                 self._lines.appendleft(piece[written:])
-            self._log_bytes += written
-            if self._log_path is not None and self._log_bytes >= LOG_BYTES_MAX:
-                self._begin_anew(self._log_path)
-
-    def _begin_anew(self, log_path: Path) -> None:
-        log_path.replace(log_path.with_name(log_path.name + ".1"))
-        fresh = open_log(log_path)
-        os.dup2(fresh, self.fd, inheritable=False)
-        os.close(fresh)
-        self._log_bytes = 0
-
-
-def open_log(path: Path) -> int:
-    """A log file, empty; ours alone."""
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)

@@ -33,6 +33,7 @@ from .control_socket import Answered, Asked, ControlSocket, Heard, allow_descrip
 from .director import Director
 from .effects import Caller
 from .log_pipes import LogPipe
+from .logs import Ears, Logs, open_log
 from .output import Output
 from .placement import Placement
 from .questions import Questions
@@ -55,37 +56,38 @@ class Outcome:
     reason: str
 
 
-def run(config: Config, output: Output, on_up: Callable[[tuple[str, ...]], None]) -> Outcome:
+def run(config: Config, output: Output | None, on_up: Callable[[tuple[str, ...]], None]) -> Outcome:
     """Bring the system up, keep it up, and take it down when a signal or `supervisor.down` says so; main thread only.
 
-    `on_up`: told once everything is where it is to be, with what is not, a line each.
-    Raises `FailedPrecondition` when it runs already or its run directory cannot be used. Returns when nothing is left.
+    `output`: where lines are shown besides the log. `on_up`: told once everything is where it is to be, with what is not,
+    a line each. Raises `FailedPrecondition` when it runs already, or its run directory or its log folder cannot be used.
+    Returns when nothing is left.
     """
     allow_descriptors()
     with ExitStack() as stack:
         run_dir = RunDir(Path(config.run_dir))
         stack.callback(run_dir.close)
+        logs = Logs(config, open_log(config), output, RealClock.now_ns)
+        stack.callback(logs.close, LAST_LINES_MS)
         placement = Placement.of(
             config, lambda needed: cgroups.make(config.system.name, run_dir.path, run_dir.cgroup_left, is_needed=needed)
         )
         groups = placement.groups
         if groups.folder is not None:
             run_dir.remember(str(groups.folder))
-        stack.callback(output.write, LAST_LINES_MS)
-        stack.callback(groups.close, output.say)
+        stack.callback(groups.close, logs.say)
         orphans.adopt()
         stack.callback(lambda: orphans.kill_all(()))
         signal_pipe = stack.enter_context(signals.as_events())
-        return Supervisor(config, run_dir, placement, signal_pipe, output, on_up, stack).run()
+        return Supervisor(config, run_dir, placement, signal_pipe, logs, on_up, stack).run()
 
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """A process and what it prints."""
+    """A process and what is heard of it."""
 
     process: Process
-    stdout: LogPipe
-    stderr: LogPipe
+    ears: Ears
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +104,13 @@ class Supervisor:
         run_dir: RunDir,
         placement: Placement,
         signal_pipe: signals.SignalPipe,
-        output: Output,
+        logs: Logs,
         on_up: Callable[[tuple[str, ...]], None],
         stack: ExitStack,
     ) -> None:
-        self._output, self._on_up = output, on_up
+        self._logs, self._say, self._on_up = logs, logs.say, on_up
         self._now_ns = RealClock.now_ns
         self._run_dir = run_dir
-        self._name_width = max(len(name) for name in ("supervisor", *config.backplane))
         self._board = BoardFile(config.backplane)
         stack.callback(self._board.close)
         self._control = ControlSocket(supervisor_socket(run_dir.path))
@@ -144,7 +145,6 @@ class Supervisor:
         self._take(events.UpOrdered())
         while self._outcome is None:
             self._turn()
-        self._output.write(LAST_LINES_MS)
         return self._outcome
 
     def _turn(self) -> None:
@@ -158,25 +158,25 @@ class Supervisor:
         wakes_at_ns = self._director.wakes_at_ns()
         if wakes_at_ns is not None and wakes_at_ns <= now_ns and self._outcome is None:
             self._take(events.TimePassed())
+        self._logs.turn(now_ns)
         if self._outcome is None:
             self._wait()
 
     def _wait(self) -> None:
-        self._output.write()
-        has_no_room = bool(self._output)
-        if has_no_room:
-            self._poll.register(self._output.fd, select.POLLOUT)
+        without_room = self._logs.waits_for_fd()
+        if without_room is not None:
+            self._poll.register(without_room, select.POLLOUT)
         ready = [(fd, self._watched.get(fd)) for fd, _ in self._poll.poll(self._timeout_ms())]
         for fd, on_ready in ready:
             # A death earlier in this very list closed its descriptors, and a spawn may have been given their numbers.
             if on_ready is not None and self._watched.get(fd) is on_ready and self._outcome is None:
                 on_ready()
-        if has_no_room:
-            self._poll.unregister(self._output.fd)
+        if without_room is not None:
+            self._poll.unregister(without_room)
 
     def _timeout_ms(self) -> int | None:
         now_ns = self._now_ns()
-        wakes = [self._director.wakes_at_ns(), self._control.next_wake_ns(now_ns)]
+        wakes = [self._director.wakes_at_ns(), self._control.next_wake_ns(now_ns), self._logs.next_wake_ns()]
         nearest_ns = min((wake for wake in wakes if wake is not None), default=None)
         return None if nearest_ns is None else min(WAIT_MAX_MS, max(0, -((now_ns - nearest_ns) // _NS_IN_MS)))
 
@@ -203,21 +203,18 @@ class Supervisor:
         process = running.process
         del self._running[process.backplane]
         self._unwatch(process.pidfd)
-        for pipe in (running.stdout, running.stderr):
+        for _, pipe in running.ears.pipes:
             self._unwatch(pipe.fd)
-            self._show(process.backplane, pipe.finish())
+        self._unwatch(running.ears.ring.wake_fd)
+        last_words = self._logs.bury(running.ears)
         code = process.reap()
         self._control.forget(control_peer(process.backplane, process.generation))
         self._run_dir.remove_socket(process.backplane, process.generation)
-        last_words = running.stderr.last_words or running.stdout.last_words
         self._take(events.Exited(process.backplane, process.generation, code, last_words))
 
-    def _on_print(self, backplane: str, pipe: LogPipe) -> None:
-        lines = pipe.read()
-        if lines is None:
+    def _on_print(self, ears: Ears, stream: str, pipe: LogPipe) -> None:
+        if not self._logs.on_print(ears, stream, pipe):
             self._unwatch(pipe.fd)
-        else:
-            self._show(backplane, lines)
 
     def _on_heard(self, heard: Heard) -> None:
         if self._outcome is not None:
@@ -279,7 +276,8 @@ class Supervisor:
         return status.status(
             self._director,
             self._board.read,
-            self._placement.describe,
+            lambda name: self._placement.describe(name) | self._logs.describe(name),
+            self._logs.describe_file(),
             pid=os.getpid(),
             now_ns=self._now_ns(),
             wall_s=time.time(),
@@ -287,16 +285,9 @@ class Supervisor:
             unanswered=self._questions.unanswered,
         )
 
-    def _show(self, backplane: str, lines: list[str]) -> None:
-        for line in lines:
-            self._output.say(f"{backplane:<{self._name_width}} | {line}")
-
-    def _say(self, text: str) -> None:
-        self._show("supervisor", text.split("\n"))
-
     def _warn(self, lines: list[str]) -> None:
         for line in lines:
-            self._say(f"warning: {line}")
+            self._say(f"warning: {line}", "WARNING")
 
     # Decided and done
 
@@ -331,13 +322,14 @@ class Supervisor:
                 self._send_directory(effect)
             case effects.Accept():
                 self._warn(self._placement.registered(effect.backplane))
+                self._logs.know(effect.backplane, self._director.children[effect.backplane].states)
                 self._control.reply(effect.caller, self._placement.told(effect.backplane))
             case effects.Answer():
                 self._control.reply(effect.caller, effect.result)
             case effects.Refuse():
                 self._control.refuse(effect.caller, effect.error)
             case effects.Say():
-                self._say(effect.text)
+                self._say(effect.text, "ERROR" if effect.is_error else "INFO")
             case effects.AnnounceUp():
                 self._say(f"system {self._director.system!r} is up, pid {os.getpid()}")
                 for problem in effect.problems:
@@ -350,15 +342,22 @@ class Supervisor:
     def _spawn(self, effect: effects.Spawn) -> None:
         name, generation = effect.backplane, effect.generation
         try:
-            process = self._spawner.spawn(name, generation)
+            ears = self._logs.listen(name, generation)
         except OSError as error:
             self._take(events.SpawnFailed(name, generation, error.strerror or str(error)))
             return
-        running = _Running(process, LogPipe(process.stdout.fileno()), LogPipe(process.stderr.fileno()))
-        self._running[name] = running
+        try:
+            process = self._spawner.spawn(name, generation, ears.ring)
+        except OSError as error:
+            self._logs.forget(ears)
+            self._take(events.SpawnFailed(name, generation, error.strerror or str(error)))
+            return
+        ears.pipes = (("stdout", LogPipe(process.stdout.fileno())), ("stderr", LogPipe(process.stderr.fileno())))
+        running = self._running[name] = _Running(process, ears)
         self._watch(process.pidfd, lambda: self._on_exit(running))
-        for pipe in (running.stdout, running.stderr):
-            self._watch(pipe.fd, lambda pipe=pipe: self._on_print(name, pipe))  # type: ignore[misc]
+        self._watch(ears.ring.wake_fd, lambda: self._logs.on_wake(ears))
+        for stream, pipe in ears.pipes:
+            self._watch(pipe.fd, lambda stream=stream, pipe=pipe: self._on_print(ears, stream, pipe))  # type: ignore[misc]
         self._take(events.Spawned(name, generation, process.pid, self._placement.folder_of(name)))
 
     def _change_limit(self, caller: Caller, name: str, generation: int, percent: int | None) -> None:
@@ -389,3 +388,4 @@ class Supervisor:
         for running in self._running.values():
             running.process.kill()
             running.process.reap()
+            self._logs.bury(running.ears)

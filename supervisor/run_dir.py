@@ -19,6 +19,8 @@ from pathlib import Path
 from appbackplane.transport.addressing import backplane_socket, supervisor_socket
 from appbackplane.transport.errors import FailedPrecondition
 
+from .log_folder import LINK
+
 #: Holds the pid of whoever has it locked, and on a line of its own the folder of its cgroups.
 LOCK = "lock"
 _BACKPLANE_SOCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*-(\d+)\.sock")
@@ -50,6 +52,8 @@ class RunDir:
         """Remove everything that is ours, and the folder if nothing else is in it."""
         self._remove_sockets()
         (self.path / LOCK).unlink(missing_ok=True)
+        if (link := self.path / LINK).is_symlink():
+            link.unlink()
         with suppress(OSError):  # not empty: it was the user's before it was ours
             self.path.rmdir()
         os.close(self._lock_fd)

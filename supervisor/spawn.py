@@ -17,6 +17,8 @@ from contextlib import suppress
 
 import msgspec
 
+from appbackplane.runtime.execution.log_ring import RingReader
+from appbackplane.runtime.observation.log_line import LEVELS
 from appbackplane.runtime.process_config import ProcessConfig
 
 from .config import BackplaneConfig, Config
@@ -64,8 +66,8 @@ class Spawner:
         self._board_fd, self._slots = board_fd, slots
         self._lifeline_fd, self._lifeline_end_fd = os.pipe2(os.O_CLOEXEC)
 
-    def spawn(self, backplane: str, generation: int) -> Process:
-        """Start one generation. Raises OSError when there can be no process."""
+    def spawn(self, backplane: str, generation: int, ring: RingReader) -> Process:
+        """Start one generation, whose log is read from `ring`. Raises OSError when there can be no process."""
         placement = self._placement
         placement.begin(backplane)
         config = process_config(
@@ -76,9 +78,10 @@ class Spawner:
             board_slot=self._slots[backplane],
             lifeline_fd=self._lifeline_fd,
             cgroup=placement.folder_of(backplane),
+            ring=ring,
         )
         with placement.groups.entered(backplane):
-            popen = start(config, pass_fds=(self._board_fd, self._lifeline_fd))
+            popen = start(config, pass_fds=(self._board_fd, self._lifeline_fd, ring.fd, ring.wake_fd))
         return Process(config, popen, lambda: placement.lift(backplane))
 
     def close(self) -> None:
@@ -119,6 +122,7 @@ def process_config(
     board_slot: int = 0,
     lifeline_fd: int | None = None,
     cgroup: str | None = None,
+    ring: RingReader | None = None,
     describe: bool = False,
 ) -> ProcessConfig:
     """What one process is told at birth."""
@@ -134,6 +138,9 @@ def process_config(
         board_fd=board_fd,
         board_slot=board_slot,
         lifeline_fd=lifeline_fd,
+        log_fd=None if ring is None else ring.fd,
+        log_wake_fd=-1 if ring is None else ring.wake_fd,
+        log_level=LEVELS["DEBUG" if config.debug else config.system.log.level],
         threads=share.threads,
         priorities=share.priorities,
         quotas=share.quotas,

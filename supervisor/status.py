@@ -34,7 +34,8 @@ GATHERINGS_MAX = 64
 def status(
     director: Director,
     slot_of: Callable[[str], BoardSlot | None],
-    placement_of: Callable[[str], dict[str, Any]],
+    more_of: Callable[[str], dict[str, Any]],
+    log: Mapping[str, Any],
     *,
     pid: int,
     now_ns: int,
@@ -44,6 +45,7 @@ def status(
 ) -> dict[str, Any]:
     """The answer to `supervisor.status`. `since` is Unix time, the rest of the times are seconds.
 
+    `more_of`: what others know of a backplane (where it sits, what it has logged). `log`: where it is all written.
     `unanswered`: when a backplane was asked the last question that it did not answer in time.
     """
     missed = unanswered or {}
@@ -56,8 +58,9 @@ def status(
         "since": wall_s - (now_ns - director.since_ns) / 1e9,
         "uptime": (now_ns - director.begun_ns) / 1e9,
         "reason": director.reason or None,
+        "log": log,
         "backplanes": [
-            {**_backplane(director, child, slot_of(child.name), now_ns, statistics, missed), **placement_of(child.name)}
+            {**_backplane(director, child, slot_of(child.name), now_ns, statistics, missed), **more_of(child.name)}
             for child in director.children.values()
         ],
     }

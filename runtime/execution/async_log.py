@@ -1,9 +1,9 @@
-"""Async log: what the runtime has to say is written by a thread of its own.
+"""Async log: what the runtime has to say is put into words, and handed to handlers, by a thread of its own.
 
-The runtime logs while it holds the lead. A handler that blocks (standard error is a pipe, and its reader may be stopped), that
-fails, or that waits for a lock whose holder waits for the lead (a handler that publishes what is logged) would stop the
-whole backplane: with two workers and a full pipe, the first failing operation did. So records go into a bounded queue;
-what does not fit is counted, and the count is said as soon as there is room. About 3 us a record for who logs.
+The runtime logs while it holds the lead. Our own handler (log_handler.py) never blocks, but a traceback takes it 100 us, and
+users add handlers of theirs: one that blocks, that fails, or that waits for a lock whose holder waits for the lead (a
+handler that publishes what is logged) would stop the whole backplane. So records go into a bounded queue, with the action
+in which they were said; what does not fit is counted, and the count is said as soon as there is room. About 3 us a record.
 """
 
 from __future__ import annotations
@@ -11,6 +11,10 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+from collections.abc import Callable
+
+from .current import current
+from .log_handler import ACTION
 
 #: Whose records these are: all of ours. Users' own loggers write in the thread that logs, as they are used to.
 LOGGER = "appbackplane"
@@ -23,9 +27,9 @@ FLUSH_TIMEOUT_S = 1.0
 class AsyncLog(logging.Handler):
     """Stands in front of all handlers above `logger`."""
 
-    def __init__(self, logger: logging.Logger) -> None:
+    def __init__(self, logger: logging.Logger, count_lost: Callable[[int], None] | None = None) -> None:
         super().__init__()
-        self._logger = logger
+        self._logger, self._count_lost = logger, count_lost
         self._queue: queue.Queue[logging.LogRecord | threading.Event] = queue.Queue(RECORDS_MAX)
         self._left_out_count = 0
         #: Whether all that was said by the last `flush` has been written.
@@ -33,16 +37,17 @@ class AsyncLog(logging.Handler):
         threading.Thread(target=self._write, name="log", daemon=True).start()
 
     @classmethod
-    def install(cls, name: str = LOGGER) -> AsyncLog:
-        """Take over from the handlers above the logger of this name."""
+    def install(cls, name: str = LOGGER, count_lost: Callable[[int], None] | None = None) -> AsyncLog:
+        """Take over from the handlers above the logger of this name. `count_lost` is told what found no room."""
         logger = logging.getLogger(name)
-        handler = cls(logger)
+        handler = cls(logger, count_lost)
         logger.addHandler(handler)
         logger.propagate = False
         return handler
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep it for the thread; never blocks."""
+        record.__dict__.setdefault(ACTION, current.action)
         try:
             self._queue.put_nowait(record)
         except queue.Full:
@@ -66,7 +71,9 @@ class AsyncLog(logging.Handler):
                 continue
             self._pass_on(record)
             left_out, self._left_out_count = self._left_out_count, 0
-            if left_out:
+            if left_out and self._count_lost is not None:
+                self._count_lost(left_out)
+            elif left_out:
                 text = f"{left_out} lines were left out: they came faster than they were read"
                 self._pass_on(logging.LogRecord(LOGGER, logging.WARNING, __file__, 0, text, None, None))
 

@@ -14,6 +14,7 @@ from appbackplane.transport.errors import text_of
 from ..objects.action import Action
 from ..observation.rate_limit import RateLimit
 from ..observation.slow_actions import SlowActions
+from .log_handler import of_action
 
 log = logging.getLogger("appbackplane.runtime")
 
@@ -34,7 +35,8 @@ class Reports:
         if left_out is not None:
             more = f" ({left_out} more since the last report)" if left_out else ""
             problem = text_of(error)
-            log.error("%s on %s failed: %s%s", action.name, action.object.name, problem, more, exc_info=error)
+            words = (action.name, action.object.name, problem, more)
+            log.error("%s on %s failed: %s%s", *words, exc_info=error, extra=of_action(action))
 
     def runs_slowly(self, action: Action, run_ns: int, now_ns: int, frame: FrameType | None) -> None:
         """An action has been running longer than `slow_action`; `frame`: where it is."""
@@ -69,4 +71,4 @@ class Reports:
     def _say_slow(self, action: Action, run_ns: int, now_ns: int, frame: FrameType | None, *, is_running: bool) -> None:
         report = self.slow_actions.report(action.name, action.object.name, run_ns, now_ns, frame, is_running=is_running)
         if report is not None:
-            log.warning("%s", report.sentence())
+            log.warning("%s", report.sentence(), extra=of_action(action))

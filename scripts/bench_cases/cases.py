@@ -14,6 +14,7 @@ from . import (
     inversion_chain,
     inversion_limited,
     large,
+    log_call,
     many_objects,
     pubsub,
     restart,
@@ -25,6 +26,6 @@ from . import (
 
 _MODULES = (
     call_rtt, call_pipelined, urgent_short, urgent_long, urgent_same_client, blocking, inversion, inversion_limited,
-    inversion_chain, cpu_limit, inproc, pubsub, large, many_objects, startup, restart, idle, executor,
+    inversion_chain, cpu_limit, inproc, pubsub, large, log_call, many_objects, startup, restart, idle, executor,
 )  # fmt: skip
 CASES = [module.CASE for module in _MODULES]

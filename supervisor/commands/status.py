@@ -104,6 +104,20 @@ def _remarks(answer: dict[str, Any]) -> list[str]:
     for backplane in answer["backplanes"]:
         if because := backplane["cpu_limit"].get("because"):
             remarks.append(f"cpu_limit of {backplane['name']}: {because}")
+    return remarks + _remarks_on_log(answer)
+
+
+def _remarks_on_log(answer: dict[str, Any]) -> list[str]:
+    """What is missing in the log."""
+    remarks = []
+    for backplane in answer["backplanes"]:
+        written, lost = backplane["log"]["lines"], backplane["log"]["lost"]
+        if lost:
+            remarks.append(
+                f"log: {lost:,} of {written + lost:,} lines of {backplane['name']} were lost: too many at a time"
+            )
+    if unwritten := answer["log"]["unwritten"]:
+        remarks.append(f"log: {unwritten:,} lines could not be written: {answer['log']['problem']}")
     return remarks
 
 

@@ -1,8 +1,7 @@
 """up: start a system and stay with it; or, with `--detach`, come back once it is up, or with the reason why not.
 
-In the foreground everything that the backplanes print goes to standard error, each line with its backplane's name.
-Ctrl-C takes the system down in order; a second one kills it at once. Detached, the lines go to a file beside the run
-directory (`NAME.log`, and one predecessor), which stays when the system has gone.
+Everything that the backplanes log and print goes into the log (`appbackplane logs`), and in the foreground to standard
+error, too, each line with its backplane's name. Ctrl-C takes the system down in order; a second one kills it at once.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import select
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -20,7 +20,9 @@ import msgspec
 from appbackplane.transport.errors import FailedPrecondition, Unavailable
 
 from ..config import Config, load
-from ..output import Output, open_log
+from ..log_folder import LAST_WORDS
+from ..logs import folder_of
+from ..output import Output
 from ..run_dir import running_pid
 from . import show
 from .cli import FAILED, debug_option, is_debug, json_option
@@ -52,29 +54,20 @@ def command(file: Path | None, named: Path | None, detach: bool, ready_fd: int |
         _in_foreground(config, ready_fd)
 
 
-def log_path(config: Config) -> Path:
-    """Where a detached system's lines go: beside its run directory, which vanishes with it."""
-    run_dir = Path(config.run_dir)
-    return run_dir.with_name(run_dir.name + ".log")
-
-
 def _in_foreground(config: Config, ready_fd: int | None) -> None:
     from ..run import run  # what only the supervisor needs; --detach does not
-
-    output = Output(_STDERR, log_path(config) if ready_fd is not None else None)
 
     def say(text: bytes) -> None:
         nonlocal ready_fd
         if ready_fd is not None:
-            try:
+            with suppress(BrokenPipeError):  # whoever started this system has not waited for it
                 os.write(ready_fd, text)
-            except BrokenPipeError:
-                output.say("whoever started this system has not waited for it")
             os.close(ready_fd)
             ready_fd = None
 
     try:
-        outcome = run(config, output, lambda problems: say("\n".join((_UP, *problems)).encode()))
+        shown = Output(_STDERR) if ready_fd is None else None
+        outcome = run(config, shown, lambda problems: say("\n".join((_UP, *problems)).encode()))
     except FailedPrecondition as error:
         say(error.message.encode())
         raise
@@ -87,19 +80,23 @@ def _detached(config: Config, *, as_json: bool) -> None:
     pid = running_pid(Path(config.run_dir))
     if pid is not None:
         raise FailedPrecondition(f"already running, pid {pid} (run directory {config.run_dir})")
-    log = log_path(config)
-    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    log = folder_of(config)
+    last_words_fd = _open_last_words(log)
     ready_fd, their_end_fd = os.pipe2(os.O_CLOEXEC)
-    log_fd = open_log(log)
     words = [sys.executable, "-P", "-m", "appbackplane.supervisor", "up", config.file]
     words += ["--ready-fd", str(their_end_fd), *(["--debug"] if config.debug else [])]
     supervisor = subprocess.Popen(
-        words, stdin=subprocess.DEVNULL, stdout=log_fd, stderr=log_fd, pass_fds=(their_end_fd,), start_new_session=True
+        words,
+        stdin=subprocess.DEVNULL,
+        stdout=last_words_fd,
+        stderr=last_words_fd,
+        pass_fds=(their_end_fd,),
+        start_new_session=True,
     )
     os.close(their_end_fd)
-    os.close(log_fd)
+    os.close(last_words_fd)
     try:
-        said = _heard_of(ready_fd, config, log)
+        said = _heard_of(ready_fd, config)
     except KeyboardInterrupt:
         supervisor.send_signal(signal.SIGTERM)
         supervisor.wait()
@@ -109,7 +106,8 @@ def _detached(config: Config, *, as_json: bool) -> None:
     first, *problems = said.decode(errors="replace").split("\n")
     if first != _UP:
         supervisor.wait()
-        raise Unavailable(said.decode(errors="replace") or f"the supervisor died; its last words are in {log}")
+        died = f"the supervisor died; its last words are in {log / LAST_WORDS}"
+        raise Unavailable(said.decode(errors="replace") or died)
     if as_json:
         answer = {"system": config.system.name, "pid": supervisor.pid, "run_dir": config.run_dir, "log": str(log)}
         show.as_json(answer)
@@ -119,12 +117,22 @@ def _detached(config: Config, *, as_json: bool) -> None:
         raise Unavailable("\n".join(f"but {problem}" for problem in problems))
 
 
-def _heard_of(ready_fd: int, config: Config, log: Path) -> bytes:
+def _open_last_words(folder: Path) -> int:
+    """For what the supervisor itself prints: nothing, unless it fails."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return os.open(folder / LAST_WORDS, flags, 0o600)
+    except OSError as error:
+        raise FailedPrecondition(f"log folder {folder} cannot be written: {error.strerror}") from error
+
+
+def _heard_of(ready_fd: int, config: Config) -> bytes:
     """What the supervisor says before it closes its end, which its death does too."""
     waiting = select.poll()
     waiting.register(ready_fd, select.POLLIN)
     if not waiting.poll(_SILENT_MS):
-        click.echo(f"waiting for {config.system.name!r} to come up (log: {log})", err=True)
+        click.echo(f"waiting for {config.system.name!r} to come up (appbackplane logs shows how it goes)", err=True)
     said = b""
     while more := os.read(ready_fd, 4096):
         said += more

@@ -128,6 +128,7 @@ def environment(run_dir: Path) -> dict[str, str]:
         **kept,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "XDG_RUNTIME_DIR": str(run_dir),
+        "XDG_STATE_HOME": str(run_dir / "state"),
         "CHECKOUT": str(ROOT),
         "COLUMNS": "100",
         "LC_ALL": "C.UTF-8",

@@ -14,14 +14,16 @@ from appbackplane.runtime.execution.watch import QUANTUM_NS
 from appbackplane.runtime.objects.action import DEADLINE_DEFAULT_NS
 from appbackplane.runtime.objects.component import POSTED_MAX_DEFAULT, REQUESTS_MAX_DEFAULT
 from appbackplane.runtime.objects.operation import PRIORITY_DEFAULT
+from appbackplane.runtime.observation.log_line import LINE_BYTES_MAX, TEXT_LENGTH_MAX
 from appbackplane.runtime.observation.rate_limit import REPORT_INTERVAL_NS
 from appbackplane.runtime.process import _SWITCH_FRACTION, _SWITCH_MAX_S
 from appbackplane.runtime.process_config import ProcessConfig
 from appbackplane.runtime.scheduling.balance import LOOK_MAX
 from appbackplane.runtime.scheduling.deadline_order import LOOK_AHEAD_MAX, PATIENCE_NS
+from appbackplane.supervisor.commands.logs import LINES
 from appbackplane.supervisor.config import BACKPLANES_MAX, SOCKET_PATH_BYTES_MAX
 from appbackplane.supervisor.inquiry import HOPS_MAX, LIMIT_NS
-from appbackplane.supervisor.output import LOG_BYTES_MAX
+from appbackplane.supervisor.log_settings import LogSettings
 from appbackplane.supervisor.status import SILENT_NS, STATISTICS_LIMIT_NS
 from appbackplane.transport.batching import PEER_BYTES_MAX
 from appbackplane.transport.calling import BURST_EAGER, GATHER_MAX
@@ -70,7 +72,9 @@ SENTENCES = [
     ("clients", f"With {OUTSTANDING_MAX} calls of a client outstanding, or {OUTSTANDING_BYTES_MAX >> 20} MiB of them"),
     ("clients", f"`timeout` (seconds, {TIMEOUT_DEFAULT_S:g} by default)"),
     ("clients", f"{MESSAGES_MAX:,} messages wait for a slow reader"),
-    ("command_line", f"{LOG_BYTES_MAX >> 20} MiB and one predecessor"),
+    ("logs", f"cut at {TEXT_LENGTH_MAX:,} characters, a line at {LINE_BYTES_MAX:,} bytes"),
+    ("logs", f"(`ring`, {LogSettings().ring >> 20} MiB) fills up"),
+    ("logs", f"the last {LINES} lines"),
     ("configuration", f"may not exceed {SOCKET_PATH_BYTES_MAX} bytes"),
     ("configuration", f"There are 1 to {BACKPLANES_MAX} of them"),
     ("configuration", f"every {WORDS[_SWITCH_FRACTION]} of it, {seconds(_SWITCH_MAX_S * 1e9)} at most"),

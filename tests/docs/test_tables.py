@@ -18,6 +18,7 @@ from appbackplane.runtime.backplane_operations import BackplaneOperations
 from appbackplane.runtime.objects.module_state import MOVES, ModuleState
 from appbackplane.runtime.objects.operation import PRIORITY_DEFAULT, operation
 from appbackplane.runtime.objects.registry import DRIVERS
+from appbackplane.runtime.observation.log_line import LogLine
 from appbackplane.runtime.observation.statistics import OperationStatistics
 from appbackplane.runtime.observation.waiting import Because
 from appbackplane.runtime.scheduling.quotas import UNLIMITED, default_quotas
@@ -25,6 +26,7 @@ from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.supervisor.commands import main
 from appbackplane.supervisor.commands.cli import VERBS
 from appbackplane.supervisor.config import BackplaneConfig, Duration, RestartPolicy, SystemConfig
+from appbackplane.supervisor.log_settings import LogSettings, Size, in_words
 from appbackplane.transport.errors import error_from
 from appbackplane.transport.status import Status
 from tests.docs.pages import DOCS, ROOT, table
@@ -85,7 +87,13 @@ def test_moves_of_components() -> None:
 
 
 @pytest.mark.parametrize(
-    ("heading", "kind"), [("[system]", SystemConfig), ("[backplane.NAME]", BackplaneConfig), ("restart", RestartPolicy)]
+    ("heading", "kind"),
+    [
+        ("[system]", SystemConfig),
+        ("log", LogSettings),
+        ("[backplane.NAME]", BackplaneConfig),
+        ("restart", RestartPolicy),
+    ],
 )
 def test_every_key_of_the_toml(heading: str, kind: type[msgspec.Struct]) -> None:
     """configuration.md; name, type and default of each, in the order of the code."""
@@ -111,7 +119,7 @@ def type_in_words(kind: Any) -> str:
         return f"{type_in_words(parts[0])}, {f'{least} or more' if most is None else f'{least} to {most:,}'}"
     if origin is dict or issubclass(kind, msgspec.Struct):
         return "table"
-    return {str: "text", int: "whole number", bool: "true or false", Duration: "duration"}[kind]
+    return {str: "text", int: "whole number", bool: "true or false", Duration: "duration", Size: "size"}[kind]
 
 
 def default_in_words(field: msgspec.structs.FieldInfo) -> str:
@@ -121,6 +129,8 @@ def default_in_words(field: msgspec.structs.FieldInfo) -> str:
     default = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
     if isinstance(default, Duration):
         return f"{default // 1_000_000_000}s" if default >= 1_000_000_000 else f"{default // 1_000_000}ms"
+    if isinstance(default, Size):
+        return in_words(default)
     if isinstance(default, msgspec.Struct):
         return "see below"
     if default is None or default == () or default == {}:
@@ -198,6 +208,11 @@ def test_methods_of_the_virtual_backplane() -> None:
 def test_figures_of_an_operation() -> None:
     """statistics.md."""
     assert [row[0] for row in table(page("statistics"), "An operation")] == list(OperationStatistics().snapshot())
+
+
+def test_fields_of_a_line_of_the_log() -> None:
+    """logs.md; in the order in which they are written."""
+    assert [row[0] for row in table(page("logs"), "What is in a line")] == list(LogLine.__struct_fields__)
 
 
 def test_reasons() -> None:

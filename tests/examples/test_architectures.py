@@ -39,6 +39,7 @@ def run_dirs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A place of its own for run directories, with a path short enough for sockets, so that no other test is met."""
     with tempfile.TemporaryDirectory(prefix="ab-") as folder:
         monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
+        monkeypatch.setenv("XDG_STATE_HOME", f"{folder}/state")
         yield Path(folder)
 
 

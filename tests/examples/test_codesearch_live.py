@@ -37,6 +37,7 @@ def run_dirs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     )  # ignored (`pytest &`), it would be so in children
     with tempfile.TemporaryDirectory(prefix="ab-") as folder:
         monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
+        monkeypatch.setenv("XDG_STATE_HOME", f"{folder}/state")
         yield Path(folder)
         for process in started:  # of a test that has failed
             if process.poll() is None:

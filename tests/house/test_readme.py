@@ -44,7 +44,11 @@ def test_the_first_program_runs(root: Path, folder: Path) -> None:
     assert programs, "the README shows no program"
     bin_dir = str(Path(sys.executable).parent)
     with tempfile.TemporaryDirectory(prefix="ab-") as run_dirs:  # short: socket paths are
-        environment = os.environ | {"PATH": f"{bin_dir}:{os.environ['PATH']}", "XDG_RUNTIME_DIR": run_dirs}
+        environment = os.environ | {
+            "PATH": f"{bin_dir}:{os.environ['PATH']}",
+            "XDG_RUNTIME_DIR": run_dirs,
+            "XDG_STATE_HOME": run_dirs,
+        }
         command = [sys.executable, programs[0][0]]
         run = subprocess.run(
             command, cwd=folder, env=environment, capture_output=True, text=True, timeout=RUN_S_MAX, check=False

@@ -30,6 +30,11 @@ DECIDERS = (
     "supervisor.movement",
     "supervisor.orders",
     "supervisor.group_restart",
+    "supervisor.log_settings",
+    "supervisor.log_watch",
+    "supervisor.log_filter",
+    "supervisor.log_text",
+    "runtime.observation.log_line",
     "supervisor.status",
 )
 #: The ones in those rooms that do: few and dull.

@@ -35,6 +35,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The current folder, with a system in it; nothing of the user's own. What a failed test left running is killed."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "xdg"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.delenv("APPBACKPLANE_SYSTEM", raising=False)
     (tmp_path / "demo.py").write_text(MODULE)
     (tmp_path / "demo.toml").write_text(TOML.format(system="", index=""))
@@ -207,7 +208,8 @@ def test_detached_it_returns_once_the_system_is_up(folder: Path) -> None:
     assert os.getsid(answer["pid"]) != os.getsid(0), "the end of this terminal is not its end"
     assert run("down").exit_code == DONE
     assert not (folder / "run").exists()
-    assert "supervisor | down" in Path(answer["log"]).read_text()
+    assert Path(answer["log"]) == folder / "run.log"
+    assert run("logs", "--lines", "1", "--json").exit_code == DONE
 
 
 def test_detached_it_returns_with_the_reason_why_not(folder: Path) -> None:

@@ -42,7 +42,7 @@ TABLE = {
     ),
     "a key of nowhere": (
         system("zzz = 1"),
-        "system.zzz: unknown key (known here: name, role, run_dir, nice, start_limit, stop_limit, restart)",
+        "system.zzz: unknown key (known here: name, role, run_dir, nice, start_limit, stop_limit, restart, log)",
     ),
     "a mistyped table": (
         GOOD.replace("[backplane.", "[backplan."),

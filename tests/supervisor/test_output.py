@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import select
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from appbackplane.supervisor import output
-from appbackplane.supervisor.output import Output, open_log
+from appbackplane.supervisor.output import Output
 
 
 @pytest.fixture
@@ -63,6 +62,24 @@ def test_lines_without_room_are_counted_in_their_place(pipe: tuple[int, int]) ->
     assert read_all(read_fd).decode() == "(3 lines were not shown: nobody reads)\nagain\n"
 
 
+def test_what_would_find_no_room_need_not_be_made(pipe: tuple[int, int]) -> None:
+    """Putting a flood into words for nobody would cost the supervisor its time; it is counted all the same."""
+    read_fd, write_fd = pipe
+    out = Output(write_fd)
+    assert not out.count_if_full(5)
+    while not out.lost_count:
+        out.say("x" * 100)
+    assert out.count_if_full(5)
+    assert out.lost_count == 6
+    while out:
+        out.write()
+        read_all(read_fd)
+    assert not out.count_if_full(5)
+    out.say("again")
+    out.write()
+    assert read_all(read_fd).decode() == "(6 lines were not shown: nobody reads)\nagain\n"
+
+
 def test_a_reader_that_has_gone_is_no_error() -> None:
     """A system outlives the terminal it was started from."""
     read_fd, write_fd = os.pipe()
@@ -73,19 +90,3 @@ def test_a_reader_that_has_gone_is_no_error() -> None:
     assert not out
     assert out.lost_count == 1
     os.close(write_fd)
-
-
-def test_a_log_file_begins_anew_at_its_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that is full stops more than a system."""
-    monkeypatch.setattr(output, "LOG_BYTES_MAX", 1_000)
-    path = tmp_path / "demo.log"
-    out = Output(open_log(path), path)
-    for n in range(100):
-        out.say(f"line {n:03} of many that are long enough")
-        out.write()
-    os.close(out.fd)
-    sizes = {entry.name: entry.stat().st_size for entry in tmp_path.iterdir()}
-    assert set(sizes) == {"demo.log", "demo.log.1"}
-    assert max(sizes.values()) < 1_100
-    kept = (tmp_path / "demo.log.1").read_text() + path.read_text()
-    assert kept.splitlines()[-1].startswith("line 099")

@@ -74,7 +74,7 @@ def test_a_killed_backplane_is_seen_at_once_and_comes_back(start: Start) -> None
     index = system.backplane("index")
     assert (index["restarts"], index["generation"], index["reason"]) == (1, 2, "killed by signal 9")
     assert sorted(path.name for path in system.run_dir.iterdir()) == [
-        "index-2.sock", "lock", "query-1.sock", "supervisor.sock",
+        "index-2.sock", "lock", "log", "query-1.sock", "supervisor.sock",
     ]  # fmt: skip
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -796,3 +798,50 @@ class Fork(AppObject):
         process.join()
         assert process.exitcode is not None
         return process.exitcode
+
+
+# Logs
+
+log = logging.getLogger("archive.scribe")
+
+
+class Scribe(Component):
+    """Says much."""
+
+    @operation(priority=5)
+    def write(self, count: int, text: str = "") -> float:
+        """So many lines, as fast as it can; how long the slowest took, in s."""
+        slowest_ns = 0
+        for number in range(count):
+            began_ns = RealClock.now_ns()
+            log.info("line %d %s", number, text)
+            slowest_ns = max(slowest_ns, RealClock.now_ns() - began_ns)
+        return slowest_ns / 1e9
+
+    @operation()
+    def say(self, text: str, level: str = "INFO") -> None:
+        """One line."""
+        log.log(logging.getLevelName(level), text, extra={"page": 7})
+
+    @operation()
+    def show(self, text: str) -> None:
+        """Without logging."""
+        print(text, flush=True)
+        print(text, file=sys.stderr)
+
+    @operation()
+    def die(self, count: int) -> None:
+        """In the middle of it."""
+        for number in range(count):
+            log.info("line %d", number)
+        log.error("no ink")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Gong(Component):
+    """Is urgent."""
+
+    @operation(priority=0)
+    def ring(self) -> int:
+        """At once."""
+        return os.getpid()

@@ -160,8 +160,8 @@ def lay_out(folder: Path, name: str, toml: str) -> Path:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """In which run directories are made in this folder."""
-    return {**os.environ, "XDG_RUNTIME_DIR": str(folder)}
+    """In which run directories and logs are made in this folder."""
+    return {**os.environ, "XDG_RUNTIME_DIR": str(folder), "XDG_STATE_HOME": str(folder / "state")}
 
 
 def processes_of(session: int) -> list[int]:

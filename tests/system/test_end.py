@@ -136,4 +136,5 @@ def test_a_detached_system_ends_on_command(folder: Path) -> None:
         ended = command(folder, "down")
     assert ended.returncode == 0, ended.stderr
     assert_nothing_left(pid, folder / "appbackplane" / "demo")
-    assert going_down((folder / "appbackplane" / "demo.log").read_text().splitlines()) == IN_ORDER
+    logged = [json.loads(line)["message"] for line in command(folder, "logs", "demo", "--json").stdout.splitlines()]
+    assert [message for message in logged if "goes down" in message] == IN_ORDER

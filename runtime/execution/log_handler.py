@@ -1,0 +1,130 @@
+"""Log handler: what components say with `logging` goes into the ring, with the action in which it was said.
+
+On the root logger, so that the standard library's logging works as everywhere: levels, loggers, `exc_info`, `extra`. All is
+put into words by the thread that logs, since what is logged may change a moment later, and without a lock: a thread that
+was interrupted while it logs holds up nobody, nor itself when a signal handler logs. A child that was forked does not write
+into its parent's ring, but to standard error.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Set
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from ..objects.action import Action
+from ..observation.log_line import LEVELS, LogLine, cut, encode, words_of
+from .current import current
+from .log_ring import RingWriter
+
+#: From this level on a line may use the room that is kept for it.
+URGENT: Final = logging.WARNING
+#: What a record has by itself; the rest was given as `extra`. `action` is under a name that nobody takes by accident.
+ACTION: Final = "_appbackplane_action"
+_OWN: Final[Set[str]] = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", ACTION}
+_OWN_COUNT: Final = len(vars(logging.makeLogRecord({})))
+_FORMATTER: Final = logging.Formatter()
+
+
+class LogHandler(logging.Handler):
+    """From the root logger into the ring."""
+
+    def __init__(self, ring: RingWriter, backplane: str, generation: int) -> None:
+        super().__init__()
+        self._ring: RingWriter | None = ring
+        self._backplane, self._generation = backplane, generation
+
+    @classmethod
+    def install(cls, ring: RingWriter, backplane: str, generation: int, level: int) -> LogHandler:
+        """In the place of all handlers of the root logger."""
+        root = logging.getLogger()
+        handler = cls(ring, backplane, generation)
+        root.handlers[:] = [handler]
+        root.setLevel(level)
+        os.register_at_fork(after_in_child=handler._leave_ring)
+        return handler
+
+    def createLock(self) -> None:
+        """None: the ring takes lines from any number of threads."""
+        self.lock = None
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        """As the library's, without its lock."""
+        wanted: Any = self.filter(record)  # a bool; from Python 3.12 on perhaps the record that is to take its place
+        if wanted:
+            self.emit(wanted if isinstance(wanted, logging.LogRecord) else record)
+        return bool(wanted)
+
+    def emit(self, record: logging.LogRecord) -> None:  # hot: scripts/bench log_call
+        """Into the ring; never blocks, never fails."""
+        if self._ring is None:
+            _say_in_child(record)
+            return
+        name, fields = record.levelname, record.__dict__
+        action = fields.get(ACTION) or current.action
+        line = LogLine(
+            time=datetime.fromtimestamp(record.created, UTC),
+            level=name,
+            backplane=self._backplane,
+            message=_message(record),
+            generation=self._generation,
+            logger=record.name,
+            where=f"{record.filename}:{record.lineno}",
+        )
+        if action is not None:
+            _say_whose(line, action)
+        else:
+            line.thread = record.threadName or ""
+        if name not in LEVELS:
+            line.severity = record.levelno
+        if record.exc_info or record.exc_text:
+            line.error = _error(record)
+        if record.stack_info:
+            line.stack = cut(record.stack_info)
+        if len(fields) > _OWN_COUNT:
+            line.extra = {key: value for key, value in fields.items() if key not in _OWN}
+        self._ring.write(encode(line), is_urgent=record.levelno >= URGENT)
+
+    def count_lost(self, count: int) -> None:
+        """Records that were lost on their way here."""
+        if self._ring is not None:
+            self._ring.count_lost(count)
+
+    def _leave_ring(self) -> None:
+        """We are a child of the process whose ring it is."""
+        self._ring = None
+
+
+def of_action(action: Action) -> dict[str, Any]:
+    """`extra` of a record that is about this action, whoever says it."""
+    return {ACTION: action}
+
+
+def _say_whose(line: LogLine, action: Action) -> None:
+    object = action.object
+    component = getattr(object, "_component", None) or object
+    line.component = getattr(component, "component_name", "")
+    line.object, line.route, line.trace = object.name, action.name, action.trace or ""
+
+
+def _message(record: logging.LogRecord) -> str:
+    try:
+        return cut(record.getMessage())
+    except Exception as error:  # the edge: a user's arguments do not fit his words, or cannot be said
+        said = record.msg if isinstance(record.msg, str) else words_of(record.msg)
+        return cut(f"{said} (cannot be put together: {words_of(error)})")
+
+
+def _error(record: logging.LogRecord) -> str:
+    if record.exc_text:
+        return cut(record.exc_text)
+    info = record.exc_info
+    return cut(_FORMATTER.formatException(info)) if isinstance(info, tuple) and info[0] is not None else ""
+
+
+def _say_in_child(record: logging.LogRecord) -> None:
+    text = f"{record.levelname} {record.name}: {_message(record)}"
+    sys.stderr.write("\n".join(filter(None, (text, _error(record) if record.exc_info else ""))) + "\n")

@@ -1,0 +1,161 @@
+"""logs: what was said in a system, also in one that is down. Reads its log folder and asks nobody.
+
+Nothing is buffered here, and Ctrl-C ends it wherever it is, also while a terminal that was stopped keeps it from writing.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from datetime import datetime
+from difflib import get_close_matches
+from pathlib import Path
+
+import click
+
+from appbackplane.runtime.observation.log_line import LEVELS
+from appbackplane.transport.discovery import Location
+from appbackplane.transport.errors import FailedPrecondition, NotFound
+
+from .. import log_filter
+from ..log_filter import LogFilter
+from ..log_folder import LINK, default_folder, names_in, numbers
+from ..log_reader import Found, LogReader, end_of, last, start_of
+from ..log_text import told
+from .cli import debug_option, json_option
+from .systems import find, system_option
+
+#: Without `--lines` and `--since`: two screens.
+LINES = 100
+#: Between two looks for more.
+LOOK_MS = 50
+#: Wide enough for most names, so that what was said stands in a column.
+_NAME_WIDTH = 12
+_STDOUT = 1
+
+
+@click.command("logs")
+@click.argument("named", metavar="[SYSTEM]", required=False)
+@system_option
+@click.option("-f", "--follow", is_flag=True, help="Go on with what is said from now on, until Ctrl-C.")
+@click.option("--backplane", metavar="NAME", help="Only what this backplane said (or supervisor).")
+@click.option("--component", metavar="NAME", help="Only what was said in actions of this component.")
+@click.option(
+    "--level",
+    metavar="LEVEL",
+    type=click.Choice(tuple(LEVELS), case_sensitive=False),
+    help=f"Only lines of this level ({', '.join(LEVELS)}) and above.",
+)
+@click.option("--since", metavar="TIME", help='Only what was said since: "10m" ago (s, m, h, d, w), or ISO 8601.')
+@click.option(
+    "--lines", type=click.IntRange(min=0), help=f"So many at most, the last ones. Default: {LINES}; with --since all."
+)
+@json_option
+@debug_option
+def command(
+    named: str | None,
+    system: str | None,
+    follow: bool,
+    backplane: str | None,
+    component: str | None,
+    level: str | None,
+    since: str | None,
+    lines: int | None,
+    as_json: bool,
+) -> None:
+    """Show what was said in a system, also when it is down."""
+    if named is not None and system is not None:
+        raise click.UsageError("which system? It is named twice")
+    try:
+        instant = None if since is None else log_filter.since(since, datetime.now().astimezone())
+    except ValueError as error:
+        raise click.UsageError(f"--since: {error}") from None
+    wanted = LogFilter(backplane, component, level, instant)
+    folder = folder_of(find(named or system))
+    try:
+        _show(folder, wanted, lines, follow=follow, as_json=as_json)
+    except KeyboardInterrupt:  # how one leaves --follow
+        return
+    except BrokenPipeError:  # `appbackplane logs | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)
+
+
+def folder_of(location: Location) -> Path:
+    """Where its log is. Raises `NotFound`, `FailedPrecondition`."""
+    usual = default_folder(location.system, location.run_dir)
+    for folder in (location.run_dir / LINK, usual):
+        try:
+            if folder.is_dir() and numbers(os.listdir(folder)):
+                return folder.resolve()
+        except OSError as error:
+            raise FailedPrecondition(f"log folder {folder} cannot be read: {error.strerror}") from error
+    raise NotFound(f"no log of system {location.system!r} (looked for in {usual}): it has never been up here")
+
+
+def _show(folder: Path, wanted: LogFilter, lines: int | None, *, follow: bool, as_json: bool) -> None:
+    in_colour = not as_json and sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    if lines is None and wanted.since is not None:
+        reader = LogReader(folder, wanted, start_of(folder, wanted.since))
+        has_any = _print_all(reader, in_colour=in_colour, as_json=as_json)
+    else:
+        end = end_of(folder)
+        reader = LogReader(folder, wanted, end)
+        found = last(folder, wanted, LINES if lines is None else lines, end)
+        has_any = bool(found)
+        _print(found, in_colour=in_colour, as_json=as_json)
+    if not has_any and (unknown := _unknown_name(folder, wanted)) is not None:
+        if not follow:
+            raise NotFound(unknown)
+        click.echo(f"{unknown}; waiting for it", err=True)
+    nothing = select.poll()
+    while follow:
+        _print_all(reader, in_colour=in_colour, as_json=as_json)
+        nothing.poll(LOOK_MS)
+
+
+def _unknown_name(folder: Path, wanted: LogFilter) -> str | None:
+    """What to say when nothing was found: that nothing of this name is there; None: it is, and has been silent."""
+    names = names_in(folder)
+    components = [component for each in names.values() for component in each]
+    for kind, name, known in (
+        ("backplane", wanted.backplane, list(names)),
+        ("component", wanted.component, components),
+    ):
+        if name is not None and known and name not in known:
+            near = get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
+            return f"no {kind} {name!r} has said anything here ({hint})"
+    return None
+
+
+def _print_all(reader: LogReader, *, in_colour: bool, as_json: bool) -> bool:
+    """What is there by now. Whether it was anything."""
+    has_any = False
+    while found := reader.read():
+        has_any = True
+        _print(found, in_colour=in_colour, as_json=as_json)
+    if reader.missed_count:
+        click.echo(f"({reader.missed_count} files were gone before they could be read)", err=True)
+        reader.missed_count = 0
+    return has_any
+
+
+def _print(found: list[Found], *, in_colour: bool, as_json: bool) -> None:
+    texts: list[str] = []
+    for raw, line in found:
+        if as_json:
+            if line is not None:
+                texts.append(raw.decode(errors="replace"))
+        elif line is None:
+            texts.append(f"(not a line of the log: {raw.decode(errors='replace')[:200]!r})")
+        else:
+            texts += told(line, name_width=_NAME_WIDTH, in_colour=in_colour)
+    data = memoryview("".join(f"{text}\n" for text in texts).encode(errors="replace"))
+    buffer = sys.stdout.buffer
+    out = getattr(buffer, "raw", buffer)  # nothing is left to be flushed when Ctrl-C comes
+    while data:
+        written = out.write(data)
+        if written is None:  # somebody has made the terminal non-blocking
+            select.select([], [_STDOUT], [])
+        data = data[written or 0 :]

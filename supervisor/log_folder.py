@@ -1,0 +1,62 @@
+"""Log folder: where a system's log lies, and the numbered files in it, which take turns.
+
+`$XDG_STATE_HOME/appbackplane/NAME`, beside the run directory where that was chosen, or `[system] log.dir`: it stays when the
+system has gone. Each file is followed by one with the next number and is never written again, so that whoever reads or
+follows is never in the way and never finds another file under the same name. Paths and names only; files.py and reader do.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from appbackplane.transport.addressing import SUPERVISOR, default_run_dir
+
+#: In the run directory: leads to the folder, wherever it is, while the system runs.
+LINK = "log"
+#: In the folder: what a detached supervisor itself prints, which is nothing unless it fails.
+LAST_WORDS = "supervisor.err"
+#: In the folder: which names there are to ask for.
+NAMES = "names.json"
+_FILE = re.compile(r"(\d{8,})\.jsonl")
+
+
+def state_home() -> Path:
+    """Where programs keep what is to outlive them (XDG Base Directory Specification)."""
+    given = os.environ.get("XDG_STATE_HOME")
+    return Path(given) if given and os.path.isabs(given) else Path("~/.local/state").expanduser()
+
+
+def default_folder(system: str, run_dir: Path) -> Path:
+    """Where the log of a system lies that says nothing of it; or, where it says something, a link to that."""
+    run_dir = Path(os.path.abspath(run_dir))
+    if run_dir == default_run_dir(system):
+        return state_home() / "appbackplane" / system
+    return run_dir.with_name(run_dir.name + ".log")
+
+
+def name_of(number: int) -> str:
+    """Sorts as it is counted."""
+    return f"{number:08}.jsonl"
+
+
+def numbers(names: Iterable[str]) -> list[int]:
+    """Of the files of the log among these names, the oldest first."""
+    return sorted(int(match[1]) for name in names if (match := _FILE.fullmatch(name)))
+
+
+def names_in(folder: Path) -> dict[str, list[str]]:
+    """Backplane to components, as of the last time that the system was up; {} if nobody has written it down."""
+    try:
+        found = json.loads((folder / NAMES).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {SUPERVISOR: [], **found} if isinstance(found, dict) else {}
+
+
+def outdated(present: Iterable[int], current: int, files: int) -> list[int]:
+    """Those that have had their turn, when `files` are kept."""
+    return [number for number in present if number <= current - files]
