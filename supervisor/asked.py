@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import msgspec
 
 from appbackplane.transport.directory import Registration
 from appbackplane.transport.errors import InvalidArgument
 
 from .control_socket import Asked, generation_of
+from .status import STATISTICS_LIMIT_NS
 
 
 def registration(asked: Asked) -> Registration:
@@ -20,6 +23,29 @@ def registration(asked: Asked) -> Registration:
         who = f"{registration.backplane} generation {registration.generation}"
         raise InvalidArgument(f"supervisor.register: {who} may only register over its own control link")
     return registration
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What somebody wants to be shown of the system."""
+
+    has_statistics: bool
+    #: With the buckets of the histograms, for who subtracts and adds them.
+    has_buckets: bool
+    #: How long a backplane may take to tell its figures; who has not by then is shown from the board.
+    limit_ns: int
+
+
+def look(asked: Asked) -> Look:
+    """What `supervisor.status` is to tell. Raises `InvalidArgument`."""
+    body = asked.body
+    limit = body.get("limit", STATISTICS_LIMIT_NS / 1e9)
+    if not isinstance(limit, int | float) or not 0 < limit * 1e9 <= STATISTICS_LIMIT_NS:
+        raise InvalidArgument(
+            f"supervisor.status: limit: expected seconds, above 0 and up to {STATISTICS_LIMIT_NS / 1e9:g}, got {limit!r}"
+        )
+    has_buckets = bool(body.get("buckets"))
+    return Look(has_buckets or bool(body.get("statistics")), has_buckets, round(limit * 1e9))
 
 
 def limit(asked: Asked) -> tuple[str, int, int | None]:

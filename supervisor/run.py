@@ -239,8 +239,9 @@ class Supervisor:
                 self._control.subscribe(caller.peer)
                 self._control.reply(caller, director.directory.to_body())
             case "supervisor.status":
-                if asked.body.get("statistics"):
-                    self._questions.ask_statistics(caller)
+                look = meaning.look(asked)
+                if look.has_statistics:
+                    self._questions.ask_statistics(caller, look)
                 else:
                     self._control.reply(caller, self._status())
             case "supervisor.why":
