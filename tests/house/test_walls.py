@@ -28,11 +28,13 @@ DECIDERS = (
     "supervisor.director",
     "supervisor.child",
     "supervisor.status",
+    "supervisor.live.*",
 )
 #: The ones in those rooms that do: few and dull.
 DOERS = (
     "transport.link", "transport.security", "transport.lifeline", "transport.waiting", "transport.client",
     "transport.handles", "transport.async_client", "transport.async_subscription", "transport.peers*",
+    "supervisor.live.window",
 )  # fmt: skip
 
 #: Threads, sockets, processes and clocks. (What only computes is fine: os.path, re, heapq.)
