@@ -63,7 +63,8 @@ def command(
     navigation = Navigation(sort=sort, opened=backplane)
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     if once or as_json or not is_terminal:
-        found = _once(Asker(location), ONCE_S if interval is None else interval)
+        with closing(Asker(location)) as asker:
+            found = _once(asker, ONCE_S if interval is None else interval)
         if backplane is not None:
             check_known(found, backplane)
         if as_json:
@@ -87,11 +88,10 @@ def check_known(found: Figures, backplane: str) -> None:
 
 
 def _once(asker: Asker, interval_s: float) -> Figures:
-    with closing(asker):
-        began_s = time.monotonic()
-        before = _look(asker)
-        time.sleep(max(0.0, began_s + interval_s - time.monotonic()))
-        return figures(before, _look(asker))
+    began_s = time.monotonic()
+    before = _look(asker)
+    time.sleep(max(0.0, began_s + interval_s - time.monotonic()))
+    return figures(before, _look(asker))
 
 
 def _look(asker: Asker) -> Sample:

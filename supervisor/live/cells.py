@@ -48,10 +48,15 @@ def duration(seconds: float | None) -> str:
         if seconds < limit:
             value = seconds * scale
             return f"{value:.1f} {unit}" if value < 9.95 and unit != "us" else f"{value:.0f} {unit}"
-    for limit, scale, unit in ((5970, 60, "m"), (172_000, 3600, "h")):
+    for limit, scale, unit in ((5970, 60, "m"), (172_000, 3600, "h"), (86_400_000 - 43_200, 86_400, "d")):
         if seconds < limit:
             return f"{seconds / scale:.0f} {unit}"
-    return f"{seconds / 86_400:.0f} d"
+    return f"{seconds / 31_557_600:.0f} y"
+
+
+def age(seconds: float) -> str:
+    """At most four characters, for up to a hundred minutes: tenths of a second are what matters here."""
+    return f"{seconds:.1f}s" if seconds < 9.95 else duration(seconds).replace(" ", "")
 
 
 def percentile(ns: int | None) -> str:

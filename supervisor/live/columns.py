@@ -72,7 +72,7 @@ def _queues(row: BackplaneFigures) -> Line:
     if row.ready is not None:
         return cells.queue_bars(row.ready, 8)
     if row.age_s is not None:
-        return ((f"{cells.duration(row.age_s).replace(' ', '')} old", "warn" if row.age_s > 1 else "quiet"),)
+        return ((f"{cells.age(row.age_s)} old", "warn" if row.age_s > 1 else "quiet"),)
     return _plain("-")
 
 
@@ -88,7 +88,7 @@ def _restarts(row: BackplaneFigures) -> Line:
 BACKPLANES: tuple[Column[BackplaneFigures], ...] = (
     Column(("", "STATE"), 11, 1, _state, is_left=True),
     Column(("", "HEALTH"), 7, 14, _health, is_left=True),
-    Column(("", "  CPU"), 9, 2, lambda row: _cpu(row, 4), is_left=True),
+    Column(("", "CPU"), 9, 2, lambda row: _cpu(row, 4), is_left=True),
     Column(("", "LIMIT"), 5, 10, _limit),
     Column(("QUEUES", "0 → low"), 8, 3, _queues, is_left=True),
     Column(("", "QUEUED"), 6, 4, lambda row: _plain(cells.count(row.queued))),

@@ -36,10 +36,10 @@ class Navigation:
 
 def press(now: Navigation, key: str, names: Sequence[str]) -> Navigation | None:
     """What is looked at after a key; None: nothing any more. `names`: the rows, as they are shown."""
+    if now.has_help and key != "ctrl-c":
+        return replace(now, has_help=False)
     if key in ("q", "ctrl-c"):
         return None
-    if now.has_help:
-        return replace(now, has_help=False)
     if key == "?":
         return replace(now, has_help=True)
     if key in ("s", "S"):
@@ -54,9 +54,8 @@ def press(now: Navigation, key: str, names: Sequence[str]) -> Navigation | None:
     steps = {"up": -1, "down": 1, "page up": -PAGE, "page down": PAGE, "home": -len(names), "end": len(names)}
     if key not in steps or not names:
         return now
-    if now.selected not in names:
-        return replace(now, selected=names[-1 if key == "end" else 0])
-    at = names.index(now.selected) + steps[key]
+    # Until something has been selected, the first one is.
+    at = (names.index(now.selected) if now.selected in names else 0) + steps[key]
     return replace(now, selected=names[min(len(names) - 1, max(0, at))])
 
 

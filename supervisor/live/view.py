@@ -7,6 +7,7 @@ room for: what a narrow table leaves out is told of the selected row there. Noth
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from . import cells, columns
 from .figures import BackplaneFigures, Figures
@@ -15,6 +16,8 @@ from .navigation import Navigation
 
 #: Rows that the table keeps before anything is shown below it.
 ROWS_MIN = 4
+#: Lines from which on there is room for the operations of the selected one below it: a blank, the headings, two rows.
+PREVIEW_MIN = 5
 #: Below this nothing is to be seen: one line says so.
 WIDTH_MIN, HEIGHT_MIN = 30, 6
 
@@ -84,23 +87,28 @@ def report(figures: Figures, navigation: Navigation, width: int) -> list[Line]:
 
 
 def _body(figures: Figures, navigation: Navigation, width: int, room: int) -> list[Line]:
+    shown = names(figures, navigation)
+    if shown and navigation.selected not in shown:
+        navigation = replace(navigation, selected=shown[0])
+    at = shown.index(navigation.selected) if navigation.selected in shown else 0
     lines = _table(figures, navigation, width)
     heading, rows = lines[:2], lines[2:]
-    shown = names(figures, navigation)
     opened = None if navigation.opened is None else find(figures, navigation.opened)
     if opened is not None:
         above = [*_details(opened, width), ()]
         above = above[: max(0, room - len(heading) - ROWS_MIN)]
-        at = shown.index(navigation.selected) if navigation.selected in shown else 0
         return [*above, *heading, *_window(rows, at, room - len(above) - len(heading))]
-    selected = find(figures, navigation.selected or (shown[0] if shown else ""))
+    selected = find(figures, navigation.selected or "")
     below = [] if selected is None else [(), *_details(selected, width)]
     space = room - len(heading)
-    below = below if space - len(below) >= min(len(rows), ROWS_MIN) else []
-    at = shown.index(navigation.selected) if navigation.selected in shown else 0
+    if space - len(below) < min(len(rows), ROWS_MIN):
+        below = []
     rows = _window(rows, at, space - len(below))
-    gap: list[Line] = [()] * (space - len(below) - len(rows))
-    return [*heading, *rows, *gap, *below]
+    space -= len(rows) + len(below)
+    if below and selected is not None and space >= PREVIEW_MIN:
+        preview = _table(figures, Navigation(navigation.sort, selected.name), width)
+        below = [*below, (), *preview[: space - 1]]
+    return [*heading, *rows, *below]
 
 
 def _window(rows: Sequence[Line], at: int, room: int) -> list[Line]:
@@ -163,10 +171,10 @@ def _details(row: BackplaneFigures, width: int) -> list[Line]:
     lines: list[Line] = [
         ((f" {clean(rule)}{'─' * max(0, width - len(rule) - 2)}", "heading"),),
         _told(
-            f"{row.state} for {cells.duration(row.since_s)}, {process}{workers}", f"health {row.health}", limit,
+            f"{row.state} for {cells.duration(row.since_s)}, {process}{workers}", f"health {row.health}",
             f"restarts {row.restarts}",
         ),
-        _told("components " + (", ".join(f"{name}={state}" for name, state in row.components.items()) or "none")),
+        _told(limit, "components " + (", ".join(f"{name}={state}" for name, state in row.components.items()) or "none")),
         _told(
             f"wait p50 {_times(row.wait)}", f"run p50 {_times(row.run)}",
             f"awaiting replies {cells.count(row.waiting)}",
