@@ -43,7 +43,7 @@ WIDE = 200
 @click.command("top")
 @click.argument("named", metavar="[SYSTEM]", required=False)
 @system_option
-@click.option("--once", is_flag=True, help="Look once, print it, and end; so it is without a terminal, too.")
+@click.option("--once", "is_once", is_flag=True, help="Look once, print it, and end; so it is without a terminal, too.")
 @click.option("--interval", type=click.FloatRange(min=INTERVAL_S_MIN), help="Seconds between two looks. Default: 1.")
 @click.option("--sort", type=click.Choice(SORTS), default=SORTS[0], help="What comes first; s changes it.")
 @click.option("--backplane", metavar="NAME", help="Show the operations of this one.")
@@ -52,7 +52,7 @@ WIDE = 200
 def command(
     named: str | None,
     system: str | None,
-    once: bool,
+    is_once: bool,
     interval: float | None,
     sort: str,
     backplane: str | None,
@@ -62,9 +62,9 @@ def command(
     location = find(named or system)
     navigation = Navigation(sort=sort, opened=backplane)
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
-    if once or as_json or not is_terminal:
+    if is_once or as_json or not is_terminal:
         with closing(Asker(location)) as asker:
-            found = _once(asker, ONCE_S if interval is None else interval)
+            found = once(asker, ONCE_S if interval is None else interval)
         if backplane is not None:
             check_known(found, backplane)
         if as_json:
@@ -74,7 +74,7 @@ def command(
         return
     with closing(Asker(location)) as asker:  # what is not there is said now, not in a view that waits for it
         if backplane is not None:
-            check_known(_once(asker, ONCE_S), backplane)
+            check_known(once(asker, ONCE_S), backplane)
     from ..live.window import Window
 
     Window(lambda: Asker(location), navigation, interval or LIVE_S).run()
@@ -87,7 +87,8 @@ def check_known(found: Figures, backplane: str) -> None:
         raise NotFound(f"no backplane {backplane!r} in {found.system!r}: one of {', '.join(names)}")
 
 
-def _once(asker: Asker, interval_s: float) -> Figures:
+def once(asker: Asker, interval_s: float) -> Figures:
+    """What the system does in an interval."""
     began_s = time.monotonic()
     before = _look(asker)
     time.sleep(max(0.0, began_s + interval_s - time.monotonic()))
