@@ -28,6 +28,7 @@ DECIDERS = (
     "supervisor.director",
     "supervisor.child",
     "supervisor.status",
+    "supervisor.checkup",
     "supervisor.live.*",
 )
 #: The ones in those rooms that do: few and dull.
