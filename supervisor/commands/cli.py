@@ -19,7 +19,7 @@ from appbackplane.transport.errors import BackplaneError
 from ..config import ConfigError
 
 #: In the order in which a person needs them.
-VERBS = ("up", "down", "status", "top", "why", "call", "publish", "listen", "routes", "check", "doctor")
+VERBS = ("up", "down", "status", "top", "why", "call", "publish", "listen", "routes", "check", "doctor", "new")
 FAILED, WRONG_USAGE = 1, 2
 
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -123,7 +123,7 @@ def test_verbs_and_options() -> None:
 
 
 #: Verbs that are not about a running system.
-WITHOUT_A_SYSTEM = ("up", "check", "doctor")
+WITHOUT_A_SYSTEM = ("up", "check", "doctor", "new")
 
 
 def is_everywhere(option: click.Option, verb: str) -> bool:
