@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from appbackplane.transport.errors import BackplaneError
 
@@ -38,6 +39,12 @@ class Verbs(click.Group):
             return None
         command: click.Command = importlib.import_module(f".{cmd_name}", __package__).command
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The verbs, without importing them for their help: whoever presses TAB waits for each import."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        return [CompletionItem(verb) for verb in VERBS if verb.startswith(incomplete)]
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the verb; every error becomes a line and an exit code."""

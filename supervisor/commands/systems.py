@@ -18,6 +18,7 @@ from appbackplane.transport.discovery import Location, locate
 from appbackplane.transport.errors import CallerError
 
 from ..run_dir import running_pid
+from .completing import systems
 
 VARIABLE = "APPBACKPLANE_SYSTEM"
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -26,7 +27,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def system_option(function: Function) -> Function:
     """`-s` on a verb, as `system`."""
     text = "Its name, run directory or TOML. Default: $APPBACKPLANE_SYSTEM, the TOML here, or the one that runs."
-    return click.option("-s", "--system", metavar="NAME|DIR|TOML", envvar=VARIABLE, help=text)(function)
+    return click.option("-s", "--system", metavar="NAME|DIR|TOML", envvar=VARIABLE, help=text, shell_complete=systems)(
+        function
+    )
 
 
 def find(system: str | None) -> Location:
@@ -60,7 +63,7 @@ def check_running(location: Location) -> int:
 
 def toml_here() -> Path | None:
     """The one TOML in this folder that has a [system]; None when there is none, or more than one."""
-    found = [path for path in sorted(Path(os.curdir).glob("*.toml")) if _is_system(path)]
+    found = [path for path in sorted(Path(os.curdir).glob("*.toml")) if is_system(path)]
     return found[0] if len(found) == 1 else None
 
 
@@ -75,7 +78,8 @@ def _only_one() -> str | Path:
     raise click.UsageError(f"which system? Say -s NAME, -s DIR or -s FILE.toml (running: {names})")
 
 
-def _is_system(path: Path) -> bool:
+def is_system(path: Path) -> bool:
+    """Whether this is the TOML of one."""
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

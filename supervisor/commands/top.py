@@ -28,6 +28,7 @@ from ..live.view import report
 from . import show
 from .asking import TIMEOUT_S, Asker
 from .cli import debug_option, json_option
+from .completing import backplanes, systems
 from .systems import find, system_option
 
 #: Between the two looks of `--once`, and how long backplanes may take for each: 0.1 + 0.06 s stay below 200 ms with what
@@ -41,12 +42,12 @@ WIDE = 200
 
 
 @click.command("top")
-@click.argument("named", metavar="[SYSTEM]", required=False)
+@click.argument("named", metavar="[SYSTEM]", required=False, shell_complete=systems)
 @system_option
 @click.option("--once", "is_once", is_flag=True, help="Look once, print it, and end; so it is without a terminal, too.")
 @click.option("--interval", type=click.FloatRange(min=INTERVAL_S_MIN), help="Seconds between two looks. Default: 1.")
 @click.option("--sort", type=click.Choice(SORTS), default=SORTS[0], help="What comes first; s changes it.")
-@click.option("--backplane", metavar="NAME", help="Show the operations of this one.")
+@click.option("--backplane", metavar="NAME", shell_complete=backplanes, help="Show the operations of this one.")
 @json_option
 @debug_option
 def command(
