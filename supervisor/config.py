@@ -21,6 +21,8 @@ import msgspec
 from appbackplane.transport.addressing import SUPERVISOR, backplane_socket, default_run_dir
 from appbackplane.transport.errors import CallerError
 
+from .metrics_address import problem_of
+
 #: Words become file names, socket names and words of routes: no dots, no slashes, no surprises in a shell.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 COMPONENT = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
@@ -78,6 +80,10 @@ class SystemConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     start_limit_ns: Duration = msgspec.field(default=Duration(60 * _SECOND_NS), name="start_limit")
     #: How long a component's last hook, and then its process, may take before it is killed.
     stop_limit_ns: Duration = msgspec.field(default=Duration(10 * _SECOND_NS), name="stop_limit")
+    #: "HOST:PORT" for Prometheus; None: no port.
+    metrics: str | None = None
+    #: Whether HOST may be one that others reach.
+    metrics_public: bool = False
 
 
 class BackplaneConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -147,6 +153,8 @@ def parse(text: str, path: Path, cpus: Collection[int] | None = None) -> Config:
         reader.say(("backplane",), f"{len(sections)} backplanes, at most {BACKPLANES_MAX} fit on a board")
     system = reader.table(SystemConfig, table.get("system"), ("system",))
     _check_nice(reader, system.get("nice", ()))
+    if problem := problem_of(system.get("metrics"), is_public=system.get("metrics_public", False)):
+        reader.say(("system", "metrics"), problem)
     run_dir = _run_dir(reader, system, path, sections)
     backplanes = {}
     for name, section in sections.items():

@@ -1,13 +1,12 @@
-"""Completing: what the shell offers on TAB: systems that run, their backplanes and their routes.
+"""Completing: what the shell offers on TAB: backplanes and routes of the system that a line is about.
 
 Whoever presses TAB waits, and wants no error in the line he is typing: a system that does not answer at once has nothing to
-offer. The scripts for the shells are click's (docs/operation.md).
+offer. (Which systems there are, systems.py offers.) The scripts for the shells are click's: docs/operation.md.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import click
@@ -18,15 +17,6 @@ from appbackplane.transport.errors import BackplaneError
 
 #: A supervisor answers in a few milliseconds.
 LIMIT_S = 0.5
-
-
-def systems(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Those that run, and the TOMLs here."""
-    from .systems import is_system, running_systems
-
-    found = [CompletionItem(one.system, help="running") for one in running_systems()]
-    found += [CompletionItem(str(path)) for path in sorted(Path().glob("*.toml")) if is_system(path)]
-    return [item for item in found if item.value.startswith(incomplete)]
 
 
 def backplanes(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from appbackplane.transport.addressing import default_run_dir
 from appbackplane.transport.discovery import Location, locate
 from appbackplane.transport.errors import CallerError
 
 from ..run_dir import running_pid
-from .completing import systems
 
 VARIABLE = "APPBACKPLANE_SYSTEM"
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -27,9 +27,16 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def system_option(function: Function) -> Function:
     """`-s` on a verb, as `system`."""
     text = "Its name, run directory or TOML. Default: $APPBACKPLANE_SYSTEM, the TOML here, or the one that runs."
-    return click.option("-s", "--system", metavar="NAME|DIR|TOML", envvar=VARIABLE, help=text, shell_complete=systems)(
+    return click.option("-s", "--system", metavar="NAME|DIR|TOML", envvar=VARIABLE, help=text, shell_complete=offered)(
         function
     )
+
+
+def offered(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """For the shell: those that run, and the TOMLs here."""
+    found = [CompletionItem(one.system, help="running") for one in running_systems()]
+    found += [CompletionItem(str(path)) for path in sorted(Path().glob("*.toml")) if is_system(path)]
+    return [item for item in found if item.value.startswith(incomplete)]
 
 
 def find(system: str | None) -> Location:

@@ -28,8 +28,8 @@ from ..live.view import report
 from . import show
 from .asking import TIMEOUT_S, Asker
 from .cli import debug_option, json_option
-from .completing import backplanes, systems
-from .systems import find, system_option
+from .completing import backplanes
+from .systems import find, offered, system_option
 
 #: Between the two looks of `--once`, and how long backplanes may take for each: 0.1 + 0.06 s stay below 200 ms with what
 #: the supervisor takes. A sentinel answers within 10 ms while all is busy.
@@ -42,7 +42,7 @@ WIDE = 200
 
 
 @click.command("top")
-@click.argument("named", metavar="[SYSTEM]", required=False, shell_complete=systems)
+@click.argument("named", metavar="[SYSTEM]", required=False, shell_complete=offered)
 @system_option
 @click.option("--once", "is_once", is_flag=True, help="Look once, print it, and end; so it is without a terminal, too.")
 @click.option("--interval", type=click.FloatRange(min=INTERVAL_S_MIN), help="Seconds between two looks. Default: 1.")

@@ -29,6 +29,7 @@ DECIDERS = (
     "supervisor.child",
     "supervisor.status",
     "supervisor.checkup",
+    "supervisor.exposition",
     "supervisor.live.*",
 )
 #: The ones in those rooms that do: few and dull.

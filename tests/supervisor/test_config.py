@@ -41,7 +41,7 @@ TABLE = {
     ),
     "a key of nowhere": (
         system("zzz = 1"),
-        "system.zzz: unknown key (known here: name, role, run_dir, nice, start_limit, stop_limit)",
+        "system.zzz: unknown key (known here: name, role, run_dir, nice, start_limit, stop_limit, metrics, metrics_public)",
     ),
     "a mistyped table": (
         GOOD.replace("[backplane.", "[backplan."),
