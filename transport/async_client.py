@@ -17,13 +17,14 @@ from typing import Any, Self
 
 from . import request
 from .async_subscription import AsyncSubscription
-from .client import CLOSE_TIMEOUT_S, CONNECT_TIMEOUT_S
+from .calling import CLOSE_TIMEOUT_S, CONNECT_TIMEOUT_S
 from .directory import Directory
 from .discovery import Location, locate
 from .errors import Busy, Cancelled, PeerDown, Unavailable
+from .events import Ended, Events
 from .lifeline import open_lifeline
 from .link import Link
-from .session import ClientSession, Ended, Events
+from .session import ClientSession
 from .topics import check_pattern
 
 #: Of a call that leaves its priority to the operation, while it waits for room: after all that name theirs.
@@ -301,21 +302,25 @@ class AsyncClient:
         self._turn()
 
     def _deliver(self, events: Events) -> None:  # hot: scripts/bench call_rtt
-        while events:
-            event = events.popleft()
-            if type(event) is Ended:
-                if self._queue:
-                    self._let_in()
-                future, result, error = event
-                if future.done():
-                    continue  # its task was cancelled
-                if error is None:
-                    future.set_result(result)
+        done = 0
+        try:
+            for event in events:
+                done += 1
+                if isinstance(event, Ended):
+                    if self._queue:
+                        self._let_in()
+                    future: asyncio.Future[Any] = event.token
+                    if future.done():
+                        continue  # its task was cancelled
+                    if event.error is None:
+                        future.set_result(event.result)
+                    else:
+                        future.set_exception(event.error)
                 else:
-                    future.set_exception(error)
-            else:
-                event.subscriber._inbox.put(event.message, event.size)
-                event.subscriber._arrived.set()
+                    event.subscriber._inbox.put(event.message, event.size)
+                    event.subscriber._arrived.set()
+        finally:
+            del events[:done]
 
     def _watch(self, lifeline_fd: int | None) -> None:
         if self._lifeline_fd >= 0:

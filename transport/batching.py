@@ -7,7 +7,6 @@ order, up to a bound in bytes; at the bound `add` says no and the owner refuses 
 Nothing is dropped in this file.
 """
 
-from collections import deque
 from collections.abc import Callable
 from enum import Enum
 from typing import Final
@@ -30,13 +29,19 @@ class Sent(Enum):
     UNREACHABLE = "unreachable"  # no such peer, or it has gone
 
 
+# To find a member in an enum costs as much as to find the envelope's queue.
+_SENT: Final = Sent.SENT
+_FULL: Final = Sent.FULL
+_UNREACHABLE: Final = Sent.UNREACHABLE
+
+
 class _Pending:
     """What waits for one peer: packed envelopes, oldest first, and their bytes."""
 
     __slots__ = ("bytes", "envelopes")
 
     def __init__(self) -> None:
-        self.envelopes: deque[bytes] = deque()
+        self.envelopes: list[bytes] = []
         self.bytes = 0
 
 
@@ -45,6 +50,8 @@ class Outbox:
 
     def __init__(self) -> None:
         self._pending: dict[bytes, _Pending] = {}
+        #: One that is empty, for the next peer.
+        self._spare: _Pending | None = None
         #: Peers whose socket was full at the last flush: flush again soon.
         self.stalled: set[bytes] = set()
 
@@ -55,7 +62,8 @@ class Outbox:
         """Put one packed envelope behind all others for `peer`. False: the peer is at its bound, nothing was kept."""
         pending = self._pending.get(peer)
         if pending is None:
-            pending = self._pending[peer] = _Pending()
+            pending = self._pending[peer] = self._spare or _Pending()
+            self._spare = None
         elif pending.bytes + len(packed) > PEER_BYTES_MAX:
             return False
         pending.envelopes.append(packed)
@@ -78,12 +86,16 @@ class Outbox:
             if not with_stalled and peer in self.stalled:
                 continue
             sent = _send_all(peer, pending, send)
-            if sent is Sent.FULL:
+            if sent is _FULL:
                 self.stalled.add(peer)
                 continue
-            self.forget(peer)
-            if sent is Sent.UNREACHABLE:
+            del self._pending[peer]
+            if self.stalled:
+                self.stalled.discard(peer)
+            if sent is _UNREACHABLE:
                 unreachable.append(peer)
+            else:
+                self._spare = pending
         return unreachable
 
 
@@ -107,11 +119,10 @@ def _send_all(peer: bytes, pending: _Pending, send: Callable[[bytes, bytes], Sen
         else:
             size = sum(map(len, batch))
             pending.bytes -= size
-            for _ in batch:
-                envelopes.popleft()
+            del envelopes[: len(batch)]
         sent = send(peer, codec.batch(batch))
-        if sent is not Sent.SENT:
-            envelopes.extendleft(reversed(batch))
+        if sent is not _SENT:
+            envelopes[:0] = batch
             pending.bytes += size
             return sent
-    return Sent.SENT
+    return _SENT

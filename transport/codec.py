@@ -37,6 +37,12 @@ _UINT32: Final = 0xCE
 _NIL: Final = b"\xc0"
 _NILS: Final = b"\xc0" * 5
 _REPLY_HEAD: Final = bytes((0x90 | _FIELDS, REPLY))
+#: A call likewise; its deadline as a 64-bit integer with a sign, and the nil that follows it.
+_CALL_HEAD: Final = bytes((0x90 | _FIELDS, CALL))
+_pack_deadline: Final = struct.Struct(">BqB").pack
+_INT64: Final = 0xD3
+#: Routes whose packed form an encoder keeps: programs call few, and when one calls more, they are packed again.
+_ADDRESSES_MAX: Final = 1_000
 _ID_MAX: Final = (1 << 32) - 1
 
 
@@ -48,14 +54,34 @@ def _to_builtins(value: Any) -> Any:
 class Encoder:
     """Turns envelopes into bytes. One a thread: the packer under it keeps state while it packs."""
 
-    __slots__ = ("_packer",)
+    __slots__ = ("_addresses", "_packer")
 
     def __init__(self) -> None:
+        #: Routes to priority, route and key of the calls that name the route alone, packed.
+        self._addresses: dict[str, bytes] = {}
         self._packer = msgpack.Packer(default=_to_builtins, autoreset=True, use_bin_type=True)
 
     def encode(self, envelope: Envelope) -> bytes:
         """One packed envelope. Raises `InvalidArgument` for a value that cannot travel or one that is too large."""
         packed = self._pack(envelope.row())
+        if len(packed) > ENVELOPE_BYTES_MAX:
+            _refuse_size(len(packed))
+        return packed
+
+    def call(
+        self, id: int, priority: int | None, route: str, key: str | None, deadline: int, body: dict[str, Any]
+    ) -> bytes:  # hot: scripts/bench call_pipelined
+        """`encode(Envelope(CALL, id, priority, route, key, deadline, body=body))`, at two thirds of its cost."""
+        if priority is not None or key is not None or id > _ID_MAX:
+            return self.encode(Envelope(CALL, id, priority, route, key, deadline, None, body))
+        address = self._addresses.get(route)
+        if address is None:
+            if len(self._addresses) >= _ADDRESSES_MAX:
+                self._addresses.clear()
+            address = self._addresses[route] = self._pack((None, route, None))[1:]  # less its array header
+        packed_id: bytes = _pack_id(_UINT32, id)
+        due: bytes = _pack_deadline(_INT64, deadline, 0xC0)
+        packed = b"".join((_CALL_HEAD, packed_id, address, due, self._pack(body), _NIL))
         if len(packed) > ENVELOPE_BYTES_MAX:
             _refuse_size(len(packed))
         return packed

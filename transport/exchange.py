@@ -5,7 +5,6 @@ What is put leaves at the next `flush`. After whatever touches the link it must 
 on, because its descriptor is edge-triggered: `has_more` says when that is due.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 from .batching import Outbox
@@ -13,11 +12,9 @@ from .calls import OutstandingCalls
 from .codec import Encoder, decode
 from .connections import Connections, LinkPort
 from .directory import Place
-from .envelope import CALL, CANCEL, Envelope
+from .envelope import CANCEL, Envelope
 from .errors import Busy, DeadlineExceeded, InvalidArgument, MalformedFrame
 
-#: Frames read in one turn, so that a flood of topics cannot keep a caller from its reply, nor from its deadline.
-FRAMES_MAX = 64
 #: Calls outstanding, and bytes of them, from which on whoever can wait should (client.py). Throughput is flat from 1000
 #: calls on. Taking calls in costs the callee about 8 us each: with so many on their way to it, an urgent call of the same
 #: client is 33 ms late at the worst. Bytes: what cannot be taken in yet is kept by both sides.
@@ -37,7 +34,8 @@ class Exchange:
         self.malformed_count = 0
         #: By what its owner wants back: also the route, and the bytes that it takes.
         self.calls: OutstandingCalls[tuple[object, str, int]] = OutstandingCalls()
-        #: Bytes of the frame that is read, an envelope.
+        #: Of the frame that was received last: whose it is, and how many bytes an envelope.
+        self.sender = b""
         self.share_bytes = 0
         self._outstanding_bytes = 0
         self._link = link
@@ -68,7 +66,10 @@ class Exchange:
     ) -> int:  # fmt: skip  # hot: scripts/bench call_rtt
         """Begin a call; returns its id. Raises `InvalidArgument`, `Busy`; then nothing has begun."""
         ends_ns = now_ns + timeout_ns
-        packed = self.pack(Envelope(CALL, self.calls.next_id, priority, route, key, -ends_ns, None, body))
+        try:
+            packed = self._encoder.call(self.calls.next_id, priority, route, key, -ends_ns, body)
+        except InvalidArgument as error:
+            raise InvalidArgument(f"{route}: {error.message}") from error
         id = self.calls.open(peer, ends_ns, (token, route, len(packed)))
         self._outstanding_bytes += len(packed)
         try:
@@ -143,22 +144,21 @@ class Exchange:
             return []
         return [self.connections.name(peer) for peer in self._outbox.flush(self._link.send)]
 
-    def receive(self) -> Iterator[tuple[bytes, list[Envelope]]]:  # hot: scripts/bench call_rtt
-        """What came: (peer, envelopes) a frame, up to a bound. Read it to its end."""
-        receive = self._link.receive
+    def receive(self) -> list[Envelope] | None:  # hot: scripts/bench call_rtt
+        """The envelopes of the next frame, which is from `sender`; None: there is no frame left. Malformed: none, counted."""
         self.has_more = True
-        for _ in range(FRAMES_MAX):
-            try:
-                received = receive()
-                if received is None:
-                    self.has_more = False
-                    return
-                envelopes = decode(received[1])
-            except MalformedFrame:
-                self.malformed_count += 1
-                continue
-            self.share_bytes = len(received[1]) // max(1, len(envelopes))
-            yield received[0], envelopes
+        try:
+            received = self._link.receive()
+            if received is None:
+                self.has_more = False
+                return None
+            self.sender, frame = received
+            envelopes = decode(frame)
+        except MalformedFrame:
+            self.malformed_count += 1
+            return []
+        self.share_bytes = len(frame) // max(1, len(envelopes))
+        return envelopes
 
     def _fail(self, peer: bytes) -> list[object]:
         tokens: list[object] = []

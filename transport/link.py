@@ -11,6 +11,7 @@ import secrets
 import weakref
 from collections import deque
 from pathlib import Path
+from typing import Any, Final
 
 import zmq
 
@@ -19,31 +20,29 @@ from .codec import FRAME_BYTES_MAX, Frame
 from .errors import MalformedFrame
 
 #: Frames queued to one peer before it counts as full. A frame is a whole batch, so this is far more than as many calls.
-HIGH_WATER_MARK = 1000
+HIGH_WATER_MARK: Final = 1000
 #: Frames read ahead from one peer, for an owner that does not come: ZeroMQ counts frames and not bytes (TRAPS 4), and a
 #: frame is a whole batch of up to 1 MiB. With 1000, who did not read took a gigabyte of its own memory; calls, topics and
 #: large bodies are no slower with 64 (scripts/bench).
-READ_AHEAD = 64
+READ_AHEAD: Final = 64
 #: How long what was said last may take to leave. A living peer needs well under a millisecond; with 200 ms, a cast from a
 #: program that exits at once was lost now and then on a machine whose cores were all busy. A frozen peer gets no more.
-LINGER_MS = 1_000
-# Plain integers: an enum's `&` and `|` look a member up each time, 0.4 us.
-_POLLIN, _NOBLOCK, _MORE = int(zmq.POLLIN), int(zmq.NOBLOCK), int(zmq.SNDMORE | zmq.NOBLOCK)
+LINGER_MS: Final = 1_000
+# Plain integers: an enum's `&` and `|` look a member up each time, 0.4 us. (The option, though, pyzmq wants as a member.)
+_POLLIN: Final = int(zmq.POLLIN)
+_NOBLOCK: Final = int(zmq.NOBLOCK)
+_MORE: Final = int(zmq.SNDMORE | zmq.NOBLOCK)
+_EVENTS: Final = zmq.EVENTS
+_SENT: Final = Sent.SENT
 #: From so many bytes on, handing memory over beats copying it (64 to 256 KiB, TRAPS 12): echoes of 1 MiB went from 0.4 of
 #: raw pyzmq's MB/s to about 0.9 (scripts/bench large).
-LARGE_BYTES = 1 << 16
+LARGE_BYTES: Final = 1 << 16
 #: Bytes of such frames on their way to one peer before it counts as full: smaller ones are bounded by their number.
-LARGE_BYTES_MAX = 32 << 20
+LARGE_BYTES_MAX: Final = 32 << 20
 #: Peers with large frames on their way from which on it is looked for those that have gone.
-_LARGE_PEERS_SWEEP = 64
+_LARGE_PEERS_SWEEP: Final = 64
 #: Linux limits a socket path to 107 bytes.
-PATH_BYTES_MAX = 107
-
-
-class _Socket(zmq.Socket[bytes]):
-    """Without the layer around `send` that only DRAFT sockets need: 0.2 of 0.36 us a part."""
-
-    send = zmq.backend.Socket.send  # type: ignore[assignment]
+PATH_BYTES_MAX: Final = 107
 
 
 class Link:
@@ -53,7 +52,7 @@ class Link:
         """`identity` is how the far end of an outgoing connection knows us: unique in the system and a generation."""
         self._context = zmq.Context(io_threads=1)
         self._context.linger = 0
-        self._socket: zmq.Socket[bytes] = self._context.socket(zmq.ROUTER, socket_class=_Socket)
+        self._socket: zmq.Socket[bytes] = self._context.socket(zmq.ROUTER)
         for option, value in (
             (zmq.ROUTER_MANDATORY, 1),
             # A peer that comes back under its identity takes its place at once. Without this it is ignored, silently and
@@ -76,10 +75,17 @@ class Link:
         self._bound: list[Path] = []
         #: Large frames that ZeroMQ still has, by peer, the oldest first: it says when it has done with each.
         self._large: dict[bytes, deque[tuple[zmq.MessageTracker, int]]] = {}
+        # Found once: a socket looks every attribute up in a class of four layers, and then once more. And without the layer
+        # around `send` that only DRAFT sockets need: 0.2 of 0.36 us a part.
+        self._send: Any = zmq.backend.Socket.send.__get__(self._socket)
+        self._recv: Any = self._socket.recv
+        self._get: Any = self._socket.getsockopt
         self._is_sending = self._is_receiving = False  # within a message of several parts
+        self._is_expecting = False
         # A link that is forgotten unclosed, in a ring of references, would hang the garbage collector: pyzmq's context waits
         # in `__del__` for sockets it cannot see any more. The finalizer keeps both alive until it has closed them in order.
-        self._shut = weakref.finalize(self, _shut, self._socket, self._context, os.getpid())
+        self._life: set[None] = set()  # ends with the link: compiled, it bears no weak references itself
+        self._shut = weakref.finalize(self._life, _shut, self._socket, self._context, os.getpid())
 
     def bind(self, path: Path) -> None:
         """Listen on a Unix socket. The folder must be 0700: it is what keeps strangers out."""
@@ -105,21 +111,19 @@ class Link:
 
     def send(self, peer: bytes, frame: bytes) -> Sent:  # hot: scripts/bench call_rtt
         """Offer one frame; never blocks."""
-        socket = self._socket
+        send = self._send
         if len(frame) >= LARGE_BYTES and self._large and not self._has_room(peer, len(frame)):
             return Sent.FULL
         try:
             if self._is_sending:
-                socket.send(
-                    b"", _NOBLOCK
-                )  # ends a message that a signal's exception cut: malformed, counted over there
+                send(b"", _NOBLOCK)  # ends a message that a signal's exception cut: malformed, counted over there
             self._is_sending = True
-            socket.send(peer, _MORE)
+            send(peer, _MORE)
             if len(frame) < LARGE_BYTES:
-                socket.send(frame, _NOBLOCK)
+                send(frame, _NOBLOCK)
                 self._is_sending = False
-                return Sent.SENT
-            tracker = socket.send(frame, _NOBLOCK, False, True)
+                return _SENT
+            tracker = send(frame, _NOBLOCK, False, True)
             self._is_sending = False
             assert tracker is not None
             self._large.setdefault(peer, deque()).append((tracker, len(frame)))
@@ -153,27 +157,39 @@ class Link:
         Raises `MalformedFrame` for a message of another shape, which is consumed.
         Call until None before waiting on `fileno()`, and again after every send: the descriptor is edge-triggered.
         """
-        socket = self._socket
-        events = socket.getsockopt(zmq.EVENTS)  # 1.4 us against 3.2 for a recv that raises
-        assert type(events) is int
-        if not events & _POLLIN:
-            return None
-        if self._is_receiving and socket.getsockopt(zmq.RCVMORE):
-            socket.recv_multipart(_NOBLOCK)  # the rest of a message that a signal's exception cut
-            self._is_receiving = False
-            return self.receive()
+        if not self._is_expecting or self._is_receiving:
+            events: int = self._get(_EVENTS)  # 1.4 us against 3.2 for a recv that raises
+            if not events & _POLLIN:
+                return None
+            if self._is_receiving and self._get(zmq.RCVMORE):
+                self._socket.recv_multipart(_NOBLOCK)  # the rest of a message that a signal's exception cut
+                events = self._get(_EVENTS)
+                if not events & _POLLIN:
+                    self._is_receiving = False
+                    return None
+        self._is_expecting = False
         self._is_receiving = True
+        try:
+            peer = self._recv(_NOBLOCK)
+        except zmq.Again:  # expected in vain
+            self._is_receiving = False
+            return None
         # A ROUTER's messages have at least these two. Not copied, the second brings word of a third: asking costs 0.8 us.
-        peer, frame = socket.recv(_NOBLOCK), socket.recv(_NOBLOCK, False)
-        count = len(socket.recv_multipart(_NOBLOCK)) if frame.more else 0
+        frame = self._recv(_NOBLOCK, False)
+        count = len(self._socket.recv_multipart(_NOBLOCK)) if frame.more else 0
         self._is_receiving = False
         if count:
             raise MalformedFrame(f"message of {count + 1} frames from {peer!r}, one is expected")
         return peer, frame.bytes if len(frame) < LARGE_BYTES else frame.buffer
 
+    def expect(self) -> None:
+        """`fileno()` has just been found readable: the next `receive` does not ask first, which saves 1.4 us."""
+        self._is_expecting = True
+
     def has_input(self) -> bool:
         """Whether `receive` has something. Ask after the last send before waiting: a send may use up the descriptor's edge."""
-        return bool(int(self._socket.getsockopt(zmq.EVENTS)) & _POLLIN)
+        events: int = self._get(_EVENTS)
+        return events & _POLLIN != 0
 
     def fileno(self) -> int:
         """Readable when `receive` may have something. Poll it; never read from it."""

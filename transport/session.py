@@ -7,9 +7,8 @@ what happened; whoever owns the link takes one before waiting and after every wa
 """
 
 import heapq
-from collections import deque
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any, Final
 
 import msgspec
 
@@ -27,6 +26,7 @@ from .errors import (
     Unavailable,
     error_from,
 )
+from .events import Ended, Events, Heard
 from .exchange import Exchange
 from .hearing import Ask, Hearing
 from .inbox import Message
@@ -34,6 +34,8 @@ from .publishing import Publishing
 from .resolver import Resolver
 from .topics import GapCounter, check_pattern
 
+#: Frames read in one turn, so that a flood of topics cannot keep a caller from its reply, nor from its deadline.
+FRAMES_MAX: Final = 64
 #: Where the supervisor publishes new versions of the directory.
 DIRECTORY_TOPIC = "system.directory"
 #: A peer that does not read is offered its frames again after this; ZeroMQ usually wakes us before.
@@ -45,42 +47,30 @@ SUBSCRIBE_RETRY_NS, SUBSCRIBE_LIMIT_NS = 500_000_000, 5_000_000_000
 REFRESH_NS, REFRESH_LIMIT_NS = 1_000_000_000, 5_000_000_000
 
 
-_ANSWERS = (REPLY, STATUS)
+class _Own:
+    """What a call of the session's own is for."""
 
 
-@final
-class Ended(NamedTuple):
-    """Something asked for is over: `token` is the caller's. Exactly one a call."""
+class _Fetch(_Own):
+    """For the directory, on behalf of `token`; None: of itself."""
 
-    token: Any
-    result: Any
-    error: BackplaneError | None
+    def __init__(self, token: object) -> None:
+        self.token = token
 
 
-@final
-class Heard(NamedTuple):
-    """A message for a subscriber, and about how many bytes it took on the way."""
+class _Asked(_Own):
+    """To be subscribed."""
 
-    subscriber: Any
-    message: Message
-    size: int = 0
+    def __init__(self, ask: Ask) -> None:
+        self.ask = ask
 
 
-class _Fetch(NamedTuple):
-    """The session's own call for the directory, on behalf of `token`; None: of itself."""
-
-    token: Any
-
-
-class _Settling:
-    """The session's own calls whose answers matter only as such; `token`, if any, comes back with the last."""
+class _Settling(_Own):
+    """For answers that matter only as such; `token`, if any, comes back with the last."""
 
     def __init__(self, token: object, remaining_count: int = 0) -> None:
         self.token = token
         self.remaining_count = remaining_count
-
-
-Events = deque[Ended | Heard]
 
 
 class ClientSession:
@@ -103,7 +93,7 @@ class ClientSession:
         self._hearing = Hearing()
         self._ask_again: list[tuple[int, Ask]] = []
         #: What happened and has not been taken out yet.
-        self._events: Events = deque()
+        self._events: Events = []
         self._now_ns = 0
 
     # -- what the owner asks for; each begins at the next turn --------------------------------------------------------
@@ -182,10 +172,10 @@ class ClientSession:
 
     # -- what happens -------------------------------------------------------------------------------------------------
 
-    def turn(self, now_ns: int) -> Events:  # hot: scripts/bench call_rtt
-        """Send what waits, read what came, end what is overdue. Until it has been called, do not wait on the link.
+    def turn(self, now_ns: int, frames_max: int = FRAMES_MAX) -> Events:  # hot: scripts/bench call_rtt
+        """Send what waits, read what came, end what is overdue. While `has_more` says so, do not wait on the link.
 
-        Returns what happened; whoever deals with an event takes it out. What is left in (a signal's exception may strike
+        Returns what happened; whoever has dealt with an event takes it out. What is left in (a signal's exception may strike
         anywhere) is there again the next time.
         """
         exchange, events = self._exchange, self._events
@@ -193,9 +183,12 @@ class ClientSession:
         while True:
             for name in exchange.flush():
                 self._cannot_reach(name, events)
-            for peer, envelopes in exchange.receive():
+            for _ in range(frames_max):
+                envelopes = exchange.receive()
+                if envelopes is None:
+                    break
                 for envelope in envelopes:
-                    self._take(peer, envelope, events)
+                    self._take(exchange.sender, envelope, events)
             if self._newest is not None:  # after all that came with it: a place may have answered before it died
                 directory, self._newest = self._newest, None
                 self._adopt(directory, events)
@@ -288,13 +281,14 @@ class ClientSession:
 
     def _take(self, peer: bytes, envelope: Envelope, events: Events) -> None:  # hot: scripts/bench call_rtt
         kind = envelope.kind
-        if kind in _ANSWERS:
+        if kind == REPLY or kind == STATUS:
             token = self._exchange.end(envelope.id, peer)
-            if token is not None:
-                if kind == REPLY:
-                    self._finish(token, envelope.body, None, events)
-                else:
-                    self._finish(token, None, error_from(*envelope.body), events)
+            if token is None:
+                return
+            if kind == REPLY:
+                self._finish(token, envelope.body, None, events)
+            else:
+                self._finish(token, None, error_from(*envelope.body), events)
         elif kind == PUBLISH and envelope.route is not None:
             lost = self._gaps.gap_before(peer, envelope.route, envelope.id)
             if envelope.route == DIRECTORY_TOPIC and peer == self._connections.peer(addressing.SUPERVISOR):
@@ -306,26 +300,26 @@ class ClientSession:
             self._exchange.malformed_count += 1  # nobody calls a client
 
     def _finish(self, token: object, result: Any, error: BackplaneError | None, events: Events) -> None:
-        if type(token) is _Fetch:
+        if not isinstance(token, _Own):
+            events.append(Ended(token, result, error))
+        elif isinstance(token, _Fetch):
             if error is None and not self._note(result, is_fetched=True):
                 error = Unavailable("the supervisor sent no directory")
             if token.token is not None:
                 events.append(Ended(token.token, None, error))
-        elif type(token) is _Settling:
+        elif isinstance(token, _Asked):
+            self._asked(token.ask, error, events)
+        elif isinstance(token, _Settling):
             token.remaining_count -= 1
             if token.token is not None and not token.remaining_count:
                 events.append(Ended(token.token, None, None))
-        elif type(token) is Ask:
-            self._asked(token, error, events)
-        else:
-            events.append(Ended(token, result, error))
 
     def _expire(self, events: Events) -> None:  # hot: scripts/bench call_rtt
         expired = self._exchange.expire(self._now_ns)
         for token, error in expired:
             self._finish(token, None, error, events)
             if (
-                type(token) not in (_Fetch, _Settling)
+                not isinstance(token, _Fetch | _Settling)
                 and self.directory is not None
                 and self._now_ns >= self._refresh_ns
             ):
@@ -379,7 +373,7 @@ class ClientSession:
         peer = self._exchange.connected(ask.name, self.directory.backplanes[ask.name])
         route = addressing.backplane_route(ask.name, "subscribe")
         try:
-            self._exchange.open(peer, ask, now_ns, SUBSCRIBE_LIMIT_NS, route, None, None, {"topic": ask.topic})
+            self._exchange.open(peer, _Asked(ask), now_ns, SUBSCRIBE_LIMIT_NS, route, None, None, {"topic": ask.topic})
         except Busy:
             heapq.heappush(self._ask_again, (now_ns + SUBSCRIBE_RETRY_NS, ask))
 

@@ -12,37 +12,22 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
-from mypy_extensions import mypyc_attr
+from .waitables import Waitable, Waiter
 
-
-class Waiter:
-    """One thread that waits."""
-
-    __slots__ = ("gate", "is_woken")
-
-    def __init__(self) -> None:
-        self.is_woken = False
-        #: Held while it follows; whoever wakes it lets go.
-        self.gate: threading.Lock | None = None
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-class Waitable:
-    """Something that threads wait for. Changed with the lock held."""
-
-    __slots__ = ("is_ready", "waiters")
-
-    def __init__(self) -> None:
-        self.is_ready = False
-        self.waiters: list[Waiter] = []
+_monotonic_ns: Final = time.monotonic_ns
 
 
 class Waiting:
     """The lock of one client, and the threads that wait under it."""
 
     def __init__(self, fileno: int, look: Callable[[int], int | None], lifeline_cut: Callable[[], None]) -> None:
-        """`look(now_ns)` takes a turn and says when the next is due; `lifeline_cut` hears that the system is gone."""
+        """`look(now_ns)` takes a turn and says when the next is due; `lifeline_cut` hears that the system is gone.
+
+        A turn may leave something on the link: at once, if it says that the next one is due. Whoever has what it waited for
+        leaves it to the next who waits, or speaks.
+        """
         # It knows its owner: should a signal's exception strike while it is being taken, the release that follows raises,
         # and does not open it under another thread's hands.
         self.lock = threading.RLock()
@@ -53,6 +38,9 @@ class Waiting:
         self._followers: deque[Waiter] = deque()
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._lifeline_fd = -1
+        #: Whether the link's descriptor has been found readable; for whoever looks to take back.
+        self.is_readable = False
+        self._fileno = fileno
         self._poll = select.poll()
         self._poll.register(fileno, select.POLLIN)
         self._poll.register(self._wake_fd, select.POLLIN)
@@ -67,7 +55,7 @@ class Waiting:
         waiter = Waiter()
         try:
             while True:
-                now_ns = time.monotonic_ns()
+                now_ns = _monotonic_ns()
                 wake_ns = self._look(now_ns)
                 if waitable.is_ready:
                     return True
@@ -78,14 +66,17 @@ class Waiting:
                         wake_ns = until_ns
                 if wake_ns is not None and wake_ns <= now_ns:
                     continue
-                waitable.waiters.append(waiter)
+                waiters = waitable.waiters
+                if waiters is None:
+                    waiters = waitable.waiters = []
+                waiters.append(waiter)
                 try:
                     if self._leader is None:
                         self._lead(waiter, None if wake_ns is None else wake_ns - now_ns)
                     else:
                         self._follow(waiter, None if wake_ns is None else wake_ns - now_ns)
                 finally:
-                    waitable.waiters.remove(waiter)
+                    waiters.remove(waiter)
         finally:
             if self._followers and self._leader is None:
                 self.wake(self._followers[0])
@@ -93,8 +84,9 @@ class Waiting:
     def ready(self, waitable: Waitable) -> None:  # hot: scripts/bench call_rtt
         """It is ready: wake who waits for it."""
         waitable.is_ready = True
-        for waiter in waitable.waiters:
-            self.wake(waiter)
+        if waitable.waiters:
+            for waiter in waitable.waiters:
+                self.wake(waiter)
 
     def wake(self, waiter: Waiter) -> None:
         """Let one thread look again."""
@@ -106,13 +98,17 @@ class Waiting:
         elif waiter.gate is not None:
             waiter.gate.release()
 
+    def wake_leader(self) -> None:
+        """Let the thread that polls, if any, look and poll again."""
+        if self._leader is not None:
+            self.wake(self._leader)
+
     def watch(self, lifeline_fd: int) -> None:
         """Poll this as well from now on; it is ours to close."""
         self.unwatch()
         self._lifeline_fd = lifeline_fd
         self._poll.register(lifeline_fd, select.POLLIN)
-        if self._leader is not None:
-            self.wake(self._leader)  # it polls without
+        self.wake_leader()  # it polls without
 
     def unwatch(self) -> None:
         """Let go of the lifeline."""
@@ -153,8 +149,7 @@ class Waiting:
                 if waiter.is_woken:
                     waiter.is_woken = False
                     os.eventfd_read(self._wake_fd)
-        if self._lifeline_fd >= 0:
-            self._take_note(polled)
+        self._take_note(polled)
 
     def _follow(self, waiter: Waiter, patience_ns: int | None) -> None:
         gate = waiter.gate = threading.Lock()
@@ -190,7 +185,8 @@ class Waiting:
 
     def _take_note(self, polled: list[tuple[int, int]]) -> None:
         for fd, _ in polled:
-            if fd == self._lifeline_fd:
+            if fd == self._fileno:
+                self.is_readable = True
+            elif fd == self._lifeline_fd:
                 self.unwatch()
                 self._lifeline_cut()
-                return

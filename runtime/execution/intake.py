@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from appbackplane.transport.calls import OutstandingCalls
 from appbackplane.transport.directory import nearest
@@ -45,6 +45,10 @@ from .method_action import MethodAction
 
 if TYPE_CHECKING:
     from .engine import Engine
+
+#: Looked up once, as in objects/action.py.
+_PRIMARY: Final = ModuleState.PRIMARY
+_SECONDARY: Final = ModuleState.SECONDARY
 
 log = logging.getLogger("appbackplane.runtime")
 
@@ -137,7 +141,7 @@ class Intake:
             component, name, spec = hearer.component, hearer.name, hearer.spec
             try:
                 state = component._module_state
-                if state is not ModuleState.PRIMARY and state is not ModuleState.SECONDARY:
+                if state is not _PRIMARY and state is not _SECONDARY:
                     raise Unavailable(f"{component.name} is {state.value}")
                 arguments = spec.binding.bind(copy.deepcopy(body) if number else body, name)
                 priority = self._priority(name, envelope.priority, spec.priority)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from appbackplane.transport.errors import BackplaneError, Cancelled, FailedPrecondition
 
-from ..objects.action import Action, Outcome
+from ..objects.action import DONE, WAITING, YIELDED, Action, Outcome
 from ..objects.operation_spec import OperationSpec
 from ..objects.state_machine import StateMachine
 from .coroutines import STEP_ASIDE, CallRequest, Pause
@@ -65,16 +65,16 @@ class MethodAction(Action):
                 if self.thrown is not None:  # taken back on its way from a state machine's side track to the queue
                     raise self.thrown
                 if self.spec is not None and self.spec.mark.accepted_in is not None and not self._is_accepted():
-                    return Outcome.DONE
+                    return DONE
                 result = self.function(self.object, *self.arguments)
                 if type(result).__name__ != "coroutine":
                     self.result = result
-                    return Outcome.DONE
+                    return DONE
                 self.coroutine = coroutine = result
             return self._drive(coroutine)
         except Exception as error:
             self.error = error
-            return Outcome.DONE
+            return DONE
 
     def _drive(self, coroutine: Coroutine[Any, Any, Any]) -> Outcome:
         thrown, self.thrown = self.thrown, None
@@ -83,17 +83,17 @@ class MethodAction(Action):
             while True:
                 instruction = coroutine.send(value) if thrown is None else coroutine.throw(thrown)
                 if instruction is STEP_ASIDE:
-                    return Outcome.YIELDED
+                    return YIELDED
                 if isinstance(instruction, (CallRequest, Pause)):
                     self.request = instruction
-                    return Outcome.WAITING
+                    return WAITING
                 thrown = TypeError(
                     f"{self.name} awaited {type(instruction).__name__}: an operation may await self.call(...), "
                     "pause(...) and checkpoint(); libraries of asyncio belong in a client or a thread of their own"
                 )
         except StopIteration as stop:
             self.result = stop.value
-            return Outcome.DONE
+            return DONE
 
     def _is_accepted(self) -> bool:
         machine, spec = self.object, self.spec

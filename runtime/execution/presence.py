@@ -63,6 +63,11 @@ class Presence:
         else:
             os.set_thread(worker.tid, 0 if felt is None or worker.action is None else felt)
 
+    @property
+    def moves_threads(self) -> bool:
+        """Whether the kernel is told of each change, so that none may be left out."""
+        return self._os is not None and self._os.mechanism() != "none"
+
     def lend(self, place: Place, priority: int, now_ns: int) -> None:
         """A call of this priority goes to another backplane: see to it that it gets a CPU to hear of it."""
         slot, os = self._slot, self._os

@@ -42,6 +42,8 @@ class Watch:
         self._parked: list[Worker] = []
         self._wake_fd = -1
         self._is_woken = False
+        #: Whether the link was found readable by who has just polled it; whoever looks there takes this back.
+        self.is_readable = False
         self._poll: select.poll | None = None
         #: The sentinel's alarm clock, and whether it relies on being woken.
         self.sentinel_fd = -1
@@ -89,7 +91,9 @@ class Watch:
         self.poller, self.wakes_ns = worker, wake_ns
         lead.release()
         try:
-            poll.poll(timeout_ms)
+            for fd, _ in poll.poll(timeout_ms):
+                if fd == self._link_fd:
+                    self.is_readable = True
         finally:
             lead.acquire()
             self.poller = None

@@ -37,6 +37,8 @@ class Worker:
         self.started_ns = 0
         #: What the thread's CPU clock said when it was last looked at.
         self.cpu_mark_ns = 0
+        #: And when that was.
+        self.marked_ns = 0
         self.is_relief = False
         #: Only priorities above this one; None: all.
         self.below: int | None = None

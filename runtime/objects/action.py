@@ -41,6 +41,12 @@ class Outcome(Enum):
     YIELDED = "yielded"  # stepped aside for higher-priority work; goes on before anything else of its object
 
 
+#: Looked up once: each look into the enum costs compiled code as much as a call.
+DONE: Final = Outcome.DONE
+WAITING: Final = Outcome.WAITING
+YIELDED: Final = Outcome.YIELDED
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Action:
     """Work for one object. Subclass it and write `run` to bring in work that is not an operation.
@@ -94,3 +100,12 @@ class Action:
     def refuse(self, error: BackplaneError) -> None:
         """It will not run (again). Its caller is told `error`; override to let go of what it holds."""
         self.error = error
+
+
+def run_foreign(action: Any) -> Outcome:
+    """Run what a user's subclass of `Action` does, which may return anything."""
+    outcome = action.run()
+    if outcome is DONE or outcome is YIELDED:
+        return outcome
+    returned = str(outcome) if isinstance(outcome, Outcome) else type(outcome).__name__
+    raise TypeError(f"{type(action).__name__}.run() returned {returned}: expected Outcome.DONE or YIELDED")

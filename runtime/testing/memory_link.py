@@ -40,6 +40,9 @@ class MemoryLink:
         """The next frame for the backplane."""
         return self._inbox.popleft() if self._inbox else None
 
+    def expect(self) -> None:
+        """It is no cheaper to know."""
+
     def has_input(self) -> bool:
         """Whether `receive` has something."""
         return bool(self._inbox)

@@ -1,8 +1,9 @@
 """call_rtt: what one blocking call over ipc costs, alone.
 
 A client process, one backplane with one thread, a trivial operation with one argument. Against raw pyzmq (harness/raw.py).
-Slices of a few hundred calls alternate while both systems are up: how deep an idle core sleeps alone makes a round trip of
-raw pyzmq 18 or 43 us. A surprise would be a ratio above 1.5, or below 1: then the reference is broken.
+Slices of a few hundred calls alternate while both systems are up, both servers on one core and the client on another: left
+to the kernel a round trip of raw pyzmq takes 18 us (both on one core) or 43, by chance, and ours 28 or 50. A surprise would
+be a ratio above 1.5, or below 1: then the reference is broken.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 
 from .harness.case import Case, Figures, Requirement, Sides, ratio
 from .harness.echo import COMPONENT
+from .harness.machine import apart
 from .harness.raw import raw_echo
 from .harness.systems import running
 from .harness.timing import round_trips_us, summary
@@ -22,7 +24,8 @@ CALLS = 200
 
 @contextmanager
 def both(is_quick: bool) -> Iterator[Sides]:
-    with running({"worker": COMPONENT}) as system, raw_echo() as raw:
+    with apart() as step_aside, running({"worker": COMPONENT}) as system, raw_echo() as raw:
+        step_aside()
         call = system.client.call
 
         def ours() -> Figures:

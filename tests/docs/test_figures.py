@@ -25,7 +25,7 @@ from appbackplane.supervisor.output import LOG_BYTES_MAX
 from appbackplane.supervisor.restart import BACKOFF_NS, BACKOFF_NS_MAX, HEALTHY_NS
 from appbackplane.supervisor.status import SILENT_NS, STATISTICS_LIMIT_NS
 from appbackplane.transport.batching import PEER_BYTES_MAX
-from appbackplane.transport.client import BURST_EAGER, GATHER_MAX
+from appbackplane.transport.calling import BURST_EAGER, GATHER_MAX
 from appbackplane.transport.codec import FRAME_BYTES_MAX
 from appbackplane.transport.exchange import OUTSTANDING_BYTES_MAX, OUTSTANDING_MAX
 from appbackplane.transport.inbox import BYTES_MAX as INBOX_BYTES_MAX

@@ -34,8 +34,9 @@ DECIDERS = (
 )
 #: The ones in those rooms that do: few and dull.
 DOERS = (
-    "transport.link", "transport.security", "transport.lifeline", "transport.waiting", "transport.client",
-    "transport.handles", "transport.async_client", "transport.async_subscription", "transport.peers*",
+    "transport.link", "transport.security", "transport.lifeline", "transport.waiting", "transport.waitables",
+    "transport.calling", "transport.client", "transport.handles", "transport.async_client",
+    "transport.async_subscription", "transport.peers*",
     "supervisor.live.window",
 )  # fmt: skip
 

@@ -218,7 +218,7 @@ MUTATIONS = (
     ),
     Mutation(
         12, "topics are heard in every state", INTAKE,
-        "if state is not ModuleState.PRIMARY and state is not ModuleState.SECONDARY:", "if False:",
+        "if state is not _PRIMARY and state is not _SECONDARY:", "if False:",
     ),
     Mutation(12, "timers run on", MODULES, "if to is ModuleState.DOWN:", "if False:"),
     Mutation(12, "any move is allowed", "runtime/objects/module_state.py", "if to not in MOVES[now]:", "if False:"),

@@ -36,7 +36,7 @@ def flood(client: Client, words: list[str]) -> object:
     while outstanding:
         _take(outstanding, wrong, answered)
     # An answer that comes for a call which has ended is no end of a call: only the session's own count tells of it.
-    return {"answered": len(answered), "wrong": wrong, "late": client._session.late_count}
+    return {"answered": len(answered), "wrong": wrong, "late": client._calling.session.late_count}
 
 
 def _take(outstanding: deque[tuple[int, PendingCall]], wrong: list[str], answered: set[int]) -> None:
@@ -141,7 +141,7 @@ def outrun(client: Client, words: list[str]) -> object:
                 is_ready = True
                 _ready()
     bell.join()
-    outstanding = client._session.outstanding_count
+    outstanding = client._calling.session.outstanding_count
     return {
         "ends": ends, "rings_ms": sorted(rings_ms), "early_mib": early_mib, "late_mib": late_mib,
         "outstanding": outstanding,

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from appbackplane.transport import client as client_module
-from appbackplane.transport import connect, exchange
+from appbackplane.transport import calling, connect, exchange
 from appbackplane.transport.client import Client
 from appbackplane.transport.codec import FRAME_BYTES_MAX
 from appbackplane.transport.envelope import CALL, CANCEL, CAST, PUBLISH, due_ns
@@ -159,8 +158,8 @@ def test_a_call_whose_end_is_lost_ends_with_its_deadline(client: Client, stand_i
     """Ctrl-C strikes anywhere, also while one thread ends the call of another: that one would have waited for ever."""
 
     def lose(envelope: Any) -> Any:
-        with client._waiting.lock:
-            assert client._session._exchange.end(envelope.id) is not None
+        with client._calling._waiting.lock:
+            assert client._calling.session._exchange.end(envelope.id) is not None
         return NO_ANSWER
 
     def ask() -> Any:
@@ -263,18 +262,18 @@ def test_a_call_may_be_taken_back(client: Client, stand_in: Any) -> None:
 
 def test_a_burst_travels_together(client: Client, stand_in: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """DESIGN 5. A frame a call halves the throughput."""
-    monkeypatch.setattr(client_module, "BURST_GAP_NS", 10**12)
+    monkeypatch.setattr(calling, "BURST_GAP_NS", 10**12)
     before = stand_in.frames_count
     pending = [client.submit("query.echo", n=n) for n in range(1000)]
     assert [p.result(LIMIT_S)["n"] for p in pending] == list(range(1000))
-    eager, gather = client_module.BURST_EAGER, client_module.GATHER_MAX
+    eager, gather = calling.BURST_EAGER, calling.GATHER_MAX
     assert stand_in.frames_count - before <= eager + (1000 - eager) // gather + 1
 
 
 def test_what_has_gathered_can_be_sent(client: Client, stand_in: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a program that submits much and then computes for long."""
-    monkeypatch.setattr(client_module, "BURST_GAP_NS", 10**12)
-    count = client_module.BURST_EAGER + client_module.GATHER_MAX // 2
+    monkeypatch.setattr(calling, "BURST_GAP_NS", 10**12)
+    count = calling.BURST_EAGER + calling.GATHER_MAX // 2
     pending = [client.submit("query.echo", n=n) for n in range(count)]
     client.flush()
     stand_in.wait_for_route("query.echo", count)
@@ -470,7 +469,7 @@ def test_a_program_that_was_busy_elsewhere_hears_first_that_the_system_is_gone(
     client.call("query.echo")
     process.kill()
     process.wait()
-    monkeypatch.setattr(client_module, "IDLE_NS", -1)
+    monkeypatch.setattr(calling, "IDLE_NS", -1)
     with pytest.raises(SystemNotRunning):
         client.call("query.echo")
     start_process()

@@ -80,6 +80,23 @@ def test_a_reply_is_packed_for_whatever_id_it_was_asked_under(id: int) -> None:
     assert codec.decode(codec.batch([encoder.reply(id, [1])])) == [reply(id, [1])]
 
 
+@pytest.mark.parametrize("id", [1, 2**32 - 1, 2**32, 2**63])
+@pytest.mark.parametrize(("priority", "key"), [(None, None), (0, None), (None, "k"), (3, "k")])
+def test_a_call_is_packed_as_any_envelope_is(id: int, priority: int | None, key: str | None) -> None:
+    """Put together of parts, one of which is kept a route: it would be another call."""
+    for route in ("query.search", "query.stats", "query.search"):
+        call = Envelope(CALL, id, priority, route, key, -(10**15), None, {"text": "x"})
+        assert codec.decode(codec.batch([encoder.call(id, priority, route, key, -(10**15), {"text": "x"})])) == [call]
+
+
+def test_routes_are_not_kept_without_end() -> None:
+    """Backplanes serve operations of their own under routes that bear their names, and those come and go."""
+    routes = [f"backplane.{n}.statistics" for n in range(5_000)]
+    calls = [codec.decode(codec.batch([encoder.call(1, None, route, None, -1, {})]))[0] for route in routes]
+    assert [call.route for call in calls] == routes
+    assert len(encoder._addresses) <= codec._ADDRESSES_MAX
+
+
 @given(st.binary(max_size=64))
 def test_random_bytes_raise_nothing_but_the_declared_error(frame: bytes) -> None:
     """TRAPS 15. Whatever else escaped would end the loop that reads, and the process with it."""

@@ -1,7 +1,7 @@
 """Link: frames over real sockets, never blocking, and what has no reader is said to have none."""
 
 import select
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -147,13 +147,13 @@ def test_a_message_cut_by_a_signal_leaves_the_next_one_whole(
     client.send(peer, b"first")
     caller, _ = receive(server)
     server.send(caller, b"cut")
-    cut = Cut(server._socket if step == "send" else client._socket, step)
     if step == "recv":
         poll = select.poll()
         poll.register(client.fileno(), select.POLLIN)
         while not client.has_input():
             assert poll.poll(LIMIT_MS)
-    monkeypatch.setattr(server if step == "send" else client, "_socket", cut)
+    link = server if step == "send" else client
+    monkeypatch.setattr(link, f"_{step}", Cut(getattr(link, f"_{step}")))
     with pytest.raises(KeyboardInterrupt):
         server.send(caller, b"cut") if step == "send" else client.receive()
     server.send(caller, b"whole")
@@ -164,22 +164,17 @@ def test_a_message_cut_by_a_signal_leaves_the_next_one_whole(
 
 
 class Cut:
-    """A socket whose first `send` or `recv` is done, and then interrupted."""
+    """`send` or `recv` of a socket; the first is done, and then interrupted."""
 
-    def __init__(self, socket: "zmq.Socket[bytes]", step: str) -> None:
-        self.socket, self.step, self.is_cut = socket, step, False
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self.method, self.is_cut = method, False
 
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self.socket, name)
-        if name != self.step or self.is_cut:
-            return method
-
-        def interrupted(*arguments: Any) -> Any:
+    def __call__(self, *arguments: Any) -> Any:
+        done = self.method(*arguments)
+        if not self.is_cut:
             self.is_cut = True
-            method(*arguments)
             raise KeyboardInterrupt
-
-        return interrupted
+        return done
 
 
 def test_a_path_that_is_too_long_is_said_with_the_remedy(server: Link, run_dir: Path) -> None:

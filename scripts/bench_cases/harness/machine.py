@@ -1,9 +1,9 @@
-"""Machine: what a process has used of it, and keeping everything on one core."""
+"""Machine: what a process has used of it, and who runs on which core."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -20,6 +20,23 @@ def one_core() -> Iterator[int]:
         yield core
     finally:
         os.sched_setaffinity(0, before)
+
+
+@contextmanager
+def apart() -> Iterator[Callable[[], None]]:
+    """What is started meanwhile runs on the last core; this process, all its threads, on another once it calls what it got.
+
+    For round trips: where the kernel puts two processes that wait for each other is chance, and decides more than they do.
+    """
+    others = os.sched_getaffinity(0)
+    with one_core() as core:
+        here = others - {core} or {core}
+
+        def step_aside() -> None:
+            for task in Path("/proc/self/task").iterdir():
+                os.sched_setaffinity(int(task.name), here)
+
+        yield step_aside
 
 
 def cpu_s(pids: Iterable[int]) -> float:

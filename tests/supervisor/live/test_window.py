@@ -35,6 +35,8 @@ class Terminal:
         self.width, self.height = width, height
         self.lines = [""] * height
         self.is_alternate = self.is_cursor_hidden = False
+        #: Whether what it shows is too wide: so it may be for a moment, until the program has heard of a new size.
+        self.wraps = False
         self._at = (0, 0)
         self._rest = b""
         self.fd, child_fd = pty.openpty()
@@ -62,7 +64,7 @@ class Terminal:
     def wait_for(self, is_so: Callable[[list[str]], bool]) -> list[str]:
         """The screen, once it is so."""
         end_s = time.monotonic() + LIMIT_S
-        while not is_so(self.lines):
+        while self.wraps or not is_so(self.lines):
             left_s = end_s - time.monotonic()
             assert left_s > 0 and self._read(left_s), "\n".join(self.lines)
         return self.lines
@@ -118,7 +120,7 @@ class Terminal:
         elif what == "K" and row < self.height:  # a line that was on its way while the terminal became smaller
             self.lines[row] = self.lines[row][:column]
         elif what == "J":
-            self.lines = [""] * self.height
+            self.lines, self.wraps = [""] * self.height, False
         elif numbers == "?1049":
             self.is_alternate = what == "h"
         elif numbers == "?25":
@@ -132,7 +134,7 @@ class Terminal:
             if char in "\r\n":
                 self._at = (row, 0) if char == "\r" else (min(row + 1, self.height - 1), column)
             elif row < self.height:
-                assert not self.is_alternate or column < self.width, f"line {row} wraps: {self.lines[row]}"
+                self.wraps |= self.is_alternate and column >= self.width
                 self.lines[row] = self.lines[row][:column].ljust(column) + char + self.lines[row][column + 1 :]
                 self._at = (row, column + 1)
 

@@ -1,0 +1,84 @@
+"""The environment of the scripts: when the package is compiled anew, and what is said when it cannot be."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+FOLDERS = ("transport", "runtime", "supervisor", "spark")
+
+
+@pytest.fixture
+def checkout(root: Path, tmp_path: Path) -> Path:
+    """What a wheel is made of, somewhere else, and without git."""
+    copy = tmp_path / "checkout"
+    for folder in FOLDERS:
+        shutil.copytree(root / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (copy / "scripts").mkdir()
+    (copy / "docs").mkdir()
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "scripts/bootstrap.sh"):
+        shutil.copy(root / name, copy / name)
+    return copy
+
+
+def bash(checkout: Path, command: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """One command after `. bootstrap.sh`."""
+    return subprocess.run(
+        ["bash", "-euc", f". '{checkout}/scripts/bootstrap.sh'; {command}"],
+        env={**os.environ, **variables}, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+
+
+def state_of(checkout: Path) -> str:
+    """By which it is known whether what was compiled is still what is there."""
+    found = bash(checkout, "state_of_sources")
+    assert found.returncode == 0 and found.stdout.strip(), found.stderr
+    return found.stdout
+
+
+def test_the_same_sources_are_compiled_once(root: Path, checkout: Path) -> None:
+    """Wherever they lie, whenever they were written, and whatever else has changed: half a minute each time."""
+    state = state_of(checkout)
+    assert state == state_of(root)
+    os.utime(checkout / "runtime" / "backplane.py", (0, 0))
+    (checkout / "docs" / "page.md").write_text("new")
+    assert state_of(checkout) == state
+
+
+@pytest.mark.parametrize("changed", ["setup.py", "pyproject.toml", "runtime/objects/action.py", "supervisor/run.py"])
+def test_other_sources_are_compiled_again(checkout: Path, changed: str) -> None:
+    """A figure, or a test, of what the sources were before is worse than none."""
+    state = state_of(checkout)
+    with (checkout / changed).open("a") as file:
+        file.write("\n# changed\n")
+    assert state_of(checkout) != state
+
+
+def test_a_module_that_has_another_name_is_another_state(checkout: Path) -> None:
+    """The text is the same; what can be imported is not."""
+    state = state_of(checkout)
+    (checkout / "transport" / "topics.py").rename(checkout / "transport" / "themes.py")
+    assert state_of(checkout) != state
+
+
+def test_a_build_that_fails_is_one_error_and_leaves_nothing(checkout: Path, tmp_path: Path) -> None:
+    """With what to do about it; not a measurement of something else, nor half a package."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    before = sorted(checkout.rglob("*"))
+    run = bash(checkout, "PY=false; compile_package state", TMPDIR=str(scratch))
+    assert run.returncode == 1
+    assert run.stderr.splitlines()[-1].startswith("appbackplane: compilation failed: the reason is above")
+    assert "APPBACKPLANE_COMPILE=0" in run.stderr
+    assert sorted(checkout.rglob("*")) == before
+    assert list(scratch.iterdir()) == []
+
+
+def test_what_is_not_to_be_compiled_is_said_and_not_tried(checkout: Path) -> None:
+    """Who measures must know what; `ensure_environment` is not what this is about."""
+    command = "ensure_environment() { :; }; PY=python-of-the-sources; ensure_compiled '' || echo $PY"
+    run = bash(checkout, command, APPBACKPLANE_COMPILE="0")
+    assert run.stdout.strip() == "python-of-the-sources"
+    assert run.stderr == "appbackplane: interpreted, because of APPBACKPLANE_COMPILE=0\n"

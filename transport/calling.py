@@ -1,0 +1,360 @@
+"""Calling: what a blocking client does, with its lock held.
+
+`Client` (client.py) is the way in, and says what all of this is for; here it happens, in one compiled piece, because a
+call passes through the whole of it. The session decides, the threads that wait look after the link (waiting.py), and
+what comes is put into the waitables that users hold. Whatever touches the link looks at it before letting go of the lock.
+"""
+
+import os
+import secrets
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from . import request
+from .directory import Directory
+from .discovery import Location
+from .errors import Busy, Cancelled, DeadlineExceeded, FailedPrecondition, PeerDown, Unavailable, UnknownRoute
+from .events import Ended, Events
+from .inbox import Message
+from .lifeline import open_lifeline
+from .link import Link
+from .session import FRAMES_MAX, ClientSession
+from .topics import check_pattern
+from .waitables import Outcome, Stream, Waitable
+from .waiting import Waiting
+
+#: How long `connect` waits for the directory, and `subscribe` for the backplanes.
+CONNECT_TIMEOUT_S: Final = 5.0
+#: How long `close` waits for proof that what was cast and published has arrived: a living peer needs a millisecond.
+CLOSE_TIMEOUT_S: Final = 1.0
+#: A client that has not looked for so long looks before it speaks: its directory may be old, or the system gone.
+IDLE_NS = 20_000_000
+#: In a burst of submits, each within so long of the one before, the first ones leave at once, as long as few are outstanding;
+#: then the callees have work in hand, and further ones gather, up to so many a frame, or until anybody waits or looks.
+BURST_GAP_NS = 20_000
+BURST_EAGER: Final = 64
+GATHER_MAX: Final = 64
+
+_monotonic_ns: Final = time.monotonic_ns
+_getpid: Final = os.getpid
+
+
+class Calling:
+    """A client's link, session and lock. Any thread may use it; not to be used after a fork."""
+
+    def __init__(self, location: Location) -> None:
+        self.location = location
+        self._pid = os.getpid()
+        self._link = Link(f"client/{self._pid}-{secrets.token_hex(8)}")
+        self.session = ClientSession(self._link, location.supervisor)
+        self._waiting = Waiting(self._link.fileno(), self._look_for_some, self._system_gone)
+        self._subscriptions: set[Stream] = set()
+        self._room = Waitable()
+        self._looked_ns = 0
+        self._submitted_ns = 0
+        self._burst_count = 0
+        self._is_closed = False
+
+    def start(self, limit_ns: int) -> None:
+        """Connect, unless connected."""
+        with self._waiting.lock:
+            self._expect_open()
+            if self.session.directory is None:
+                self._start(limit_ns)
+
+    def call(
+        self, route: Any, key: Any, priority: Any, timeout: Any,
+        arguments: Mapping[str, Any] | None, keywords: dict[str, Any],
+    ) -> Any:  # fmt: skip  # hot: scripts/bench call_rtt
+        """Begin a call and wait for its end."""
+        pending = Outcome(self, route)
+        with self._waiting.lock:
+            self._begin(pending, key, priority, timeout, arguments, keywords)
+            try:
+                if not self._waiting.wait(pending, pending._ends_ns):
+                    self._end_lost(pending)
+            except BaseException:  # Ctrl-C: nobody wants the answer any more
+                self.session.cancel(pending._id)
+                self._look(_monotonic_ns())
+                raise
+        if pending._error is not None:
+            raise pending._error
+        return pending._result
+
+    def submit(
+        self, pending: Outcome, key: Any, priority: Any, timeout: Any,
+        arguments: Mapping[str, Any] | None, keywords: dict[str, Any],
+    ) -> None:  # fmt: skip  # hot: scripts/bench call_pipelined
+        """Begin a call whose end comes into `pending`. It leaves now, or in a burst with others."""
+        with self._waiting.lock:
+            session = self.session
+            if session.is_full:
+                self._wait_for_room(pending.route, request.duration_ns(timeout))
+            now_ns = self._begin(pending, key, priority, timeout, arguments, keywords)
+            is_burst = now_ns - self._submitted_ns < BURST_GAP_NS
+            self._burst_count = self._burst_count + 1 if is_burst else 1
+            if (
+                not is_burst
+                or (self._burst_count <= BURST_EAGER and session.outstanding_count <= BURST_EAGER)
+                or session.gathered_count >= GATHER_MAX
+                or self._waiting.is_led
+            ):
+                self._look(now_ns)
+                now_ns = _monotonic_ns()
+            self._submitted_ns = now_ns
+
+    def cast(self, route: str, key: str | None, priority: int | None, body: dict[str, Any]) -> None:
+        """Call, and expect nothing back."""
+        with self._waiting.lock:
+            self._ready_to_speak(_monotonic_ns(), request.duration_ns(CONNECT_TIMEOUT_S))
+            self.session.cast(route, key, priority, body)
+            self._look(_monotonic_ns())
+
+    def publish(self, topic: str, priority: int | None, body: dict[str, Any]) -> int:
+        """Tell all who hear `topic`; returns how many backplanes."""
+        with self._waiting.lock:
+            self._ready_to_speak(_monotonic_ns(), request.duration_ns(CONNECT_TIMEOUT_S))
+            try:
+                return self.session.publish(topic, priority, body)
+            finally:
+                self._look(_monotonic_ns())
+
+    def subscribe(self, stream: Stream, limit_ns: int) -> None:
+        """Hear its topic, and wait until all backplanes know."""
+        check_pattern(stream.topic)
+        confirmed = Outcome(self, stream.topic)
+        with self._waiting.lock:
+            now_ns = self._ready_to_speak(_monotonic_ns(), limit_ns)
+            self._subscriptions.add(stream)
+            try:
+                if self.session.subscribe(stream.topic, stream, confirmed, now_ns):
+                    self._waiting.wait(confirmed, now_ns + limit_ns)
+                if confirmed._error is not None:
+                    raise confirmed._error
+            except BaseException:
+                self._drop(stream)
+                raise
+
+    def directory(self) -> Directory:
+        """The newest."""
+        with self._waiting.lock:
+            self._ready_to_speak(_monotonic_ns(), request.duration_ns(CONNECT_TIMEOUT_S))
+            self._look(_monotonic_ns())
+            directory = self.session.directory
+        if directory is None:
+            raise self.location.not_running()
+        return directory
+
+    def close(self) -> None:
+        """Let what was said arrive, end everything, and let go of the link; twice is once."""
+        if self._pid != _getpid():
+            return  # a fork's copy: the link is the parent's
+        with self._waiting.lock:
+            if self._is_closed:
+                return
+            try:
+                self._settle()
+            finally:
+                self._close()
+
+    # -- what pending calls and subscriptions ask for -----------------------------------------------------------------
+
+    def wait_for(self, pending: Outcome, timeout: float | None) -> bool:
+        """Wait until it has ended; False: not within so many seconds."""
+        limit_ns = None if timeout is None else request.duration_ns(timeout)
+        with self._waiting.lock:
+            until_ns = ends_ns = pending._ends_ns
+            if limit_ns is not None:
+                until_ns = min(_monotonic_ns() + limit_ns, ends_ns)
+            if self._waiting.wait(pending, until_ns):
+                return True
+            if until_ns == ends_ns:
+                self._end_lost(pending)
+            return pending.is_ready
+
+    def look_once(self) -> None:
+        """Send what has gathered, and take what has come."""
+        with self._waiting.lock:
+            if not self._is_closed:
+                self._waiting.check_lifeline()
+                self._look(_monotonic_ns())
+
+    def cancel(self, pending: Outcome) -> bool:
+        """Take it back; whether it had not ended."""
+        with self._waiting.lock:
+            if pending.is_ready:
+                return False
+            self.session.cancel(pending._id)
+            self._look(_monotonic_ns())
+        return isinstance(pending._error, Cancelled)
+
+    def next_message(self, stream: Stream, timeout: float | None) -> Message:
+        """Wait for the next message of a subscription."""
+        limit_ns = None if timeout is None else request.duration_ns(timeout)
+        with self._waiting.lock:
+            message = stream._inbox.take()
+            if message is None:
+                if stream._error is None and not stream._closed:
+                    self._ready_to_speak(_monotonic_ns(), request.duration_ns(CONNECT_TIMEOUT_S))
+                    until_ns = None if limit_ns is None else _monotonic_ns() + limit_ns
+                    if not self._waiting.wait(stream, until_ns):
+                        raise TimeoutError(f"no message of {stream.topic!r} in {timeout} s")
+                message = stream._inbox.take()
+            stream.is_ready = len(stream._inbox) > 0 or stream._closed
+            if message is not None:
+                return message
+            error, stream._error = stream._error, None
+        if error is not None:
+            raise error
+        raise Unavailable(f"the subscription to {stream.topic!r} is closed")
+
+    def unsubscribe(self, stream: Stream) -> None:
+        """Hear no more."""
+        with self._waiting.lock:
+            if not self._is_closed:
+                self._drop(stream)
+
+    def unconfirmed(self, topic: str) -> tuple[str, ...]:
+        """The backplanes that have not confirmed a subscription."""
+        with self._waiting.lock:
+            return tuple(self.session.unconfirmed(topic))
+
+    # -- with the lock held -------------------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        settled, now_ns = Outcome(self, "close"), _monotonic_ns()
+        limit_ns = request.duration_ns(CLOSE_TIMEOUT_S)
+        if self.session.settle(settled, now_ns, limit_ns):
+            self._waiting.wait(settled, now_ns + limit_ns)
+
+    def _close(self) -> None:
+        if self._is_closed:
+            return  # by another thread, while this one waited
+        self._is_closed = True
+        self._deliver(self.session.end_all(Cancelled("the client was closed")))
+        for stream in list(self._subscriptions):
+            stream._closed = True
+            self._waiting.ready(stream)
+        self._subscriptions.clear()
+        self._waiting.close()
+        self._link.close()
+
+    def _expect_open(self) -> None:  # hot: scripts/bench call_pipelined
+        if self._is_closed:
+            raise Unavailable("the client is closed")
+        if self._pid != _getpid():
+            raise FailedPrecondition("a client does not survive a fork: connect again in the child")
+
+    def _ready_to_speak(self, now_ns: int, limit_ns: int) -> int:  # hot: scripts/bench call_pipelined
+        """Connected, and not by a directory from long ago. Returns the time."""
+        self._expect_open()
+        if now_ns - self._looked_ns > IDLE_NS:
+            self._waiting.check_lifeline()
+            self._look(now_ns)
+        if self.session.directory is None:
+            self._start(limit_ns)
+            now_ns = _monotonic_ns()
+        return now_ns
+
+    def _start(self, limit_ns: int) -> None:
+        lifeline_fd = open_lifeline(self.location)
+        if lifeline_fd is not None:
+            self._waiting.watch(lifeline_fd)
+        started = Outcome(self, "supervisor.directory")
+        now_ns = _monotonic_ns()
+        self.session.start(started, now_ns, limit_ns)
+        if not self._waiting.wait(started, now_ns + limit_ns):
+            self._end_lost(started)
+        if started._error is not None:
+            raise started._error
+
+    def _begin(
+        self, pending: Outcome, key: Any, priority: Any, timeout: Any,
+        arguments: Mapping[str, Any] | None, keywords: dict[str, Any],
+    ) -> int:  # fmt: skip  # hot: scripts/bench call_rtt
+        """Let a call leave with the next look; returns the time."""
+        route = pending.route
+        request.check(route, key, priority)
+        timeout_ns = request.duration_ns(timeout)
+        body = keywords if arguments is None else request.body_of(route, arguments, keywords)
+        now_ns = self._ready_to_speak(_monotonic_ns(), timeout_ns)
+        try:
+            pending._id = self.session.call(pending, now_ns, timeout_ns, route, key, priority, body)
+        except (Unavailable, UnknownRoute):  # by a directory that may be old: the new one may be lying in the link
+            now_ns = _monotonic_ns()
+            self._look(now_ns)
+            pending._id = self.session.call(pending, now_ns, timeout_ns, route, key, priority, body)
+        pending._ends_ns = now_ns + timeout_ns
+        return now_ns
+
+    def _end_lost(self, pending: Outcome) -> None:
+        """Its deadline has passed, and the session knows nothing of it any more: a signal's exception has struck the thread
+        that was about to end it.
+        """
+        pending._error = DeadlineExceeded(f"{pending.route}: no answer before the deadline")
+        self._waiting.ready(pending)
+
+    def _wait_for_room(self, route: str, limit_ns: int) -> None:
+        until_ns = _monotonic_ns() + limit_ns
+        while self.session.is_full:
+            self._room.is_ready = False
+            if not self._waiting.wait(self._room, until_ns):
+                count = self.session.outstanding_count
+                raise Busy(f"{route}: {count} calls of this client are outstanding", retry_after=0.1)
+
+    def _look(self, now_ns: int, frames_max: int = FRAMES_MAX) -> int | None:  # hot: scripts/bench call_rtt
+        """Take a turn; returns when the next is due."""
+        if self._is_closed:
+            return None
+        self._looked_ns = now_ns
+        session, waiting = self.session, self._waiting
+        if waiting.is_readable:
+            waiting.is_readable = False
+            self._link.expect()
+        self._deliver(session.turn(now_ns, frames_max))
+        if waiting.is_led and session.has_more:
+            waiting.wake_leader()  # it polls, and what is left on the link makes no edge any more
+        return session.next_wake_ns(now_ns)
+
+    def _look_for_some(self, now_ns: int) -> int | None:  # hot: scripts/bench call_rtt
+        """For a thread that waits: a frame a turn, since to ask whether there is another costs more than most turns need.
+
+        Before it polls it has looked until there was none. Where another one polls meanwhile, nothing must be left.
+        """
+        return self._look(now_ns, FRAMES_MAX if self._waiting.is_led else 1)
+
+    def _deliver(self, events: Events) -> None:  # hot: scripts/bench call_pipelined
+        done = 0
+        try:
+            for event in events:
+                if isinstance(event, Ended):
+                    pending: Outcome = event.token
+                    pending._result, pending._error = event.result, event.error
+                    self._waiting.ready(pending)
+                    if self._room.waiters:
+                        self._waiting.ready(self._room)
+                else:
+                    stream: Stream = event.subscriber
+                    stream._inbox.put(event.message, event.size)
+                    self._waiting.ready(stream)
+                done += 1
+        finally:
+            del events[:done]
+
+    def _system_gone(self) -> None:
+        self._look(_monotonic_ns())  # what it said last
+        because = f"system {self.location.system!r} is gone: its supervisor has ended"
+        self.session.system_gone(because)
+        self._look(_monotonic_ns())
+        for stream in self._subscriptions:
+            stream._error = PeerDown(because)
+            self._waiting.ready(stream)
+
+    def _drop(self, stream: Stream) -> None:
+        stream._closed = True
+        self._waiting.ready(stream)
+        if stream in self._subscriptions:
+            self._subscriptions.remove(stream)
+            self.session.unsubscribe(stream.topic, stream, _monotonic_ns())
+            self._look(_monotonic_ns())

@@ -1,0 +1,46 @@
+"""Events: what a turn of a session brought to its owner. Made once a call, hence slots, and no tuples."""
+
+from typing import Any, final
+
+from .errors import BackplaneError
+from .inbox import Message
+
+
+@final
+class Ended:
+    """Something asked for is over: `token` is the caller's. Exactly one a call."""
+
+    __slots__ = ("error", "result", "token")
+
+    def __init__(self, token: Any, result: Any, error: BackplaneError | None) -> None:
+        self.token = token
+        self.result = result
+        self.error = error
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Ended):
+            return False
+        return bool(self.token == other.token and self.result == other.result and self.error == other.error)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Ended({self.token!r}, {self.result!r}, {self.error!r})"
+
+
+@final
+class Heard:
+    """A message for a subscriber, and about how many bytes it took on the way."""
+
+    __slots__ = ("message", "size", "subscriber")
+
+    def __init__(self, subscriber: Any, message: Message, size: int = 0) -> None:
+        self.subscriber = subscriber
+        self.message = message
+        self.size = size
+
+    def __repr__(self) -> str:
+        return f"Heard({self.subscriber!r}, {self.message!r}, {self.size})"
+
+
+Events = list[Ended | Heard]
