@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from appbackplane.supervisor.commands import main
 from appbackplane.transport import connect
+from appbackplane.transport.errors import InvalidArgument
 
 from .conftest import RunningSystem
 
@@ -56,7 +58,7 @@ def test_programs_get_all_figures_and_those_agree_with_status(up: RunningSystem)
     }
     assert operations["index.echo"]["count"] == 20
     assert (query["name"], query["health"], query["age_s"], query["roles"]) == ("query", "idle", None, ["primary"])
-    assert index["rate"] == 0.0, "of the last tenth of a second, in which nothing was called"
+    assert index["rate"] == 0.0, "of the last 80 ms, in which nothing was called"
 
 
 def test_one_backplane_can_be_asked_for(up: RunningSystem) -> None:
@@ -68,6 +70,26 @@ def test_one_backplane_can_be_asked_for(up: RunningSystem) -> None:
     assert (wrong.exit_code, wrong.stderr) == (
         1, "appbackplane: no backplane 'indx' in 'demo': one of query, index\n"
     )  # fmt: skip
+
+
+def test_who_is_asked_in_a_hurry_has_left_nothing_unanswered(up: RunningSystem) -> None:
+    """A live view gives backplanes 40 ms; one that is merely slow would be told to everybody as one that says nothing."""
+    pid = up.backplane("index")["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        hurried = up.ask("supervisor.status", {"buckets": True, "limit": 0.02})["backplanes"][1]
+        assert hurried["statistics"] is None and hurried["health"] != "unknown"
+        patient = up.ask("supervisor.status", {"statistics": True})["backplanes"][1]
+        assert (patient["statistics"], patient["health"]) == (None, "unknown")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("limit", [0, -1, 60, "soon"])
+def test_no_more_time_is_given_than_the_supervisor_has(up: RunningSystem, limit: object) -> None:
+    """A question that waits for ever would keep its place for ever."""
+    with pytest.raises(InvalidArgument, match="expected seconds, above 0 and up to"):
+        up.ask("supervisor.status", {"statistics": True, "limit": limit})
 
 
 def test_wrong_words_are_refused(up: RunningSystem) -> None:

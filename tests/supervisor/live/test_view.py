@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appbackplane.supervisor.live import cells
-from appbackplane.supervisor.live.columns import BACKPLANES, OPERATIONS, SORTS, chosen
+from appbackplane.supervisor.live.columns import BACKPLANES, OPERATIONS, SORTS, chosen, table
 from appbackplane.supervisor.live.figures import Figures, figures
 from appbackplane.supervisor.live.line import STYLES, Line, text
 from appbackplane.supervisor.live.navigation import Navigation
@@ -158,6 +158,13 @@ def test_ranks_are_a_list_without_holes() -> None:
         assert sorted(column.rank for column in columns) == list(range(1, len(columns) + 1))
     for room, more in itertools.pairwise(range(200)):
         assert {c.rank for c in chosen(BACKPLANES, room)} <= {c.rank for c in chosen(BACKPLANES, more)}
+
+
+def test_no_column_is_cut() -> None:
+    """Columns that do not fit are left out whole: half a number is a wrong one."""
+    for width in range(40, 220):
+        lines = table("BACKPLANE", BACKPLANES, found().backplanes, width, None)
+        assert max(len(text(line)) for line in lines) <= width
 
 
 def test_the_help_fits_the_smallest_usual_terminal() -> None:
