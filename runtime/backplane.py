@@ -154,17 +154,18 @@ class Backplane:
         """Why an object, a call or a route waits, as data (execution/inspection.py). Raises `NotFound`, `InvalidArgument`."""
         return self._inspection.why(asked, with_stack=with_stack)
 
-    def statistics(self) -> dict[str, Any]:
-        """All figures, as data."""
+    def statistics(self, *, with_buckets: bool = False) -> dict[str, Any]:
+        """All figures, as data; with the histograms' buckets for who computes percentiles of an interval."""
         engine = self.engine
         # Without the lead: summing up a histogram takes 10 us, and there are two an operation. One that is being written
         # may be an action behind.
-        operations = engine.statistics.snapshot()
+        operations = engine.statistics.snapshot(with_buckets=with_buckets)
         with engine.lead:
             oldest = self._inspection.figures()
             scheduler = engine.scheduler
             return {
                 "backplane": self.name,
+                "at_ns": engine.clock.now_ns(),
                 "threads": self.threads_count,
                 "actions": engine.statistics.actions_count,
                 "operations": operations,
@@ -189,6 +190,7 @@ class Backplane:
                     "limit_percent": scheduler.budget.limit_percent,
                     "limit_by": scheduler.budget.keeper,
                     "used_ms": round(scheduler.budget.used_total_ns / 1e6, 3),
+                    "process_ms": round(engine.clock.process_cpu_ns() / 1e6, 3),
                     "ticks": scheduler.tick_count,
                     "virtual_ticks": scheduler.virtual_tick_count,
                 },

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import msgspec
 
 from appbackplane.runtime.objects.module_state import ModuleState
@@ -9,6 +11,7 @@ from appbackplane.transport.directory import Registration
 from appbackplane.transport.errors import InvalidArgument
 
 from .control_socket import Asked, generation_of
+from .status import STATISTICS_LIMIT_NS
 
 
 def registration(asked: Asked) -> Registration:
@@ -39,6 +42,29 @@ def move(asked: Asked) -> tuple[ModuleState, str | None, int]:
     if not isinstance(limit_s, int | float) or isinstance(limit_s, bool) or not 0 < limit_s <= MOVE_LIMIT_S_MAX:
         raise InvalidArgument(f"supervisor.move: timeout: expected 0 to {MOVE_LIMIT_S_MAX} seconds, got {limit_s!r}")
     return ModuleState(to), component, round(limit_s * 1e9)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What somebody wants to be shown of the system."""
+
+    has_statistics: bool
+    #: With the buckets of the histograms, for who subtracts and adds them.
+    has_buckets: bool
+    #: How long a backplane may take to tell its figures; who has not by then is shown from the board.
+    limit_ns: int
+
+
+def look(asked: Asked) -> Look:
+    """What `supervisor.status` is to tell. Raises `InvalidArgument`."""
+    body = asked.body
+    limit = body.get("limit", STATISTICS_LIMIT_NS / 1e9)
+    if not isinstance(limit, int | float) or not 0 < limit * 1e9 <= STATISTICS_LIMIT_NS:
+        raise InvalidArgument(
+            f"supervisor.status: limit: expected seconds, above 0 and up to {STATISTICS_LIMIT_NS / 1e9:g}, got {limit!r}"
+        )
+    has_buckets = bool(body.get("buckets"))
+    return Look(has_buckets or bool(body.get("statistics")), has_buckets, round(limit * 1e9))
 
 
 def limit(asked: Asked) -> tuple[str, int, int | None]:

@@ -7,14 +7,13 @@ at night. Reading the file is left to `load`; everything else is a function of t
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -22,7 +21,9 @@ from appbackplane.transport.addressing import SUPERVISOR, backplane_socket, defa
 from appbackplane.transport.errors import CallerError
 
 from . import log_settings
-from .log_settings import LogSettings, Size
+from .config_reader import Duration, Reader, hint, shown
+from .log_settings import LogSettings
+from .metrics_address import problem_of
 
 #: Words become file names, socket names and words of routes: no dots, no slashes, no surprises in a shell.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -31,15 +32,11 @@ COMPONENT = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 #: that touches nothing may not import; a test holds them together.
 BACKPLANES_MAX, SOCKET_PATH_BYTES_MAX = 256, 107
 _SECOND_NS = 1_000_000_000
-_UNITS_NS = {
-    "ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": _SECOND_NS, "m": 60 * _SECOND_NS, "h": 3600 * _SECOND_NS,
-}  # fmt: skip
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|m|h)")
 #: A generation this high has restarted once a second for eleven days; its socket path must still fit.
 _GENERATION_MAX = 999_999
-#: Beyond these nobody means what he writes: a day of actions between two ticks, ten thousand cores, thirty years. They also
-#: fit into the machine words in which they travel.
-_QUOTA_MAX, _CPU_LIMIT_MAX, _DURATION_MAX_S = 1_000_000_000, 1_000_000, 1_000_000_000
+#: Beyond these nobody means what he writes: a day of actions between two ticks, ten thousand cores. They also fit into the
+#: machine words in which they travel.
+_QUOTA_MAX, _CPU_LIMIT_MAX = 1_000_000_000, 1_000_000
 #: A tick costs a microsecond or two; 1 ms keeps that below a hundredth.
 _TICK_MIN_NS = 1_000_000
 #: Threads take turns every fiftieth of it (runtime/process.py), and the interpreter's interval is a microsecond at least.
@@ -52,10 +49,6 @@ class ConfigError(CallerError):
     def __init__(self, file: str, problems: Collection[str]) -> None:
         super().__init__("\n".join(f"{file}: {problem}" for problem in problems))
         self.file, self.problems = file, tuple(problems)
-
-
-class Duration(int):
-    """Nanoseconds; in the TOML "5ms", "60s", "1.5h" or a number of seconds."""
 
 
 class RestartPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -94,6 +87,10 @@ class SystemConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     #: Of every backplane; what a backplane says itself goes before, key by key.
     restart: RestartPolicy = RestartPolicy()
     log: LogSettings = LogSettings()
+    #: "HOST:PORT" for Prometheus; None: no port.
+    metrics: str | None = None
+    #: Whether HOST may be one that others reach.
+    metrics_public: bool = False
 
 
 class BackplaneConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -154,7 +151,7 @@ def parse(text: str, path: Path, cpus: Collection[int] | None = None) -> Config:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(str(path), [f"not TOML: {error}"]) from error
-    reader = _Reader()
+    reader = Reader()
     for key in table:
         if key not in ("system", "backplane"):
             reader.unknown((key,), ("system", "backplane"))
@@ -170,6 +167,8 @@ def parse(text: str, path: Path, cpus: Collection[int] | None = None) -> Config:
     _check_restart(reader, ("system",), restart)
     for key, problem in log_settings.problems(system.get("log", LogSettings())):
         reader.say(("system", "log", key), problem)
+    if cannot_listen := problem_of(system.get("metrics"), is_public=system.get("metrics_public", False)):
+        reader.say(("system", "metrics"), cannot_listen)
     run_dir = _run_dir(reader, system, path, sections)
     backplanes = {}
     for name, section in sections.items():
@@ -195,78 +194,7 @@ def parse(text: str, path: Path, cpus: Collection[int] | None = None) -> Config:
     )
 
 
-def duration_ns(value: Any) -> int:
-    """Nanoseconds of "5ms" or of a number of seconds. Raises ValueError that says what was expected."""
-    ns = 0.0
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        ns = value * _SECOND_NS
-    elif isinstance(value, str) and (match := _DURATION.fullmatch(value.strip())):
-        ns = float(match[1]) * _UNITS_NS[match[2]]
-    if ns > _DURATION_MAX_S * _SECOND_NS:
-        raise ValueError(f"Expected a duration of at most {_DURATION_MAX_S} s")
-    if not ns >= 1:  # nan is not
-        raise ValueError('Expected a duration above 0: "5ms", "60s", "2m" or a number of seconds')
-    return round(ns)
-
-
-class _Reader:
-    """Converts tables key by key and keeps what is wrong with each."""
-
-    def __init__(self) -> None:
-        self.problems: list[str] = []
-
-    def say(self, at: tuple[str, ...], problem: str) -> None:
-        self.problems.append(f"{'.'.join(_quoted(word) for word in at)}: {problem}")
-
-    def unknown(self, at: tuple[str, ...], known: Collection[str]) -> None:
-        self.say(at, f"unknown key ({_hint(at[-1], known)})")
-
-    def table(
-        self, kind: type[Any], value: Any, at: tuple[str, ...], defaults: Mapping[str, Any] | None = None
-    ) -> dict[str, Any]:
-        """The values of one table by field name; what is wrong is noted and left out. `defaults`: what holds for the keys
-        that a table inside of it does not have.
-        """
-        good: dict[str, Any] = dict(defaults or {})
-        if not isinstance(value, dict):
-            self.say(at, "missing: expected a table" if value is None else f"expected a table, got {_shown(value)}")
-            return good
-        fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
-        for key in value:
-            if key not in fields:
-                self.unknown((*at, key), tuple(fields))
-        for key, field in fields.items():
-            if key in value:
-                try:
-                    good[field.name] = self._value(field.type, value[key], (*at, key), good.get(field.name))
-                except _Noted:
-                    continue
-            elif field.required:
-                self.say((*at, key), f"missing: expected {_expected(field.type)}")
-        return good
-
-    def _value(self, kind: Any, value: Any, at: tuple[str, ...], default: Any = None) -> Any:
-        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-            problems_before = len(self.problems)
-            values = self.table(kind, value, at)
-            if len(self.problems) > problems_before:
-                raise _Noted
-            return kind(**values) if default is None else msgspec.structs.replace(default, **values)
-        try:
-            return msgspec.convert(value, kind, dec_hook=_to_quantity)
-        except msgspec.ValidationError as error:
-            message, _, place = str(error).partition(" - at `$")
-            for index in re.findall(r"\[(\d+)\]", place):
-                at, value = (*at[:-1], f"{at[-1]}[{index}]"), value[int(index)]
-            self.say(at, f"{_expectation(kind, message)}, got {_shown(value)}")
-            raise _Noted from None
-
-
-class _Noted(Exception):
-    """The problem with this value is in the list."""
-
-
-def _check_components(reader: _Reader, at: tuple[str, ...], backplane: dict[str, Any]) -> None:
+def _check_components(reader: Reader, at: tuple[str, ...], backplane: dict[str, Any]) -> None:
     components = backplane.get("components")
     if components is not None:
         if not components:
@@ -279,21 +207,21 @@ def _check_components(reader: _Reader, at: tuple[str, ...], backplane: dict[str,
         classes = [component.rpartition(":")[2] for component in components]
         for name, settings in backplane.get("settings", {}).items():
             if name not in classes:
-                reader.say((*at, "settings", name), f"no component here has this class ({_hint(name, classes)})")
+                reader.say((*at, "settings", name), f"no component here has this class ({hint(name, classes)})")
             if not isinstance(settings, dict):
-                reader.say((*at, "settings", name), f"expected a table of keyword arguments, got {_shown(settings)}")
+                reader.say((*at, "settings", name), f"expected a table of keyword arguments, got {shown(settings)}")
     quotas, priorities = backplane.get("quotas", ()), backplane.get("priorities", 8)
     if len(quotas) > priorities:
         reader.say((*at, "quotas"), f"expected at most {priorities}, one a priority, got {len(quotas)}")
 
 
-def _check_policy(reader: _Reader, at: tuple[str, ...], backplane: dict[str, Any], section: Any) -> None:
+def _check_policy(reader: Reader, at: tuple[str, ...], backplane: dict[str, Any], section: Any) -> None:
     if backplane.get("tick_ns", _TICK_MIN_NS) < _TICK_MIN_NS:
-        problem = f"expected 1ms or more, got {_shown(section['tick'])}: shorter, and it is spent on counting"
+        problem = f"expected 1ms or more, got {shown(section['tick'])}: shorter, and it is spent on counting"
         reader.say((*at, "tick"), problem)
     if backplane.get("max_latency_ns", _MAX_LATENCY_MIN_NS) < _MAX_LATENCY_MIN_NS:
         problem = (
-            f"expected 50us or more, got {_shown(section['max_latency'])}: threads take turns every fiftieth of it, "
+            f"expected 50us or more, got {shown(section['max_latency'])}: threads take turns every fiftieth of it, "
             "and Python knows no less than 1us"
         )
         reader.say((*at, "max_latency"), problem)
@@ -303,14 +231,14 @@ def _check_policy(reader: _Reader, at: tuple[str, ...], backplane: dict[str, Any
         reader.say((*at, "cpu_exempt"), f"{problem}, got {exempt}")
 
 
-def _check_restart(reader: _Reader, at: tuple[str, ...], restart: RestartPolicy) -> None:
+def _check_restart(reader: Reader, at: tuple[str, ...], restart: RestartPolicy) -> None:
     if restart.backoff_max_ns < restart.backoff_ns:
         least, most = restart.backoff_ns / 1e9, restart.backoff_max_ns / 1e9
         problem = f"expected backoff ({least:g} s) or more: the wait grows from there, got {most:g} s"
         reader.say((*at, "restart", "backoff_max"), problem)
 
 
-def _check_nice(reader: _Reader, nice: tuple[int, ...]) -> None:
+def _check_nice(reader: Reader, nice: tuple[int, ...]) -> None:
     for index, (above, below) in enumerate(pairwise(nice)):
         if below < above:
             problem = (
@@ -320,7 +248,7 @@ def _check_nice(reader: _Reader, nice: tuple[int, ...]) -> None:
 
 
 def _check_affinity(
-    reader: _Reader, at: tuple[str, ...], affinity: tuple[int, ...], cpus: Collection[int] | None
+    reader: Reader, at: tuple[str, ...], affinity: tuple[int, ...], cpus: Collection[int] | None
 ) -> None:
     for index, cpu in enumerate(affinity):
         if cpu in affinity[:index]:
@@ -330,7 +258,7 @@ def _check_affinity(
             reader.say((*at, f"affinity[{index}]"), f"there is no CPU {cpu} that it may use (there are: {here})")
 
 
-def _run_dir(reader: _Reader, system: dict[str, Any], path: Path, backplanes: Collection[str]) -> Path:
+def _run_dir(reader: Reader, system: dict[str, Any], path: Path, backplanes: Collection[str]) -> Path:
     name, given = system.get("name", ""), system.get("run_dir")
     if "name" in system and not NAME.fullmatch(name):
         reader.say(("system", "name"), f"expected letters, digits, - and _, got {name!r}")
@@ -352,49 +280,3 @@ def _run_dir(reader: _Reader, system: dict[str, Any], path: Path, backplanes: Co
             reader.say(("system", "run_dir"), problem)
             break
     return run_dir
-
-
-def _hint(word: str, known: Collection[str]) -> str:
-    close = difflib.get_close_matches(word, known, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(known)}"
-
-
-def _to_quantity(kind: type, value: Any) -> Any:
-    if kind is Duration:
-        return Duration(duration_ns(value))
-    if kind is Size:
-        return Size(log_settings.size_bytes(value))
-    raise NotImplementedError(kind)
-
-
-def _expectation(kind: Any, message: str) -> str:
-    """What msgspec expected, in the words of whoever writes TOML."""
-    if get_origin(kind) is Literal:
-        return f"expected one of {', '.join(repr(choice) for choice in get_args(kind))}"
-    message = re.sub(r",? got `.*", "", message).replace("`", "").replace(" | null", "")
-    if not message.startswith("Expected"):
-        return f"expected {_expected(kind)}"
-    for word, plain in _PLAIN_WORDS:
-        message = re.sub(rf"\b{word}\b", plain, message)
-    return "e" + message[1:]
-
-
-_PLAIN_WORDS = (
-    ("str", "a string"), ("int", "a whole number"), ("bool", "true or false"), ("array", "a list"),
-    ("object", "a table"),
-)  # fmt: skip
-
-
-def _expected(kind: Any) -> str:
-    if kind == tuple[str, ...]:
-        return 'a list such as ["module:Class"]'
-    return "a string" if kind is str else "a value"
-
-
-def _quoted(word: str) -> str:
-    return word if re.fullmatch(r"[\w\-\[\]]+", word) else f'"{word}"'
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -13,6 +13,7 @@ from typing import Any
 from appbackplane.transport.errors import BackplaneError, Busy, DeadlineExceeded, InvalidArgument
 
 from . import inquiry, status
+from .asked import Look
 from .board_file import BoardFile
 from .child import Child, Phase
 from .control_socket import Answered, Asked, ControlSocket, control_peer
@@ -26,6 +27,7 @@ class _StatisticsToken:
     gathering: status.Gathering
     backplane: str
     asked_ns: int
+    limit_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,8 @@ class Questions:
         """A call of ours has ended. False: it was no question."""
         token = answered.token
         if isinstance(token, _StatisticsToken):
-            if isinstance(answered.error, DeadlineExceeded):
+            # Who was given less time than a busy backplane may take has not left anything unanswered.
+            if isinstance(answered.error, DeadlineExceeded) and token.limit_ns >= status.STATISTICS_LIMIT_NS:
                 self.unanswered[token.backplane] = token.asked_ns
             if token.gathering.take(token.backplane, None if answered.error else answered.result):
                 self._gatherings.discard(token.caller)
@@ -68,7 +71,7 @@ class Questions:
             return False
         return True
 
-    def ask_statistics(self, caller: Caller) -> None:
+    def ask_statistics(self, caller: Caller, look: Look) -> None:
         """All that are up. Raises `Busy`."""
         if len(self._gatherings) >= status.GATHERINGS_MAX:
             raise Busy(f"{status.GATHERINGS_MAX} others wait for statistics", retry_after=1.0)
@@ -79,8 +82,8 @@ class Questions:
         self._gatherings.add(caller)
         gathering = status.Gathering({child.name for child in up})
         for child in up:
-            token = _StatisticsToken(caller, gathering, child.name, self._now_ns())
-            self._call(child, "control.statistics", {}, token, status.STATISTICS_LIMIT_NS)
+            token = _StatisticsToken(caller, gathering, child.name, self._now_ns(), look.limit_ns)
+            self._call(child, "control.statistics", {"buckets": look.has_buckets}, token, look.limit_ns)
 
     def ask_why(self, asked: Asked) -> None:
         """One after the other, from where it waits to what keeps it. Raises `NotFound`, `InvalidArgument`, `Busy`."""

@@ -13,7 +13,7 @@ import select
 import signal
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,12 +56,14 @@ class Outcome:
     reason: str
 
 
-def run(config: Config, output: Output | None, on_up: Callable[[tuple[str, ...]], None]) -> Outcome:
+def run(
+    config: Config, output: Output | None, on_up: Callable[[tuple[str, ...]], None], notices: Sequence[str] = ()
+) -> Outcome:
     """Bring the system up, keep it up, and take it down when a signal or `supervisor.down` says so; main thread only.
 
     `output`: where lines are shown besides the log. `on_up`: told once everything is where it is to be, with what is not,
-    a line each. Raises `FailedPrecondition` when it runs already, or its run directory or its log folder cannot be used.
-    Returns when nothing is left.
+    a line each. `notices`: what the log begins with. Raises `FailedPrecondition` when it runs already, or its run directory
+    or its log folder cannot be used. Returns when nothing is left.
     """
     allow_descriptors()
     with ExitStack() as stack:
@@ -69,6 +71,8 @@ def run(config: Config, output: Output | None, on_up: Callable[[tuple[str, ...]]
         stack.callback(run_dir.close)
         logs = Logs(config, open_log(config), output, RealClock.now_ns)
         stack.callback(logs.close, LAST_LINES_MS)
+        for notice in notices:
+            logs.say(notice)
         placement = Placement.of(
             config, lambda needed: cgroups.make(config.system.name, run_dir.path, run_dir.cgroup_left, is_needed=needed)
         )
@@ -240,8 +244,9 @@ class Supervisor:
                 self._control.subscribe(caller.peer)
                 self._control.reply(caller, director.directory.to_body())
             case "supervisor.status":
-                if asked.body.get("statistics"):
-                    self._questions.ask_statistics(caller)
+                look = meaning.look(asked)
+                if look.has_statistics:
+                    self._questions.ask_statistics(caller, look)
                 else:
                     self._control.reply(caller, self._status())
             case "supervisor.why":

@@ -152,6 +152,7 @@ def _board(slot: BoardSlot, now_ns: int) -> dict[str, Any]:
         "cpu": slot.cpu_ns / 1e9,
         "throttled": slot.throttled_count,
         "slow": slot.slow_count,
+        "boosts": slot.boosts_count,
         "highest_priority": slot.highest_priority,
     }
 

@@ -40,6 +40,7 @@ class BoardSlot(NamedTuple):
     waiting_count: int
     #: When the action that runs longest began; 0 when none runs.
     running_since_ns: int
+    #: Of the whole process: what the kernel's limit counts, also while an action runs.
     cpu_ns: int
     boosts_count: int
     throttled_count: int

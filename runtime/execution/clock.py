@@ -1,6 +1,6 @@
 """Clock: the only reader of time. Everything else is told `now_ns`.
 
-Monotonic nanoseconds, and the CPU time of the calling thread. A port with two methods, so that tests put a virtual clock
+Monotonic nanoseconds, and the CPU time of the calling thread and of the process. A port, so that tests put a virtual clock
 in its place (testing/virtual_clock.py).
 """
 
@@ -19,6 +19,9 @@ class Clock(Protocol):
     def cpu_ns(self) -> int:
         """CPU nanoseconds the calling thread has used."""
 
+    def process_cpu_ns(self) -> int:
+        """CPU nanoseconds that all threads of this process have used."""
+
 
 class RealClock:
     """The machine's."""
@@ -26,3 +29,4 @@ class RealClock:
     # The C functions themselves: a Python method around each would cost more than the call.
     now_ns = staticmethod(time.monotonic_ns)
     cpu_ns = staticmethod(time.thread_time_ns)
+    process_cpu_ns = staticmethod(time.process_time_ns)

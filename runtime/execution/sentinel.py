@@ -52,7 +52,7 @@ class Sentinel:
         *,
         lifeline_fd: int | None,
         slot: OwnSlot | None,
-        statistics: Callable[[], dict[str, Any]],
+        statistics: Callable[..., dict[str, Any]],
         why: Callable[..., dict[str, Any]],
         os_priority: OsPriority | None = None,
     ) -> None:
@@ -186,7 +186,7 @@ class Sentinel:
             engine.scheduler.queued_count,
             engine.scheduler.waiting_count,
             running_since_ns,
-            engine.scheduler.budget.used_total_ns,
+            engine.clock.process_cpu_ns(),
             sum(throttle.refused_count for throttle in list(engine.intake.throttles.values())),
             engine.reports.slow_actions.count,
             0 if self._os_priority is None else self._os_priority.boosts_count,
@@ -232,7 +232,7 @@ class Sentinel:
             engine.watch.notify()  # what a spent budget held up may run, or no longer
 
     def _tell_statistics(self, body: Any, answer: Answer) -> None:
-        answer(self._statistics(), None)
+        answer(self._statistics(with_buckets=body.get("buckets") is True), None)
 
     def _tell_why(self, body: Any, answer: Answer) -> None:
         asked = body.get("asked")

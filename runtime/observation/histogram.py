@@ -8,7 +8,7 @@ three-bit mantissa; recording costs about 100 ns and allocates nothing after the
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 #: Buckets to a doubling, as a power of two.
 _BITS: Final = 3
@@ -74,6 +74,27 @@ class Histogram:
         self.total_ns += other.total_ns
         self.max_ns = max(self.max_ns, other.max_ns)
 
+    @classmethod
+    def from_data(cls, data: dict[str, Any]) -> Histogram:
+        """What `summary(with_buckets=True)` has told, also of another process."""
+        histogram = cls()
+        for bucket, count in data["buckets"]:
+            histogram._counts.extend([0] * (bucket + 1 - len(histogram._counts)))
+            histogram._counts[bucket] += count
+        histogram.total_ns = data["total_ns"]
+        histogram.max_ns = round(data["max_us"] * 1e3)
+        return histogram
+
+    def since(self, before: Histogram) -> Histogram:
+        """What has been recorded since `before` was read of the same one. Its maximum is known to a bucket only."""
+        result = Histogram()
+        result._counts = self._counts.copy()
+        for bucket, count in enumerate(before._counts[: len(self._counts)]):
+            result._counts[bucket] = max(0, result._counts[bucket] - count)
+        result.total_ns = max(0, self.total_ns - before.total_ns)
+        result.max_ns = min(self.max_ns, upper_ns(max(result.counts, default=0)))
+        return result
+
     def percentiles_ns(self, ranks: Iterable[float]) -> list[int]:
         """The durations below which each share (0..1) of the counts lies; 0 where nothing was counted."""
         buckets, total = sorted(self.counts.items()), self.count
@@ -89,12 +110,12 @@ class Histogram:
             result.append(found)
         return result
 
-    def summary(self) -> dict[str, float]:
-        """Count, mean, p50, p90, p99 and max, in microseconds."""
+    def summary(self, *, with_buckets: bool = False) -> dict[str, Any]:
+        """Count, mean, p50, p90, p99 and max, in microseconds; with all that `from_data` needs to make another of it."""
         p50, p90, p99 = self.percentiles_ns((0.5, 0.9, 0.99))
         count = self.count
         mean = self.total_ns / count if count else 0.0
-        return {
+        summary: dict[str, Any] = {
             "count": count,
             "mean_us": round(mean / 1e3, 1),
             "p50_us": p50 / 1e3,
@@ -102,3 +123,6 @@ class Histogram:
             "p99_us": p99 / 1e3,
             "max_us": self.max_ns / 1e3,
         }
+        if with_buckets:
+            summary |= {"total_ns": self.total_ns, "buckets": [[bucket, n] for bucket, n in self.counts.items()]}
+        return summary

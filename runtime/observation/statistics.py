@@ -47,8 +47,8 @@ class OperationStatistics:
         #: How long a run lately takes, smoothed over about eight: what the workers expect of the next.
         self.typical_ns = 0
 
-    def snapshot(self) -> dict[str, Any]:
-        """As data for `status --stats`."""
+    def snapshot(self, *, with_buckets: bool = False) -> dict[str, Any]:
+        """As data for `status --stats`; with the histograms' buckets for who computes percentiles of an interval."""
         return {
             "count": self.run.count,
             "errors": self.error_count,
@@ -57,8 +57,8 @@ class OperationStatistics:
             "refused": self.refused_count,
             "slow": self.slow_count,
             "cpu_ms": round(self.cpu_ns / 1e6, 3),
-            "wait": self.wait.summary(),
-            "run": self.run.summary(),
+            "wait": self.wait.summary(with_buckets=with_buckets),
+            "run": self.run.summary(with_buckets=with_buckets),
         }
 
 
@@ -78,6 +78,7 @@ class Statistics:
             found = self.operations[name] = OperationStatistics()
         return found
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self, *, with_buckets: bool = False) -> dict[str, Any]:
         """All accounts by name, those that did anything."""
-        return {name: account.snapshot() for name, account in sorted(self.operations.items())}
+        accounts = sorted(self.operations.items())
+        return {name: account.snapshot(with_buckets=with_buckets) for name, account in accounts}

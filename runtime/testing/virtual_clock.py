@@ -22,6 +22,10 @@ class VirtualClock:
         """CPU nanoseconds "used" by the test's thread: what `work` was told."""
         return self._cpu_ns
 
+    def process_cpu_ns(self) -> int:
+        """The same: there is no other thread."""
+        return self._cpu_ns
+
     def move(self, to_ns: int) -> None:
         """Go on to a moment; never back."""
         self._now_ns = max(self._now_ns, to_ns)

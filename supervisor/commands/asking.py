@@ -10,6 +10,7 @@ import os
 import secrets
 import select
 import time
+from contextlib import closing
 from typing import Any
 
 from appbackplane.transport.addressing import supervisor_socket
@@ -17,47 +18,77 @@ from appbackplane.transport.batching import Sent
 from appbackplane.transport.codec import Encoder, batch, decode
 from appbackplane.transport.discovery import Location
 from appbackplane.transport.envelope import CALL, REPLY, STATUS, Envelope
-from appbackplane.transport.errors import DeadlineExceeded, PeerDown, error_from
+from appbackplane.transport.errors import Busy, DeadlineExceeded, PeerDown, error_from
 from appbackplane.transport.link import Link
 
 from .systems import check_running
 
-#: A supervisor answers within a turn; statistics may take two seconds when a backplane is stuck.
+#: A supervisor answers within a turn; statistics take up to 0.75 s when a backplane is stuck.
 TIMEOUT_S = 5.0
 
 
 def ask(location: Location, route: str, body: dict[str, Any] | None = None, timeout_s: float = TIMEOUT_S) -> Any:
     """The answer. Raises `Unavailable` when it does not run, and whatever the supervisor says."""
-    pid = check_running(location)
-    link = Link(f"command-{os.getpid()}-{secrets.token_hex(4)}")
-    try:
-        return _ask(link, location, pid, route, body or {}, timeout_s)
-    finally:
-        link.close()
+    with closing(Asker(location)) as asker:
+        return asker.ask(route, body, timeout_s)
 
 
-def _ask(link: Link, location: Location, pid: int, route: str, body: dict[str, Any], timeout_s: float) -> Any:
-    peer = link.connect(supervisor_socket(location.run_dir))
-    frame = batch([Encoder().encode(Envelope(CALL, 1, 0, route, None, round(timeout_s * 1e9), None, body))])
-    # A peer we connect to takes frames before the connection stands.
-    assert link.send(peer, frame) is Sent.SENT
-    death = os.pidfd_open(pid)
-    try:
+class Asker:
+    """A connection for several questions, one after the other. `ask` waits; who waits for more asks by `send` and `take`."""
+
+    def __init__(self, location: Location) -> None:
+        """Raises `SystemNotRunning`."""
+        self._location = location
+        self.pid = check_running(location)
+        try:
+            #: Readable once the supervisor is dead.
+            self.pidfd = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            raise location.not_running() from None
+        self._link = Link(f"command-{os.getpid()}-{secrets.token_hex(4)}")
+        self._peer = self._link.connect(supervisor_socket(location.run_dir))
+        self._encoder = Encoder()
+        self._asked = 0
+
+    def fileno(self) -> int:
+        """To wait on, after `take` had nothing."""
+        return self._link.fileno()
+
+    def send(self, route: str, body: dict[str, Any], timeout_s: float) -> None:
+        """Ask; what was asked before is not waited for any more. Raises `Busy`: it does not read."""
+        self._asked += 1
+        call = Envelope(CALL, self._asked, 0, route, None, round(timeout_s * 1e9), None, body)
+        # A peer we connect to takes frames before the connection stands.
+        if self._link.send(self._peer, batch([self._encoder.encode(call)])) is not Sent.SENT:
+            raise Busy(f"the supervisor of {self._location.system!r} (pid {self.pid}) does not read", retry_after=1.0)
+
+    def take(self) -> Any:
+        """The answer; None while there is none. Raises what the supervisor says."""
+        while (received := self._link.receive()) is not None:
+            for envelope in decode(received[1]):
+                if envelope.id == self._asked and envelope.kind == STATUS:
+                    raise error_from(*envelope.body)
+                if envelope.id == self._asked and envelope.kind == REPLY:
+                    return envelope.body
+        return None
+
+    def ask(self, route: str, body: dict[str, Any] | None = None, timeout_s: float = TIMEOUT_S) -> Any:
+        """One question and its answer. Raises what the supervisor says, `PeerDown`, `DeadlineExceeded`."""
+        self.send(route, body or {}, timeout_s)
         poll = select.poll()
-        poll.register(link.fileno(), select.POLLIN)
-        poll.register(death, select.POLLIN)
+        poll.register(self._link.fileno(), select.POLLIN)
+        poll.register(self.pidfd, select.POLLIN)
         end_s = time.monotonic() + timeout_s
+        who = f"the supervisor of {self._location.system!r} (pid {self.pid})"
         while (left_s := end_s - time.monotonic()) > 0:
-            while (received := link.receive()) is not None:
-                for envelope in decode(received[1]):
-                    if envelope.id == 1 and envelope.kind == STATUS:
-                        raise error_from(*envelope.body)
-                    if envelope.id == 1 and envelope.kind == REPLY:
-                        return envelope.body
-            if any(fd == death for fd, _ in poll.poll(left_s * 1e3)) and link.receive() is None:
-                raise PeerDown(f"the supervisor of {location.system!r} (pid {pid}) ended before it answered")
-    finally:
-        os.close(death)
-    raise DeadlineExceeded(
-        f"the supervisor of {location.system!r} (pid {pid}) did not answer {route} within {timeout_s:g} s"
-    )
+            answer = self.take()
+            if answer is not None:
+                return answer
+            if any(fd == self.pidfd for fd, _ in poll.poll(left_s * 1e3)) and self._link.receive() is None:
+                raise PeerDown(f"{who} ended before it answered")
+        raise DeadlineExceeded(f"{who} did not answer {route} within {timeout_s:g} s")
+
+    def close(self) -> None:
+        """Hang up."""
+        os.close(self.pidfd)
+        self._link.close()

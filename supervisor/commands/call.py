@@ -6,6 +6,7 @@ import click
 
 from . import show
 from .cli import debug_option, json_option
+from .completing import routes
 from .systems import check_running, find, system_option
 from .words import arguments
 
@@ -14,7 +15,7 @@ TIMEOUT_S = 30.0
 
 
 @click.command("call")
-@click.argument("route")
+@click.argument("route", shell_complete=routes)
 @click.argument("words", metavar="[KEY=VALUE]...", nargs=-1)
 @system_option
 @click.option("--key", help="The object to call, where several implement the operation.")

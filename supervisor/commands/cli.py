@@ -13,13 +13,17 @@ from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from appbackplane.transport.errors import BackplaneError
 
 from ..config import ConfigError
 
 #: In the order in which a person needs them.
-VERBS = ("up", "down", "status", "move", "why", "call", "publish", "listen", "routes", "logs", "check")
+VERBS = (
+    *("up", "down", "status", "top", "logs", "move", "why", "call", "publish", "listen", "routes"),
+    *("check", "doctor", "new"),
+)
 FAILED, WRONG_USAGE = 1, 2
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -38,6 +42,12 @@ class Verbs(click.Group):
             return None
         command: click.Command = importlib.import_module(f".{cmd_name}", __package__).command
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The verbs, without importing them for their help: whoever presses TAB waits for each import."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        return [CompletionItem(verb) for verb in VERBS if verb.startswith(incomplete)]
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the verb; every error becomes a line and an exit code."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from appbackplane.transport.addressing import default_run_dir
 from appbackplane.transport.discovery import Location, locate
@@ -26,7 +27,16 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def system_option(function: Function) -> Function:
     """`-s` on a verb, as `system`."""
     text = "Its name, run directory or TOML. Default: $APPBACKPLANE_SYSTEM, the TOML here, or the one that runs."
-    return click.option("-s", "--system", metavar="NAME|DIR|TOML", envvar=VARIABLE, help=text)(function)
+    return click.option("-s", "--system", metavar="NAME|DIR|TOML", envvar=VARIABLE, help=text, shell_complete=offered)(
+        function
+    )
+
+
+def offered(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """For the shell: those that run, and the TOMLs here."""
+    found = [CompletionItem(one.system, help="running") for one in running_systems()]
+    found += [CompletionItem(str(path)) for path in sorted(Path().glob("*.toml")) if is_system(path)]
+    return [item for item in found if item.value.startswith(incomplete)]
 
 
 def find(system: str | None) -> Location:
@@ -60,7 +70,7 @@ def check_running(location: Location) -> int:
 
 def toml_here() -> Path | None:
     """The one TOML in this folder that has a [system]; None when there is none, or more than one."""
-    found = [path for path in sorted(Path(os.curdir).glob("*.toml")) if _is_system(path)]
+    found = [path for path in sorted(Path(os.curdir).glob("*.toml")) if is_system(path)]
     return found[0] if len(found) == 1 else None
 
 
@@ -75,7 +85,8 @@ def _only_one() -> str | Path:
     raise click.UsageError(f"which system? Say -s NAME, -s DIR or -s FILE.toml (running: {names})")
 
 
-def _is_system(path: Path) -> bool:
+def is_system(path: Path) -> bool:
+    """Whether this is the TOML of one."""
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

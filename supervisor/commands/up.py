@@ -11,20 +11,23 @@ import select
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import click
 import msgspec
 
+from appbackplane.transport.discovery import Location
 from appbackplane.transport.errors import FailedPrecondition, Unavailable
 
 from ..config import Config, load
 from ..log_folder import LAST_WORDS
 from ..logs import folder_of
+from ..metrics_port import PATH, MetricsPort
 from ..output import Output
 from ..run_dir import running_pid
 from . import show
+from .asking import ask
 from .cli import FAILED, debug_option, is_debug, json_option
 from .systems import toml_here
 
@@ -67,13 +70,24 @@ def _in_foreground(config: Config, ready_fd: int | None) -> None:
 
     try:
         shown = Output(_STDERR) if ready_fd is None else None
-        outcome = run(config, shown, lambda problems: say("\n".join((_UP, *problems)).encode()))
+        with ExitStack() as stack:
+            notices = []
+            if config.system.metrics is not None:
+                port = _metrics_port(config, config.system.metrics)
+                stack.callback(port.close)
+                notices.append(f"metrics at http://{port.address}{PATH}")
+            outcome = run(config, shown, lambda problems: say("\n".join((_UP, *problems)).encode()), notices)
     except FailedPrecondition as error:
         say(error.message.encode())
         raise
     say(outcome.reason.encode())
     if outcome.exit_code:
         click.get_current_context().exit(FAILED)
+
+
+def _metrics_port(config: Config, address: str) -> MetricsPort:
+    location = Location(Path(config.run_dir), config.system.name, Path(config.file))
+    return MetricsPort(address, lambda: ask(location, "supervisor.status", {"buckets": True}))
 
 
 def _detached(config: Config, *, as_json: bool) -> None:

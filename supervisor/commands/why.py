@@ -9,6 +9,7 @@ import click
 from . import show
 from .asking import ask
 from .cli import debug_option, json_option
+from .completing import routes
 from .systems import find, system_option
 
 #: More than the supervisor takes for a whole chain (supervisor/inquiry.py).
@@ -16,7 +17,7 @@ TIMEOUT_S = 10.0
 
 
 @click.command("why")
-@click.argument("asked", metavar="NAME")
+@click.argument("asked", metavar="NAME", shell_complete=routes)
 @system_option
 @click.option("--stack", is_flag=True, help="With the stack of what runs.")
 @json_option

@@ -158,9 +158,13 @@ def test_verbs_and_options() -> None:
     assert table(page("command_line"), "Command line") == expected
 
 
+#: Verbs that are not about a running system.
+WITHOUT_A_SYSTEM = ("up", "check", "doctor", "new")
+
+
 def is_everywhere(option: click.Option, verb: str) -> bool:
     """Whether the sentence below the table speaks of it."""
-    return option.opts[0] in ("--json", "--debug") or (option.opts[0] == "-s" and verb not in ("up", "check"))
+    return option.opts[0] in ("--json", "--debug") or (option.opts[0] == "-s" and verb not in WITHOUT_A_SYSTEM)
 
 
 def test_what_all_verbs_have() -> None:
@@ -170,7 +174,7 @@ def test_what_all_verbs_have() -> None:
         assert command is not None
         options = {name for parameter in command.params for name in parameter.opts}
         assert {"--json", "--debug"} <= options
-        assert verb in ("up", "check") or "-s" in options
+        assert verb in WITHOUT_A_SYSTEM or "-s" in options
 
 
 def option_in_words(option: click.Option, context: click.Context) -> tuple[str, str]:

@@ -18,6 +18,7 @@ DECIDERS = (
     "runtime.objects.*",
     "runtime.scheduling.*",
     "supervisor.config",
+    "supervisor.config_reader",
     "supervisor.cgroup_layout",
     "supervisor.plan",
     "supervisor.restart",
@@ -36,12 +37,16 @@ DECIDERS = (
     "supervisor.log_text",
     "runtime.observation.log_line",
     "supervisor.status",
+    "supervisor.checkup",
+    "supervisor.exposition",
+    "supervisor.live.*",
 )
 #: The ones in those rooms that do: few and dull.
 DOERS = (
     "transport.link", "transport.security", "transport.lifeline", "transport.waiting", "transport.waitables",
     "transport.calling", "transport.client", "transport.handles", "transport.async_client",
     "transport.async_subscription", "transport.peers*",
+    "supervisor.live.window",
 )  # fmt: skip
 
 #: Threads, sockets, processes and clocks. (What only computes is fine: os.path, re, heapq.)

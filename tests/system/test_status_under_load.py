@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import statistics
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 import pytest
 
+from appbackplane.supervisor.commands.asking import Asker
+from appbackplane.supervisor.commands.top import ONCE_S, once
 from appbackplane.transport import BackplaneError, Client
+from appbackplane.transport.discovery import Location
 
 from .conftest import LIMIT_S, System, Up, ask_until
 
@@ -74,6 +78,29 @@ def test_a_backplane_that_is_saturated_with_urgent_work_tells_its_figures(system
             assert took_s < PROMISED_S
             assert found["mill"]["statistics"]["operations"]["mill.grind"]["count"] > 0
             assert found["mill"]["health"] == "busy"
+
+
+def test_top_once_is_there_within_200_ms_though_every_backplane_is_saturated(system: System) -> None:
+    """One floods, the other keeps its interpreter to itself: who does not answer is shown from the board, with its age.
+
+    A quarter of several, because what this machine does besides is not what is promised.
+    """
+    with system.connect() as client, flooded(client):
+        ask_until(client, "supervisor.status", lambda told: board_of(told, "mill")["queued"] > 1_000)
+        hog = client.submit("clinic.hog", key="anna", seconds=8.0, timeout=10 * LIMIT_S)
+        took_s, ages_s = [], []
+        with closing(Asker(Location(system.run_dir, system.name))) as asker:
+            while not hog.done() and len(took_s) < 25:
+                began_s = time.monotonic()
+                clinic, mill = once(asker, ONCE_S).backplanes
+                took_s.append(time.monotonic() - began_s)
+                assert mill.state == clinic.state == "up"
+                if clinic.age_s is not None:
+                    ages_s.append(clinic.age_s)
+                    assert (clinic.ready, clinic.run) == (None, None)
+        hog.cancel()
+    assert ages_s, "it was never seen stuck"
+    assert statistics.quantiles(took_s)[0] < 0.2, took_s
 
 
 def board_of(told: Any, name: str) -> dict[str, Any]:

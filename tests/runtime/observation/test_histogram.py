@@ -82,6 +82,28 @@ def test_the_summary_tells_the_truth(durations: list[int]) -> None:
     assert summary["mean_us"] == (round(sum(durations) / len(durations) / 1e3, 1) if durations else 0.0)
 
 
+@given(st.lists(DURATIONS, max_size=60), st.lists(DURATIONS, max_size=60))
+def test_an_interval_is_what_was_recorded_in_it(before: list[int], after: list[int]) -> None:
+    """A p99 since the beginning of time hides the bad minute that somebody is looking for."""
+    histogram = histogram_of(before)
+    first = Histogram.from_data(histogram.summary(with_buckets=True))
+    for ns in after:
+        histogram.record(ns)
+    interval = Histogram.from_data(histogram.summary(with_buckets=True)).since(first)
+    assert (interval.counts, interval.total_ns) == (histogram_of(after).counts, sum(after))
+    assert max(after, default=0) <= interval.max_ns <= max(after, default=0) * 1.125
+    for rank, found in zip(RANKS, interval.percentiles_ns(RANKS) if after else (), strict=bool(after)):
+        assert exact(after, rank) <= found <= exact(after, rank) * 1.125
+
+
+@given(st.lists(DURATIONS, max_size=60))
+def test_what_is_told_with_its_buckets_is_whole(durations: list[int]) -> None:
+    """The live view and the metrics add up what processes tell; without its buckets a summary cannot be added."""
+    histogram = histogram_of(durations)
+    again = Histogram.from_data(histogram.summary(with_buckets=True))
+    assert (again.counts, again.total_ns, again.max_ns) == (histogram.counts, histogram.total_ns, histogram.max_ns)
+
+
 def test_nothing_recorded_is_zero() -> None:
     """A new operation must not break the table it is shown in."""
     assert Histogram().percentiles_ns(RANKS) == [0] * len(RANKS)

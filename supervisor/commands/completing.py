@@ -1,0 +1,54 @@
+"""Completing: what the shell offers on TAB: backplanes and routes of the system that a line is about.
+
+Whoever presses TAB waits, and wants no error in the line he is typing: a system that does not answer at once has nothing to
+offer. (Which systems there are, systems.py offers.) The scripts for the shells are click's: docs/operation.md.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from appbackplane.transport.addressing import BACKPLANE, backplane_route
+from appbackplane.transport.errors import BackplaneError
+
+#: A supervisor answers in a few milliseconds.
+LIMIT_S = 0.5
+
+
+def backplanes(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Of the system that the line is about."""
+    told = _ask(ctx, "supervisor.status") or {"backplanes": []}
+    return [
+        CompletionItem(one["name"], help=one["state"])
+        for one in told["backplanes"]
+        if one["name"].startswith(incomplete)
+    ]
+
+
+def routes(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Of the system that the line is about; a backplane's own where the word begins so."""
+    if incomplete.startswith(f"{BACKPLANE}."):
+        from appbackplane.runtime.backplane_operations import BackplaneOperations
+
+        names = [item.value for item in backplanes(ctx, parameter, "")]
+        own = [backplane_route(name, operation) for name in names for operation in BackplaneOperations.__operations__]
+        return [CompletionItem(route) for route in own if route.startswith(incomplete)]
+    return [
+        CompletionItem(entry["route"], help=entry["signature"])
+        for entry in _ask(ctx, "supervisor.routes") or []
+        if entry["route"].startswith(incomplete)
+    ]
+
+
+def _ask(ctx: click.Context, route: str) -> Any:
+    """None: nobody says."""
+    from .asking import ask
+    from .systems import find
+
+    with suppress(BackplaneError, click.UsageError, OSError):
+        return ask(find(ctx.params.get("named") or ctx.params.get("system")), route, timeout_s=LIMIT_S)
+    return None

@@ -1,0 +1,124 @@
+"""top: a live view of a system; without a terminal, or with `--once`, one look at it.
+
+Reads what `status --stats` reads, so it disturbs nobody. One look is two, 80 ms apart, because rates and
+percentiles are those of an interval; together they take less than 200 ms whatever the backplanes do: who has not answered
+by then is shown from the board, with its age.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from appbackplane.transport.errors import NotFound
+
+from ..live.columns import SORTS
+from ..live.figures import Figures, figures
+from ..live.line import text
+from ..live.navigation import Navigation
+from ..live.sample import Sample, sample_of
+from ..live.view import report
+from . import show
+from .asking import TIMEOUT_S, Asker
+from .cli import debug_option, json_option
+from .completing import backplanes
+from .systems import find, offered, system_option
+
+#: Between the two looks of `--once`, and how long backplanes may take for each: together 120 ms, so that 80 are left of
+#: the 200 for the supervisor on a machine whose cores are all busy. A sentinel answers within 10 ms while all is busy.
+ONCE_S, ONCE_LIMIT_S = 0.08, 0.04
+LIVE_S = 1.0
+#: More often, and looking would be what the machine is busy with.
+INTERVAL_S_MIN = 0.1
+#: Where nobody says how wide: all columns.
+WIDE = 200
+
+
+@click.command("top")
+@click.argument("named", metavar="[SYSTEM]", required=False, shell_complete=offered)
+@system_option
+@click.option("--once", "is_once", is_flag=True, help="Look once, print it, and end; so it is without a terminal, too.")
+@click.option("--interval", type=click.FloatRange(min=INTERVAL_S_MIN), help="Seconds between two looks. Default: 1.")
+@click.option("--sort", type=click.Choice(SORTS), default=SORTS[0], help="What comes first; s changes it.")
+@click.option("--backplane", metavar="NAME", shell_complete=backplanes, help="Show the operations of this one.")
+@json_option
+@debug_option
+def command(
+    named: str | None,
+    system: str | None,
+    is_once: bool,
+    interval: float | None,
+    sort: str,
+    backplane: str | None,
+    as_json: bool,
+) -> None:
+    """Watch the system: what each backplane does, how long it takes, and what waits."""
+    location = find(named or system)
+    navigation = Navigation(sort=sort, opened=backplane)
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    if is_once or as_json or not is_terminal:
+        with closing(Asker(location)) as asker:
+            found = once(asker, ONCE_S if interval is None else interval)
+        if backplane is not None:
+            check_known(found, backplane)
+        if as_json:
+            show.as_json(_data(found, backplane))
+        else:
+            _print(found, navigation)
+        return
+    with closing(Asker(location)) as asker:  # what is not there is said now, not in a view that waits for it
+        if backplane is not None:
+            check_known(once(asker, ONCE_S), backplane)
+    from ..live.window import Window
+
+    Window(lambda: Asker(location), navigation, interval or LIVE_S).run()
+
+
+def check_known(found: Figures, backplane: str) -> None:
+    """Raises `NotFound`."""
+    names = [each.name for each in found.backplanes]
+    if backplane not in names:
+        raise NotFound(f"no backplane {backplane!r} in {found.system!r}: one of {', '.join(names)}")
+
+
+def once(asker: Asker, interval_s: float) -> Figures:
+    """What the system does in an interval."""
+    began_s = time.monotonic()
+    before = _look(asker)
+    time.sleep(max(0.0, began_s + interval_s - time.monotonic()))
+    return figures(before, _look(asker))
+
+
+def _look(asker: Asker) -> Sample:
+    return sample_of(asker.ask("supervisor.status", {"buckets": True, "limit": ONCE_LIMIT_S}, TIMEOUT_S))
+
+
+def _data(found: Figures, backplane: str | None) -> Any:
+    import msgspec
+
+    if backplane is not None:
+        found = replace(found, backplanes=tuple(each for each in found.backplanes if each.name == backplane))
+    return msgspec.to_builtins(found)
+
+
+def _print(found: Figures, navigation: Navigation) -> None:
+    width = shutil.get_terminal_size((WIDE, 24)).columns
+    lines = report(found, navigation, width)
+    if not sys.stdout.isatty():
+        for line in lines:
+            click.echo(text(line).rstrip())
+        return
+    from rich.console import Console
+
+    from ..live.window import in_colour
+
+    console = Console()
+    for line in lines:
+        click.echo(in_colour(console, line))

@@ -1,0 +1,233 @@
+"""Figures: what a system did between two looks at it.
+
+Rates and percentiles are those of the interval: histograms are subtracted, because a p99 since the beginning of time hides
+the bad minute. Subtracted is only within one generation; after a restart the first interval has no rates. Where a
+backplane did not answer, its board stands in: queues by priority and percentiles are then unknown, never zero.
+Pure; also what `top --json` prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from appbackplane.runtime.observation.histogram import Histogram
+
+from .sample import BackplaneSample, Operation, Sample, Statistics
+
+RANKS = (0.5, 0.99)
+
+
+@dataclass(frozen=True, slots=True)
+class Percentiles:
+    """Of what ended in the interval."""
+
+    p50_ns: int
+    p99_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class OperationFigures:
+    """One operation. Totals are since the backplane's start; None is unknown."""
+
+    name: str
+    rate: float | None
+    #: Share of one core.
+    cpu: float | None
+    wait: Percentiles | None
+    run: Percentiles | None
+    count: int
+    errors: int
+    refused: int
+    expired: int
+    cancelled: int
+    slow: int
+    #: Of these, those of the interval.
+    errors_new: int
+    refused_new: int
+    slow_new: int
+
+
+@dataclass(frozen=True, slots=True)
+class BackplaneFigures:
+    """One backplane. None is unknown."""
+
+    name: str
+    state: str
+    health: str
+    #: The state of its components; several, if they differ.
+    roles: tuple[str, ...]
+    components: Mapping[str, str]
+    pid: int | None
+    since_s: float
+    reason: str | None
+    restarts: int
+    #: How old the figures are, where the backplane did not answer and the board stands in; None: fresh.
+    age_s: float | None
+    #: Share of one core, of the whole process.
+    cpu: float | None
+    limit_percent: int | None
+    limit_by: str | None
+    rate: float | None
+    wait: Percentiles | None
+    run: Percentiles | None
+    queued: int | None
+    #: Objects in each ready queue, the most urgent first, and the age of the oldest in each.
+    ready: tuple[int, ...] | None
+    oldest_ms: tuple[float | None, ...] | None
+    #: Objects that wait for a reply.
+    waiting: int | None
+    running_for_s: float | None
+    threads: int | None
+    boosts: int | None
+    throttled: int | None
+    slow: int | None
+    #: Of these, those of the interval.
+    boosts_new: int
+    throttled_new: int
+    slow_new: int
+    operations: tuple[OperationFigures, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """One system, from one look to the next."""
+
+    system: str
+    state: str
+    pid: int
+    build: str
+    uptime_s: float
+    reason: str | None
+    #: None: there was no look before.
+    interval_s: float | None
+    backplanes: tuple[BackplaneFigures, ...]
+
+
+def figures(before: Sample | None, now: Sample) -> Figures:
+    """Of the time from `before` to `now`. A `before` of another supervisor counts as none."""
+    if before is not None and (before.pid != now.pid or before.uptime_s >= now.uptime_s):
+        before = None
+    earlier = {} if before is None else {each.name: each for each in before.backplanes}
+    interval_s = None if before is None else now.uptime_s - before.uptime_s
+    return Figures(
+        system=now.system,
+        state=now.state,
+        pid=now.pid,
+        build=now.build,
+        uptime_s=now.uptime_s,
+        reason=now.reason,
+        interval_s=interval_s,
+        backplanes=tuple(_backplane(earlier.get(each.name), each, interval_s) for each in now.backplanes),
+    )
+
+
+def _backplane(before: BackplaneSample | None, now: BackplaneSample, interval_s: float | None) -> BackplaneFigures:
+    if before is not None and before.generation != now.generation:
+        before = None
+    statistics, board = now.statistics, now.board
+    earlier = None if before is None else before.statistics
+    is_fresh = statistics is not None
+    seen: Statistics | None = statistics
+    rate = cpu = wait = run = None
+    operations: tuple[OperationFigures, ...] = ()
+    if seen is not None:
+        seconds = None if earlier is None else (seen.at_ns - earlier.at_ns) / 1e9
+        if seconds is not None and earlier is not None and seconds > 0:
+            rate = (seen.actions - earlier.actions) / seconds
+            cpu = (seen.process_cpu_ns - earlier.process_cpu_ns) / 1e9 / seconds
+            wait = _percentiles(_all_since(seen, earlier, "wait"))
+            run = _percentiles(_all_since(seen, earlier, "run"))
+        operations = tuple(
+            _operation(name, None if earlier is None else earlier.operations.get(name), account, seconds)
+            for name, account in seen.operations.items()
+        )
+    elif before is not None:
+        rate, cpu = _by_the_board(before, now, interval_s)
+    figures_of = seen if seen is not None else board
+    was = earlier if seen is not None else (None if before is None else before.board)
+    return BackplaneFigures(
+        name=now.name,
+        state=now.state,
+        health=now.health,
+        roles=tuple(sorted(set(now.components.values()))),
+        components=now.components,
+        pid=now.pid,
+        since_s=now.since_s,
+        reason=now.reason,
+        restarts=now.restarts,
+        age_s=None if is_fresh or board is None else board.age_s,
+        cpu=cpu,
+        limit_percent=now.limit_percent,
+        limit_by=now.limit_by,
+        rate=rate,
+        wait=wait,
+        run=run,
+        queued=None if figures_of is None else figures_of.queued,
+        ready=None if seen is None else seen.ready,
+        oldest_ms=None if seen is None else seen.oldest_ms,
+        waiting=None if figures_of is None else figures_of.waiting,
+        running_for_s=None if board is None else board.running_for_s,
+        threads=None if seen is None else seen.threads,
+        boosts=None if figures_of is None else figures_of.boosts,
+        throttled=None if figures_of is None else figures_of.throttled,
+        slow=None if figures_of is None else figures_of.slow,
+        boosts_new=0 if figures_of is None or was is None else max(0, figures_of.boosts - was.boosts),
+        throttled_new=0 if figures_of is None or was is None else max(0, figures_of.throttled - was.throttled),
+        slow_new=0 if figures_of is None or was is None else max(0, figures_of.slow - was.slow),
+        operations=operations,
+    )
+
+
+def _by_the_board(
+    before: BackplaneSample, now: BackplaneSample, interval_s: float | None
+) -> tuple[float | None, float | None]:
+    """(rate, CPU) between two heartbeats; None while there was no second one."""
+    first, last = before.board, now.board
+    if first is None or last is None or first.age_s is None or last.age_s is None or interval_s is None:
+        return None, None
+    seconds = interval_s + first.age_s - last.age_s
+    if seconds < 1e-3:  # no heartbeat between them: the ages are of the same one, measured twice
+        return None, None
+    return (last.finished - first.finished) / seconds, (last.cpu_s - first.cpu_s) / seconds
+
+
+def _operation(name: str, before: Operation | None, now: Operation, seconds: float | None) -> OperationFigures:
+    is_timed = seconds is not None and seconds > 0
+    began = before or _NOTHING
+    return OperationFigures(
+        name=name,
+        rate=(now.count - began.count) / seconds if is_timed and seconds else None,
+        cpu=(now.cpu_ns - began.cpu_ns) / 1e9 / seconds if is_timed and seconds else None,
+        wait=_percentiles(now.wait.since(began.wait)) if is_timed else None,
+        run=_percentiles(now.run.since(began.run)) if is_timed else None,
+        count=now.count,
+        errors=now.errors,
+        refused=now.refused,
+        expired=now.expired,
+        cancelled=now.cancelled,
+        slow=now.slow,
+        errors_new=max(0, now.errors - began.errors) if is_timed else 0,
+        refused_new=max(0, now.refused - began.refused) if is_timed else 0,
+        slow_new=max(0, now.slow - began.slow) if is_timed else 0,
+    )
+
+
+#: An operation that has begun to be counted since: it did nothing before.
+_NOTHING = Operation(0, 0, 0, 0, 0, 0, 0, Histogram(), Histogram())
+
+
+def _all_since(now: Statistics, before: Statistics, which: str) -> Histogram:
+    """All operations together."""
+    result = Histogram()
+    for name, account in now.operations.items():
+        was = before.operations.get(name, _NOTHING)
+        result.merge(getattr(account, which).since(getattr(was, which)))
+    return result
+
+
+def _percentiles(histogram: Histogram) -> Percentiles | None:
+    """None: nothing ended."""
+    if not histogram.count:
+        return None
+    return Percentiles(*histogram.percentiles_ns(RANKS))

@@ -1,0 +1,174 @@
+"""Sample: one answer to `supervisor.status`, with buckets, as typed data.
+
+A backplane that did not answer in time has no `statistics`; what its board says is then all there is, and how old it is
+is part of it. Pure. What an older or newer supervisor leaves out is an error of the command, not a guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from appbackplane.runtime.observation.histogram import Histogram
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """The account of one operation since its backplane's start."""
+
+    count: int
+    errors: int
+    refused: int
+    expired: int
+    cancelled: int
+    slow: int
+    cpu_ns: int
+    wait: Histogram
+    run: Histogram
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What a backplane tells of itself when asked."""
+
+    #: On the machine's monotonic clock.
+    at_ns: int
+    process_cpu_ns: int
+    actions: int
+    threads: int
+    #: Objects in each ready queue, and how long the oldest of each has been there.
+    ready: tuple[int, ...]
+    oldest_ms: tuple[float | None, ...]
+    queued: int
+    waiting: int
+    throttled: int
+    slow: int
+    boosts: int
+    operations: Mapping[str, Operation]
+
+
+@dataclass(frozen=True, slots=True)
+class BoardWords:
+    """What a backplane wrote on the board, four times a second."""
+
+    age_s: float | None
+    finished: int
+    queued: int
+    waiting: int
+    running_for_s: float | None
+    cpu_s: float
+    throttled: int
+    slow: int
+    boosts: int
+
+
+@dataclass(frozen=True, slots=True)
+class BackplaneSample:
+    """One backplane."""
+
+    name: str
+    state: str
+    health: str
+    pid: int | None
+    generation: int
+    restarts: int
+    since_s: float
+    reason: str | None
+    components: Mapping[str, str]
+    limit_percent: int | None
+    limit_by: str | None
+    board: BoardWords | None
+    statistics: Statistics | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One look at a system."""
+
+    system: str
+    state: str
+    pid: int
+    build: str
+    #: Seconds the supervisor has been running: the clock that two samples have in common.
+    uptime_s: float
+    reason: str | None
+    backplanes: tuple[BackplaneSample, ...]
+
+
+def sample_of(answer: Mapping[str, Any]) -> Sample:
+    """Of the answer to `supervisor.status` with `buckets`."""
+    return Sample(
+        system=answer["system"],
+        state=answer["state"],
+        pid=answer["pid"],
+        build=answer["build"],
+        uptime_s=answer["uptime"],
+        reason=answer["reason"],
+        backplanes=tuple(_backplane(entry) for entry in answer["backplanes"]),
+    )
+
+
+def _backplane(entry: Mapping[str, Any]) -> BackplaneSample:
+    board, statistics = entry["board"], entry["statistics"]
+    return BackplaneSample(
+        name=entry["name"],
+        state=entry["state"],
+        health=entry["health"],
+        pid=entry["pid"],
+        generation=entry["generation"],
+        restarts=entry["restarts"],
+        since_s=entry["since"],
+        reason=entry["reason"],
+        components=entry["components"],
+        limit_percent=entry["cpu_limit"]["percent"],
+        limit_by=entry["cpu_limit"]["by"],
+        board=None if board is None else _board(board),
+        statistics=None if statistics is None else _statistics(statistics),
+    )
+
+
+def _board(board: Mapping[str, Any]) -> BoardWords:
+    return BoardWords(
+        age_s=board["heartbeat_age"],
+        finished=board["finished"],
+        queued=board["queued"],
+        waiting=board["waiting"],
+        running_for_s=board["running_for"],
+        cpu_s=board["cpu"],
+        throttled=board["throttled"],
+        slow=board["slow"],
+        boosts=board["boosts"],
+    )
+
+
+def _statistics(told: Mapping[str, Any]) -> Statistics:
+    queues, os_priority = told["queues"], told["os_priority"]
+    return Statistics(
+        at_ns=told["at_ns"],
+        process_cpu_ns=round(told["cpu"]["process_ms"] * 1e6),
+        actions=told["actions"],
+        threads=told["threads"],
+        ready=tuple(queues["ready"]),
+        oldest_ms=tuple(queues["oldest_ms"]),
+        queued=queues["actions"],
+        waiting=queues["waiting"],
+        throttled=sum(component["refused"] for component in told["components"].values()),
+        slow=told["slow_actions"],
+        boosts=0 if os_priority is None else os_priority["boosts"],
+        operations={name: _operation(account) for name, account in told["operations"].items()},
+    )
+
+
+def _operation(account: Mapping[str, Any]) -> Operation:
+    return Operation(
+        count=account["count"],
+        errors=account["errors"],
+        refused=account["refused"],
+        expired=account["expired"],
+        cancelled=account["cancelled"],
+        slow=account["slow"],
+        cpu_ns=round(account["cpu_ms"] * 1e6),
+        wait=Histogram.from_data(account["wait"]),
+        run=Histogram.from_data(account["run"]),
+    )

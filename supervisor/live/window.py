@@ -1,0 +1,224 @@
+"""Window: the terminal of a live view, and the loop that keeps it. The only file here that does anything.
+
+One thread, one poll: keys, signals, the supervisor's answers and its death. Keys are answered at once, whatever the
+supervisor does. The alternate screen is left in every case, also on ^Z, SIGTERM and an error of ours, and what was on the
+terminal is there again. A frame is written in one piece and only where it differs, so nothing flickers.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import termios
+import time
+import tty
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from rich.console import Console
+from rich.text import Text
+
+from appbackplane.transport.errors import BackplaneError, SystemNotRunning
+
+from .figures import Figures, figures
+from .line import STYLES, Line
+from .navigation import Keys, Navigation, press
+from .sample import Sample, sample_of
+from .view import names, screen
+
+#: For the rest of an escape sequence: terminals send one at once, a slow line within this.
+ESCAPE_MS = 50
+#: Of the interval, what backplanes may take to tell their figures, so that one that is stuck does not slow the view down.
+SHARE = 0.5
+LIMIT_S_MAX = 0.4
+#: The supervisor has died or is mute: it is looked for again so often.
+AGAIN_S = 1.0
+_ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
+_SIGNALS = (signal.SIGWINCH, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGTSTP)
+
+
+class Asks(Protocol):
+    """A connection to a supervisor (commands/asking.py)."""
+
+    pidfd: int
+
+    def fileno(self) -> int: ...
+    def send(self, route: str, body: dict[str, Any], timeout_s: float) -> None: ...
+    def take(self) -> Any: ...
+    def close(self) -> None: ...
+
+
+class Window:
+    """Shows one system until somebody quits."""
+
+    def __init__(self, connect: Callable[[], Asks], navigation: Navigation, interval_s: float) -> None:
+        """`connect` raises `Unavailable` while the system does not run."""
+        self._connect, self._navigation, self._interval_s = connect, navigation, interval_s
+        self._asker: Asks | None = None
+        self._before: Sample | None = None
+        self._figures: Figures | None = None
+        self._remark = ""
+        self._keys = Keys()
+        self._drawn: list[str] = []
+        self._asks_at_s = self._answer_due_s = 0.0
+        self._is_waiting = False
+        self._input, self._output = sys.stdin.fileno(), sys.stdout.fileno()
+        self._console = Console(file=sys.stdout)
+
+    def run(self) -> None:
+        """Until `q`, Ctrl-C or SIGTERM."""
+        with _signals() as signal_fd:
+            settings = termios.tcgetattr(self._input)
+            try:
+                self._enter()
+                self._loop(signal_fd, settings)
+            finally:
+                self._leave(settings)
+                self._hang_up()
+
+    def _loop(self, signal_fd: int, settings: list[Any]) -> None:
+        while True:
+            self._look()
+            self._draw()
+            poll = select.poll()
+            for fd in (self._input, signal_fd, *self._links()):
+                poll.register(fd, select.POLLIN)
+            ready = [fd for fd, _ in poll.poll(self._timeout_ms())]
+            if signal_fd in ready:
+                for number in os.read(signal_fd, 64):
+                    if number == signal.SIGTSTP:
+                        self._leave(settings)
+                        os.kill(os.getpid(), signal.SIGSTOP)
+                        self._enter()
+                    elif number == signal.SIGWINCH:
+                        self._drawn = []
+                    else:
+                        return
+            pressed = self._keys.settle() if not ready and self._keys.is_unsure else []
+            if self._input in ready:
+                data = os.read(self._input, 1024)
+                if not data:  # the terminal has gone
+                    return
+                pressed += self._keys.feed(data)
+            for key in pressed:
+                following = press(self._navigation, key, names(self._figures, self._navigation))
+                if following is None:
+                    return
+                self._navigation = following
+
+    # Asking
+
+    def _look(self) -> None:
+        """Ask when it is time, take what has come, and notice who does not answer."""
+        now_s = time.monotonic()
+        try:
+            if self._asker is None and now_s >= self._asks_at_s:
+                self._asker = self._connect()
+                self._is_waiting = False
+            if self._asker is not None:
+                self._take(self._asker, now_s)
+                if not self._is_waiting and now_s >= self._asks_at_s:
+                    limit_s = min(LIMIT_S_MAX, SHARE * self._interval_s)
+                    self._asker.send("supervisor.status", {"buckets": True, "limit": limit_s}, limit_s + AGAIN_S)
+                    self._is_waiting = True
+                    self._asks_at_s = max(now_s, self._asks_at_s + self._interval_s)
+                    self._answer_due_s = now_s + limit_s + AGAIN_S
+        except BackplaneError as error:
+            self._hang_up()
+            self._remark = "does not run: waiting for it" if isinstance(error, SystemNotRunning) else error.message
+            self._asks_at_s = now_s + AGAIN_S
+
+    def _take(self, asker: Asks, now_s: float) -> None:
+        answer = asker.take()
+        if answer is not None:
+            now = sample_of(answer)
+            self._figures, self._before = figures(self._before, now), now
+            self._is_waiting, self._remark = False, ""
+        elif self._is_waiting and now_s >= self._answer_due_s:
+            self._is_waiting = False
+            self._remark = "the supervisor does not answer"
+        if _is_readable(asker.pidfd):
+            self._hang_up()
+            self._before = None
+            self._remark = "has ended: waiting for it"
+            self._asks_at_s = now_s + AGAIN_S
+
+    def _links(self) -> Sequence[int]:
+        return () if self._asker is None else (self._asker.fileno(), self._asker.pidfd)
+
+    def _hang_up(self) -> None:
+        if self._asker is not None:
+            self._asker.close()
+            self._asker = None
+        self._is_waiting = False
+
+    def _timeout_ms(self) -> int:
+        if self._keys.is_unsure:
+            return ESCAPE_MS
+        due_s = self._answer_due_s if self._is_waiting else self._asks_at_s
+        return max(0, min(60_000, round((due_s - time.monotonic()) * 1e3) + 1))
+
+    # The terminal
+
+    def _enter(self) -> None:
+        tty.setcbreak(self._input)
+        self._drawn = []
+        _write(self._output, _ENTER)
+
+    def _leave(self, settings: list[Any]) -> None:
+        _write(self._output, _LEAVE)
+        termios.tcsetattr(self._input, termios.TCSADRAIN, settings)
+
+    def _draw(self) -> None:
+        width, height = os.get_terminal_size(self._output)
+        lines = screen(self._figures, self._navigation, width, height, self._remark, self._interval_s)
+        drawn = [in_colour(self._console, line) for line in lines]
+        if drawn == self._drawn:
+            return
+        is_whole = len(drawn) != len(self._drawn)
+        changed = [
+            f"\x1b[{number + 1};1H{line}\x1b[K"
+            for number, line in enumerate(drawn)
+            if is_whole or line != self._drawn[number]
+        ]
+        self._drawn = drawn
+        _write(self._output, ("\x1b[2J" if is_whole else "") + "".join(changed))
+
+
+def in_colour(console: Console, line: Line) -> str:
+    """As the terminal understands it; without colours where it has none, or NO_COLOR is set."""
+    rich = Text.assemble(*((piece, STYLES[style]) for piece, style in line))
+    with console.capture() as capture:
+        console.print(rich, end="", soft_wrap=True, highlight=False)
+    return capture.get()
+
+
+def _is_readable(fd: int) -> bool:
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def _write(fd: int, text: str) -> None:
+    data = text.encode()
+    while data:
+        data = data[os.write(fd, data) :]
+
+
+@contextmanager
+def _signals() -> Iterator[int]:
+    """A descriptor from which the numbers of signals are read."""
+    read_fd, write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    before_fd = signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
+    before = {number: signal.signal(number, lambda *_: None) for number in _SIGNALS}
+    try:
+        yield read_fd
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(before_fd)
+        os.close(read_fd)
+        os.close(write_fd)

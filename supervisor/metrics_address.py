@@ -1,0 +1,37 @@
+"""Metrics address: "HOST:PORT" of the configuration, and whether strangers could reach it. Pure."""
+
+from __future__ import annotations
+
+import ipaddress
+
+_PORT_END = 1 << 16
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """Of "127.0.0.1:9464", "localhost:9464" or "[::1]:9464". Raises ValueError that says what was expected."""
+    host, _, port = address.rpartition(":")
+    host = "127.0.0.1" if host == "localhost" else host.removeprefix("[").removesuffix("]")
+    if _is_numeric(host) and port.isascii() and port.isdigit() and int(port) < _PORT_END:
+        return host, int(port)
+    raise ValueError(f'expected "HOST:PORT" with a numeric host, such as "127.0.0.1:9464", got {address[:60]!r}')
+
+
+def problem_of(address: str | None, *, is_public: bool) -> str | None:
+    """Why it is not to be listened at; None: it is in order, or there is none. `is_public`: others may."""
+    if address is None:
+        return None
+    try:
+        host, _ = host_and_port(address)
+    except ValueError as error:
+        return str(error)
+    if is_public or ipaddress.ip_address(host).is_loopback:
+        return None
+    return f"others could read {address}: expected a loopback address, or metrics_public = true beside it"
+
+
+def _is_numeric(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
