@@ -20,10 +20,10 @@ import msgspec
 from appbackplane.transport.addressing import SUPERVISOR, backplane_socket, default_run_dir
 from appbackplane.transport.errors import CallerError
 
-from . import log_settings
 from .config_reader import Duration, Reader, hint, shown
-from .log_settings import LogSettings
-from .metrics_address import problem_of
+from .logs import settings as log_settings
+from .logs.settings import LogSettings
+from .metrics.address import problem_of
 
 #: Words become file names, socket names and words of routes: no dots, no slashes, no surprises in a shell.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")

@@ -12,8 +12,8 @@ from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
-from . import log_settings
-from .log_settings import Size
+from .logs import settings as log_settings
+from .logs.settings import Size
 
 _SECOND_NS = 1_000_000_000
 _UNITS_NS = {

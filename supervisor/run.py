@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import random
-import select
 import signal
 import time
 from collections import deque
@@ -24,27 +23,35 @@ from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.transport.addressing import supervisor_socket
 from appbackplane.transport.errors import BackplaneError, Unavailable, UnknownRoute
 
-from . import asked as meaning
-from . import cgroups, effects, events, orphans, signals, status
-from .board_file import BoardFile
-from .child import Phase
 from .config import Config
-from .control_socket import Answered, Asked, ControlSocket, Heard, allow_descriptors, control_peer, generation_of
-from .director import Director
-from .effects import Caller
-from .log_pipes import LogPipe
-from .logs import Ears, Logs, open_log
-from .output import Output
-from .placement import Placement
-from .questions import Questions
-from .run_dir import RunDir
-from .spawn import Process, Spawner
+from .control import asked as meaning
+from .control import status
+from .control.control_socket import (
+    Answered,
+    Asked,
+    ControlSocket,
+    Heard,
+    allow_descriptors,
+    control_peer,
+    generation_of,
+)
+from .control.questions import Questions
+from .direction import effects, events
+from .direction.child import Phase
+from .direction.director import Director
+from .direction.effects import Caller
+from .logs.collector import Ears, Logs, open_log
+from .logs.output import Output
+from .logs.pipes import LogPipe
+from .poller import Poller
+from .processes import cgroups, orphans, signals
+from .processes.board_file import BoardFile
+from .processes.placement import Placement
+from .processes.run_dir import RunDir
+from .processes.spawn import Process, Spawner
 
 #: At the end, for a reader of our output that is slow.
 LAST_LINES_MS = 200
-#: poll(2) takes an int: a limit of a month would not fit. Waking once an hour for nothing costs nothing.
-WAIT_MAX_MS = 3_600_000
-_NS_IN_MS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +144,10 @@ class Supervisor:
         self._questions = Questions(self._control, self._director, self._board, self._now_ns, self._status)
         self._events: deque[events.Event] = deque()
         self._outcome: Outcome | None = None
-        self._poll = select.poll()
-        self._watched: dict[int, Callable[[], None]] = {}
+        self._poller = Poller()
         self._signals = signal_pipe
-        self._watch(signal_pipe.fd, self._on_signals)
-        self._watch(self._control.fileno(), lambda: None)  # each turn looks there anyway
+        self._poller.watch(signal_pipe.fd, self._on_signals)
+        self._poller.watch(self._control.fileno(), lambda: None)  # each turn looks there anyway
 
     def run(self) -> Outcome:
         """Until nothing is left."""
@@ -167,30 +173,10 @@ class Supervisor:
             self._wait()
 
     def _wait(self) -> None:
-        without_room = self._logs.waits_for_fd()
-        if without_room is not None:
-            self._poll.register(without_room, select.POLLOUT)
-        ready = [(fd, self._watched.get(fd)) for fd, _ in self._poll.poll(self._timeout_ms())]
-        for fd, on_ready in ready:
-            # A death earlier in this very list closed its descriptors, and a spawn may have been given their numbers.
-            if on_ready is not None and self._watched.get(fd) is on_ready and self._outcome is None:
-                on_ready()
-        if without_room is not None:
-            self._poll.unregister(without_room)
-
-    def _timeout_ms(self) -> int | None:
         now_ns = self._now_ns()
         wakes = [self._director.wakes_at_ns(), self._control.next_wake_ns(now_ns), self._logs.next_wake_ns()]
         nearest_ns = min((wake for wake in wakes if wake is not None), default=None)
-        return None if nearest_ns is None else min(WAIT_MAX_MS, max(0, -((now_ns - nearest_ns) // _NS_IN_MS)))
-
-    def _watch(self, fd: int, on_ready: Callable[[], None]) -> None:
-        self._watched[fd] = on_ready
-        self._poll.register(fd, select.POLLIN)
-
-    def _unwatch(self, fd: int) -> None:
-        if self._watched.pop(fd, None) is not None:
-            self._poll.unregister(fd)
+        self._poller.wait(nearest_ns, now_ns, lambda: self._outcome is None, room_in=self._logs.waits_for_fd())
 
     # Seen
 
@@ -206,10 +192,10 @@ class Supervisor:
     def _on_exit(self, running: _Running) -> None:
         process = running.process
         del self._running[process.backplane]
-        self._unwatch(process.pidfd)
+        self._poller.unwatch(process.pidfd)
         for _, pipe in running.ears.pipes:
-            self._unwatch(pipe.fd)
-        self._unwatch(running.ears.ring.wake_fd)
+            self._poller.unwatch(pipe.fd)
+        self._poller.unwatch(running.ears.ring.wake_fd)
         last_words = self._logs.bury(running.ears)
         code = process.reap()
         self._control.forget(control_peer(process.backplane, process.generation))
@@ -218,7 +204,7 @@ class Supervisor:
 
     def _on_print(self, ears: Ears, stream: str, pipe: LogPipe) -> None:
         if not self._logs.on_print(ears, stream, pipe):
-            self._unwatch(pipe.fd)
+            self._poller.unwatch(pipe.fd)
 
     def _on_heard(self, heard: Heard) -> None:
         if self._outcome is not None:
@@ -359,10 +345,10 @@ class Supervisor:
             return
         ears.pipes = (("stdout", LogPipe(process.stdout.fileno())), ("stderr", LogPipe(process.stderr.fileno())))
         running = self._running[name] = _Running(process, ears)
-        self._watch(process.pidfd, lambda: self._on_exit(running))
-        self._watch(ears.ring.wake_fd, lambda: self._logs.on_wake(ears))
+        self._poller.watch(process.pidfd, lambda: self._on_exit(running))
+        self._poller.watch(ears.ring.wake_fd, lambda: self._logs.on_wake(ears))
         for stream, pipe in ears.pipes:
-            self._watch(pipe.fd, lambda stream=stream, pipe=pipe: self._on_print(ears, stream, pipe))  # type: ignore[misc]
+            self._poller.watch(pipe.fd, lambda stream=stream, pipe=pipe: self._on_print(ears, stream, pipe))  # type: ignore[misc]
         self._take(events.Spawned(name, generation, process.pid, self._placement.folder_of(name)))
 
     def _change_limit(self, caller: Caller, name: str, generation: int, percent: int | None) -> None:

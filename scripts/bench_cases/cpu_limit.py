@@ -25,7 +25,7 @@ from appbackplane.runtime.backplane import Backplane
 from appbackplane.runtime.execution.clock import RealClock
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.runtime.process_config import ProcessConfig
-from appbackplane.supervisor.cgroups import make
+from appbackplane.supervisor.processes.cgroups import make
 from appbackplane.transport.link import Link
 
 from .harness.case import Case, Figures, Requirement, Sides

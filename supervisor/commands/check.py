@@ -17,9 +17,9 @@ import msgspec
 from appbackplane.transport.directory import Registration
 from appbackplane.transport.errors import FailedPrecondition
 
-from .. import plan
 from ..config import Config, ConfigError, load
-from ..spawn import process_config, start
+from ..direction import plan
+from ..processes.spawn import process_config, start
 from . import show
 from .cli import debug_option, json_option
 from .systems import toml_here

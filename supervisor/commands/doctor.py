@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 import msgspec
 
-from ..checkup import checkup, is_fit
-from ..machine import look
+from ..doctor.checkup import checkup, is_fit
+from ..doctor.machine import look
 from . import show
 from .cli import FAILED, debug_option, json_option
 

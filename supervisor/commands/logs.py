@@ -18,11 +18,11 @@ from appbackplane.runtime.observation.log_line import LEVELS
 from appbackplane.transport.discovery import Location
 from appbackplane.transport.errors import FailedPrecondition, NotFound
 
-from .. import log_filter
-from ..log_filter import LogFilter
-from ..log_folder import LINK, default_folder, names_in, numbers
-from ..log_reader import Found, LogReader, end_of, last, start_of
-from ..log_text import told
+from ..logs import filter as log_filter
+from ..logs.filter import LogFilter
+from ..logs.folder import LINK, default_folder, names_in, numbers
+from ..logs.reader import Found, LogReader, end_of, last, start_of
+from ..logs.text import told
 from .cli import debug_option, json_option
 from .systems import find, system_option
 

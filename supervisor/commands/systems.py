@@ -18,7 +18,7 @@ from appbackplane.transport.addressing import default_run_dir
 from appbackplane.transport.discovery import Location, locate
 from appbackplane.transport.errors import CallerError
 
-from ..run_dir import running_pid
+from ..processes.run_dir import running_pid
 
 VARIABLE = "APPBACKPLANE_SYSTEM"
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -21,11 +21,11 @@ from appbackplane.transport.discovery import Location
 from appbackplane.transport.errors import FailedPrecondition, Unavailable
 
 from ..config import Config, load
-from ..log_folder import LAST_WORDS
-from ..logs import folder_of
-from ..metrics_port import PATH, MetricsPort
-from ..output import Output
-from ..run_dir import running_pid
+from ..logs.collector import folder_of
+from ..logs.folder import LAST_WORDS
+from ..logs.output import Output
+from ..metrics.port import PATH, MetricsPort
+from ..processes.run_dir import running_pid
 from . import show
 from .asking import ask
 from .cli import FAILED, debug_option, is_debug, json_option

@@ -12,7 +12,7 @@ from .cli import debug_option, json_option
 from .completing import routes
 from .systems import find, system_option
 
-#: More than the supervisor takes for a whole chain (supervisor/inquiry.py).
+#: More than the supervisor takes for a whole chain (supervisor/control/inquiry.py).
 TIMEOUT_S = 10.0
 
 

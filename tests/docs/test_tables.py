@@ -26,7 +26,7 @@ from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.supervisor.commands import main
 from appbackplane.supervisor.commands.cli import VERBS
 from appbackplane.supervisor.config import BackplaneConfig, Duration, RestartPolicy, SystemConfig
-from appbackplane.supervisor.log_settings import LogSettings, Size, in_words
+from appbackplane.supervisor.logs.settings import LogSettings, Size, in_words
 from appbackplane.transport.errors import error_from
 from appbackplane.transport.status import Status
 from tests.docs.pages import DOCS, ROOT, table

@@ -15,8 +15,8 @@ from typing import Any
 import psutil
 import pytest
 
-from appbackplane.supervisor.cgroups import reclaim
 from appbackplane.supervisor.commands.asking import ask
+from appbackplane.supervisor.processes.cgroups import reclaim
 from appbackplane.transport.discovery import Location
 
 #: For whatever should take a fraction of a second, on a machine that does much else.

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appbackplane.supervisor import cgroups
-from appbackplane.supervisor.cgroup_layout import BURST_FILE, SHARED, Bandwidth, bandwidth_us
-from appbackplane.supervisor.cgroups import Groups
+from appbackplane.supervisor.processes import cgroups
+from appbackplane.supervisor.processes.cgroup_layout import BURST_FILE, SHARED, Bandwidth, bandwidth_us
+from appbackplane.supervisor.processes.cgroups import Groups
 
 NO_LIMIT = -1
 #: What a new group has.

@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from appbackplane.supervisor.commands import main
 from appbackplane.supervisor.commands.cli import VERBS
 from appbackplane.supervisor.commands.words import arguments
-from appbackplane.supervisor.run_dir import running_pid
+from appbackplane.supervisor.processes.run_dir import running_pid
 from appbackplane.transport import connect
 
 from .conftest import LIMIT_S, MODULE, TOML, RunningSystem

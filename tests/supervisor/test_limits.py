@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from appbackplane.runtime.execution.os_priority import probe
-from appbackplane.supervisor.cgroup_layout import SHARED
-from appbackplane.supervisor.cgroups import make
+from appbackplane.supervisor.processes.cgroup_layout import SHARED
+from appbackplane.supervisor.processes.cgroups import make
 from appbackplane.transport import connect
 from appbackplane.transport.errors import InvalidArgument
 

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from appbackplane.supervisor.commands import main
-from appbackplane.supervisor.run_dir import running_pid
+from appbackplane.supervisor.processes.run_dir import running_pid
 from appbackplane.transport.errors import InvalidArgument
 
 from .conftest import LIMIT_S, MODULE, TOML, RunningSystem

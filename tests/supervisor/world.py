@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from appbackplane.runtime.objects.module_state import MOVES, ModuleState
-from appbackplane.supervisor import effects, events
-from appbackplane.supervisor.child import Phase
 from appbackplane.supervisor.config import Duration, RestartPolicy
-from appbackplane.supervisor.director import Director
-from appbackplane.supervisor.effects import Caller
+from appbackplane.supervisor.direction import effects, events
+from appbackplane.supervisor.direction.child import Phase
+from appbackplane.supervisor.direction.director import Director
+from appbackplane.supervisor.direction.effects import Caller
 from appbackplane.transport.directory import ComponentEntry, Registration
 
 SECOND_NS = 1_000_000_000

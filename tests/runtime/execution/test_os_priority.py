@@ -1,6 +1,6 @@
 """The OS side of a priority, on real threads and processes: who is moved, who is not, and what is not allowed.
 
-What it does to the share of a CPU, in groups of all kinds, is measured in tests/supervisor/test_cgroups.py.
+What it does to the share of a CPU, in groups of all kinds, is measured in tests/supervisor/processes/test_cgroups.py.
 """
 
 from __future__ import annotations

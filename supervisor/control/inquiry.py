@@ -1,0 +1,118 @@
+"""Inquiry: one `why`, followed from backplane to backplane until the chain of reasons ends. Pure.
+
+Each backplane explains what it has and names the call to ask about next, with the backplane that holds it
+(runtime/execution/inspection.py); their sentinels answer, so that busy workers do not matter. Bounded: so many hops, so long
+for each, and no call twice. Where a chain cannot be followed, the last step says why.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+from appbackplane.transport.addressing import BACKPLANE
+from appbackplane.transport.errors import BackplaneError, InvalidArgument, NotFound
+
+from ..direction.child import Child, Phase
+
+#: Backplanes asked for one question. A chain of calls that is longer is a question for the architect.
+HOPS_MAX = 16
+#: How long each may take: a sentinel answers between two turns. All together: before whoever asked has given up.
+HOP_LIMIT_NS, LIMIT_NS = 2_000_000_000, 8_000_000_000
+#: Questions on their way at one time.
+INQUIRIES_MAX = 64
+
+
+class Inquiry:
+    """What was asked, how far it has come, and what is to be asked next (`backplane`, `asked`)."""
+
+    def __init__(self, backplane: str, asked: str, now_ns: int, *, with_stack: bool) -> None:
+        self.backplane, self.asked = backplane, asked
+        self.with_stack = with_stack
+        self._ends_ns = now_ns + LIMIT_NS
+        self._steps: list[dict[str, Any]] = []
+        self._seen = {asked}
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """Of the call to the backplane."""
+        return {"asked": self.asked, "stack": self.with_stack}
+
+    @property
+    def answer(self) -> dict[str, Any]:
+        """For whoever asked."""
+        return {"steps": self._steps}
+
+    def limit_ns(self, now_ns: int) -> int:
+        """How long this backplane may take."""
+        return max(0, min(HOP_LIMIT_NS, self._ends_ns - now_ns))
+
+    def take(self, told: Mapping[str, Any], now_ns: int) -> bool:
+        """What a backplane said. True: there is a next one to ask."""
+        self._steps += told["steps"]
+        following = told["next"]
+        if following is None:
+            return False
+        backplane, asked = following["backplane"], following["call"]
+        if asked in self._seen:
+            return False
+        self.backplane, self.asked = backplane, asked
+        if len(self._seen) == HOPS_MAX or now_ns >= self._ends_ns:
+            self.give_up("bound", f"not followed further: {asked}, after {len(self._seen)} backplanes")
+            return False
+        self._seen.add(asked)
+        return True
+
+    def fail(self, error: BackplaneError, health: str) -> None:
+        """A backplane did not say. Raises `error` where it is about the question itself."""
+        if isinstance(error, (NotFound, InvalidArgument)) and not self._steps:
+            raise error
+        text = f"backplane {self.backplane} does not answer (health: {health}): {error.message}"
+        self.give_up("no_answer", text)
+
+    def give_up(self, because: str, text: str) -> None:
+        """The chain cannot be followed to its end."""
+        reason = {"because": because, "text": text}
+        self._steps.append({"backplane": self.backplane, "asked": self.asked, "reasons": [reason]})
+
+
+def is_down(child: Child | None) -> str | None:
+    """Why a backplane cannot be asked; None: it can."""
+    if child is None:
+        return "there is no such backplane"
+    if child.phase is Phase.UP:
+        return None
+    return f"backplane {child.name} is {child.phase}" + (f": {child.reason}" if child.reason else "")
+
+
+def place_of(children: Mapping[str, Child], asked: str) -> tuple[str, str]:
+    """(who is to be asked first, and how it is called there). Raises `NotFound`.
+
+    An object BACKPLANE/…, a call BACKPLANE:…, a route, or the bare name of a component.
+    """
+    ends = [at for at in (asked.find("/"), asked.find(":")) if at > 0]
+    if ends:
+        backplane = asked[: min(ends)]
+        if backplane in children:
+            return backplane, asked
+        raise NotFound(f"no backplane {backplane!r}{_hint(backplane, children)}")
+    words = asked.split(".")
+    if words[0] == BACKPLANE and len(words) == 3 and words[1] in children:
+        return words[1], asked
+    known = {}
+    for child in children.values():
+        for component in child.registration.components if child.registration is not None else ():
+            known[component.name] = child.name, f"{child.name}/{component.name}"
+            known.update((operation.route, (child.name, operation.route)) for operation in component.operations)
+    if asked not in known:
+        raise NotFound(
+            f"{asked!r} is no object (BACKPLANE/COMPONENT.KEY), call (BACKPLANE:CALLER:NUMBER) or route"
+            f"{_hint(asked, known)}"
+        )
+    return known[asked]
+
+
+def _hint(word: str, known: Mapping[str, object]) -> str:
+    close = difflib.get_close_matches(word, known, n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""

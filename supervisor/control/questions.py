@@ -1,0 +1,134 @@
+"""Questions: what the supervisor has to ask its backplanes before it can answer itself: statistics, and `why`.
+
+Sentinels answer them, so a busy backplane does too; one that does not is left out, and named. Nobody is waited for: an answer
+that comes, or a limit that passes, takes the question one step on. Bounded in number, with `Busy` for the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from appbackplane.transport.errors import BackplaneError, Busy, DeadlineExceeded, InvalidArgument
+
+from ..direction.child import Child, Phase
+from ..direction.director import Director
+from ..direction.effects import Caller
+from ..processes.board_file import BoardFile
+from . import inquiry, status
+from .asked import Look
+from .control_socket import Answered, Asked, ControlSocket, control_peer
+
+
+@dataclass(frozen=True, slots=True)
+class _StatisticsToken:
+    caller: Caller
+    gathering: status.Gathering
+    backplane: str
+    asked_ns: int
+    limit_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class _WhyToken:
+    caller: Caller
+    inquiry: inquiry.Inquiry
+
+
+class Questions:
+    """Those on their way."""
+
+    def __init__(
+        self,
+        control: ControlSocket,
+        director: Director,
+        board: BoardFile,
+        now_ns: Callable[[], int],
+        status_with: Callable[[dict[str, Any]], dict[str, Any]],
+    ) -> None:
+        """`status_with(statistics)`: the answer to `supervisor.status`."""
+        self._control, self._director, self._board, self._now_ns = control, director, board, now_ns
+        self._status_with = status_with
+        self._gatherings: set[Caller] = set()
+        #: When a backplane was asked the last question that it did not answer in time.
+        self.unanswered: dict[str, int] = {}
+        self._inquiries: set[Caller] = set()
+
+    def take(self, answered: Answered) -> bool:
+        """A call of ours has ended. False: it was no question."""
+        token = answered.token
+        if isinstance(token, _StatisticsToken):
+            # Who was given less time than a busy backplane may take has not left anything unanswered.
+            if isinstance(answered.error, DeadlineExceeded) and token.limit_ns >= status.STATISTICS_LIMIT_NS:
+                self.unanswered[token.backplane] = token.asked_ns
+            if token.gathering.take(token.backplane, None if answered.error else answered.result):
+                self._gatherings.discard(token.caller)
+                self._control.reply(token.caller, self._status_with(token.gathering.answers))
+        elif isinstance(token, _WhyToken):
+            self._on_told_why(token, answered)
+        else:
+            return False
+        return True
+
+    def ask_statistics(self, caller: Caller, look: Look) -> None:
+        """All that are up. Raises `Busy`."""
+        if len(self._gatherings) >= status.GATHERINGS_MAX:
+            raise Busy(f"{status.GATHERINGS_MAX} others wait for statistics", retry_after=1.0)
+        up = [child for child in self._director.children.values() if child.phase is Phase.UP]
+        if not up:
+            self._control.reply(caller, self._status_with({}))
+            return
+        self._gatherings.add(caller)
+        gathering = status.Gathering({child.name for child in up})
+        for child in up:
+            token = _StatisticsToken(caller, gathering, child.name, self._now_ns(), look.limit_ns)
+            self._call(child, "control.statistics", {"buckets": look.has_buckets}, token, look.limit_ns)
+
+    def ask_why(self, asked: Asked) -> None:
+        """One after the other, from where it waits to what keeps it. Raises `NotFound`, `InvalidArgument`, `Busy`."""
+        name = asked.body.get("asked")
+        if not isinstance(name, str):
+            raise InvalidArgument(
+                f"supervisor.why: expected `asked`, the name of a call, an object or a route, got {name!r}"
+            )
+        if len(self._inquiries) >= inquiry.INQUIRIES_MAX:
+            raise Busy(f"{inquiry.INQUIRIES_MAX} other questions are on their way", retry_after=1.0)
+        backplane, name = inquiry.place_of(self._director.children, name)
+        question = inquiry.Inquiry(backplane, name, self._now_ns(), with_stack=bool(asked.body.get("stack")))
+        self._inquiries.add(asked.caller)
+        self._inquire(_WhyToken(asked.caller, question))
+
+    def _inquire(self, token: _WhyToken) -> None:
+        question = token.inquiry
+        child = self._director.children.get(question.backplane)
+        because = inquiry.is_down(child)
+        if child is None or because is not None:
+            question.give_up("down", because or "")
+            self._end_inquiry(token)
+        else:
+            self._call(child, "control.why", question.body, token, question.limit_ns(self._now_ns()))
+
+    def _on_told_why(self, token: _WhyToken, answered: Answered) -> None:
+        question, child = token.inquiry, self._director.children[token.inquiry.backplane]
+        now_ns = self._now_ns()
+        if answered.error is None:
+            if question.take(answered.result, now_ns):
+                self._inquire(token)
+                return
+        else:
+            try:
+                question.fail(answered.error, status.health(child, self._board.read(child.name), now_ns))
+            except BackplaneError as error:
+                self._inquiries.discard(token.caller)
+                self._control.refuse(token.caller, error)
+                return
+        self._end_inquiry(token)
+
+    def _end_inquiry(self, token: _WhyToken) -> None:
+        self._inquiries.discard(token.caller)
+        self._control.reply(token.caller, token.inquiry.answer)
+
+    def _call(self, child: Child, route: str, body: dict[str, Any], token: object, limit_ns: int) -> None:
+        peer = control_peer(child.name, child.generation)
+        self._control.call(peer, route, body, token, self._now_ns(), limit_ns)

@@ -1,0 +1,5 @@
+"""Direction: what happens next in a system. All of it decides, nothing here touches a process.
+
+Read first: `director` (events in, effects out). `movement` with `lifecycle` and `orders`: who may go where, and when.
+`restart` with `group_restart`: whether again, when, and with whom. `plan`: whether it can come up at all.
+"""

@@ -1,0 +1,155 @@
+"""Child: what the director knows of one backplane, through all its generations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from appbackplane.runtime.objects.module_state import ModuleState
+from appbackplane.transport.directory import Registration
+
+from ..config import RestartPolicy
+from .lifecycle import Standing, is_down, is_there
+from .restart import RestartHistory
+
+
+class Phase(StrEnum):
+    """Where the process of a backplane is; the values are what `status` shows."""
+
+    WAITING = "waiting"  # there is none: not spawned yet, or its next start is due later
+    STARTING = "starting"  # spawned, not registered
+    UP = "up"  # registered: its components are being moved, or serve
+    STOPPING = "stopping"  # told to go
+    KILLED = "killed"  # SIGKILL is on its way
+    FAILED = "failed"  # given up: it stays down while the others go on
+    ENDED = "ended"  # by itself, and not wanted back (restart.type)
+    DOWN = "down"  # gone, in order
+
+
+#: There is a process.
+LIVING = frozenset((Phase.STARTING, Phase.UP, Phase.STOPPING, Phase.KILLED))
+
+
+@dataclass(slots=True)
+class Failure:
+    """A component's hook that failed, or has not ended in time."""
+
+    to: ModuleState
+    reason: str
+    since_ns: int
+    #: When it is tried again; None: it is being tried, or has been given up.
+    retry_ns: int | None = None
+    #: It is not tried again by itself.
+    is_given_up: bool = False
+
+
+@dataclass(slots=True)
+class Child:
+    """One backplane. Changed by the director alone."""
+
+    name: str
+    policy: RestartPolicy
+    phase: Phase = Phase.WAITING
+    generation: int = 0
+    #: Above what a killed supervisor may have left in this run directory: no name is used twice there.
+    first_generation: int = 1
+    #: How long its process may take to register and a hook on its way up to end; and the last hook, and then the process.
+    start_limit_ns: int = 60_000_000_000
+    stop_limit_ns: int = 10_000_000_000
+    pid: int | None = None
+    #: The folder of its own cgroup, in which its next generation begins, too.
+    cgroup: str | None = None
+    #: Of the last generation that registered: its routes stay in the directory while it is down.
+    registration: Registration | None = None
+    states: dict[str, ModuleState] = field(default_factory=dict)
+    moving: dict[str, ModuleState] = field(default_factory=dict)
+    #: Until when a hook on its way up is to have ended.
+    hooks_due_ns: dict[str, int] = field(default_factory=dict)
+    failures: dict[str, Failure] = field(default_factory=dict)
+    #: When it is killed (starting, stopping) or spawned (waiting).
+    deadline_ns: int | None = None
+    #: It goes down, in order, to be started again with another that died.
+    is_leaving: bool = False
+    #: Those that have to be gone before it is spawned.
+    spawns_after: frozenset[str] = frozenset()
+    since_ns: int = 0
+    #: When all its components had reached where they were to be.
+    up_since_ns: int | None = None
+    history: RestartHistory = field(default_factory=RestartHistory)
+    #: Of the hooks of each component.
+    hook_histories: dict[str, RestartHistory] = field(default_factory=dict)
+    #: Why it is not as it should be; kept after a restart, for whoever asks.
+    reason: str | None = None
+
+    @property
+    def is_living(self) -> bool:
+        return self.phase in LIVING
+
+    @property
+    def restarts(self) -> int:
+        return max(0, self.generation - self.first_generation)
+
+    def is_at(self, generation: int, *phases: Phase) -> bool:
+        """Whether news of `generation` concerns the present process, and it is in one of these phases."""
+        return generation == self.generation and self.phase in (phases or LIVING)
+
+    def enter(self, phase: Phase, now_ns: int, deadline_ns: int | None = None) -> None:
+        self.phase, self.since_ns, self.deadline_ns = phase, now_ns, deadline_ns
+
+    def standings(self) -> dict[str, Standing]:
+        """Its components, for the lifecycle."""
+        if self.registration is None:
+            return {}
+        return {
+            c.name: Standing(
+                self.states.get(c.name, ModuleState.START),
+                c.depends_on,
+                self.name,
+                is_reachable=self.phase is Phase.UP,
+                moving_to=self.moving.get(c.name),
+                refuses=self._refuses(c.name),
+                has_ended=self.phase is Phase.ENDED,
+                is_driven_by_backplane=c.driven_by == "backplane",
+            )
+            for c in self.registration.components
+        }
+
+    def _refuses(self, component: str) -> ModuleState | None:
+        failure = self.failures.get(component)
+        return failure.to if failure is not None and (failure.is_given_up or failure.retry_ns is not None) else None
+
+    def has_begun(self) -> bool:
+        """Some of its components have left the bottom: it cannot be taken for one that was just started."""
+        return self.phase is Phase.UP and (bool(self.moving) or any(s is not _START for s in self.states.values()))
+
+    def holds_nothing(self) -> bool:
+        """All its components are down, so it may be told to go."""
+        return all(is_down(standing) for standing in self.standings().values())
+
+    def has_reached(self, targets: Mapping[str, ModuleState]) -> bool:
+        """All its components are where they are to be."""
+        return self.phase is Phase.UP and all(
+            is_there(standing, targets[name]) for name, standing in self.standings().items()
+        )
+
+    def register(self, registration: Registration, now_ns: int) -> None:
+        self.enter(Phase.UP, now_ns)
+        self.registration = registration
+        self.states = {component.name: ModuleState.START for component in registration.components}
+        self._forget_hooks()
+
+    def bury(self, now_ns: int) -> int:
+        """Forget what was true of the process only. Returns how long it had been up; 0 if it never was."""
+        up_ns = 0 if self.up_since_ns is None else now_ns - self.up_since_ns
+        self.up_since_ns = self.pid = None
+        self.is_leaving = False
+        self.states = dict.fromkeys(self.states, ModuleState.DOWN)
+        self._forget_hooks()
+        return up_ns
+
+    def _forget_hooks(self) -> None:
+        self.moving, self.hooks_due_ns, self.failures = {}, {}, {}
+
+
+_START = ModuleState.START

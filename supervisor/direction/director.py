@@ -1,0 +1,384 @@
+"""Director: what happens next in a system. (event, now) in, effects out; no process is touched here.
+
+Brings the backplanes up, has their components moved in the order of their dependencies (movement.py), judges deaths
+(restart.py), and takes everything down in reverse. All waits have an end: a start, a hook and a stop each have a limit,
+after which the process is killed or the component left behind; a second order to go down kills at once. Before the
+system has been up once, a process that cannot even be constructed ends everything, with its reason; after that only the
+backplane concerned, and those that its policy names, are restarted or given up. `run.py` is the doer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from appbackplane.runtime.objects.module_state import ModuleState
+from appbackplane.transport import directory
+from appbackplane.transport.directory import Directory
+from appbackplane.transport.errors import FailedPrecondition
+
+from ..config import RestartPolicy
+from . import group_restart, plan
+from .child import Child, Phase
+from .effects import Accept, AnnounceUp, ClearSlot, Effect, End, Kill, Refuse, Say, SendDirectory, Spawn, Stop
+from .events import (
+    DownOrdered,
+    Event,
+    Exited,
+    LinkLost,
+    Moved,
+    MoveFailed,
+    MoveOrdered,
+    Placed,
+    Registered,
+    Spawned,
+    SpawnFailed,
+    TimePassed,
+    UpOrdered,
+)
+from .movement import Movement
+from .restart import GiveUp, Random, StartAgain, after_end, is_wanted_back
+
+#: How long SIGKILL may take while going down (0.9 s were measured for a throttled process: TRAPS 22). A process that
+#: survives it is stuck in the kernel, and waiting for it helps nobody.
+KILL_LIMIT_NS = 10_000_000_000
+
+
+class Director:
+    """One system, from the first spawn to the last death."""
+
+    def __init__(
+        self,
+        system: str,
+        policies: Mapping[str, RestartPolicy],
+        *,
+        role: ModuleState,
+        first_generation: int = 1,
+        start_limit_ns: int,
+        stop_limit_ns: int,
+        random: Random,
+        limits_ns: Mapping[str, tuple[int | None, int | None]] | None = None,
+    ) -> None:
+        """`limits_ns`: the limits of a start and of a stop that a backplane has of its own. `random`: between 0 and 1."""
+        self.system = system
+        self.children = {}
+        for name, policy in policies.items():
+            start_ns, stop_ns = (limits_ns or {}).get(name, (None, None))
+            child = Child(name, policy, first_generation=first_generation, generation=first_generation - 1)
+            child.start_limit_ns, child.stop_limit_ns = start_ns or start_limit_ns, stop_ns or stop_limit_ns
+            self.children[name] = child
+        self.movement = Movement(self.children, role, random)
+        self.directory = Directory(system=system)
+        #: "starting", "up", "stopping" or "down".
+        self.mode = "starting"
+        #: When it was ordered up, and when it came into its present mode.
+        self.begun_ns = self.since_ns = 0
+        #: Why it is going down.
+        self.reason = ""
+        self._exit_code = 0
+        self._random = random
+        self._effects: list[Effect] = []
+
+    def handle(self, event: Event, now_ns: int) -> list[Effect]:
+        """What is to be done about `event`, in order."""
+        assert self.mode != "down", "nothing happens to a system that has ended"
+        match event:
+            case UpOrdered():
+                self.begun_ns = self.since_ns = now_ns
+                for child in self.children.values():
+                    self._spawn(child, now_ns)
+            case Spawned():
+                if (child := self.children[event.backplane]).is_at(event.generation):
+                    child.pid, child.cgroup = event.pid, event.cgroup
+            case Placed():
+                if (child := self.children[event.backplane]).is_at(event.generation):
+                    child.cgroup = event.cgroup
+                    self._send_directory()
+            case SpawnFailed():
+                reason = f"cannot be started: {event.reason}"
+                self._on_death(self.children[event.backplane], reason, now_ns, repeats=True)
+            case Registered():
+                self._on_registered(event, now_ns)
+            case Moved():
+                self._on_moved(event, now_ns)
+            case MoveFailed():
+                self._on_move_failed(event, now_ns)
+            case LinkLost():
+                child = self.children[event.backplane]
+                if child.is_at(event.generation, Phase.UP):
+                    self._kill(child, "closed its control link", now_ns)
+            case Exited():
+                self._on_exited(event, now_ns)
+            case MoveOrdered():
+                self.movement.order(event, now_ns)
+            case DownOrdered():
+                self._on_down_ordered(event, now_ns)
+            case TimePassed():
+                self._on_time(now_ns)
+        self._advance(now_ns)
+        effects, self._effects = self._effects, []
+        return effects
+
+    def wakes_at_ns(self) -> int | None:
+        """When to send `TimePassed`, unless something else happens first."""
+        waits = [
+            child.deadline_ns
+            for child in self.children.values()
+            if child.deadline_ns is not None and not group_restart.is_held(self.children, child)
+        ]
+        if (wakes_ns := self.movement.wakes_at_ns()) is not None:
+            waits.append(wakes_ns)
+        return min(waits, default=None)
+
+    # Up
+
+    def _spawn(self, child: Child, now_ns: int) -> None:
+        child.generation += 1
+        child.spawns_after = frozenset()
+        child.enter(Phase.STARTING, now_ns, now_ns + child.start_limit_ns)
+        self._effects.append(Spawn(child.name, child.generation))
+
+    def _on_registered(self, event: Registered, now_ns: int) -> None:
+        registration = event.registration
+        child = self.children.get(registration.backplane)
+        is_it = child is not None and child.is_at(registration.generation, Phase.STARTING)
+        if child is None or not is_it or registration.pid != child.pid:
+            who = f"{registration.backplane} generation {registration.generation}"
+            self._effects.append(Refuse(event.caller, FailedPrecondition(f"{who} is not expected to register now")))
+            return
+        child.register(registration, now_ns)
+        self._effects.append(Accept(event.caller, child.name))
+        self._send_directory()
+        if self.movement.is_planned:
+            errors = [finding.text for finding in self._findings() if finding.is_error]
+            if errors:
+                self._kill(child, f"does not fit any more: {errors[0]}", now_ns)
+
+    def _on_moved(self, event: Moved, now_ns: int) -> None:
+        child = self.children[event.backplane]
+        if child.is_at(event.generation, Phase.UP) and event.component in child.moving:
+            self.movement.moved(child, event, now_ns)
+            self._limit_hooks(child, now_ns)
+
+    def _on_move_failed(self, event: MoveFailed, now_ns: int) -> None:
+        child = self.children[event.backplane]
+        if child.is_at(event.generation, Phase.UP) and event.component in child.moving:
+            because = self.movement.failed(child, event, now_ns)
+            if because is not None:
+                self._abort(because, now_ns)
+            self._limit_hooks(child, now_ns)
+
+    # Deaths
+
+    def _kill(self, child: Child, reason: str, now_ns: int) -> None:
+        child.reason = reason
+        child.enter(Phase.KILLED, now_ns, now_ns + KILL_LIMIT_NS if self.mode == "stopping" else None)
+        self._effects.append(Kill(child.name, child.generation))
+
+    def _on_exited(self, event: Exited, now_ns: int) -> None:
+        child = self.children[event.backplane]
+        if not child.is_at(event.generation):
+            return
+        self._effects.append(ClearSlot(child.name))
+        if child.phase is Phase.KILLED and child.reason:
+            reason = child.reason
+        else:
+            reason = event.obituary
+        # An exit code is the process's own word, and it would say the same again; a signal came from outside.
+        repeats = event.code >= 0 or child.phase is Phase.KILLED
+        self._on_death(child, reason, now_ns, repeats=repeats, is_normal=event.code == 0)
+
+    def _on_death(self, child: Child, reason: str, now_ns: int, *, repeats: bool, is_normal: bool = False) -> None:
+        was, was_leaving = child.phase, child.is_leaving
+        was_up_ns = self._bury(child, now_ns)
+        line = f"backplane {child.name!r}: {reason}"
+        if self.mode == "stopping" or was_leaving:
+            if not (was is Phase.STOPPING and is_normal):
+                child.reason = reason
+                if was is not Phase.KILLED:
+                    self._effects.append(Say(f"{line}, while going down", is_error=True))
+            if self.mode != "stopping":
+                group_restart.has_gone(child, now_ns)
+            return
+        child.reason = reason
+        # At first start nobody gets a second try at being constructed; who has come so far is judged as ever.
+        is_let_go = child.registration is not None and not is_wanted_back(child.policy, is_normal=is_normal)
+        if self.mode == "starting" and repeats and not is_let_go:
+            child.enter(Phase.FAILED, now_ns)
+            self._abort(line, now_ns)
+        else:
+            is_normal = is_normal and was is not Phase.KILLED
+            child.history, verdict = after_end(
+                child.history, child.policy, is_normal=is_normal, up_ns=was_up_ns, now_ns=now_ns, random=self._random
+            )
+            if isinstance(verdict, StartAgain):
+                self._start_again(child, line, verdict.at_ns, now_ns)
+            elif isinstance(verdict, GiveUp):
+                self._give_up(child, f"{reason}; given up: {verdict.because}", now_ns)
+            else:
+                child.reason = f"{reason}; {verdict.because}"
+                child.enter(Phase.ENDED, now_ns)
+                self._effects.append(Say(f"backplane {child.name!r}: {child.reason}", is_error=not is_normal))
+
+    def _start_again(self, child: Child, line: str, at_ns: int, now_ns: int) -> None:
+        leaving = group_restart.begin(self.children, child, at_ns, now_ns)
+        when = "now" if at_ns <= now_ns else f"in {(at_ns - now_ns) / 1e9:.1f} s"
+        names = ", ".join(other.name for other in leaving)
+        with_whom = f", and with it {names} ({child.policy.strategy})" if leaving else ""
+        self._effects.append(Say(f"{line}; starting it again {when}{with_whom}", is_error=True))
+        for other in leaving:
+            self._limit_hooks(other, now_ns)
+
+    def _give_up(self, child: Child, reason: str, now_ns: int) -> None:
+        child.reason = reason
+        child.enter(Phase.FAILED, now_ns)
+        line = f"backplane {child.name!r}: {reason}"
+        if self.mode == "starting" or child.policy.on_give_up == "shutdown":
+            self._abort(line, now_ns)
+        else:
+            self._effects.append(Say(line + self.movement.consequence(child, child.states), is_error=True))
+
+    def _bury(self, child: Child, now_ns: int) -> int:
+        was_up_ns = child.bury(now_ns)
+        child.enter(Phase.DOWN, now_ns)
+        if child.registration is not None:
+            self._send_directory()
+        return was_up_ns
+
+    # Down
+
+    def _on_down_ordered(self, event: DownOrdered, now_ns: int) -> None:
+        if self.mode != "stopping":
+            self._go_down(event.because, now_ns)
+        if event.is_final:
+            self._exit_code = 1
+            for child in self.children.values():
+                if child.is_living and child.phase is not Phase.KILLED:
+                    self._kill(child, "killed: ordered twice to go down", now_ns)
+
+    def _abort(self, reason: str, now_ns: int) -> None:
+        """It cannot come up, or go on."""
+        if self.mode != "stopping":
+            self._exit_code = 1
+            self._effects.append(Say(reason, is_error=True))
+            self._go_down(reason, now_ns)
+
+    def _go_down(self, reason: str, now_ns: int) -> None:
+        self._enter("stopping", now_ns)
+        given_up = [child.name for child in self.children.values() if child.phase is Phase.FAILED]
+        self.reason = reason
+        if given_up and not self._exit_code:
+            self._exit_code = 1
+            self.reason = f"{reason}; had been given up: {', '.join(given_up)}"
+        self.movement.is_going_down = True
+        self.movement.refuse_orders()
+        for child in self.children.values():
+            if child.phase is Phase.WAITING:
+                child.enter(Phase.DOWN, now_ns)
+            elif child.phase is Phase.STARTING:
+                self._kill(child, "", now_ns)  # it serves nobody yet
+            elif child.phase is Phase.KILLED:
+                child.deadline_ns = now_ns + KILL_LIMIT_NS
+            else:
+                self._limit_hooks(child, now_ns)
+
+    def _limit_hooks(self, child: Child, now_ns: int) -> None:
+        """While it goes down: a hook on its way up gets no longer than one on its way down, which has its own limit."""
+        if (self.mode == "stopping" or child.is_leaving) and child.phase is Phase.UP:
+            rising = any(to is not ModuleState.DOWN for to in child.moving.values())
+            if not rising:
+                child.deadline_ns = None
+            elif child.deadline_ns is None:
+                child.deadline_ns = now_ns + child.stop_limit_ns
+
+    def _on_time(self, now_ns: int) -> None:
+        if (because := self.movement.time_passed(now_ns)) is not None:
+            self._abort(because, now_ns)
+        for child in self.children.values():
+            if child.deadline_ns is None or child.deadline_ns > now_ns:
+                continue
+            if child.phase is Phase.WAITING:
+                continue  # spawned below, with those that are due for other reasons
+            if child.phase is Phase.STARTING:
+                self._kill(child, f"did not register within {child.start_limit_ns / 1e9:g} s", now_ns)
+            elif child.phase is Phase.KILLED:
+                self._exit_code = 1
+                text = (
+                    f"backplane {child.name!r}: process {child.pid} survives SIGKILL (stuck in the kernel): left behind"
+                )
+                self._effects.append(Say(text, is_error=True))
+                self._on_death(child, "left behind", now_ns, repeats=True)
+            else:
+                if self.mode == "stopping":
+                    self._exit_code = 1
+                reason = f"did not stop within {child.stop_limit_ns / 1e9:g} s"
+                self._effects.append(Say(f"backplane {child.name!r}: {reason}: killed", is_error=True))
+                self._kill(child, reason, now_ns)
+
+    # What follows from where everybody is
+
+    def _advance(self, now_ns: int) -> None:
+        if self.mode == "starting" and not self.movement.is_planned:
+            self._try_plan(now_ns)
+        self._effects += self.movement.advance(now_ns)
+        self._let_go(now_ns)
+        if self.mode == "stopping":
+            self._see_end(now_ns)
+        elif self.movement.is_planned:
+            self._see_up(now_ns)
+        for child in self.children.values():
+            is_due = child.deadline_ns is not None and child.deadline_ns <= now_ns
+            if child.phase is Phase.WAITING and is_due and not group_restart.is_held(self.children, child):
+                self._spawn(child, now_ns)
+
+    def _try_plan(self, now_ns: int) -> None:
+        if not all(
+            child.registration is not None and child.phase in (Phase.UP, Phase.ENDED)
+            for child in self.children.values()
+        ):
+            return
+        findings = self._findings()
+        self._effects += [
+            Say(f"warning: {finding.text}", is_error=True) for finding in findings if not finding.is_error
+        ]
+        errors = [finding.text for finding in findings if finding.is_error]
+        if errors:
+            self._abort("\n".join(errors), now_ns)
+        self.movement.is_planned = not errors
+
+    def _let_go(self, now_ns: int) -> None:
+        """Tell those to go that are to, and hold nothing any more."""
+        for child in self.children.values():
+            is_to_go = self.mode == "stopping" or child.is_leaving
+            if is_to_go and child.phase is Phase.UP and child.holds_nothing():
+                child.enter(Phase.STOPPING, now_ns, now_ns + child.stop_limit_ns)
+                self._effects.append(Stop(child.name, child.generation))
+
+    def _see_up(self, now_ns: int) -> None:
+        targets = self.movement.targets(self.movement.standings())
+        for child in self.children.values():
+            if child.up_since_ns is None and not child.is_leaving and child.has_reached(targets):
+                child.up_since_ns = now_ns
+                if self.mode == "up":
+                    self._effects.append(Say(f"backplane {child.name!r}: up again, generation {child.generation}"))
+        if self.mode == "starting" and self.movement.is_settled():
+            self._enter("up", now_ns)
+            self._effects.append(AnnounceUp(tuple(self.movement.problems())))
+
+    def _see_end(self, now_ns: int) -> None:
+        if not any(child.is_living for child in self.children.values()):
+            self._enter("down", now_ns)
+            self._effects.append(End(self._exit_code, self.reason))
+
+    def _enter(self, mode: str, now_ns: int) -> None:
+        self.mode, self.since_ns = mode, now_ns
+
+    def _findings(self) -> list[plan.Finding]:
+        return plan.find(group_restart.registrations(self.children))
+
+    def _send_directory(self) -> None:
+        down = {name for name, child in self.children.items() if child.phase not in (Phase.UP, Phase.STOPPING)}
+        cgroups = {name: child.cgroup for name, child in self.children.items()}
+        self.directory = directory.build(
+            self.system, self.directory.version + 1, group_restart.registrations(self.children), down, cgroups
+        )
+        self._effects.append(SendDirectory(self.directory))

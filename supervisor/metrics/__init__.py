@@ -1,0 +1,1 @@
+"""Metrics: what Prometheus is told. `exposition` decides what, `port` says it."""

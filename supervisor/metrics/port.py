@@ -1,0 +1,151 @@
+"""Metrics port: where Prometheus asks. One thread of the supervisor's process, which asks the supervisor as any client does.
+
+So a scrape never holds up the loop, and what it says is what `status --stats` says. One scrape at a time, each with a time
+limit; loopback unless the configuration says otherwise (config.py). The text is prometheus-client's, an extra: `[metrics]`.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+from appbackplane.transport.errors import BackplaneError, FailedPrecondition
+
+from .address import host_and_port
+from .exposition import Counted, Exposition
+
+PATH = "/metrics"
+#: How long whoever connects may take to ask and to read: others wait meanwhile.
+CLIENT_LIMIT_S = 5.0
+
+
+class MetricsPort:
+    """Listens from its construction until `close`."""
+
+    def __init__(self, address: str, look: Callable[[], Mapping[str, Any]]) -> None:
+        """`look`: the answer to `supervisor.status` with `buckets`. Raises `FailedPrecondition`."""
+        try:
+            import prometheus_client  # an extra
+        except ImportError:
+            raise FailedPrecondition(
+                "[system] metrics needs prometheus-client: pip install 'appbackplane[metrics]'"
+            ) from None
+        self._prometheus = prometheus_client
+        self._look, self._exposition = look, Exposition()
+        host, port = host_and_port(address)
+        try:
+            self._server = _server(host, port)
+        except OSError as error:
+            raise FailedPrecondition(f"[system] metrics: cannot listen at {address}: {error.strerror}") from error
+        #: The port that it has, if any was asked for (port 0).
+        self.address = f"[{host}]:{self._server.server_port}" if ":" in host else f"{host}:{self._server.server_port}"
+        self._server.set_app(self._answer)
+        self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Hang up, also on whoever is being served: nobody keeps a system from going down."""
+        served = self._server.served
+        if served is not None:
+            with suppress(OSError):  # it has just been served
+                served.shutdown(socket.SHUT_RDWR)
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def _answer(self, environ: Mapping[str, Any], start: Callable[..., Any]) -> list[bytes]:
+        if environ["PATH_INFO"] != PATH:
+            return _said(start, "404 Not Found", f"the metrics are at {PATH}\n")
+        if environ["REQUEST_METHOD"] != "GET":
+            return _said(start, "405 Method Not Allowed", "only GET\n")
+        try:
+            text = self._text(self._look())
+        except BackplaneError as error:
+            return _said(start, "503 Service Unavailable", f"{error.message}\n")
+        start("200 OK", [("Content-Type", self._prometheus.CONTENT_TYPE_LATEST)])
+        return [text]
+
+    def _text(self, answer: Mapping[str, Any]) -> bytes:
+        registry = self._prometheus.CollectorRegistry(auto_describe=False)
+        collector: Any = _Collected(list(self._families(answer)))
+        registry.register(collector)
+        return bytes(self._prometheus.generate_latest(registry))
+
+    def _families(self, answer: Mapping[str, Any]) -> Iterator[Any]:
+        from prometheus_client import metrics_core as core
+
+        for metric, samples in self._exposition.samples(answer):
+            labels = ("system", *metric.labels)
+            if metric.kind == "histogram":
+                histogram = core.HistogramMetricFamily(metric.name, metric.help, labels=labels)
+                for values, value in samples:
+                    assert isinstance(value, Counted)
+                    buckets = [(str(bound), float(count)) for bound, count in value.buckets]
+                    histogram.add_metric(values, [*buckets, ("+Inf", float(value.count))], value.sum_s)
+                yield histogram
+                continue
+            kind = core.CounterMetricFamily if metric.kind == "counter" else core.GaugeMetricFamily
+            family = kind(metric.name.removesuffix("_total"), metric.help, labels=labels)
+            for values, value in samples:
+                assert not isinstance(value, Counted)
+                family.add_metric(values, value)
+            yield family
+
+
+class _Collected:
+    """What has been read, for prometheus-client to write."""
+
+    def __init__(self, families: list[Any]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Any]:
+        return self._families
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = CLIENT_LIMIT_S
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """A scrape is not worth a line."""
+
+
+class _Server(WSGIServer):
+    """Its name is not looked up, which may take seconds, and a client that goes away is no error."""
+
+    #: The connection that is being served.
+    served: socket.socket | None = None
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self.served = request
+        try:
+            super().process_request(request, client_address)
+        finally:
+            self.served = None
+
+    def server_bind(self) -> None:
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+        self.setup_environ()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """It is its own business: the next one is served."""
+
+
+class _ServerOf6(_Server):
+    address_family = socket.AF_INET6
+
+
+def _server(host: str, port: int) -> _Server:
+    """Raises OSError."""
+    return (_ServerOf6 if ":" in host else _Server)((host, port), _Handler)
+
+
+def _said(start: Callable[..., Any], status: str, text: str) -> list[bytes]:
+    start(status, [("Content-Type", "text/plain; charset=utf-8")])
+    return [text.encode()]

@@ -1,0 +1,159 @@
+"""Spawn: backplane processes begin here, and their ends are seen here.
+
+Exec only, from the main thread, no code between (TRAPS 20). A process group of its own, so that all of it can be
+killed; the supervisor's session, because nice does not count between sessions (DESIGN section 5). It learns of the
+supervisor's death by a pipe that only we hold open, and we of its death by a pidfd; when it is dead, what is left of its
+group is killed before its number can be given to somebody else. About a millisecond a process.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+import msgspec
+
+from appbackplane.runtime.execution.log_ring import RingReader
+from appbackplane.runtime.observation.log_line import LEVELS
+from appbackplane.runtime.process_config import ProcessConfig
+
+from ..config import BackplaneConfig, Config
+from .placement import Placement
+
+#: -P: the folder that `up` happened to be typed in does not decide what is imported; the TOML's own folder does.
+COMMAND: Sequence[str] = (sys.executable, "-P", "-m", "appbackplane.runtime.process")
+
+
+class Process:
+    """One generation of a backplane, from its spawn until it is reaped."""
+
+    def __init__(self, config: ProcessConfig, popen: subprocess.Popen[bytes], before_kill: Callable[[], None]) -> None:
+        self.backplane, self.generation = config.backplane, config.generation
+        self.pid = popen.pid
+        #: Readable once it is dead.
+        self.pidfd = os.pidfd_open(popen.pid)
+        assert popen.stdout is not None
+        assert popen.stderr is not None
+        self.stdout, self.stderr = popen.stdout, popen.stderr
+        self._popen, self._before_kill = popen, before_kill
+
+    def kill(self) -> None:
+        """SIGKILL to its whole group."""
+        self._before_kill()
+        # Not reaped yet, so the number is still its own, even if it is dead.
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    def reap(self) -> int:
+        """After its pidfd was readable: end its group, and return its exit code; below 0 is a signal."""
+        self.kill()
+        code = self._popen.wait()
+        self.stdout.close()
+        self.stderr.close()
+        os.close(self.pidfd)
+        return code
+
+
+class Spawner:
+    """Starts the processes of one system."""
+
+    def __init__(self, config: Config, board_fd: int, slots: dict[str, int], placement: Placement) -> None:
+        self._config, self._placement = config, placement
+        self._board_fd, self._slots = board_fd, slots
+        self._lifeline_fd, self._lifeline_end_fd = os.pipe2(os.O_CLOEXEC)
+
+    def spawn(self, backplane: str, generation: int, ring: RingReader) -> Process:
+        """Start one generation, whose log is read from `ring`. Raises OSError when there can be no process."""
+        placement = self._placement
+        placement.begin(backplane)
+        config = process_config(
+            self._config,
+            backplane,
+            generation=generation,
+            board_fd=self._board_fd,
+            board_slot=self._slots[backplane],
+            lifeline_fd=self._lifeline_fd,
+            cgroup=placement.folder_of(backplane),
+            ring=ring,
+        )
+        with placement.groups.entered(backplane):
+            popen = start(config, pass_fds=(self._board_fd, self._lifeline_fd, ring.fd, ring.wake_fd))
+        return Process(config, popen, lambda: placement.lift(backplane))
+
+    def close(self) -> None:
+        """Cut the lifeline: whoever still lives ends itself."""
+        os.close(self._lifeline_end_fd)
+        os.close(self._lifeline_fd)
+
+
+def start(config: ProcessConfig, pass_fds: Sequence[int] = ()) -> subprocess.Popen[bytes]:
+    """The process, with pipes for what it prints. Raises OSError."""
+    # A memfd, not a pipe: a child that never reads cannot make us wait, however long its settings are.
+    stdin = os.memfd_create("appbackplane-config", os.MFD_CLOEXEC)
+    try:
+        with open(stdin, "wb", closefd=False) as file:
+            file.write(msgspec.json.encode(config))
+        os.lseek(stdin, 0, os.SEEK_SET)
+        return subprocess.Popen(
+            COMMAND,
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            process_group=0,
+            pass_fds=pass_fds,
+            # What it prints is shown when it is printed, and is not lost when it dies.
+            env={"PYTHONUNBUFFERED": "1", **os.environ},
+        )
+    finally:
+        os.close(stdin)
+
+
+def process_config(
+    config: Config,
+    backplane: str,
+    *,
+    generation: int = 1,
+    board_fd: int | None = None,
+    board_slot: int = 0,
+    lifeline_fd: int | None = None,
+    cgroup: str | None = None,
+    ring: RingReader | None = None,
+    describe: bool = False,
+) -> ProcessConfig:
+    """What one process is told at birth."""
+    share: BackplaneConfig = config.backplane[backplane]
+    return ProcessConfig(
+        system=config.system.name,
+        backplane=backplane,
+        generation=generation,
+        run_dir=config.run_dir,
+        components=share.components,
+        settings=share.settings,
+        import_dir=config.import_dir,
+        board_fd=board_fd,
+        board_slot=board_slot,
+        lifeline_fd=lifeline_fd,
+        log_fd=None if ring is None else ring.fd,
+        log_wake_fd=-1 if ring is None else ring.wake_fd,
+        log_level=LEVELS["DEBUG" if config.debug else config.system.log.level],
+        threads=share.threads,
+        priorities=share.priorities,
+        quotas=share.quotas,
+        order=share.order,
+        tick_ns=int(share.tick_ns),
+        cpu_limit=share.cpu_limit,
+        cpu_exempt=share.cpu_exempt,
+        max_latency_ns=int(share.max_latency_ns),
+        slow_action_ns=int(share.slow_action_ns),
+        preempt=share.preempt,
+        affinity=share.affinity,
+        nice=config.system.nice,
+        cgroup=cgroup,
+        debug=config.debug,
+        describe=describe,
+    )

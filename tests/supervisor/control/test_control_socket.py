@@ -1,0 +1,316 @@
+"""The control socket survives whatever its peers send or fail to read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from appbackplane.supervisor.control import control_socket
+from appbackplane.supervisor.control.control_socket import Answered, Asked, ControlSocket, Heard, Malformed
+from appbackplane.transport.batching import Sent
+from appbackplane.transport.codec import Encoder, batch, decode
+from appbackplane.transport.directory import Directory
+from appbackplane.transport.envelope import CALL, CAST, PUBLISH, REPLY, STATUS, Envelope, reply
+from appbackplane.transport.errors import DeadlineExceeded, InvalidArgument
+from appbackplane.transport.link import Link
+from appbackplane.transport.status import Status
+
+LIMIT_S = 20.0
+CALL_LIMIT_NS = 60_000_000_000
+
+
+class Peer:
+    """The far end, as raw as a test wants it."""
+
+    def __init__(self, path: Path, identity: str) -> None:
+        self.identity = identity.encode()
+        self.link = Link(identity)
+        self.supervisor = self.link.connect(path)
+
+    def send(self, *envelopes: Envelope) -> None:
+        """One frame."""
+        encoder = Encoder()
+        self.link.send(self.supervisor, batch([encoder.encode(envelope) for envelope in envelopes]))
+
+    def received(self) -> list[Envelope]:
+        """What has come."""
+        found: list[Envelope] = []
+        while (frame := self.link.receive()) is not None:
+            found += decode(frame[1])
+        return found
+
+
+@pytest.fixture
+def control(tmp_path: Path) -> Iterator[ControlSocket]:
+    """A socket."""
+    found = ControlSocket(tmp_path / "s.sock")
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def connect(tmp_path: Path, control: ControlSocket) -> Iterator[Callable[[str], Peer]]:
+    """Makes peers of it."""
+    peers: list[Peer] = []
+
+    def make(identity: str) -> Peer:
+        peers.append(Peer(tmp_path / "s.sock", identity))
+        return peers[-1]
+
+    yield make
+    for peer in peers:
+        peer.link.close(0)
+
+
+def heard_until(control: ControlSocket, is_it: Callable[[list[Heard]], bool]) -> list[Heard]:
+    """Turns, until what was heard is enough."""
+    heard: list[Heard] = []
+    end_s = time.monotonic() + LIMIT_S
+    while not is_it(heard):
+        assert time.monotonic() < end_s, heard
+        heard += control.turn(time.monotonic_ns())[0]
+    return heard
+
+
+def introduce(control: ControlSocket, peer: Peer, identity: bytes) -> Asked:
+    """Has a peer call, so that it is known."""
+    peer.send(Envelope(CALL, 1, 0, "supervisor.directory", None, None, None, {}))
+    (asked,) = heard_until(control, lambda heard: bool(heard))
+    assert isinstance(asked, Asked)
+    assert asked.caller.peer == identity
+    return asked
+
+
+GARBAGE = [
+    b"",
+    b"\xc1",
+    b"\x00" * 100,
+    b"\x91\x99",
+    b"hello",
+    b"\xdf\xff\xff\xff\xff",
+    batch([Encoder().encode(Envelope(PUBLISH, 1, None, "t", None, None, None, {}))]),
+    b"x" * (control_socket.FRAME_BYTES_MAX + 1),
+]
+
+
+@pytest.mark.parametrize("frame", GARBAGE, ids=range(len(GARBAGE)))
+def test_a_malformed_frame_is_reported_once_a_peer_and_the_next_call_is_heard(
+    control: ControlSocket, connect: Callable[[str], Peer], frame: bytes
+) -> None:
+    """One peer's bug must not be everybody's death, nor fill the log."""
+    peer = connect("garbled")
+    for _ in range(3):
+        peer.link.send(peer.supervisor, frame)
+    peer.send(Envelope(CALL, 1, 0, "supervisor.status", None, None, None, {}))
+    heard = heard_until(control, lambda heard: any(isinstance(one, Asked) for one in heard))
+    assert [type(one) for one in heard] == [Malformed, Asked]
+    assert control.malformed_count == 3
+
+
+def test_a_call_ends_once_by_its_answer(control: ControlSocket, connect: Callable[[str], Peer]) -> None:
+    """A second answer, or one from a stranger, must not end another call."""
+    peer, stranger = connect("control/query-1"), connect("stranger")
+    introduce(control, peer, b"control/query-1")
+    introduce(control, stranger, b"stranger")
+    control.call(b"control/query-1", "control.move", {"state": "primary"}, "token", time.monotonic_ns(), CALL_LIMIT_NS)
+    calls: list[Envelope] = []
+    end_s = time.monotonic() + LIMIT_S
+    while not calls:
+        assert time.monotonic() < end_s
+        assert not control.turn(time.monotonic_ns())[0]
+        calls = peer.received()
+    stranger.send(reply(calls[0].id, "forged"))
+    stranger.send(Envelope(CALL, 2, 0, "x", None, None, None, {}))
+    heard_until(control, lambda heard: any(isinstance(one, Asked) for one in heard))
+    peer.send(reply(calls[0].id, "well"), reply(calls[0].id, "again"))
+    assert heard_until(control, lambda heard: bool(heard)) == [Answered("token", "well", None)]
+
+
+def test_a_call_that_is_not_answered_ends_at_its_limit(control: ControlSocket, connect: Callable[[str], Peer]) -> None:
+    """A hook that hangs would keep the system from ever going down."""
+    peer, now_ns = connect("control/query-1"), time.monotonic_ns()
+    introduce(control, peer, b"control/query-1")
+    control.call(b"control/query-1", "control.move", {}, "token", now_ns, CALL_LIMIT_NS)
+    assert control.turn(now_ns + CALL_LIMIT_NS - 1)[0] == []
+    (ended,) = control.turn(now_ns + CALL_LIMIT_NS)[0]
+    assert isinstance(ended, Answered)
+    assert isinstance(ended.error, DeadlineExceeded)
+
+
+def test_calls_to_the_dead_end_at_once(control: ControlSocket, connect: Callable[[str], Peer]) -> None:
+    """Their limits are a minute."""
+    introduce(control, connect("control/query-1"), b"control/query-1")
+    control.call(b"control/query-1", "control.move", {}, "token", time.monotonic_ns(), CALL_LIMIT_NS)
+    control.forget(b"control/query-1")
+    (ended,) = control.turn(time.monotonic_ns())[0]
+    assert isinstance(ended, Answered)
+    assert ended.error is not None
+
+
+def test_a_peer_that_is_not_there_is_named(control: ControlSocket) -> None:
+    """So that a process whose control link broke is not waited for."""
+    control.cast(b"control/gone-1", "control.directory", {})
+    assert control.turn(time.monotonic_ns()) == ([], [b"control/gone-1"])
+
+
+def test_subscribers_hear_each_new_directory_numbered(control: ControlSocket, connect: Callable[[str], Peer]) -> None:
+    """A gap in the numbers is how a client sees that it missed one."""
+    peer = connect("client")
+    control.subscribe(introduce(control, peer, b"client").caller.peer)
+    for version in (1, 2):
+        control.publish(Directory("demo", version))
+        control.turn(time.monotonic_ns())
+    found: list[Envelope] = []
+    end_s = time.monotonic() + LIMIT_S
+    while len(found) < 2:
+        assert time.monotonic() < end_s
+        found += peer.received()
+    assert [(one.kind, one.id, one.route, one.body["version"]) for one in found] == [
+        (PUBLISH, 1, "system.directory", 1),
+        (PUBLISH, 2, "system.directory", 2),
+    ]
+
+
+def test_a_subscriber_that_does_not_read_delays_nobody_and_gets_the_newest(
+    control: ControlSocket, connect: Callable[[str], Peer]
+) -> None:
+    """A stopped client must neither stop the supervisor nor have it keep every version there ever was."""
+    stalled, reading = connect("stalled"), connect("reading")
+    for peer in (stalled, reading):
+        control.subscribe(introduce(control, peer, peer.identity).caller.peer)
+    routes = {f"component.operation{n}": ("query",) for n in range(200)}
+    versions, found = 3_000, []
+    for version in range(1, versions + 1):
+        control.publish(Directory("demo", version, routes=routes))
+        control.turn(time.monotonic_ns())
+        found += reading.received()
+    assert b"stalled" in control._outbox.stalled
+    end_s = time.monotonic() + LIMIT_S
+    while not found or found[-1].body["version"] != versions:
+        assert time.monotonic() < end_s
+        control.turn(time.monotonic_ns())
+        found += reading.received()
+    late: list[Envelope] = []
+    while not late or late[-1].body["version"] != versions:
+        assert time.monotonic() < end_s
+        control.turn(time.monotonic_ns())
+        late += stalled.received()
+    assert len(late) < versions, "what it did not read was not all kept for it"
+    numbers = [one.id for one in late]
+    assert numbers == sorted(set(numbers))
+
+
+def test_clients_that_have_gone_take_nobodys_place(
+    control: ControlSocket, connect: Callable[[str], Peer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every command that somebody types is a client; where nothing restarts for weeks, none of them would be forgotten."""
+    monkeypatch.setattr(control_socket, "SUBSCRIBERS_MAX", 20)
+    monkeypatch.setattr(control_socket, "SWEEP_MIN", 10)
+    control._sweep_at = 10
+    control.publish(Directory("demo", 1))
+    living = connect("living")
+    control.subscribe(introduce(control, living, b"living").caller.peer)
+    for number in range(100):
+        client = connect(f"client-{number}")
+        control.subscribe(introduce(control, client, client.identity).caller.peer)
+        client.link.close()
+        end_s = time.monotonic() + LIMIT_S
+        while control._link.send(client.identity, b"\x90") is not Sent.UNREACHABLE:
+            assert time.monotonic() < end_s
+            control.turn(time.monotonic_ns())
+    assert b"living" in control._subscribers
+    assert len(control._subscribers) <= 10
+
+
+def test_an_answer_that_cannot_travel_becomes_a_status(control: ControlSocket, connect: Callable[[str], Peer]) -> None:
+    """Whoever asked must not wait for its deadline because of our bug."""
+    peer = connect("client")
+    control.reply(introduce(control, peer, b"client").caller, {"x": object()})
+    control.turn(time.monotonic_ns())
+    found: list[Envelope] = []
+    end_s = time.monotonic() + LIMIT_S
+    while not found:
+        assert time.monotonic() < end_s
+        found = peer.received()
+    assert found[0].kind != REPLY
+
+
+FILLING = {"filling": bytes(control_socket.FRAME_BYTES_MAX)}
+
+
+def test_a_call_that_is_too_large_is_refused_by_the_bound_it_exceeds(
+    control: ControlSocket, connect: Callable[[str], Peer]
+) -> None:
+    """Dropped without an answer, its caller waits for thirty seconds and learns nothing, or a backplane is never registered."""
+    peer = connect("talkative")
+    peer.send(Envelope(CALL, 2**40, 0, "supervisor.status", None, None, None, FILLING))
+    said: list[Envelope] = []
+    end_s = time.monotonic() + LIMIT_S
+    while not said:
+        assert time.monotonic() < end_s
+        assert control.turn(time.monotonic_ns())[0] == []
+        said = peer.received()
+    (told,) = said
+    assert (told.kind, told.id, told.body[0]) == (STATUS, 2**40, Status.INVALID_ARGUMENT)
+    assert f"{control_socket.FRAME_BYTES_MAX:,}" in told.body[1]
+    assert control.malformed_count == 0
+
+
+def test_an_answer_that_is_too_large_ends_its_call(control: ControlSocket, connect: Callable[[str], Peer]) -> None:
+    """The other direction: who asked would otherwise wait for the limit, and call the backplane silent."""
+    peer = connect("control/query-1")
+    introduce(control, peer, b"control/query-1")
+    control.call(b"control/query-1", "control.statistics", {}, "token", time.monotonic_ns(), CALL_LIMIT_NS)
+    calls: list[Envelope] = []
+    end_s = time.monotonic() + LIMIT_S
+    while not calls:
+        assert time.monotonic() < end_s
+        control.turn(time.monotonic_ns())
+        calls = peer.received()
+    peer.send(reply(calls[0].id, FILLING))
+    (answered,) = heard_until(control, lambda heard: bool(heard))
+    assert isinstance(answered, Answered)
+    assert answered.token == "token"
+    assert isinstance(answered.error, InvalidArgument)
+    assert answered.error.message.startswith("control.statistics: an answer of ")
+
+
+def test_what_nobody_waits_for_and_is_too_large_is_malformed(
+    control: ControlSocket, connect: Callable[[str], Peer]
+) -> None:
+    """Counted, and said once: there is nobody to tell."""
+    peer = connect("talkative")
+    for _ in range(2):
+        peer.send(Envelope(CAST, 0, 0, "supervisor.status", None, None, None, FILLING))
+    peer.send(Envelope(CALL, 1, 0, "supervisor.status", None, None, None, {}))
+    heard = heard_until(control, lambda heard: any(isinstance(one, Asked) for one in heard))
+    assert [type(one) for one in heard] == [Malformed, Asked]
+    assert control.malformed_count == 2
+
+
+def test_a_call_that_comes_after_its_deadline_is_not_obeyed(
+    control: ControlSocket, connect: Callable[[str], Peer]
+) -> None:
+    """A supervisor that stood still must not take a system down for somebody who has given up on it long ago."""
+    peer = connect("late")
+    now_ns = time.monotonic_ns()
+    peer.send(
+        Envelope(CALL, 1, 0, "supervisor.down", None, -now_ns, None, {}),
+        Envelope(CALL, 2, 0, "supervisor.down", None, 0, None, {}),
+        Envelope(CALL, 3, 0, "supervisor.status", None, -(now_ns + CALL_LIMIT_NS), None, {}),
+        Envelope(CALL, 4, 0, "supervisor.status", None, CALL_LIMIT_NS, None, {}),
+    )
+    heard = heard_until(control, lambda heard: len(heard) >= 2)
+    assert [one.caller.id for one in heard if isinstance(one, Asked)] == [3, 4]
+    said: list[Envelope] = []
+    end_s = time.monotonic() + LIMIT_S
+    while len(said) < 2:
+        assert time.monotonic() < end_s
+        control.turn(time.monotonic_ns())
+        said += peer.received()
+    assert [(told.kind, told.id, told.body[0]) for told in said] == [
+        (STATUS, 1, Status.DEADLINE_EXCEEDED), (STATUS, 2, Status.DEADLINE_EXCEEDED),
+    ]  # fmt: skip

@@ -1,0 +1,296 @@
+"""The director in every order of events that hypothesis can think of, against a world that obeys its effects (world.py)."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from appbackplane.runtime.objects.module_state import ModuleState
+from appbackplane.supervisor.direction import effects, events
+from appbackplane.supervisor.direction.child import Phase
+from appbackplane.supervisor.direction.effects import Caller
+from appbackplane.transport.directory import Registration
+
+from ..world import SECOND_NS, SYSTEM, LivingProcess, System, World, make_director, policy, up_world
+
+
+#: Those of one small system, and whatever else can be drawn: components that depend only on those before them.
+@st.composite
+def systems(draw: st.DrawFn) -> System:
+    """Up to four backplanes, up to eight components."""
+    backplanes: dict[str, dict[str, tuple[str, ...]]] = {}
+    names: list[str] = []
+    for number in range(draw(st.integers(1, 8))):
+        needs = draw(st.lists(st.sampled_from(names), max_size=3, unique=True)) if names else []
+        home = draw(st.sampled_from(["b0", "b1", "b2", "b3"]))
+        names.append(f"c{number}")
+        backplanes.setdefault(home, {})[names[-1]] = tuple(needs)
+    return backplanes
+
+
+SYSTEMS = st.one_of(st.just(SYSTEM), systems())
+POLICIES = st.builds(
+    policy,
+    max=st.integers(0, 3),
+    strategy=st.sampled_from(["one_for_one", "rest_for_one", "one_for_all"]),
+    type=st.sampled_from(["permanent", "permanent", "permanent", "transient", "temporary"]),
+    on_give_up=st.sampled_from(["secondary", "secondary", "down", "shutdown"]),
+)
+
+
+class AnyOrder(RuleBasedStateMachine):
+    """Everything that may happen, in any order."""
+
+    @initialize(data=st.data(), system=SYSTEMS)
+    def begin(self, data: st.DataObject, system: System) -> None:
+        policies = {name: data.draw(POLICIES) for name in system}
+        components = [name for components in system.values() for name in components]
+        driven = data.draw(st.frozensets(st.sampled_from(components)))
+        self.world = World(make_director(system=system, policies=policies), system, driven)
+        self.world.tell(events.UpOrdered())
+
+    @precondition(lambda self: self.world.ended is not None)
+    @rule(data=st.data(), system=SYSTEMS)
+    def another_begins(self, data: st.DataObject, system: System) -> None:
+        self.begin(data, system)
+
+    def _living(self, data: st.DataObject, *, fits) -> str | None:  # type: ignore[no-untyped-def]
+        names = sorted(name for name, process in self.world.processes.items() if fits(process))
+        return data.draw(st.sampled_from(names)) if names else None
+
+    @precondition(lambda self: self.world.ended is None)
+    @rule(data=st.data())
+    def a_process_registers(self, data: st.DataObject) -> None:
+        name = self._living(data, fits=lambda p: not p.is_registered and not p.is_killed and not p.states)
+        if name is not None:
+            self.world.register(name)
+
+    @precondition(lambda self: self.world.ended is None)
+    @rule(data=st.data(), is_well=st.sampled_from([True, True, True, True, False]))
+    def a_hook_ends(self, data: st.DataObject, is_well: bool) -> None:
+        name = self._living(data, fits=lambda p: p.moving)
+        if name is not None:
+            component = data.draw(st.sampled_from(sorted(self.world.processes[name].moving)))
+            self.world.finish_hook(name, component, is_well=is_well)
+
+    @precondition(lambda self: self.world.ended is None)
+    @rule()
+    def all_do_what_is_asked(self) -> None:
+        """Else few runs would ever come up, and what follows from there would be seen too seldom."""
+        self.world.do_what_is_asked()
+
+    @precondition(lambda self: self.world.ended is None)
+    @rule(data=st.data(), code=st.sampled_from([0, 1, -9, -11]))
+    def a_process_dies(self, data: st.DataObject, code: int) -> None:
+        name = self._living(data, fits=lambda _: True)
+        if name is not None:
+            self.world.die(name, code)
+
+    @precondition(lambda self: self.world.ended is None)
+    @rule(data=st.data())
+    def a_control_link_breaks(self, data: st.DataObject) -> None:
+        name = self._living(data, fits=lambda p: p.is_registered)
+        if name is not None:
+            self.world.tell(events.LinkLost(name, self.world.processes[name].generation))
+
+    @precondition(lambda self: self.world.ended is None)
+    @rule(ns=st.integers(0, 40 * SECOND_NS))
+    def time_passes(self, ns: int) -> None:
+        processes = self.world.processes
+        while name := next((name for name, process in processes.items() if process.is_killed), None):
+            self.world.die(name, -9)  # SIGKILL takes no time; what survives it has a test of its own
+        self.world.now_ns += ns
+        if self.world.ended is None:
+            self.world.tell(events.TimePassed())
+
+    @precondition(lambda self: self.world.ended is None)
+    @rule(is_final=st.booleans())
+    def it_is_ordered_down(self, is_final: bool) -> None:
+        self.world.order_down(is_final=is_final)
+
+    @precondition(lambda self: self.world.ended is None)
+    @rule(
+        data=st.data(),
+        to=st.sampled_from([ModuleState.PRIMARY, ModuleState.SECONDARY, ModuleState.DOWN]),
+        limit_ns=st.integers(SECOND_NS, 60 * SECOND_NS),
+    )
+    def a_client_moves_something(self, data: st.DataObject, to: ModuleState, limit_ns: int) -> None:
+        component = data.draw(st.sampled_from([None, *sorted(self.world.home), "nobody"]))
+        if len(self.world.waiting) < 5:
+            self.world.order_move(to, component, limit_ns=limit_ns)
+
+    @precondition(lambda self: self.world.ended is None)
+    @rule(data=st.data(), generation=st.integers(0, 2))
+    def old_news_comes_late(self, data: st.DataObject, generation: int) -> None:
+        """Of a generation that is not there: it must change nothing."""
+        name = data.draw(st.sampled_from(sorted(self.world.system)))
+        process = self.world.processes.get(name)
+        if process is None or process.generation != generation:
+            for event in (
+                events.Exited(name, generation, 1),
+                events.Moved(name, generation, "base", "primary"),
+                events.LinkLost(name, generation),
+            ):
+                assert not [e for e in self.world.tell(event) if not isinstance(e, effects.Spawn)]
+
+    @invariant()
+    def the_director_knows_who_lives(self) -> None:
+        for name, child in self.world.director.children.items():
+            assert child.is_living == (name in self.world.processes)
+            if child.phase in (Phase.STARTING, Phase.STOPPING):
+                assert child.deadline_ns is not None, "every wait has an end"
+
+    def teardown(self) -> None:
+        """Whatever has happened: ordered down, it comes down, and at no later time than its limits allow."""
+        if not hasattr(self, "world") or self.world.ended is not None:
+            return
+        self.world.order_down()
+        begun_ns = self.world.now_ns
+        self.world.do_what_is_asked()
+        for _ in range(100):
+            self.world.do_what_is_asked()
+            if self.world.ended is not None:
+                break
+            assert self.world.pass_time(), "it waits for something that has no end"
+        assert self.world.ended is not None
+        assert self.world.now_ns - begun_ns <= 60 * SECOND_NS
+
+
+TestAnyOrder = AnyOrder.TestCase
+TestAnyOrder.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+
+
+def test_ordered_down_it_stops_in_reverse_order() -> None:
+    """A component that loses what it depends on before its own last hook cannot put its work in order."""
+    world, downs = up_world(), []
+    obey_move = world._obey_move
+
+    def note(process: LivingProcess, component: str, to: ModuleState) -> None:
+        downs.append(component)
+        obey_move(process, component, to)
+
+    world._obey_move = note  # type: ignore[method-assign]
+    world.order_down()
+    world.do_what_is_asked()
+    assert world.ended == effects.End(0, "SIGTERM")
+    assert downs.index("top") < downs.index("middle") < downs.index("base")
+    assert downs.index("top") < downs.index("side")
+
+
+def test_a_death_is_told_to_everybody_at_once() -> None:
+    """Whoever holds a call there learns it from the directory; the slot would tell of urgent work for ever."""
+    world = up_world()
+    done = world.die("second", -9)
+    directories = [effect.directory for effect in done if isinstance(effect, effects.SendDirectory)]
+    assert [directory.backplanes["second"].is_up for directory in directories] == [False]
+    assert effects.ClearSlot("second") in done
+    assert effects.Spawn("second", 2) in done
+
+
+def test_a_restarted_backplane_comes_back_by_itself() -> None:
+    """One for one: those beside it are left alone."""
+    world = up_world()
+    world.die("first", -11)
+    world.do_what_is_asked()
+    assert {name: process.generation for name, process in world.processes.items()} == {
+        "first": 2,
+        "second": 1,
+        "third": 1,
+    }
+    assert world.processes["first"].states == {"base": ModuleState.PRIMARY}
+
+
+def test_a_backplane_that_keeps_dying_is_given_up_and_the_others_serve() -> None:
+    """A crash loop helps nobody; what is given up says so, and why."""
+    world = up_world()
+    for _ in range(4):
+        world.die("first", -11)
+        while "first" not in world.processes and world.pass_time():
+            pass
+        world.do_what_is_asked()
+    child = world.director.children["first"]
+    assert child.phase is Phase.FAILED
+    assert child.reason == "killed by signal 11: its last line; given up: 3 restarts within 60 s were not enough"
+    assert world.director.mode == "up"
+    assert set(world.processes) == {"second", "third"}
+
+
+def test_what_never_registers_is_killed_and_ends_the_start() -> None:
+    """Else `up` would wait for ever for an import that hangs."""
+    world = World(make_director())
+    world.tell(events.UpOrdered())
+    world.register("first")
+    world.register("third")
+    assert world.pass_time()
+    world.do_what_is_asked()
+    assert world.ended == effects.End(1, "backplane 'second': did not register within 30 s")
+
+
+def test_a_process_that_ignores_stop_is_killed() -> None:
+    """Nothing may be left behind, least of all by whoever does not listen."""
+    world = up_world()
+    world.order_down()
+    while any(process.moving for process in world.processes.values()):
+        for name, process in list(world.processes.items()):
+            for component in list(process.moving):
+                world.finish_hook(name, component)
+    assert all(process.is_stopping for process in world.processes.values())
+    assert world.pass_time()
+    assert all(process.is_killed for process in world.processes.values())
+    world.do_what_is_asked()
+    assert world.ended == effects.End(1, "SIGTERM")
+
+
+def test_a_process_that_survives_sigkill_does_not_keep_the_supervisor() -> None:
+    """Stuck in the kernel: it is named, and the rest of the machine goes on."""
+    world = up_world()
+    world.order_down(is_final=True)
+    processes, world.processes = world.processes, {}
+    assert all(process.is_killed for process in processes.values())
+    assert world.pass_time()
+    assert world.ended is not None
+    assert world.ended.exit_code == 1
+    assert sum("survives SIGKILL" in text for text in world.said) == 3
+
+
+def test_a_registration_of_another_process_is_refused() -> None:
+    """A process left by a killed supervisor may reach our socket; taken for ours, its routes would lead nowhere."""
+    world = World(make_director())
+    world.tell(events.UpOrdered())
+    stranger = Registration("first", 1, 1, "/run/first.sock", ())
+    done = world.tell(events.Registered(stranger, Caller(b"first", 1)))
+    assert [type(effect) for effect in done] == [effects.Refuse]
+
+
+def test_a_stuck_hook_on_its_way_up_does_not_delay_going_down() -> None:
+    """While starting a hook may take a minute; one who wants to go home does not wait for it."""
+    world = World(make_director())
+    world.tell(events.UpOrdered())
+    for name in SYSTEM:
+        world.register(name)
+    assert world.processes["first"].moving == {"base": ModuleState.INITIALIZING}
+    begun_ns = world.now_ns
+    world.order_down()
+    world.pass_time()
+    world.do_what_is_asked()
+    while world.ended is None:
+        assert world.pass_time()
+        world.do_what_is_asked()
+    assert world.now_ns - begun_ns <= 10 * SECOND_NS
+
+
+def test_who_waits_to_be_restarted_is_not_started_in_a_system_that_goes_down() -> None:
+    """It would come up behind the back of everybody who stops, and be left behind or killed."""
+    world = up_world()
+    for _ in range(2):
+        world.die("first", -9)
+        if "first" in world.processes:
+            world.register("first")
+    assert "first" not in world.processes, "the second death in a row is answered later"
+    world.order_down()
+    while world.pass_time():
+        pass
+    world.do_what_is_asked()
+    assert world.ended is not None
+    assert world.director.children["first"].generation == 2

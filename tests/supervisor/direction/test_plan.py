@@ -1,0 +1,102 @@
+"""What cannot come up, or would wait for itself, is found before anything starts."""
+
+from __future__ import annotations
+
+import pytest
+
+from appbackplane.supervisor.direction import plan
+from appbackplane.transport.directory import ComponentEntry, OperationEntry, Registration
+
+
+def operation(route: str, *calls: str, reentrant: bool = False) -> OperationEntry:
+    """One that declares calls."""
+    return OperationEntry(route, 4, "()", ("primary",), reentrant=reentrant, calls=calls)
+
+
+def system(**backplanes: tuple[ComponentEntry, ...]) -> list[Registration]:
+    """Backplanes and what they hold."""
+    return [Registration(name, 1, 1, "", components) for name, components in backplanes.items()]
+
+
+def component(name: str, *operations: OperationEntry, depends_on: tuple[str, ...] = ()) -> ComponentEntry:
+    """One component."""
+    return ComponentEntry(name, depends_on=depends_on, operations=operations)
+
+
+def texts(registrations: list[Registration], *, errors: bool = True) -> list[str]:
+    """What is found."""
+    return [finding.text for finding in plan.find(registrations) if finding.is_error is errors]
+
+
+def test_a_missing_dependency_is_named_with_who_wants_it() -> None:
+    """It would wait for ever."""
+    registrations = system(q=(component("query", depends_on=("indx",)),), i=(component("index"),))
+    expected = "component 'query' (backplane 'q') depends on 'indx', which no backplane has (did you mean 'index'?)"
+    assert texts(registrations) == [expected]
+
+
+def test_a_ring_of_dependencies_is_spelled_out() -> None:
+    """None of them could ever be the first."""
+    registrations = system(
+        x=(component("a", depends_on=("b",)), component("b", depends_on=("c",))),
+        y=(component("c", depends_on=("a",)),),
+    )
+    assert texts(registrations) == ["components depend on each other in a ring: a -> b -> c -> a"]
+
+
+def test_a_ring_of_calls_is_spelled_out() -> None:
+    """A waits for B, which waits for A: nobody would see more than a call that takes its time."""
+    registrations = system(
+        x=(component("a", operation("a.one", "b.two")),), y=(component("b", operation("b.two", "a.one")),)
+    )
+    (text,) = texts(registrations)
+    assert text.startswith("calls go in a ring and would wait for themselves: a.one -> b.two -> a.one")
+
+
+def test_a_ring_of_reentrant_calls_is_no_error() -> None:
+    """Whoever says that it may be entered again knows why."""
+    registrations = system(
+        x=(component("a", operation("a.one", "b.two", reentrant=True), operation("b.two", "a.one", reentrant=True)),)
+    )
+    assert plan.find(registrations) == []
+
+
+def test_an_operation_that_calls_itself_is_a_ring() -> None:
+    """The shortest one."""
+    assert "a.one -> a.one" in texts(system(x=(component("a", operation("a.one", "a.one")),)))[0]
+
+
+def test_a_declared_call_that_nobody_serves_is_a_warning() -> None:
+    """It may be served later; but most often it is mistyped."""
+    registrations = system(x=(component("a", operation("a.one", "a.tow"), operation("a.two")),))
+    assert texts(registrations) == []
+    (warning,) = texts(registrations, errors=False)
+    assert warning == "a.one declares to call 'a.tow', which nobody serves (did you mean 'a.two'?)"
+
+
+def test_one_name_belongs_to_one_component() -> None:
+    """A move or a call would reach one of them by chance."""
+    registrations = system(x=(component("a", operation("a.one")),), y=(component("a", operation("a.one")),))
+    (text,) = texts(registrations)
+    assert text.startswith("two components are named 'a', in backplane 'x' and backplane 'y'")
+
+
+@pytest.mark.parametrize("word", ["supervisor", "backplane", "control"])
+def test_reserved_words_are_not_for_components(word: str) -> None:
+    """Their routes would hide those of the system itself."""
+    assert f"may not be named {word!r}" in texts(system(x=(component(word),)))[0]
+
+
+def test_the_order_puts_dependencies_first() -> None:
+    """Whatever the order of the file."""
+    registrations = system(
+        x=(component("c", depends_on=("b",)), component("a")), y=(component("b", depends_on=("a",)),)
+    )
+    assert plan.order(registrations) == ["a", "b", "c"]
+
+
+def test_a_chain_of_calls_longer_than_pythons_stack_is_followed() -> None:
+    """Generated systems exist; `check` must not die of them."""
+    chain = {str(n): [str(n + 1)] for n in range(5_000)} | {"5000": ["0"]}
+    (ring,) = plan.rings(chain)
+    assert len(ring) == 5_002

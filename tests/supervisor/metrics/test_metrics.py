@@ -1,0 +1,230 @@
+"""The metrics port of a running system: what it says, to whom, and what it does when it cannot."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import re
+import signal
+import socket
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from prometheus_client.parser import text_string_to_metric_families
+
+from appbackplane.supervisor.commands import main
+from appbackplane.supervisor.config import ConfigError, parse
+from appbackplane.supervisor.metrics.address import host_and_port
+from appbackplane.supervisor.metrics.exposition import METRICS
+from appbackplane.supervisor.metrics.port import CLIENT_LIMIT_S, MetricsPort
+from appbackplane.transport import connect
+from appbackplane.transport.errors import FailedPrecondition, Unavailable
+
+from ..conftest import LIMIT_S, RunningSystem
+
+Start = Callable[..., RunningSystem]
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+def get(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=LIMIT_S) as reply:
+        assert reply.headers["Content-Type"].startswith("text/plain; version=")
+        return str(reply.read().decode())
+
+
+def samples(text: str) -> Samples:
+    """As Prometheus reads it."""
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def one(found: Samples, name: str, **labels: str) -> float:
+    return found[name, frozenset({"system": "demo", **labels}.items())]
+
+
+def up(start: Start, system: str) -> tuple[RunningSystem, str]:
+    """A system, and where its metrics are."""
+    running = start(system)
+    said = running.wait_for("metrics at ")
+    running.wait_for("is up, pid")
+    return running, said.split("metrics at ")[1]
+
+
+def settle(running: RunningSystem, **counts: int) -> None:
+    """Until these operations are booked so often: an answer leaves before its action is."""
+    end_s = time.monotonic() + LIMIT_S
+    while True:
+        told = running.status(statistics=True)["backplanes"]
+        found = {name: one["count"] for each in told for name, one in each["statistics"]["operations"].items()}
+        if all(found.get(name.replace("_", ".")) == count for name, count in counts.items()):
+            return
+        assert time.monotonic() < end_s, found
+
+
+def down(running: RunningSystem) -> None:
+    running.signal(signal.SIGTERM)
+    running.wait_down()
+
+
+def test_values_agree_with_the_status(start: Start) -> None:
+    """Two sources that disagree are worse than one. Called is before, so that nothing moves between the two looks."""
+    running, url = up(start, 'metrics = "127.0.0.1:0"')
+    with connect(running.run_dir) as client:
+        for _ in range(25):
+            client.call("index.echo", text="x")
+        with pytest.raises(Exception, match="text"):
+            client.call("index.echo", text=1)
+        client.call("query.ask")
+    settle(running, index_echo=25, query_ask=1, index_pid=1)
+    found = samples(get(url))
+    told = running.ask("supervisor.status", {"statistics": True})
+    for backplane in told["backplanes"]:
+        name, statistics = backplane["name"], backplane["statistics"]
+        assert one(found, "appbackplane_backplane_up", backplane=name) == 1
+        assert one(found, "appbackplane_backplane_restarts_total", backplane=name) == backplane["restarts"]
+        assert one(found, "appbackplane_queued_actions", backplane=name) == statistics["queues"]["actions"]
+        assert one(found, "appbackplane_workers", backplane=name) == statistics["threads"]
+        assert 0 < one(found, "appbackplane_cpu_seconds_total", backplane=name) <= statistics["cpu"]["process_ms"] / 1e3
+        assert statistics["operations"]
+        for operation, account in statistics["operations"].items():
+            labels = {"backplane": name, "operation": operation}
+            for figure, key in (
+                ("actions", "count"), ("errors", "errors"), ("refused", "refused"), ("expired", "expired"),
+                ("cancelled", "cancelled"), ("slow", "slow"),
+            ):  # fmt: skip
+                assert one(found, f"appbackplane_operation_{figure}_total", **labels) == account[key]
+            assert one(found, "appbackplane_operation_cpu_seconds_total", **labels) == pytest.approx(
+                account["cpu_ms"] / 1e3
+            )
+            for which in ("wait", "run"):
+                histogram = f"appbackplane_operation_{which}_seconds"
+                assert one(found, f"{histogram}_count", **labels) == account[which]["count"]
+                assert one(found, f"{histogram}_bucket", le="+Inf", **labels) == account[which]["count"]
+                mean_us = one(found, f"{histogram}_sum", **labels) / account[which]["count"] * 1e6
+                assert mean_us == pytest.approx(account[which]["mean_us"], abs=0.1)
+                p99_s = account[which]["p99_us"] / 1e6
+                above = min(b for b in (2**n / 1e9 for n in range(10, 37)) if b >= p99_s)
+                assert one(found, f"{histogram}_bucket", le=str(above), **labels) >= 0.99 * account[which]["count"]
+    down(running)
+
+
+def test_everything_in_the_table_is_exposed_and_nothing_else(start: Start) -> None:
+    """With help and kind, as the table says; the dashboard and the page are tested against the table."""
+    running, url = up(start, 'metrics = "localhost:0"')
+    text = get(url)
+    kinds = dict(re.findall(r"^# TYPE (\w+) (\w+)$", text, re.MULTILINE))
+    assert kinds == {metric.name: metric.kind for metric in METRICS}
+    assert set(re.findall(r"^# HELP (\w+) \S", text, re.MULTILINE)) == set(kinds)
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        get(url.removesuffix("metrics"))
+    assert running.process.poll() is None
+    down(running)
+    with pytest.raises(urllib.error.URLError):
+        get(url)
+
+
+def test_one_who_connects_and_says_nothing_is_not_waited_for_by_the_system(start: Start) -> None:
+    """Nor does it keep the system from going down."""
+    running, url = up(start, 'metrics = "127.0.0.1:0"')
+    host, port = host_and_port(url.removeprefix("http://").removesuffix("/metrics"))
+    with socket.create_connection((host, port)):
+        assert running.status()["state"] == "up"
+        running.signal(signal.SIGTERM)
+        assert running.wait_down() == 0
+
+
+def test_closing_hangs_up_on_whoever_is_being_served() -> None:
+    """Or a silent client would hold up each `down` for as long as it may take to ask."""
+    port = MetricsPort("127.0.0.1:0", dict)
+    with socket.create_connection(host_and_port(port.address)) as silent:
+        silent.sendall(b"GET /met")
+        end_s = time.monotonic() + CLIENT_LIMIT_S
+        while port._server.served is None:
+            assert time.monotonic() < end_s
+        began_s = time.monotonic()
+        port.close()
+        assert time.monotonic() - began_s < CLIENT_LIMIT_S / 2
+
+
+def test_a_port_that_is_taken_is_one_clear_line(start: Start) -> None:
+    """And nothing has been started."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        running = start(f'metrics = "{address}"')
+        assert running.wait_down() == 1
+    assert running.said == [f"appbackplane: [system] metrics: cannot listen at {address}: Address already in use"]
+
+
+def test_without_prometheus_client_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Configured, and not there: a system without the metrics that somebody counts on is worse than none."""
+    real_import = builtins.__import__
+
+    def refuse(name: str, *rest: Any) -> Any:
+        if name.startswith("prometheus_client"):
+            raise ImportError(name)
+        return real_import(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(FailedPrecondition, match=re.escape("pip install 'appbackplane[metrics]'")):
+        MetricsPort("127.0.0.1:0", dict)
+
+
+def test_a_supervisor_that_does_not_answer_is_a_status_and_not_an_empty_page() -> None:
+    """Prometheus then knows that the scrape has failed, and `up` is 0."""
+
+    def look() -> Any:
+        raise Unavailable("the supervisor of 'demo' did not answer")
+
+    port = MetricsPort("127.0.0.1:0", look)
+    try:
+        with pytest.raises(urllib.error.HTTPError, match="503") as raised:
+            get(f"http://{port.address}/metrics")
+        assert raised.value.read() == b"the supervisor of 'demo' did not answer\n"
+    finally:
+        port.close()
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        ('metrics = "127.0.0.1:9464"', None),
+        ('metrics = "[::1]:9464"', None),
+        ('metrics = "0.0.0.0:9464"', "others could read 0.0.0.0:9464"),
+        ('metrics = "192.168.1.5:9464"', "metrics_public = true"),
+        ('metrics = "0.0.0.0:9464"\nmetrics_public = true', None),
+        ('metrics = "9464"', 'expected "HOST:PORT"'),
+        ('metrics = "127.0.0.1:70000"', 'expected "HOST:PORT"'),
+        ('metrics = "example.org:80"', "numeric host"),
+    ],
+)
+def test_strangers_read_nothing_unless_it_is_said(lines: str, problem: str | None) -> None:
+    """Names of operations and their load are nobody's business by default."""
+    text = f'[system]\nname = "demo"\n{lines}\n[backplane.main]\ncomponents = ["a:A"]\n'
+    if problem is None:
+        parse(text, Path("/demo.toml"))
+        return
+    with pytest.raises(ConfigError, match=re.escape(problem)) as raised:
+        parse(text, Path("/demo.toml"))
+    assert raised.value.problems[0].startswith("system.metrics: ")
+
+
+def test_status_as_programs_read_it_has_the_same_figures(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the command that people use, as well."""
+    running, url = up(start, 'metrics = "127.0.0.1:0"')
+    with connect(running.run_dir) as client:
+        client.call("index.pid")
+    settle(running, index_pid=1)
+    found = samples(get(url))
+    told = json.loads(CliRunner().invoke(main, ["status", "-s", str(running.toml), "--stats", "--json"]).stdout)
+    count = told["backplanes"][1]["statistics"]["operations"]["index.pid"]["count"]
+    assert one(found, "appbackplane_operation_actions_total", backplane="index", operation="index.pid") == count == 1
+    down(running)

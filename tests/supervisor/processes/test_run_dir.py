@@ -1,0 +1,106 @@
+"""The run directory is private, belongs to one supervisor at a time, and is left as it was found."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from appbackplane.supervisor.processes.run_dir import RunDir, running_pid
+from appbackplane.transport.errors import FailedPrecondition
+
+HOLD = "import sys; from pathlib import Path; from appbackplane.supervisor.processes.run_dir import RunDir; r = RunDir(Path(sys.argv[1])); print('locked', flush=True); sys.stdin.read()"  # noqa: E501
+
+
+def hold(path: Path) -> subprocess.Popen[str]:
+    """A process that has it locked."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "locked\n"
+    return process
+
+
+def leave_socket(path: Path) -> None:
+    """As a killed process leaves one."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+
+
+def test_it_is_made_private_and_removed(tmp_path: Path) -> None:
+    """Its mode is all that keeps strangers from the sockets."""
+    path = tmp_path / "deep" / "run"
+    run_dir = RunDir(path)
+    assert path.stat().st_mode & 0o777 == 0o700
+    run_dir.close()
+    assert not path.exists()
+
+
+def test_a_second_supervisor_is_told_who_runs(tmp_path: Path) -> None:
+    """It would steal the first one's socket."""
+    path = tmp_path / "run"
+    holder = hold(path)
+    with pytest.raises(FailedPrecondition, match=f"already running, pid {holder.pid} "):
+        RunDir(path)
+    holder.kill()
+    holder.communicate()
+
+
+def test_what_a_killed_supervisor_left_is_reclaimed(tmp_path: Path) -> None:
+    """Else nobody could start the system again without knowing what to remove."""
+    path = tmp_path / "run"
+    holder = hold(path)
+    holder.kill()
+    holder.communicate()
+    for name in ("supervisor.sock", "query-1.sock", "query-7.sock"):
+        leave_socket(path / name)
+    run_dir = RunDir(path)
+    assert os.listdir(path) == ["lock"]
+    assert run_dir.first_generation == 8, "an old process that still dies shares no name with the new ones"
+    run_dir.close()
+
+
+def test_what_is_not_ours_stays(tmp_path: Path) -> None:
+    """A run directory may be a folder that somebody uses."""
+    path = tmp_path / "run"
+    path.mkdir(mode=0o700)
+    (path / "thesis.txt").write_text("ten years")
+    (path / "query-1.sock").write_text("named like a socket")
+    run_dir = RunDir(path)
+    run_dir.close()
+    assert sorted(os.listdir(path)) == ["query-1.sock", "thesis.txt"]
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o720, 0o701])
+def test_a_folder_that_is_open_to_others_is_refused(tmp_path: Path, mode: int) -> None:
+    """Whoever can enter can call, publish, and take it down."""
+    path = tmp_path / "run"
+    path.mkdir()
+    path.chmod(mode)
+    with pytest.raises(FailedPrecondition, match="open to others: chmod 700"):
+        RunDir(path)
+
+
+def test_a_link_to_a_folder_is_refused(tmp_path: Path) -> None:
+    """In a shared temporary directory anybody may have put it there."""
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    (tmp_path / "run").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(FailedPrecondition, match="not a folder of yours"):
+        RunDir(tmp_path / "run")
+
+
+def test_who_listens_is_known_without_a_lock(tmp_path: Path) -> None:
+    """A lock taken by somebody who only asks would make a supervisor that starts just now believe in another."""
+    assert running_pid(tmp_path) is None
+    leave_socket(tmp_path / "supervisor.sock")
+    assert running_pid(tmp_path) is None
+    (tmp_path / "supervisor.sock").unlink()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "supervisor.sock"))
+        listener.listen()
+        assert running_pid(tmp_path) == os.getpid()
