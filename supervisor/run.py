@@ -21,10 +21,9 @@ from typing import Any
 from appbackplane.runtime.execution.clock import RealClock
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.transport.addressing import supervisor_socket
-from appbackplane.transport.errors import BackplaneError, Unavailable, UnknownRoute
+from appbackplane.transport.errors import Unavailable
 
 from .config import Config
-from .control import asked as meaning
 from .control import status
 from .control.control_socket import (
     Answered,
@@ -35,6 +34,7 @@ from .control.control_socket import (
     control_peer,
     generation_of,
 )
+from .control.desk import Desk
 from .control.questions import Questions
 from .direction import effects, events
 from .direction.child import Phase
@@ -142,6 +142,15 @@ class Supervisor:
         self._running: dict[str, _Running] = {}
         stack.callback(self._kill_what_lives)
         self._questions = Questions(self._control, self._director, self._board, self._now_ns, self._status)
+        self._desk = Desk(
+            self._control,
+            self._director,
+            self._questions,
+            take=self._take,
+            status_now=self._status,
+            change_limit=self._change_limit,
+            say=self._say,
+        )
         self._events: deque[events.Event] = deque()
         self._outcome: Outcome | None = None
         self._poller = Poller()
@@ -210,44 +219,11 @@ class Supervisor:
         if self._outcome is not None:
             return
         if isinstance(heard, Asked):
-            try:
-                self._on_asked(heard)
-            except BackplaneError as error:
-                self._control.refuse(heard.caller, error)
+            self._desk.serve(heard)
         elif isinstance(heard, Answered):
             self._on_answered(heard)
         else:
             self._say(f"malformed frame from {heard.peer!r} dropped (further ones are only counted): {heard.reason}")
-
-    def _on_asked(self, asked: Asked) -> None:
-        caller, director = asked.caller, self._director
-        match asked.route:
-            case "supervisor.register":
-                self._take(events.Registered(meaning.registration(asked), caller))
-            case "supervisor.limit":
-                self._change_limit(caller, *meaning.limit(asked))
-            case "supervisor.directory":
-                self._control.subscribe(caller.peer)
-                self._control.reply(caller, director.directory.to_body())
-            case "supervisor.status":
-                look = meaning.look(asked)
-                if look.has_statistics:
-                    self._questions.ask_statistics(caller, look)
-                else:
-                    self._control.reply(caller, self._status())
-            case "supervisor.why":
-                self._questions.ask_why(asked)
-            case "supervisor.routes":
-                self._control.reply(caller, status.routes(director))
-            case "supervisor.move":
-                self._take(events.MoveOrdered(caller, *meaning.move(asked)))
-            case "supervisor.down":
-                self._control.reply(caller, {})
-                is_final = bool(asked.body.get("now"))
-                self._say("ordered to kill everything" if is_final else "ordered to go down")
-                self._take(events.DownOrdered("ordered by a client", is_final=is_final))
-            case route:
-                raise UnknownRoute(route, "supervisor.status" if route.startswith("supervisor.") else None)
 
     def _on_answered(self, answered: Answered) -> None:
         token = answered.token

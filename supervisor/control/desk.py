@@ -1,0 +1,90 @@
+"""Desk: who asks the supervisor something, is served here, route by route: answered, refused, or told to the director.
+
+A route that waits for what becomes of it (a move, a registration) is an event with its caller in it; the director answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from appbackplane.transport.errors import BackplaneError, UnknownRoute
+
+from ..direction import events
+from ..direction.director import Director
+from ..direction.effects import Caller
+from . import asked as meaning
+from . import status
+from .control_socket import Asked, ControlSocket
+from .questions import Questions
+
+
+class Desk:
+    """One system's."""
+
+    def __init__(
+        self,
+        control: ControlSocket,
+        director: Director,
+        questions: Questions,
+        *,
+        take: Callable[[events.Event], None],
+        status_now: Callable[[], dict[str, Any]],
+        change_limit: Callable[[Caller, str, int, int | None], None],
+        say: Callable[[str], None],
+    ) -> None:
+        """`take`: have the director judge an event. `change_limit`: of one generation of a backplane; it answers the caller."""
+        self._control, self._director, self._questions = control, director, questions
+        self._take, self._status_now, self._change_limit, self._say = take, status_now, change_limit, say
+        self._served: dict[str, Callable[[Asked], None]] = {
+            "supervisor.register": self._register,
+            "supervisor.limit": self._limit,
+            "supervisor.directory": self._directory,
+            "supervisor.status": self._status,
+            "supervisor.why": questions.ask_why,
+            "supervisor.routes": self._routes,
+            "supervisor.move": self._move,
+            "supervisor.down": self._down,
+        }
+
+    def serve(self, asked: Asked) -> None:
+        """Answer now or later, or say why not."""
+        try:
+            self._handler_of(asked.route)(asked)
+        except BackplaneError as error:
+            self._control.refuse(asked.caller, error)
+
+    def _handler_of(self, route: str) -> Callable[[Asked], None]:
+        try:
+            return self._served[route]
+        except KeyError:
+            raise UnknownRoute(route, "supervisor.status" if route.startswith("supervisor.") else None) from None
+
+    def _register(self, asked: Asked) -> None:
+        self._take(events.Registered(meaning.registration(asked), asked.caller))
+
+    def _limit(self, asked: Asked) -> None:
+        self._change_limit(asked.caller, *meaning.limit(asked))
+
+    def _directory(self, asked: Asked) -> None:
+        self._control.subscribe(asked.caller.peer)
+        self._control.reply(asked.caller, self._director.directory.to_body())
+
+    def _status(self, asked: Asked) -> None:
+        look = meaning.look(asked)
+        if look.has_statistics:
+            self._questions.ask_statistics(asked.caller, look)
+        else:
+            self._control.reply(asked.caller, self._status_now())
+
+    def _routes(self, asked: Asked) -> None:
+        self._control.reply(asked.caller, status.routes(self._director))
+
+    def _move(self, asked: Asked) -> None:
+        self._take(events.MoveOrdered(asked.caller, *meaning.move(asked)))
+
+    def _down(self, asked: Asked) -> None:
+        self._control.reply(asked.caller, {})
+        is_final = bool(asked.body.get("now"))
+        self._say("ordered to kill everything" if is_final else "ordered to go down")
+        self._take(events.DownOrdered("ordered by a client", is_final=is_final))
