@@ -46,6 +46,7 @@ from .logs.pipes import LogPipe
 from .poller import Poller
 from .processes import cgroups, orphans, signals
 from .processes.board_file import BoardFile
+from .processes.guarding import Guarding
 from .processes.placement import Placement
 from .processes.run_dir import RunDir
 from .processes.spawn import Process, Spawner
@@ -74,23 +75,27 @@ def run(
     """
     allow_descriptors()
     with ExitStack() as stack:
-        run_dir = RunDir(Path(config.run_dir))
+        run_dir = RunDir(Path(config.run_dir), config.system.name)
         stack.callback(run_dir.close)
         logs = Logs(config, open_log(config), output, RealClock.now_ns)
         stack.callback(logs.close, LAST_LINES_MS)
-        for notice in notices:
+        for notice in (*notices, *run_dir.reclaim()):
             logs.say(notice)
+        left = [life.cgroup for life in run_dir.left if life.cgroup is not None]
         placement = Placement.of(
-            config, lambda needed: cgroups.make(config.system.name, run_dir.path, run_dir.cgroup_left, is_needed=needed)
+            config, lambda needed: cgroups.make(config.system.name, run_dir.path, left, is_needed=needed)
         )
         groups = placement.groups
-        if groups.folder is not None:
-            run_dir.remember(str(groups.folder))
+        folder = None if groups.folder is None else str(groups.folder)
+        run_dir.settle(folder)
         stack.callback(groups.close, logs.say)
+        nice = min(config.system.nice, default=0)
+        guarding = Guarding(config.system.name, run_dir.mark, folder, nice, logs.say, RealClock.now_ns)
+        stack.callback(guarding.close)
         orphans.adopt()
-        stack.callback(lambda: orphans.kill_all(()))
+        stack.callback(lambda: orphans.kill_all((guarding.pid,)))
         signal_pipe = stack.enter_context(signals.as_events())
-        return Supervisor(config, run_dir, placement, signal_pipe, logs, on_up, stack).run()
+        return Supervisor(config, run_dir, placement, signal_pipe, logs, guarding, on_up, stack).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +121,7 @@ class Supervisor:
         placement: Placement,
         signal_pipe: signals.SignalPipe,
         logs: Logs,
+        guarding: Guarding,
         on_up: Callable[[tuple[str, ...]], None],
         stack: ExitStack,
     ) -> None:
@@ -127,7 +133,7 @@ class Supervisor:
         self._control = ControlSocket(supervisor_socket(run_dir.path))
         stack.callback(self._control.close)
         self._placement = placement
-        self._spawner = Spawner(config, self._board.fd, self._board.slots, self._placement)
+        self._spawner = Spawner(config, self._board.fd, self._board.slots, self._placement, run_dir.mark)
         stack.callback(self._spawner.close)
         self._director = Director(
             config.system.name,
@@ -157,6 +163,8 @@ class Supervisor:
         self._signals = signal_pipe
         self._poller.watch(signal_pipe.fd, self._on_signals)
         self._poller.watch(self._control.fileno(), lambda: None)  # each turn looks there anyway
+        guarding.watch(self._poller)
+        self._guarding = guarding
 
     def run(self) -> Outcome:
         """Until nothing is left."""
@@ -196,7 +204,7 @@ class Supervisor:
                 is_final = self._director.mode == "stopping" and number is not signal.SIGHUP
                 self._say(f"{number.name}: {'killing everything' if is_final else 'going down (again: kill at once)'}")
                 self._take(events.DownOrdered(number.name, is_final=is_final))
-        orphans.bury({running.process.pid for running in self._running.values()})
+        orphans.bury({running.process.pid for running in self._running.values()} | {self._guarding.pid})
 
     def _on_exit(self, running: _Running) -> None:
         process = running.process

@@ -37,6 +37,8 @@ SELDOM_NS = 2_000_000
 LOOKS_IDLE = 50
 #: Heartbeats, also while asleep: the supervisor calls a backplane silent after several of these.
 HEARTBEAT_NS = 250_000_000
+#: A reason to stop: nobody is left who would end what takes too long.
+SUPERVISOR_GONE = "the supervisor is gone"
 
 log = logging.getLogger("appbackplane.runtime")
 
@@ -119,7 +121,7 @@ class Sentinel:
                     os.eventfd_read(self._wake_fd)
                 self._looks_idle = 0
             if self._lifeline_fd is not None and self._lifeline_fd in events:
-                self._stop_reason = "the supervisor is gone"
+                self._stop_reason = SUPERVISOR_GONE
         return self._stop_reason
 
     def close(self) -> None:
