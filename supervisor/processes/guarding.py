@@ -82,13 +82,15 @@ class Guarding:
                 f"warning: the guardian ends as soon as it is started (exit code {code}): none from now on", "WARNING"
             )
             return
-        self._say(f"warning: the guardian died (exit code {code}): starting another", "WARNING")
         try:
             self._start()
         except OSError as error:
-            self._say(f"warning: no guardian: {error.strerror}", "WARNING")
+            self._say(
+                f"warning: the guardian died (exit code {code}): {error.strerror}, so none from now on", "WARNING"
+            )
             return
         self.watch(self._poller)
+        self._say(f"warning: the guardian died (exit code {code}): another was started", "WARNING")
 
     def _bury(self) -> None:
         os.close(self._pidfd)

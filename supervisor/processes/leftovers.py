@@ -14,8 +14,8 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection
+from contextlib import closing, suppress
 from dataclasses import dataclass
 
 #: Several words: one of each supervisor above, where a system was started from within another.
@@ -63,97 +63,101 @@ def environment(mark: str) -> dict[str, str]:
 
 def end(marks: Collection[str], patience_ns: int) -> Ended:
     """Wait `patience_ns` for those that still live to end by themselves, and kill the rest. Returns when none is left."""
-    alone: set[int] = set()
-    by_force: set[int] = set()
-    stuck: set[int] = set()
     until_ns = time.monotonic_ns() + patience_ns
-    with _found(marks) as pidfds:
-        alive = _wait_for(pidfds, until_ns)
-        alone.update(pidfds.keys() - alive)
-    for _ in range(_ROUNDS_MAX):
-        with _found(marks) as pidfds:
-            alive = set(pidfds) - stuck
+    by_force: set[int] = set()
+    with closing(_Held(marks)) as held:
+        held.look()
+        held.wait(until_ns)
+        for _ in range(_ROUNDS_MAX):
+            held.look()
+            alive = held.alive()
             if not alive:
                 break
             for pid in alive:
                 with suppress(ProcessLookupError):  # it has just ended, and its number cannot mislead a pidfd
-                    signal.pidfd_send_signal(pidfds[pid], signal.SIGKILL)
-            lasting = _wait_for({pid: pidfds[pid] for pid in alive}, time.monotonic_ns() + _DEATH_NS)
-            stuck |= lasting
-            by_force |= alive - lasting
-    return Ended(len(alone - by_force), len(by_force), tuple(sorted(stuck)))
+                    signal.pidfd_send_signal(held.pidfds[pid], signal.SIGKILL)
+            by_force |= alive
+            if not held.wait(time.monotonic_ns() + _DEATH_NS):
+                break
+        stuck = held.alive()
+        return Ended(len(held.pidfds.keys() - by_force), len(by_force - stuck), tuple(sorted(stuck)))
 
 
 def find(marks: Collection[str]) -> list[int]:
     """The pids of those that live now; any of them may end at any time."""
-    with _found(marks) as pidfds:
-        return sorted(pidfds)
+    with closing(_Held(marks)) as held:
+        held.look()
+        return sorted(held.pidfds)
 
 
-@contextmanager
-def _found(marks: Collection[str]) -> Iterator[dict[int, int]]:
-    """Their pids, and a pidfd each."""
-    pidfds: dict[int, int] = {}
-    try:
-        if marks:
-            stats = _look(marks, pidfds)
-            _add_relatives(pidfds, stats)
-        yield pidfds
-    finally:
-        for fd in pidfds.values():
-            os.close(fd)
+class _Held:
+    """Those found, each held by a pidfd. Once held they stay so, though the relative by whom one was known may end."""
 
+    def __init__(self, marks: Collection[str]) -> None:
+        self._words = {mark.encode() for mark in marks}
+        self.pidfds: dict[int, int] = {}
 
-def _look(marks: Collection[str], pidfds: dict[int, int]) -> dict[int, _Stat]:
-    """Fill in those that carry a mark; parent and group of all others."""
-    words = {mark.encode() for mark in marks}
-    others: dict[int, _Stat] = {}
-    for name in os.listdir("/proc"):
-        if not name.isdigit() or (pid := int(name)) == os.getpid():
-            continue
-        try:
-            is_marked = bool(words & _marks(pid))
-            stat = _stat(pid)
-            if not is_marked:
-                others[pid] = stat
-                continue
-            fd = os.pidfd_open(pid)
-        except OSError:  # it has ended, or is another user's
-            continue
-        # Held now: what is read from here on is of this very process, or of nobody.
-        if _is_still(fd, lambda pid=pid: bool(words & _marks(pid))):  # type: ignore[misc]
-            pidfds[pid] = fd
-        else:
-            os.close(fd)
-    return others
-
-
-def _add_relatives(pidfds: dict[int, int], others: dict[int, _Stat]) -> None:
-    """Children of those found, and theirs; and members of a group that one of those found leads."""
-    leaders = set(pidfds)
-    while True:
-        near = {pid for pid, stat in others.items() if stat.parent in pidfds or stat.group in leaders}
-        if not near:
+    def look(self) -> None:
+        """Add who has come, or was not seen."""
+        if not self._words:
             return
-        for pid in near:
-            seen = others.pop(pid)
-            try:
-                fd = os.pidfd_open(pid)
-            except OSError:
+        others: dict[int, _Stat] = {}
+        for name in os.listdir("/proc"):
+            if not name.isdigit() or (pid := int(name)) == os.getpid() or pid in self.pidfds:
                 continue
-            kin = pidfds[seen.parent] if seen.parent in pidfds else pidfds[seen.group]
-            # Unchanged while held, and its relative lives: so the number is still that relative's.
-            if _is_still(fd, lambda pid=pid, seen=seen: _stat(pid) == seen) and not _is_dead(kin):  # type: ignore[misc]
-                pidfds[pid] = fd
-            else:
+            with suppress(OSError):  # it has ended, or is another user's
+                if self._is_marked(pid):
+                    self._hold(pid, lambda pid=pid: self._is_marked(pid))  # type: ignore[misc]
+                else:
+                    others[pid] = _stat(pid)
+        # Children of those found, and theirs; and whoever is in a group that one of those leads.
+        while near := [pid for pid, stat in others.items() if self._relative(stat)]:
+            for pid in near:
+                seen = others.pop(pid)
+                with suppress(OSError):
+                    # Unchanged while held, and its relative lives: so that number is still that relative's.
+                    self._hold(pid, lambda pid=pid, seen=seen: _stat(pid) == seen and self._relative(seen))  # type: ignore[misc]
+
+    def alive(self) -> set[int]:
+        """Those of them that have not ended."""
+        return {pid for pid, fd in self.pidfds.items() if not _is_dead(fd)}
+
+    def wait(self, until_ns: int) -> bool:
+        """Until all have ended, or that time. False: some live on."""
+        waiting = select.poll()
+        alive = {self.pidfds[pid] for pid in self.alive()}
+        for fd in alive:
+            waiting.register(fd, select.POLLIN)
+        while alive:
+            dead = {fd for fd, _ in waiting.poll(max(0.0, (until_ns - time.monotonic_ns()) / 1e6))}
+            if not dead:
+                return False
+            for fd in dead:
+                waiting.unregister(fd)
+            alive -= dead
+        return True
+
+    def close(self) -> None:
+        """Let go."""
+        for fd in self.pidfds.values():
+            os.close(fd)
+
+    def _hold(self, pid: int, is_ours: Callable[[], bool]) -> None:
+        """Raises OSError. Asked while it is held: what is read then is of this very process, or of nobody."""
+        fd = os.pidfd_open(pid)
+        try:
+            if is_ours() and not _is_dead(fd):
+                self.pidfds[pid], fd = fd, -1
+        finally:
+            if fd >= 0:
                 os.close(fd)
 
+    def _is_marked(self, pid: int) -> bool:
+        return bool(self._words & _marks(pid))
 
-def _is_still(pidfd: int, is_so: Callable[[], bool]) -> bool:
-    try:
-        return is_so() and not _is_dead(pidfd)
-    except OSError:
-        return False
+    def _relative(self, stat: _Stat) -> bool:
+        """Whether its parent, or the leader of its group, is held and lives."""
+        return any(pid in self.pidfds and not _is_dead(self.pidfds[pid]) for pid in (stat.parent, stat.group))
 
 
 def _marks(pid: int) -> set[bytes]:
@@ -169,22 +173,6 @@ def _stat(pid: int) -> _Stat:
     with open(f"/proc/{pid}/stat", "rb") as file:
         fields = file.read().rpartition(b")")[2].split()  # the name before may hold anything
     return _Stat(int(fields[1]), int(fields[2]))
-
-
-def _wait_for(pidfds: dict[int, int], until_ns: int) -> set[int]:
-    """Those that live on at that time."""
-    alive = dict(pidfds)
-    poll = select.poll()
-    for fd in alive.values():
-        poll.register(fd, select.POLLIN)
-    while alive:
-        left_ms = max(0.0, (until_ns - time.monotonic_ns()) / 1e6)
-        dead = {fd for fd, _ in poll.poll(left_ms)}
-        if not dead:
-            break
-        for pid in [pid for pid, fd in alive.items() if fd in dead]:
-            poll.unregister(alive.pop(pid))
-    return set(alive)
 
 
 def _is_dead(pidfd: int) -> bool:
