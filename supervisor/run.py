@@ -49,6 +49,7 @@ from .processes.board_file import BoardFile
 from .processes.guarding import Guarding
 from .processes.placement import Placement
 from .processes.run_dir import RunDir
+from .processes.service_manager import ServiceManager
 from .processes.spawn import Process, Spawner
 
 #: At the end, for a reader of our output that is slow.
@@ -79,6 +80,8 @@ def run(
         stack.callback(run_dir.close)
         logs = Logs(config, open_log(config), output, RealClock.now_ns)
         stack.callback(logs.close, LAST_LINES_MS)
+        service = ServiceManager.of(os.environ, os.getpid(), logs.say)
+        stack.callback(service.close)
         for notice in (*notices, *run_dir.reclaim()):
             logs.say(notice)
         left = [life.cgroup for life in run_dir.left if life.cgroup is not None]
@@ -95,7 +98,7 @@ def run(
         orphans.adopt()
         stack.callback(lambda: orphans.kill_all((guarding.pid,)))
         signal_pipe = stack.enter_context(signals.as_events())
-        return Supervisor(config, run_dir, placement, signal_pipe, logs, guarding, on_up, stack).run()
+        return Supervisor(config, run_dir, placement, signal_pipe, logs, guarding, service, on_up, stack).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +125,7 @@ class Supervisor:
         signal_pipe: signals.SignalPipe,
         logs: Logs,
         guarding: Guarding,
+        service: ServiceManager,
         on_up: Callable[[tuple[str, ...]], None],
         stack: ExitStack,
     ) -> None:
@@ -164,7 +168,7 @@ class Supervisor:
         self._poller.watch(signal_pipe.fd, self._on_signals)
         self._poller.watch(self._control.fileno(), lambda: None)  # each turn looks there anyway
         guarding.watch(self._poller)
-        self._guarding = guarding
+        self._guarding, self._service = guarding, service
 
     def run(self) -> Outcome:
         """Until nothing is left."""
@@ -186,12 +190,14 @@ class Supervisor:
         if wakes_at_ns is not None and wakes_at_ns <= now_ns and self._outcome is None:
             self._take(events.TimePassed())
         self._logs.turn(now_ns)
+        self._service.turn(now_ns)
         if self._outcome is None:
             self._wait()
 
     def _wait(self) -> None:
         now_ns = self._now_ns()
         wakes = [self._director.wakes_at_ns(), self._control.next_wake_ns(now_ns), self._logs.next_wake_ns()]
+        wakes.append(self._service.next_wake_ns(now_ns))
         nearest_ns = min((wake for wake in wakes if wake is not None), default=None)
         self._poller.wait(nearest_ns, now_ns, lambda: self._outcome is None, room_in=self._logs.waits_for_fd())
 
@@ -275,6 +281,8 @@ class Supervisor:
             for effect in self._director.handle(self._events[0], self._now_ns()):
                 self._do(effect)
             self._events.popleft()
+        if self._service.is_heard:
+            self._service.tell(self._director.mode, status.headline(self._director))
 
     def _do(self, effect: effects.Effect) -> None:
         match effect:
