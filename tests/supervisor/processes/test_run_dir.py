@@ -101,6 +101,37 @@ def test_a_link_to_a_folder_is_refused(tmp_path: Path) -> None:
         RunDir(tmp_path / "run", "demo")
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
+def test_another_users_folder_is_refused(tmp_path: Path) -> None:
+    """Who owns it can put anything in the place of our sockets."""
+    path = tmp_path / "run"
+    path.mkdir(mode=0o700)
+    os.chown(path, 12_345, -1)
+    with pytest.raises(FailedPrecondition, match="not a folder of yours: choose another"):
+        RunDir(path, "demo")
+
+
+def test_one_that_is_killed_before_it_has_cleaned_up_forgets_nothing(tmp_path: Path) -> None:
+    """The third must end what the first has left, or nobody ever does."""
+    path = tmp_path / "run"
+    pids = []
+    for _ in range(2):
+        holder = hold(path)
+        pids.append(holder.pid)
+        holder.kill()
+        holder.communicate()
+    run_dir = RunDir(path, "demo")
+    assert [life.pid for life in run_dir.left] == pids
+    run_dir.close()
+    assert (path / "lock").exists(), "one that fails before it cleans up hands it on, too"
+    again = RunDir(path, "demo")
+    assert [life.pid for life in again.left] == [*pids, os.getpid()]
+    again.reclaim()
+    again.settle(None)
+    again.close()
+    assert not path.exists()
+
+
 def test_who_listens_is_known_without_a_lock(tmp_path: Path) -> None:
     """A lock taken by somebody who only asks would make a supervisor that starts just now believe in another."""
     assert running_pid(tmp_path) is None
