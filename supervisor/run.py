@@ -191,13 +191,14 @@ class Supervisor:
             self._take(events.TimePassed())
         self._logs.turn(now_ns)
         self._service.turn(now_ns)
+        self._guarding.turn(now_ns)
         if self._outcome is None:
             self._wait()
 
     def _wait(self) -> None:
         now_ns = self._now_ns()
         wakes = [self._director.wakes_at_ns(), self._control.next_wake_ns(now_ns), self._logs.next_wake_ns()]
-        wakes.append(self._service.next_wake_ns(now_ns))
+        wakes += [self._service.next_wake_ns(now_ns), self._guarding.next_wake_ns()]
         nearest_ns = min((wake for wake in wakes if wake is not None), default=None)
         self._poller.wait(nearest_ns, now_ns, lambda: self._outcome is None, room_in=self._logs.waits_for_fd())
 

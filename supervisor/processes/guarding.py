@@ -16,8 +16,9 @@ from ..poller import Poller
 from .guardian import DISMISSED
 
 _COMMAND = (sys.executable, "-P", "-m", f"{__package__}.guardian")
-#: One that dies sooner than this is not started again at once: then something kills it as often as it is there.
-_LIFE_MIN_NS = 1_000_000_000
+#: One that dies is started again at once, unless that was done so little time ago: something kills it as often as it is there,
+#: and neither the log nor the CPU is to be spent on that. Each time twice as long, up to a minute.
+_PAUSE_MIN_NS, _PAUSE_MAX_NS = 1_000_000_000, 60_000_000_000
 #: For it to go when dismissed; it has nothing to do then.
 _PATIENCE_S = 1.0
 
@@ -31,6 +32,9 @@ class Guarding:
         self._words = (*_COMMAND, system, str(os.getpid()), mark, str(nice), cgroup or "")
         self._say, self._now_ns = say, now_ns
         self._poller: Poller | None = None
+        self._pause_ns = _PAUSE_MIN_NS
+        #: When the next is started; None: one lives.
+        self._due_ns: int | None = None
         self._start()
 
     @property
@@ -42,6 +46,24 @@ class Guarding:
         """From now on its death is seen."""
         self._poller = poller
         poller.watch(self._pidfd, self._on_death)
+
+    def turn(self, now_ns: int) -> None:
+        """Start another, if it is time."""
+        if self._due_ns is None or now_ns < self._due_ns:
+            return
+        assert self._poller is not None
+        try:
+            self._start()
+        except OSError as error:
+            self._due_ns = now_ns + _PAUSE_MAX_NS
+            self._say(f"warning: no guardian: {error.strerror}; tried again in a minute", "WARNING")
+            return
+        self.watch(self._poller)
+        self._say("another guardian was started")
+
+    def next_wake_ns(self) -> int | None:
+        """When it is time."""
+        return self._due_ns
 
     def close(self) -> None:
         """Nothing is left that would have to be guarded."""
@@ -60,12 +82,15 @@ class Guarding:
         self._bury()
 
     def _start(self) -> None:
-        self._started_ns = self._now_ns()
+        self._started_ns, self._due_ns = self._now_ns(), None
         read_fd, self._pipe_fd = os.pipe2(os.O_CLOEXEC)
         try:
             self._popen = subprocess.Popen(
                 self._words, stdin=read_fd, stdout=subprocess.DEVNULL, start_new_session=True
             )
+        except OSError:
+            os.close(self._pipe_fd)
+            raise
         finally:
             os.close(read_fd)
         self._pidfd = os.pidfd_open(self._popen.pid)
@@ -77,20 +102,9 @@ class Guarding:
         code = self._popen.wait()
         self._bury()
         lived_ns = self._now_ns() - self._started_ns
-        if lived_ns < _LIFE_MIN_NS:
-            self._say(
-                f"warning: the guardian ends as soon as it is started (exit code {code}): none from now on", "WARNING"
-            )
-            return
-        try:
-            self._start()
-        except OSError as error:
-            self._say(
-                f"warning: the guardian died (exit code {code}): {error.strerror}, so none from now on", "WARNING"
-            )
-            return
-        self.watch(self._poller)
-        self._say(f"warning: the guardian died (exit code {code}): another was started", "WARNING")
+        self._due_ns = self._started_ns + self._pause_ns
+        self._pause_ns = min(2 * self._pause_ns, _PAUSE_MAX_NS) if lived_ns < _PAUSE_MAX_NS else _PAUSE_MIN_NS
+        self._say(f"warning: the guardian died (exit code {code})", "WARNING")
 
     def _bury(self) -> None:
         os.close(self._pidfd)
