@@ -137,8 +137,8 @@ class Supervisor:
         self._control = ControlSocket(supervisor_socket(run_dir.path))
         stack.callback(self._control.close)
         self._placement = placement
-        self._spawner = Spawner(config, self._board.fd, self._board.slots, self._placement, run_dir.mark)
-        stack.callback(self._spawner.close)
+        slots = self._board.slots
+        self._spawner = Spawner(config, self._board.fd, slots, placement, run_dir.mark, guarding.lifeline_fd)
         self._director = Director(
             config.system.name,
             {name: backplane.restart for name, backplane in config.backplane.items()},

@@ -83,6 +83,7 @@ class Sentinel:
         self._looks_without_overrun = 0
         self._looks_idle = 0
         self._beaten_ns = 0
+        self._parent, self._is_orphan = os.getppid(), False
 
     def register(self, registration: Registration) -> None:
         """Tell the supervisor what is here."""
@@ -178,6 +179,11 @@ class Sentinel:
 
     def _beat(self, now_ns: int, running_since_ns: int) -> None:
         self._beaten_ns = now_ns
+        if self._lifeline_fd is not None and os.getppid() != self._parent:
+            # The guardian is to cut the lifeline in a moment; at the next beat it has not done so, and never will.
+            if self._is_orphan:
+                self.stop(SUPERVISOR_GONE)
+            self._is_orphan = True
         if self._slot is None:
             return
         engine = self._engine

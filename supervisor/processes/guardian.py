@@ -5,6 +5,7 @@ signal, or in C code that keeps the GIL, sees nothing and can only be killed; on
 die; its own children know nothing of us. So somebody else must be there who waits for nothing but this. Kernel help
 (PDEATHSIG) kills at once, without grace, and not those children.
 
+It holds the backplanes' lifeline open, with the supervisor, and lets go of it once it knows who there is.
 Its standard input is a pipe that only the supervisor holds open: end of file without the word `DISMISSED` means it was
 killed. 17 MB, half of them shared, and 20 ms of CPU at the start; nothing while it waits. Killed itself, it is started
 again (guarding.py); killed together with the supervisor, it leaves the unwell ones to the next `up`.
@@ -30,8 +31,8 @@ GRACE_NS = 500_000_000
 
 
 def main() -> int:
-    """`guardian SYSTEM PID MARK NICE CGROUP`; the last is empty where there is none."""
-    system, pid, mark, nice, cgroup = sys.argv[1:]
+    """`guardian SYSTEM PID MARK NICE LIFELINE CGROUP`; the last is empty where there is none."""
+    system, pid, mark, nice, lifeline, cgroup = sys.argv[1:]
     # Ctrl-C, a terminal that goes and an order to all are the supervisor's to act on; until it has, it is guarded.
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
@@ -39,10 +40,11 @@ def main() -> int:
         os.setpriority(os.PRIO_PROCESS, 0, int(nice))
     if _last_of(0) == DISMISSED:
         return 0
-    until_ns = time.monotonic_ns() + GRACE_NS
     if cgroup:
         cgroups.lift(Path(cgroup))
-    ended = leftovers.end([mark], GRACE_NS)
+    until_ns = time.monotonic_ns() + GRACE_NS
+    # A backplane that goes takes with it the knowledge of whose its children are: first hold all of them.
+    ended = leftovers.end([mark], GRACE_NS, lambda: os.close(int(lifeline)))
     # One that was between fork and exec had no mark yet when we looked first.
     time.sleep(max(0.0, (until_ns - time.monotonic_ns()) / 1e9))
     late = leftovers.end([mark], 0)

@@ -29,7 +29,11 @@ class Guarding:
     def __init__(
         self, system: str, mark: str, cgroup: str | None, nice: int, say: Callable[..., None], now_ns: Callable[[], int]
     ) -> None:
-        self._words = (*_COMMAND, system, str(os.getpid()), mark, str(nice), cgroup or "")
+        #: What backplanes look at: it ends when the supervisor is dead, and the guardian too or ready for their end.
+        self.lifeline_fd, self._lifeline_end_fd = os.pipe2(os.O_CLOEXEC)
+        self._words = (
+            *_COMMAND, system, str(os.getpid()), mark, str(nice), str(self._lifeline_end_fd), cgroup or "",
+        )  # fmt: skip
         self._say, self._now_ns = say, now_ns
         self._poller: Poller | None = None
         self._pause_ns = _PAUSE_MIN_NS
@@ -67,6 +71,10 @@ class Guarding:
 
     def close(self) -> None:
         """Nothing is left that would have to be guarded."""
+        if self.lifeline_fd >= 0:
+            os.close(self._lifeline_end_fd)
+            os.close(self.lifeline_fd)
+            self.lifeline_fd = -1
         if self._pidfd < 0:
             return
         if self._poller is not None:
@@ -86,7 +94,11 @@ class Guarding:
         read_fd, self._pipe_fd = os.pipe2(os.O_CLOEXEC)
         try:
             self._popen = subprocess.Popen(
-                self._words, stdin=read_fd, stdout=subprocess.DEVNULL, start_new_session=True
+                self._words,
+                stdin=read_fd,
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,
+                pass_fds=(self._lifeline_end_fd,),
             )
         except OSError:
             os.close(self._pipe_fd)

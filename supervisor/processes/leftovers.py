@@ -61,13 +61,16 @@ def environment(mark: str) -> dict[str, str]:
     return {VARIABLE: " ".join(filter(None, (os.environ.get(VARIABLE), mark)))}
 
 
-def end(marks: Collection[str], patience_ns: int) -> Ended:
-    """Wait `patience_ns` for those that still live to end by themselves, and kill the rest. Returns when none is left."""
-    until_ns = time.monotonic_ns() + patience_ns
+def end(marks: Collection[str], patience_ns: int, on_held: Callable[[], None] = lambda: None) -> Ended:
+    """Wait `patience_ns` for those that still live to end by themselves, and kill the rest. Returns when none is left.
+
+    `on_held`: called once all are found that can be, before anybody by whom another is known has to end.
+    """
     by_force: set[int] = set()
     with closing(_Held(marks)) as held:
         held.look()
-        held.wait(until_ns)
+        on_held()
+        held.wait(time.monotonic_ns() + patience_ns)
         for _ in range(_ROUNDS_MAX):
             held.look()
             alive = held.alive()

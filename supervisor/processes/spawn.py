@@ -2,7 +2,7 @@
 
 Exec only, from the main thread, no code between (TRAPS 20). A process group of its own, so that all of it can be
 killed; the supervisor's session, because nice does not count between sessions (DESIGN section 5). It learns of the
-supervisor's death by a pipe that only we hold open, and we of its death by a pidfd; when it is dead, what is left of its
+supervisor's death by a pipe (guarding.py), and we of its death by a pidfd; when it is dead, what is left of its
 group is killed before its number can be given to somebody else. About a millisecond a process.
 """
 
@@ -63,12 +63,20 @@ class Process:
 class Spawner:
     """Starts the processes of one system."""
 
-    def __init__(self, config: Config, board_fd: int, slots: dict[str, int], placement: Placement, mark: str) -> None:
-        """`mark`: by which all that descends from us is known (leftovers.py)."""
+    def __init__(
+        self,
+        config: Config,
+        board_fd: int,
+        slots: dict[str, int],
+        placement: Placement,
+        mark: str,
+        lifeline_fd: int,
+    ) -> None:
+        """`mark`: by which all that descends from us is known (leftovers.py). `lifeline_fd`: ends with us (guarding.py)."""
         self._config, self._placement = config, placement
         self._environment = leftovers.environment(mark)
         self._board_fd, self._slots = board_fd, slots
-        self._lifeline_fd, self._lifeline_end_fd = os.pipe2(os.O_CLOEXEC)
+        self._lifeline_fd = lifeline_fd
 
     def spawn(self, backplane: str, generation: int, ring: RingReader) -> Process:
         """Start one generation, whose log is read from `ring`. Raises OSError when there can be no process."""
@@ -88,11 +96,6 @@ class Spawner:
             fds = (self._board_fd, self._lifeline_fd, ring.fd, ring.wake_fd)
             popen = start(config, pass_fds=fds, environment=self._environment)
         return Process(config, popen, lambda: placement.lift(backplane))
-
-    def close(self) -> None:
-        """Cut the lifeline: whoever still lives ends itself."""
-        os.close(self._lifeline_end_fd)
-        os.close(self._lifeline_fd)
 
 
 def start(

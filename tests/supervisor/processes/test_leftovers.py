@@ -81,8 +81,7 @@ def test_those_that_end_are_not_killed(spawn: Spawn, mark: str) -> None:
     """They get the time they are given, and no more than they need."""
     code = "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit()); print(flush=True); signal.pause()"
     pid = spawn([sys.executable, "-c", code], mark)
-    os.kill(pid, signal.SIGTERM)
-    assert end([mark], 30_000_000_000) == Ended(alone=1)
+    assert end([mark], 30_000_000_000, lambda: os.kill(pid, signal.SIGTERM)) == Ended(alone=1)
 
 
 def test_the_stopped_are_killed(spawn: Spawn, mark: str) -> None:
