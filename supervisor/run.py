@@ -138,6 +138,7 @@ class Supervisor:
             stop_limit_ns=config.system.stop_limit_ns,
             limits_ns={name: (one.start_limit_ns, one.stop_limit_ns) for name, one in config.backplane.items()},
             random=random.random,
+            replica_of=config.replica_of,
         )
         self._running: dict[str, _Running] = {}
         stack.callback(self._kill_what_lives)

@@ -1,9 +1,10 @@
 """Resolver: which backplane a route goes to, by one version of the directory.
 
-Several backplanes may serve one route. Without a key they take turns (who is least busy inside a backplane is the
-backplane's own matter); with a key the choice is a stable hash over all that serve it, up or not, because a key names
-an object, and its requests must not wander to another place whenever its own restarts. Pure, the same in clients and
-backplanes; a new directory is a new resolver. A resolution without a key costs two dictionary look-ups.
+Several backplanes may serve one route. Without a key they take turns, those that are ready before any that are not (who
+is least busy inside a backplane is the backplane's own matter); with a key the choice is a stable hash over all that serve
+it, up or not, because a key names an object, and its requests must not wander to another place whenever its own restarts.
+Pure, the same in clients and backplanes; a new directory is a new resolver. A resolution without a key costs two
+dictionary look-ups.
 """
 
 import zlib
@@ -45,7 +46,7 @@ class Resolver:
         up = tuple(name for name in names if self._is_up(name))
         if not up:
             raise Unavailable(f"{route!r} is served by {', '.join(names)}: down now", retry_after=RETRY_AFTER_S)
-        return up
+        return tuple(name for name in up if self._directory.backplanes[name].is_ready) or up
 
     def _by_key(self, route: str, key: str) -> str:
         # The highest of one hash a pair: when a backplane is added, only the keys that it takes over move.
