@@ -169,7 +169,7 @@ def parse(text: str, path: Path, cpus: Collection[int] | None = None) -> Config:
     if not isinstance(sections, dict) or not sections:
         reader.say(("backplane",), 'expected at least one table: [backplane.main] with components = ["module:Class"]')
         sections = {}
-    counts = replicas.counts(sections)
+    counts = replicas.counts(sections, BACKPLANES_MAX)
     if (count := sum(counts.values())) > BACKPLANES_MAX:
         reader.say(("backplane",), f"{count} backplanes, at most {BACKPLANES_MAX} fit on a board")
     for name, problem in replicas.problems(counts):

@@ -15,10 +15,10 @@ def names(name: str, count: int) -> tuple[str, ...]:
     return (name,) if count == 1 else tuple(f"{name}-{number}" for number in range(1, count + 1))
 
 
-def counts(sections: Mapping[str, Any]) -> dict[str, int]:
+def counts(sections: Mapping[str, Any], count_max: int) -> dict[str, int]:
     """How many backplanes each table makes; one where that is not said, or is nonsense, which is found elsewhere."""
     given = {name: section.get("replicas", 1) if isinstance(section, dict) else 1 for name, section in sections.items()}
-    return {name: count if type(count) is int and count > 0 else 1 for name, count in given.items()}
+    return {name: count if type(count) is int and 0 < count <= count_max else 1 for name, count in given.items()}
 
 
 def problems(counts: Mapping[str, int]) -> Iterable[tuple[str, str]]:

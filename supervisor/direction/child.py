@@ -105,6 +105,8 @@ class Child:
         """Its components, for the lifecycle: nodes of the graph."""
         if self.registration is None:
             return {}
+        is_coming_back = self.has_been_up and self.up_since_ns is None
+        may_be_missing = is_coming_back or self.is_leaving or self.phase is Phase.FAILED or bool(self.failures)
         return {
             self.node(c.name): Standing(
                 self.states.get(c.name, ModuleState.START),
@@ -116,7 +118,7 @@ class Child:
                 refuses=self._refuses(c.name),
                 has_ended=self.phase is Phase.ENDED,
                 is_driven_by_backplane=c.driven_by == "backplane",
-                may_be_missing=self._may_be_missing(c.name),
+                may_be_missing=may_be_missing,
             )
             for c in self.registration.components
         }
@@ -124,10 +126,6 @@ class Child:
     def node(self, component: str) -> str:
         """What it is called in the graph: by its own name, where no other backplane has it."""
         return component if self.replica_of is None else f"{self.name}/{component}"
-
-    def _may_be_missing(self, component: str) -> bool:
-        is_coming_back = self.has_been_up and self.up_since_ns is None
-        return is_coming_back or self.is_leaving or self.phase is Phase.FAILED or component in self.failures
 
     def _refuses(self, component: str) -> ModuleState | None:
         failure = self.failures.get(component)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from .child import Child, Phase
+from .child import Child
 from .lifecycle import Standing
 
 
@@ -32,9 +32,11 @@ def _nodes(standing: Standing, places: Mapping[str, Mapping[str, str]]) -> tuple
 
 
 def unready(children: Mapping[str, Child]) -> frozenset[str]:
-    """Replicas that are reached, but not to be called where another can be: on their way up, or down."""
+    """Replicas that are not to be called where another can be: on their way up, or down, or not there."""
     return frozenset(
         child.name
         for child in children.values()
-        if child.replica_of is not None and child.phase is Phase.UP and (child.up_since_ns is None or child.is_leaving)
+        if child.replica_of is not None
+        and child.registration is not None
+        and (child.up_since_ns is None or child.is_leaving)
     )
