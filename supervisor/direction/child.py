@@ -91,6 +91,11 @@ class Child:
         return self.phase in LIVING
 
     @property
+    def is_in_service(self) -> bool:
+        """Its components are where they are to be, and it is not about to go."""
+        return self.up_since_ns is not None and not self.is_leaving
+
+    @property
     def restarts(self) -> int:
         return max(0, self.generation - self.first_generation)
 

@@ -36,7 +36,5 @@ def unready(children: Mapping[str, Child]) -> frozenset[str]:
     return frozenset(
         child.name
         for child in children.values()
-        if child.replica_of is not None
-        and child.registration is not None
-        and (child.up_since_ns is None or child.is_leaving)
+        if child.replica_of is not None and child.registration is not None and not child.is_in_service
     )
