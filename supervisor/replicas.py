@@ -6,7 +6,7 @@ and settings. They have the name `web` in common, which no backplane bears: a co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 
@@ -34,6 +34,8 @@ def problems(counts: Mapping[str, int]) -> Iterable[tuple[str, str]]:
             makers[name] = table
 
 
-def meant(word: str, replicas: Mapping[str, tuple[str, ...]], backplanes: Iterable[str]) -> tuple[str, ...]:
-    """The backplanes that `word` stands for: one, or all that have it in common; none if nobody is called so."""
-    return replicas.get(word) or ((word,) if word in backplanes else ())
+def numbered(name: str, backplanes: Collection[str]) -> tuple[str, ...]:
+    """Those that have `name` in common, where only their own names are known; none where one is called so itself."""
+    if name in backplanes:
+        return ()
+    return tuple(each for each in backplanes if each.startswith(f"{name}-") and each[len(name) + 1 :].isdecimal())
