@@ -67,7 +67,9 @@ class Place(msgspec.Struct, frozen=True):
     cgroup: str | None = None
     #: Its slot on the board.
     slot: int = -1
-    #: It is up, but on its way there, or away: who has a choice goes elsewhere.
+    #: It is up, and finishes what it has; who has a choice, or can wait, asks elsewhere, or later.
+    is_draining: bool = False
+    #: Its components are where they are to be, and it is not about to go. Who has a choice calls such a place.
     is_ready: bool = True
 
 
@@ -116,10 +118,12 @@ def build(
     registrations: list[Registration],
     down: set[str],
     cgroups: Mapping[str, str | None] | None = None,
+    draining: Collection[str] = (),
     unready: Collection[str] = (),
 ) -> Directory:
-    """The directory of all registered backplanes; those in `down` keep their routes but cannot be reached, and those that
-    are `unready` should not be where another can. `cgroups`: the folders of those that have a group of their own.
+    """The directory of all registered backplanes; those in `down` keep their routes but cannot be reached. `cgroups`: the
+    folders of those that have a group of their own. `draining`: those that are up, and take nothing new. `unready`: those
+    that are not to be called where another can be.
     """
     folders = cgroups or {}
     routes: dict[str, list[str]] = {}
@@ -143,6 +147,7 @@ def build(
                 pid=r.pid,
                 cgroup=folders.get(r.backplane),
                 slot=r.slot,
+                is_draining=r.backplane in draining,
                 is_ready=r.backplane not in unready,
             )
             for r in registrations

@@ -15,7 +15,7 @@ import msgspec
 
 from appbackplane.runtime.build import BUILD
 
-from ..direction.child import Child
+from ..direction.child import Child, Phase
 from ..direction.director import Director
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def routes(director: Director) -> list[dict[str, Any]]:
                         "places": {},
                     },
                 )
-                is_up = child.states[component.name].value in operation.states and child.is_living
+                is_up = child.states[component.name].value in operation.states and child.phase is Phase.UP
                 entry["places"][child.name] = is_up
                 entry["is_up"] |= is_up
     return list(entries.values())

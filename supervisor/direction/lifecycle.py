@@ -43,7 +43,8 @@ class Standing:
     #: Its process has ended, as it was meant to: nobody waits for it any more.
     has_ended: bool = False
     is_driven_by_backplane: bool = False
-    #: Its process is coming back, leaving or given up, or a hook in it has failed: nobody waits for it where another replica has come so far.
+    #: Its process is coming back, leaving or given up, or a hook in it has failed: nobody waits for it where another
+    #: replica has come so far.
     may_be_missing: bool = False
 
     @property

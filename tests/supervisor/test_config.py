@@ -303,12 +303,15 @@ def test_replicas_are_backplanes_with_numbers_and_the_same_settings() -> None:
     assert (list(one.backplane), one.replicas) == (["main"], {})
 
 
+BOTH = "backplane.main.replicas: 'main-2' would be one of them, and is the name of"
+
+
 @pytest.mark.parametrize(
     ("tables", "problem"),
     [
-        ({"main": 2, "main-2": 1}, "backplane.main.replicas: 'main-2' would be one of them, and is the name of [backplane.main-2]"),
-        ({"main-2": 1, "main": 2}, "backplane.main.replicas: 'main-2' would be one of them, and is the name of [backplane.main-2]"),
-        ({"main": 2, "main-2": 2}, "backplane.main.replicas: 'main-2' would be one of them, and is the name of [backplane.main-2]"),
+        ({"main": 2, "main-2": 1}, f"{BOTH} [backplane.main-2]"),
+        ({"main-2": 1, "main": 2}, f"{BOTH} [backplane.main-2]"),
+        ({"main": 2, "main-2": 2}, f"{BOTH} [backplane.main-2]"),
         ({"a": 200, "b": 57}, "backplane: 257 backplanes, at most 256 fit on a board"),
         ({"main": 0}, "backplane.main.replicas: expected a whole number >= 1, got 0"),
         ({"main": 257}, "backplane.main.replicas: expected a whole number <= 256, got 257"),
