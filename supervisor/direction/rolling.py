@@ -109,6 +109,8 @@ class Rolling:
         return Wait(settled_ns) if now_ns < settled_ns else None
 
     def _may_go(self, child: Child) -> Step:
+        if child.is_leaving:
+            return Wait()  # by somebody else's order, after which it is new
         if not child.is_in_service or (self._is_forced and not self._others(child.name)):
             return Begin(child.name)  # nobody loses anything by it, or that is wanted
         others = [other for other in self._others(child.name) if other.phase not in _GONE]

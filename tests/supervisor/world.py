@@ -306,11 +306,18 @@ class World:
         self.tell(events.MoveOrdered(caller, to, component, limit_ns))
         return caller
 
-    def order_restart(self, *names: str, is_now: bool = False, limit_ns: int = 60 * SECOND_NS) -> Caller:
+    def order_restart(
+        self,
+        *names: str,
+        is_now: bool = False,
+        is_rolling: bool = False,
+        is_forced: bool = False,
+        limit_ns: int = 60 * SECOND_NS,
+    ) -> Caller:
         """A client; its answer will be in `answers`."""
         caller = Caller(b"client", len(self.waiting) + len(self.answers) + 1)
         self.waiting[caller] = self.now_ns + limit_ns
-        self.tell(events.RestartOrdered(caller, names, limit_ns, is_now=is_now))
+        self.tell(events.RestartOrdered(caller, names, limit_ns, is_now, is_rolling, is_forced))
         return caller
 
     def pass_time(self) -> bool:

@@ -7,11 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appbackplane.runtime.objects.module_state import ModuleState
+from appbackplane.supervisor.direction import effects, events
 from appbackplane.supervisor.direction.child import Child, Failure, Phase
+from appbackplane.supervisor.direction.effects import Caller
 from appbackplane.supervisor.direction.rolling import SETTLE_NS, Begin, Done, Rolling, Stop, Wait
 from appbackplane.transport.errors import FailedPrecondition
 
-from ..world import policy
+from ..world import REPLICATED, World, policy, up_world
 
 NOW_NS = 1_000_000_000
 
@@ -197,3 +199,99 @@ def test_whatever_happens_it_takes_nobody_away_while_another_is_missing(count: i
                 die(child)
         now_ns += SETTLE_NS // 3
     raise AssertionError("it has no end")
+
+
+def answer_of(world: World, caller: Caller) -> str:
+    """What whoever ordered it was told when he was refused."""
+    answer = world.answers[caller]
+    assert isinstance(answer, effects.Refuse)
+    return answer.error.message
+
+
+def run_until_answered(world: World, caller: Caller) -> None:
+    """Well-behaved processes, and time that passes only when nothing else happens."""
+    while caller not in world.answers:
+        world.do_what_is_asked()
+        assert caller in world.answers or world.pass_time()
+
+
+def test_ordered_for_the_name_in_common_all_replicas_are_restarted() -> None:
+    """And nobody else: what their strategy says of others is for deaths."""
+    world = up_world(REPLICATED, dict.fromkeys(REPLICATED, policy(strategy="one_for_all")))
+    caller = world.order_restart("second", is_rolling=True)
+    run_until_answered(world, caller)
+    assert world.answers[caller] == effects.Answer(caller, {"backplanes": {"second-1": 2, "second-2": 2}})
+    assert {name: process.generation for name, process in world.processes.items()} == {
+        "first": 1, "second-1": 2, "second-2": 2, "third": 1,
+    }  # fmt: skip
+    assert world.drains == ["second-1", "second-2"]
+    assert all(process.states["top"] is ModuleState.PRIMARY for process in [world.processes["third"]])
+
+
+def test_while_it_rolls_callers_always_have_a_place() -> None:
+    """The directory never shows all of them as going, or coming."""
+    world = up_world(REPLICATED)
+    obey, seen = world.obey, []
+
+    def look(effect: effects.Effect) -> list[events.Event]:
+        if isinstance(effect, effects.SendDirectory):
+            seen.append({name for name, place in effect.directory.backplanes.items() if place.is_ready and place.is_up})
+        return obey(effect)
+
+    world.obey = look  # type: ignore[method-assign]
+    run_until_answered(world, world.order_restart("second", is_rolling=True))
+    assert {frozenset(ready & {"second-1", "second-2"}) for ready in seen} == {
+        frozenset({"second-1"}), frozenset({"second-2"}), frozenset({"second-1", "second-2"}),
+    }  # fmt: skip
+
+
+def test_stopped_it_says_why_and_who_is_as_he_was() -> None:
+    """Who ordered it has to know what runs now."""
+    world = up_world(REPLICATED, dict.fromkeys(REPLICATED, policy(max=0)))
+    caller = world.order_restart("second", is_rolling=True)
+    while world.processes.get("second-1") is None or world.processes["second-1"].generation == 1:
+        (step := world._next_step()) and step()
+    world.die("second-1", 1)
+    assert answer_of(world, caller) == (
+        "second-1 did not come back: exited with 1: its last line; given up: it is not to be restarted (restart.max = 0)"
+        "; not restarted: second-2 (1 of 2 are as they were)"
+    )
+    assert world.processes["second-2"].generation == 1
+
+
+def test_two_orders_for_one_family_go_one_after_the_other() -> None:
+    """At the same time each would take one away. What has started anew since it was ordered is what was ordered."""
+    world = up_world(REPLICATED)
+    first = world.order_restart("second", is_rolling=True)
+    while world.processes["second-1"].generation == 1 if "second-1" in world.processes else True:
+        (step := world._next_step()) and step()
+    second = world.order_restart("second", is_rolling=True)
+    run_until_answered(world, first)
+    assert second not in world.answers
+    run_until_answered(world, second)
+    assert world.drains == ["second-1", "second-2", "second-1"]
+    assert world.answers[second] == effects.Answer(second, {"backplanes": {"second-1": 3, "second-2": 2}})
+
+
+def test_what_cannot_roll_is_refused_in_one_line() -> None:
+    """And what is not there, with what is like it."""
+    world = up_world(REPLICATED)
+    assert "has no replicas" in answer_of(world, world.order_restart("third", is_rolling=True))
+    assert answer_of(world, world.order_restart("secod", is_rolling=True)) == (
+        "no backplane 'secod' (did you mean 'second'?)"
+    )
+    forced = world.order_restart("third", is_rolling=True, is_forced=True)
+    run_until_answered(world, forced)
+    assert isinstance(world.answers[forced], effects.Answer)
+
+
+def test_at_its_limit_it_says_how_far_it_is() -> None:
+    """What has begun goes on; the rest is left as it is."""
+    world = up_world(REPLICATED)
+    caller = world.order_restart("second", is_rolling=True, limit_ns=1_000_000_000)
+    while caller not in world.answers:
+        assert world.pass_time()
+    assert "'second-1' is not up again yet" in answer_of(world, caller)
+    assert answer_of(world, caller).endswith("; not restarted: second-2 (1 of 2 are as they were)")
+    world.do_what_is_asked()
+    assert (world.processes["second-1"].generation, world.processes["second-2"].generation) == (2, 1)
