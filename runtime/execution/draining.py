@@ -70,7 +70,7 @@ class Draining:
             with self._engine.lead:
                 if not self._is_quiet(now_ns) and now_ns < self._closes_ns:
                     return
-                self._engine.intake.close(self._because)
+                self._engine.intake.closing.close(self._because)
             self._ends_ns = now_ns + self._stop_limit_ns
         with self._engine.lead:
             refused = list(itertools.islice(self._not_begun(), REFUSED_MAX))
@@ -149,7 +149,7 @@ class Draining:
     def _refuse(self, action: Action, now_ns: int) -> None:
         intake = self._engine.intake
         name = action.asked.route or "" if isinstance(action, Digest) else action.name
-        error = intake.not_begun(name)
+        error = intake.closing.not_begun(name)
         if self._engine.scheduler.withdraw(action):
             self._engine.endings.refuse(action, error, now_ns)
         else:
