@@ -16,9 +16,10 @@ from click.shell_completion import CompletionItem
 
 from appbackplane.transport.addressing import default_run_dir
 from appbackplane.transport.discovery import Location, locate
-from appbackplane.transport.errors import CallerError
+from appbackplane.transport.errors import CallerError, SystemNotRunning
+from appbackplane.transport.lifeline import check_trusted
 
-from ..processes.run_dir import running_pid
+from ..processes.run_dir import listener, running_pid
 
 VARIABLE = "APPBACKPLANE_SYSTEM"
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -61,11 +62,38 @@ def running_systems() -> list[Location]:
 
 
 def check_running(location: Location) -> int:
-    """The pid of its supervisor. Raises `SystemNotRunning`."""
-    pid = running_pid(location.run_dir)
-    if pid is None:
-        raise location.not_running()
-    return pid
+    """The pid of its supervisor. Raises `SystemNotRunning`, and `FailedPrecondition` where it is somebody else's."""
+    try:
+        found = listener(location.run_dir)
+    except PermissionError:
+        raise location.not_permitted() from None
+    if found is None:
+        near = nearest(location)
+        raise (
+            location.not_running()
+            if near is None
+            else SystemNotRunning(location.system, str(location.run_dir), "", near)
+        )
+    check_trusted(location, found.uid)
+    return found.pid
+
+
+def nearest(location: Location) -> str | None:
+    """The system that was probably meant, of those that run; None: there is none, or it was not named by its name."""
+    if location.toml is not None or location.is_given:
+        return None
+    import difflib  # only where somebody has mistyped
+
+    names = [one.system for one in running_systems()]
+    close = difflib.get_close_matches(location.system, [name for name in names if name != location.system], n=1)
+    return close[0] if close else None
+
+
+def named_once(named: str | None, system: str | None) -> str | None:
+    """Of a verb that takes its system as an argument, too. Raises `UsageError`."""
+    if named is not None and system is not None and named != system:
+        raise click.UsageError(f"which system? It is named twice: {named!r} and {system!r}")
+    return system if named is None else named
 
 
 def toml_here() -> Path | None:
