@@ -24,6 +24,8 @@ VERBS = (
     *("check", "doctor", "new"),
 )
 FAILED, WRONG_USAGE = 1, 2
+#: Of an error: a screen of 80 columns is 1,920 characters.
+LINE_LENGTH_MAX = 1_600
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -152,14 +154,18 @@ def _fail(ctx: click.Context, error: BaseException, message: str, code: int) -> 
         click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
         if isinstance(error, BackplaneError) and error.trace:
             click.echo(f"remote traceback:\n{error.trace}", err=True)
-    for line in message.split("\n"):
+    for line in getattr(error, "lines", (message,)):  # those that have found several things wrong
         _say(line)
     ctx.exit(code)
 
 
 def _say(line: str) -> None:
-    """Names and files come from anywhere: what would move the cursor of a terminal is shown, and not sent."""
+    """Names and files come from anywhere: what would move the cursor of a terminal is shown, and not done; and of what fills a
+    screen, the begin and the end are.
+    """
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+    if len(shown) > LINE_LENGTH_MAX:
+        shown = f"{shown[: LINE_LENGTH_MAX // 2]} ... {shown[-LINE_LENGTH_MAX // 2 :]}"
     click.echo(f"appbackplane: {shown}", err=True)
 
 

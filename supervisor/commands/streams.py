@@ -13,7 +13,7 @@ import sys
 
 import click
 
-_STDOUT = 1
+_STDOUT, _STDERR = 1, 2
 
 
 def hold_standard_ones() -> None:
@@ -26,9 +26,9 @@ def hold_standard_ones() -> None:
             assert opened == fd, "the lowest number that is free"
             os.set_inheritable(fd, True)
     if sys.stdout is None:
-        sys.stdout = open(_STDOUT, "w", closefd=False)
+        sys.stdout = os.fdopen(_STDOUT, "w", closefd=False)
     if sys.stderr is None:
-        sys.stderr = open(2, "w", closefd=False)
+        sys.stderr = os.fdopen(_STDERR, "w", closefd=False)
 
 
 def write(data: bytes) -> None:

@@ -96,6 +96,18 @@ def named_once(named: str | None, system: str | None) -> str | None:
     return system if named is None else named
 
 
+def toml_of(file: str | None, verb: str) -> Path:
+    """The TOML that was named, or the one here. Raises `UsageError`."""
+    if file == "":  # as a path it would be this folder
+        raise click.UsageError(f"which system? The name of its TOML is empty: appbackplane {verb} FILE")
+    found = toml_here() if file is None else Path(file)
+    if found is None:
+        raise click.UsageError(
+            f"which system? There is not exactly one TOML of a system here: appbackplane {verb} FILE"
+        )
+    return found
+
+
 def toml_here() -> Path | None:
     """The one TOML in this folder that has a [system]; None when there is none, or more than one."""
     found = [path for path in sorted(Path(os.curdir).glob("*.toml")) if is_system(path)]

@@ -90,7 +90,11 @@ def check_known(found: Figures, backplane: str) -> None:
     """Raises `NotFound`."""
     names = [each.name for each in found.backplanes]
     if backplane not in names:
-        raise NotFound(f"no backplane {backplane!r} in {found.system!r}: one of {', '.join(names)}")
+        import difflib  # only where somebody has mistyped
+
+        close = difflib.get_close_matches(backplane, names, n=1)
+        hint = f" (did you mean {close[0]!r}?)" if close else f": one of {', '.join(names)}"
+        raise NotFound(f"no backplane {backplane!r} in {found.system!r}{hint}")
 
 
 def once(asker: Asker, interval_s: float) -> Figures:
