@@ -44,7 +44,7 @@ from .logs.collector import Ears, Logs, open_log
 from .logs.output import Output
 from .logs.pipes import LogPipe
 from .poller import Poller
-from .processes import cgroups, orphans, signals
+from .processes import cgroups, orphans, signals, urgency
 from .processes.board_file import BoardFile
 from .processes.placement import Placement
 from .processes.run_dir import RunDir
@@ -86,6 +86,7 @@ def run(
         groups = placement.groups
         if groups.folder is not None:
             run_dir.remember(str(groups.folder))
+        urgency.raise_own(is_alone=groups.folder is not None)
         stack.callback(groups.close, logs.say)
         orphans.adopt()
         stack.callback(lambda: orphans.kill_all(()))

@@ -7,7 +7,6 @@ else: whether anybody is there is for `lifeline.py` to find out.
 
 import os
 import re
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,6 +72,8 @@ def locate(target: str | os.PathLike[str]) -> Location:
 
 
 def _from_toml(path: Path) -> Location:
+    import tomllib  # 1.5 ms that nobody needs who names a system
+
     try:
         system = tomllib.loads(path.read_text(encoding="utf-8"))["system"]
         name, given = system["name"], system.get("run_dir")

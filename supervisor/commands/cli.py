@@ -9,10 +9,9 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
-from click.shell_completion import CompletionItem
 
 from appbackplane.transport.errors import BackplaneError
 
@@ -27,6 +26,9 @@ FAILED, WRONG_USAGE = 1, 2
 #: Of an error: a screen of 80 columns is 1,920 characters.
 LINE_LENGTH_MAX = 1_600
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -34,9 +36,14 @@ class Verbs(click.Group):
     """Imports a verb when it is asked for."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Run the command line."""
+        """Run the command line. Without arguments it is the program itself, and ends the process."""
         streams.hold_standard_ones()
-        return super().main(*args, **extra)
+        if args or extra:
+            return super().main(*args, **extra)
+        try:
+            return super().main()
+        except SystemExit as end:
+            streams.end_process(end.code)
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -78,6 +85,8 @@ class Verbs(click.Group):
         """The verbs, without importing them for their help: whoever presses TAB waits for each import."""
         if incomplete.startswith("-"):
             return super().shell_complete(ctx, incomplete)
+        from click.shell_completion import CompletionItem
+
         return [CompletionItem(verb) for verb in VERBS if verb.startswith(incomplete)]
 
     def invoke(self, ctx: click.Context) -> Any:

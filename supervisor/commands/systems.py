@@ -6,13 +6,11 @@ Without `-s`: $APPBACKPLANE_SYSTEM, else the one TOML of a system in this folder
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from click.shell_completion import CompletionItem
 
 from appbackplane.transport.addressing import default_run_dir
 from appbackplane.transport.discovery import Location, locate
@@ -20,6 +18,9 @@ from appbackplane.transport.errors import CallerError, SystemNotRunning
 from appbackplane.transport.lifeline import check_trusted
 
 from ..processes.run_dir import listener, running_pid
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 VARIABLE = "APPBACKPLANE_SYSTEM"
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -35,6 +36,8 @@ def system_option(function: Function) -> Function:
 
 def offered(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """For the shell: those that run, and the TOMLs here."""
+    from click.shell_completion import CompletionItem  # for the shell alone
+
     found = [CompletionItem(one.system, help="running") for one in running_systems()]
     found += [CompletionItem(str(path)) for path in sorted(Path().glob("*.toml")) if is_system(path)]
     return [item for item in found if item.value.startswith(incomplete)]
@@ -127,6 +130,8 @@ def _only_one() -> str | Path:
 
 def is_system(path: Path) -> bool:
     """Whether this is the TOML of one."""
+    import tomllib  # not where the system is named
+
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
