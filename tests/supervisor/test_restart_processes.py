@@ -111,6 +111,7 @@ components = ["demo:Aside"]
 #: Times that the supervisor wakes for one process that is started and dies: its pipes, its end, what it says, the log. Five
 #: were counted on a busy machine; a look each millisecond, or every 20 ms, would be a hundred, or many.
 WAKES_A_DEATH_MAX = 30
+DEATHS = 5
 NAMES = ("store", "shop", "till", "aside")
 
 
@@ -280,21 +281,21 @@ def test_a_crash_loop_waits_longer_each_time_and_costs_nothing_meanwhile(begin: 
 
 def test_a_crash_loop_is_a_few_processes_and_nothing_between_them(begin: Start) -> None:
     """Counted: who is started, and how often the supervisor wakes for it. Whoever polls meanwhile wakes by the thousand."""
-    system = begin("restart = { max = 1000 }")
+    system = begin('restart = { max = 1000, backoff = "100ms", backoff_max = "800ms" }')
     system.wait_up()
     supervisor = psutil.Process(system.process.pid)
     (system.toml.parent / "broken").touch()
     mark, began_s = len(system.said), time.monotonic()
     kill(system, "store")
     before = supervisor.num_ctx_switches().voluntary
-    for _ in range(6):
+    for _ in range(DEATHS):
         system.wait_said("starting it again", mark)
         mark = next(n for n, line in enumerate(system.said) if n >= mark and "starting it again" in line) + 1
     took_s, wakes = time.monotonic() - began_s, supervisor.num_ctx_switches().voluntary - before
-    # At once, and then after 200 ms, 400, 800, 1.6 s, each less a half at most.
-    assert took_s > (0.2 + 0.4 + 0.8 + 1.6) / 2
-    assert system.backplane("store")["generation"] <= 7
-    assert wakes < 6 * WAKES_A_DEATH_MAX
+    # At once, and then after 100 ms, 200, 400, each less a half at most.
+    assert took_s > (0.1 + 0.2 + 0.4) / 2
+    assert system.backplane("store")["generation"] <= 1 + DEATHS
+    assert wakes < DEATHS * WAKES_A_DEATH_MAX
     (system.toml.parent / "broken").unlink()
     system.wait_said("'store': up again", mark)
 
