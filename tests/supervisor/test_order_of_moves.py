@@ -127,7 +127,7 @@ def lay_out(folder: Path, graph: Graph) -> str:
     for home in sorted({module.home for module in graph.values()}, reverse=True):
         components = [f"demo:{name.upper()}" for name, module in reversed(graph.items()) if module.home == home]
         hangs = any(module.hangs for module in graph.values() if module.home == home)
-        limit = 'start_limit = "3s"\n' if hangs else ""
+        limit = 'start_limit = "8s"\n' if hangs else ""  # a start on a busy machine included
         sections.append(f"[backplane.{home}]\n{limit}components = {json.dumps(components)}")
     return "\n".join(sections)
 
@@ -259,7 +259,7 @@ def test_in_a_graph_of_forty_a_hook_that_fails_and_one_that_hangs_hold_up_who_ne
     assert (failed[fails]["to"], set(failed[fails]["holds_up"])) == ("initializing", held)
     assert "no disk" in failed[fails]["reason"]
     assert (failed[hangs]["to"], set(failed[hangs]["holds_up"])) == ("primary", stuck)
-    assert "its hook has not ended within 3 s" in failed[hangs]["reason"]
+    assert "its hook has not ended within 8 s" in failed[hangs]["reason"]
     moving: dict[str, str] = {}
     at = judge(trace.news(), graph, dict.fromkeys(graph, "start"), moving)
     assert (at, moving) == (found, {hangs: "primary"})
