@@ -13,7 +13,7 @@ from .words import arguments
 
 #: The default deadline of every call (DESIGN 12.5).
 TIMEOUT_S = 30.0
-#: A week, as everywhere (transport/request.py, which takes 20 ms to import).
+#: A week, as everywhere (transport/request.py, which a command that is mistyped does not wait for).
 TIMEOUT_S_MAX = 7 * 86_400
 
 
