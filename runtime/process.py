@@ -37,6 +37,7 @@ from .execution.log_handler import LogHandler
 from .execution.log_ring import RingWriter
 from .execution.os_priority import OsPriority, allowed
 from .execution.sentinel import Sentinel
+from .execution.stacks import write_on_signal
 from .objects.component import Component
 from .process_config import ProcessConfig
 
@@ -60,6 +61,7 @@ def main() -> int:
     except msgspec.DecodeError as error:
         print(f"appbackplane.runtime.process: not a process configuration on standard input: {error}", file=sys.stderr)
         return 2
+    write_on_signal()
     set_up_logging(config)
     if config.import_dir is not None:
         sys.path.insert(0, config.import_dir)

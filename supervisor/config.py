@@ -20,7 +20,7 @@ import msgspec
 from appbackplane.transport.addressing import SUPERVISOR, backplane_socket, default_run_dir
 from appbackplane.transport.errors import CallerError
 
-from .config_reader import Duration, Reader, hint, shown
+from .config_reader import Duration, Patience, Reader, hint, shown
 from .logs import settings as log_settings
 from .logs.settings import LogSettings
 from .metrics.address import problem_of
@@ -39,6 +39,8 @@ _GENERATION_MAX = 999_999
 _QUOTA_MAX, _CPU_LIMIT_MAX = 1_000_000_000, 1_000_000
 #: A tick costs a microsecond or two; 1 ms keeps that below a hundredth.
 _TICK_MIN_NS = 1_000_000
+#: A heartbeat comes every 250 ms, and may be late: who is impatient kills what is well.
+_STUCK_AFTER_MIN_NS = _SECOND_NS
 #: Threads take turns every fiftieth of it (runtime/process.py), and the interpreter's interval is a microsecond at least.
 _MAX_LATENCY_MIN_NS = 50_000
 
@@ -84,6 +86,9 @@ class SystemConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     start_limit_ns: Duration = msgspec.field(default=Duration(60 * _SECOND_NS), name="start_limit")
     #: How long a component's last hook, and then its process, may take before it is killed.
     stop_limit_ns: Duration = msgspec.field(default=Duration(10 * _SECOND_NS), name="stop_limit")
+    #: How long a backplane may give no sign of life, or of progress with work ready, before it is replaced. Callers wait 30 s
+    #: by default: after twice that nobody waits any more, and whatever is slow but well has finished something.
+    stuck_after_ns: Patience = msgspec.field(default=Patience(60 * _SECOND_NS), name="stuck_after")
     #: Of every backplane; what a backplane says itself goes before, key by key.
     restart: RestartPolicy = RestartPolicy()
     log: LogSettings = LogSettings()
@@ -117,6 +122,7 @@ class BackplaneConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     #: Instead of the system's.
     start_limit_ns: Duration | None = msgspec.field(default=None, name="start_limit")
     stop_limit_ns: Duration | None = msgspec.field(default=None, name="stop_limit")
+    stuck_after_ns: Patience | None = msgspec.field(default=None, name="stuck_after")
     #: Class name to keyword arguments of the component.
     settings: dict[str, Any] = {}
 
@@ -133,6 +139,11 @@ class Config(msgspec.Struct, frozen=True):
     run_dir: str
     #: `up --debug`: remote tracebacks travel with INTERNAL.
     debug: bool = False
+
+    def stuck_after_ns(self, backplane: str) -> int:
+        """Of this one; 0: never."""
+        own = self.backplane[backplane].stuck_after_ns
+        return int(self.system.stuck_after_ns if own is None else own)
 
 
 def load(path: Path) -> Config:
@@ -169,6 +180,7 @@ def parse(text: str, path: Path, cpus: Collection[int] | None = None) -> Config:
         reader.say(("system", "log", key), problem)
     if cannot_listen := problem_of(system.get("metrics"), is_public=system.get("metrics_public", False)):
         reader.say(("system", "metrics"), cannot_listen)
+    _check_stuck_after(reader, ("system",), system, table.get("system"))
     run_dir = _run_dir(reader, system, path, sections)
     backplanes = {}
     for name, section in sections.items():
@@ -182,6 +194,7 @@ def parse(text: str, path: Path, cpus: Collection[int] | None = None) -> Config:
             _check_restart(reader, at, backplane["restart"])
         _check_components(reader, at, backplane)
         _check_policy(reader, at, backplane, section)
+        _check_stuck_after(reader, at, backplane, section)
         _check_affinity(reader, at, backplane.get("affinity", ()), cpus)
     if reader.problems:
         raise ConfigError(str(path), reader.problems)
@@ -229,6 +242,12 @@ def _check_policy(reader: Reader, at: tuple[str, ...], backplane: dict[str, Any]
     if exempt >= priorities:
         problem = f"expected at most {priorities - 1}, or cpu_limit would hold none of the {priorities} priorities"
         reader.say((*at, "cpu_exempt"), f"{problem}, got {exempt}")
+
+
+def _check_stuck_after(reader: Reader, at: tuple[str, ...], table: dict[str, Any], section: Any) -> None:
+    if 0 < (table.get("stuck_after_ns") or 0) < _STUCK_AFTER_MIN_NS:
+        problem = f'expected 1s or more, or "never", got {shown(section["stuck_after"])}: heartbeats come every 250 ms'
+        reader.say((*at, "stuck_after"), problem)
 
 
 def _check_restart(reader: Reader, at: tuple[str, ...], restart: RestartPolicy) -> None:

@@ -46,6 +46,7 @@ from .logs.pipes import LogPipe
 from .poller import Poller
 from .processes import cgroups, orphans, signals
 from .processes.board_file import BoardFile
+from .processes.looks import Looks, ask_for_stacks
 from .processes.placement import Placement
 from .processes.run_dir import RunDir
 from .processes.spawn import Process, Spawner
@@ -138,7 +139,9 @@ class Supervisor:
             stop_limit_ns=config.system.stop_limit_ns,
             limits_ns={name: (one.start_limit_ns, one.stop_limit_ns) for name, one in config.backplane.items()},
             random=random.random,
+            stuck_after_ns={name: config.stuck_after_ns(name) for name in config.backplane},
         )
+        self._looks = Looks(self._director.health, self._board, self._placement)
         self._running: dict[str, _Running] = {}
         stack.callback(self._kill_what_lives)
         self._questions = Questions(self._control, self._director, self._board, self._now_ns, self._status)
@@ -177,13 +180,21 @@ class Supervisor:
         wakes_at_ns = self._director.wakes_at_ns()
         if wakes_at_ns is not None and wakes_at_ns <= now_ns and self._outcome is None:
             self._take(events.TimePassed())
+        if self._looks.due_ns <= now_ns and self._outcome is None:
+            living = {name: running.process for name, running in self._running.items()}
+            self._take(self._looks.look(living, now_ns))
         self._logs.turn(now_ns)
         if self._outcome is None:
             self._wait()
 
     def _wait(self) -> None:
         now_ns = self._now_ns()
-        wakes = [self._director.wakes_at_ns(), self._control.next_wake_ns(now_ns), self._logs.next_wake_ns()]
+        wakes = [
+            self._looks.due_ns,
+            self._director.wakes_at_ns(),
+            self._control.next_wake_ns(now_ns),
+            self._logs.next_wake_ns(),
+        ]
         nearest_ns = min((wake for wake in wakes if wake is not None), default=None)
         self._poller.wait(nearest_ns, now_ns, lambda: self._outcome is None, room_in=self._logs.waits_for_fd())
 
@@ -214,6 +225,8 @@ class Supervisor:
     def _on_print(self, ears: Ears, stream: str, pipe: LogPipe) -> None:
         if not self._logs.on_print(ears, stream, pipe):
             self._poller.unwatch(pipe.fd)
+        if stream == "stderr" and self._director.health.awaits_stacks(ears.backplane) and self._outcome is None:
+            self._take(events.Wrote(ears.backplane, ears.generation))
 
     def _on_heard(self, heard: Heard) -> None:
         if self._outcome is not None:
@@ -283,6 +296,10 @@ class Supervisor:
                 running = self._running.get(effect.backplane)
                 if running is not None and running.process.generation == effect.generation:
                     running.process.kill()
+            case effects.TakeStacks():
+                running = self._running.get(effect.backplane)
+                if running is not None and running.process.generation == effect.generation:
+                    ask_for_stacks(running.process, self._placement)
             case effects.ClearSlot():
                 self._board.clear(effect.backplane)
             case effects.SendDirectory():

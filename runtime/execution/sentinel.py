@@ -26,6 +26,7 @@ from .board import OwnSlot
 from .control import Answer, Control
 from .engine import Engine
 from .os_priority import OsPriority
+from .progress import Progress
 from .watch import QUANTUM_NS
 from .worker import Worker
 
@@ -81,6 +82,7 @@ class Sentinel:
         self._looks_without_overrun = 0
         self._looks_idle = 0
         self._beaten_ns = 0
+        self._progress = Progress(engine.clock.now_ns())
 
     def register(self, registration: Registration) -> None:
         """Tell the supervisor what is here."""
@@ -179,6 +181,7 @@ class Sentinel:
         if self._slot is None:
             return
         engine = self._engine
+        ready_count, progress_ns = self._progress.look(engine, now_ns)
         # Integers that others write; each is read once, and the board is a picture, not an account.
         self._slot.beat(
             now_ns,
@@ -190,6 +193,8 @@ class Sentinel:
             sum(throttle.refused_count for throttle in list(engine.intake.throttles.values())),
             engine.reports.slow_actions.count,
             0 if self._os_priority is None else self._os_priority.boosts_count,
+            ready_count,
+            progress_ns,
         )
         if self._os_priority is not None:
             with engine.lead:

@@ -25,6 +25,7 @@ from .events import (
     Event,
     Exited,
     LinkLost,
+    Looked,
     Moved,
     MoveFailed,
     MoveOrdered,
@@ -34,7 +35,9 @@ from .events import (
     SpawnFailed,
     TimePassed,
     UpOrdered,
+    Wrote,
 )
+from .health import HealthWatch
 from .movement import Movement
 from .restart import GiveUp, Random, StartAgain, after_end, is_wanted_back
 
@@ -57,8 +60,11 @@ class Director:
         stop_limit_ns: int,
         random: Random,
         limits_ns: Mapping[str, tuple[int | None, int | None]] | None = None,
+        stuck_after_ns: Mapping[str, int] | None = None,
     ) -> None:
-        """`limits_ns`: the limits of a start and of a stop that a backplane has of its own. `random`: between 0 and 1."""
+        """`limits_ns`: the limits of a start and of a stop that a backplane has of its own. `random`: between 0 and 1.
+        `stuck_after_ns`: health.py.
+        """
         self.system = system
         self.children = {}
         for name, policy in policies.items():
@@ -67,6 +73,7 @@ class Director:
             child.start_limit_ns, child.stop_limit_ns = start_ns or start_limit_ns, stop_ns or stop_limit_ns
             self.children[name] = child
         self.movement = Movement(self.children, role, random)
+        self.health = HealthWatch(self.children, stuck_after_ns or {})
         self.directory = Directory(system=system)
         #: "starting", "up", "stopping" or "down".
         self.mode = "starting"
@@ -112,8 +119,14 @@ class Director:
                 self.movement.order(event, now_ns)
             case DownOrdered():
                 self._on_down_ordered(event, now_ns)
+            case Looked():
+                self._effects += self.health.look(event, now_ns, is_judging=self.mode == "up")
+            case Wrote():
+                self.health.wrote(event.backplane, event.generation, now_ns)
             case TimePassed():
                 self._on_time(now_ns)
+        for child, reason in self.health.due(now_ns):
+            self._kill(child, reason, now_ns)
         self._advance(now_ns)
         effects, self._effects = self._effects, []
         return effects
@@ -125,8 +138,7 @@ class Director:
             for child in self.children.values()
             if child.deadline_ns is not None and not group_restart.is_held(self.children, child)
         ]
-        if (wakes_ns := self.movement.wakes_at_ns()) is not None:
-            waits.append(wakes_ns)
+        waits += [ns for ns in (self.movement.wakes_at_ns(), self.health.wakes_at_ns()) if ns is not None]
         return min(waits, default=None)
 
     # Up

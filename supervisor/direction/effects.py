@@ -56,6 +56,14 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True)
+class TakeStacks:
+    """Have it write the stacks of all its threads to its standard error; each batch of lines is told by Wrote."""
+
+    backplane: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
 class ClearSlot:
     """Its owner is dead: clear what it left on the board."""
 
@@ -116,4 +124,18 @@ class End:
     reason: str
 
 
-Effect = Spawn | Move | Stop | Kill | ClearSlot | SendDirectory | Accept | Answer | Refuse | Say | AnnounceUp | End
+Effect = (
+    Spawn
+    | Move
+    | Stop
+    | Kill
+    | TakeStacks
+    | ClearSlot
+    | SendDirectory
+    | Accept
+    | Answer
+    | Refuse
+    | Say
+    | AnnounceUp
+    | End
+)
