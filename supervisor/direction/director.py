@@ -125,7 +125,7 @@ class Director:
                 self.health.wrote(event.backplane, event.generation, now_ns)
             case TimePassed():
                 self._on_time(now_ns)
-        for child, reason in self.health.due(now_ns):
+        for child, reason in self.health.due(now_ns, is_judging=self.mode == "up"):
             self._kill(child, reason, now_ns)
         self._advance(now_ns)
         effects, self._effects = self._effects, []

@@ -140,7 +140,7 @@ class HealthWatch:
             if clocks is None or clocks.generation != child.generation or not is_judging or _is_excused(child):
                 self._clocks[name] = clocks = Clocks(child.generation)
             clocks.take(sight, passed_ns, 2 * self.look_every_ns)
-            if name not in self._replaced and is_judging and not _is_excused(child):
+            if name not in self._replaced:
                 effects += self._judge(child, clocks, sight, now_ns)
         return effects
 
@@ -173,12 +173,12 @@ class HealthWatch:
         if replaced is not None and replaced.generation == generation:
             replaced.quiet_ns = now_ns + STACKS_QUIET_NS
 
-    def due(self, now_ns: int) -> list[tuple[Child, str]]:
+    def due(self, now_ns: int, *, is_judging: bool) -> list[tuple[Child, str]]:
         """Who is to be killed now, and why."""
         found = []
         for name, replaced in list(self._replaced.items()):
             child = self._children[name]
-            if not child.is_at(replaced.generation, Phase.UP):
+            if not is_judging or child.generation != replaced.generation or _is_excused(child):
                 del self._replaced[name]  # it died, or was told to go, meanwhile
             elif replaced.at_ns <= now_ns:
                 del self._replaced[name]

@@ -42,7 +42,7 @@ TABLE = {
     ),
     "a key of nowhere": (
         system("zzz = 1"),
-        "system.zzz: unknown key (known here: name, role, run_dir, nice, start_limit, stop_limit, restart, log, metrics,"
+        "system.zzz: unknown key (known here: name, role, run_dir, nice, start_limit, stop_limit, stuck_after, restart, log, metrics,"
         " metrics_public)",
     ),
     "a mistyped table": (
