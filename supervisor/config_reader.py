@@ -112,7 +112,10 @@ def _to_quantity(kind: type, value: Any) -> Any:
     if kind is Duration:
         return Duration(duration_ns(value))
     if kind is Patience:
-        return Patience(0 if value == "never" else duration_ns(value))
+        try:
+            return Patience(0 if value == "never" else duration_ns(value))
+        except ValueError as error:
+            raise ValueError(f'{error}, or "never"') from None
     if kind is Size:
         return Size(log_settings.size_bytes(value))
     raise NotImplementedError(kind)

@@ -152,8 +152,9 @@ class HealthWatch:
             reason = f"{Health.UNKNOWN}: no heartbeat for {clocks.silent_ns / 1e9:.3g} s"
         elif clocks.stall_ns(sight.limit_percent) >= stuck_after_ns:
             assert sight.slot is not None
-            ready = f"{sight.slot.ready_count} action{'s' * (sight.slot.ready_count != 1)} ready"
-            reason = f"{Health.WEDGED}: {ready}, nothing begun or finished for {clocks.stalled_ns / 1e9:.3g} s"
+            queued = f"{sight.slot.queued_count} action{'s' * (sight.slot.queued_count != 1)} queued"
+            stalled_s = clocks.stalled_ns / 1e9
+            reason = f"{Health.WEDGED}: work is ready ({queued}), nothing begun or finished for {stalled_s:.3g} s"
         else:
             return []
         if sight.is_stopped:
@@ -198,10 +199,11 @@ class HealthWatch:
             return Health.DEAD
         if slot is None or slot.heartbeat_ns <= unanswered_ns or now_ns - slot.heartbeat_ns > SILENT_NS:
             return Health.UNKNOWN
-        clocks = self._clocks.get(child.name)
-        if clocks is not None and clocks.generation == child.generation and slot.progress_ns == clocks.progress_ns:
-            if clocks.stalled_ns >= (self._stuck_after_ns.get(child.name) or STUCK_AFTER_NS):
-                return Health.WEDGED
+        clocks = self._clocks.get(child.name, Clocks(0))
+        stuck_after_ns = self._stuck_after_ns.get(child.name) or STUCK_AFTER_NS
+        is_the_same_stall = (clocks.generation, clocks.progress_ns) == (child.generation, slot.progress_ns)
+        if is_the_same_stall and clocks.stalled_ns >= stuck_after_ns:
+            return Health.WEDGED
         return Health.BUSY if slot.running_since_ns or slot.queued_count else Health.IDLE
 
 

@@ -1,4 +1,4 @@
-"""Health of real processes: what hangs is replaced, with its stacks in the log; what is only slow, stopped or throttled is not."""
+"""Health of real processes: what hangs is replaced, its stacks in the log; what is only slow, stopped or throttled is not."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Index(Component):
 
 @contextmanager
 def calls(system: RunningSystem, *routes: str, **arguments: Any) -> Iterator[list[Any]]:
-    """These are called in this order, each by a client of its own; at the end of the block all have ended, with these results."""
+    """Calls in this order, each by a client of its own; at the end of the block all have ended, with these results."""
     results: list[Any] = [None] * len(routes)
 
     def call(index: int, route: str) -> None:
@@ -142,13 +142,13 @@ def test_a_deadlock_with_work_behind_it_is_replaced(start: Start) -> None:
     system = start('stuck_after = "1s"', module=MODULE)
     system.wait_up()
     with calls(system, "query.wait_for_ever", "query.echo", echo={"text": "x"}) as results:
-        said = system.wait_said("'query': wedged: 1 action ready, nothing begun or finished for ")
+        said = system.wait_said("'query': wedged: work is ready (1 action queued), nothing begun or finished for ")
         system.wait_said("in wait_for_ever")
         system.wait_said("'query': up again, generation 2")
     assert [isinstance(result, BackplaneError) for result in results] == [True, True], said
     with connect(system.run_dir) as client:
         assert client.call("query.echo", text="again") == "again"
-    assert "wedged: 1 action ready" in system.backplane("query")["reason"]
+    assert "wedged: work is ready" in system.backplane("query")["reason"]
     assert "stacks are in the log" in system.backplane("query")["reason"]
     end(system)
 
@@ -197,8 +197,11 @@ def test_who_was_declared_to_take_long_may_have_others_wait(start: Start) -> Non
 
 def test_with_a_free_worker_what_waits_for_one_object_waits_for_that_object_alone(start: Start) -> None:
     """Everybody else is served; and the one may take its time."""
-    system = start('stuck_after = "1s"', module=MODULE.replace("class Index(Component)", "class Other(Component)")
-        + "class Index(Query): pass\n", index="threads = 2")
+    system = start(
+        'stuck_after = "1s"',
+        module=MODULE.replace("class Index(Component)", "class Other(Component)") + "class Index(Query): pass\n",
+        index="threads = 2",
+    )
     system.wait_up()
     with calls(system, "index.take_long") as first:
         wait_begun(system)
@@ -248,7 +251,9 @@ def test_when_all_were_stopped_nobody_is_overdue(start: Start) -> None:
     for pid in (system.process.pid, *pids):
         os.kill(pid, signal.SIGSTOP)
     threading.Event().wait(2.5)  # what happens to them, not what we wait for
-    for pid in (system.process.pid, *pids):
+    os.kill(system.process.pid, signal.SIGCONT)
+    system.status()  # so it has looked, before anybody could beat
+    for pid in pids:
         os.kill(pid, signal.SIGCONT)
     assert {each["generation"] for each in watch(system, 2.0)} == {1}
     end(system)

@@ -1,4 +1,4 @@
-"""Health: who is well, however it looks, is left alone; who hangs is replaced in time. No false alarm is cheap: it kills work."""
+"""Health: who is well, however it looks, is left alone; who hangs is replaced in time. A false alarm kills work."""
 
 from __future__ import annotations
 
@@ -259,7 +259,9 @@ def test_who_hangs_is_replaced_in_time(stuck_after_s: int, beats: bool) -> None:
     said, asked = play.effects
     assert isinstance(said, Say) and isinstance(asked, TakeStacks)
     assert (
-        "wedged: 12 actions ready, nothing begun or finished for " if beats else "unknown: no heartbeat"
+        "wedged: work is ready (12 actions queued), nothing begun or finished for "
+        if beats
+        else "unknown: no heartbeat"
     ) in said.text
     play.live(STACKS_LIMIT_NS / SECOND_NS + 1)
     assert len(play.killed) == 1
