@@ -27,6 +27,7 @@ from appbackplane.supervisor.commands import main
 from appbackplane.supervisor.commands.cli import VERBS
 from appbackplane.supervisor.config import BackplaneConfig, Duration, RestartPolicy, SystemConfig
 from appbackplane.supervisor.config_reader import Patience
+from appbackplane.supervisor.direction.health import Health
 from appbackplane.supervisor.logs.settings import LogSettings, Size, in_words
 from appbackplane.transport.errors import error_from
 from appbackplane.transport.status import Status
@@ -78,6 +79,11 @@ def test_statuses() -> None:
             kind = type(error_from(status, ""))
             expected.append((status.name, str(int(status)), kind.__name__, kind.__mro__[1].__name__))
     assert [row[:4] for row in table(page("errors"), "Errors")] == expected
+
+
+def test_healths() -> None:
+    """health.md; from good to bad."""
+    assert [row[0] for row in table(page("health"), "Health")] == [health.value for health in Health]
 
 
 def test_moves_of_components() -> None:
