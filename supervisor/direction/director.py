@@ -62,9 +62,7 @@ class Director:
         limits_ns: Mapping[str, tuple[int | None, int | None]] | None = None,
         stuck_after_ns: Mapping[str, int] | None = None,
     ) -> None:
-        """`limits_ns`: the limits of a start and of a stop that a backplane has of its own. `random`: between 0 and 1.
-        `stuck_after_ns`: health.py.
-        """
+        """`limits_ns`: of a start and a stop that a backplane has of its own. `random`: 0 to 1. `stuck_after_ns`: health.py."""
         self.system = system
         self.children = {}
         for name, policy in policies.items():
@@ -119,10 +117,8 @@ class Director:
                 self.movement.order(event, now_ns)
             case DownOrdered():
                 self._on_down_ordered(event, now_ns)
-            case Looked():
-                self._effects += self.health.look(event, now_ns, is_judging=self.mode == "up")
-            case Wrote():
-                self.health.wrote(event.backplane, event.generation, now_ns)
+            case Looked() | Wrote():
+                self._effects += self.health.take(event, now_ns, is_judging=self.mode == "up")
             case TimePassed():
                 self._on_time(now_ns)
         for child, reason in self.health.due(now_ns, is_judging=self.mode == "up"):

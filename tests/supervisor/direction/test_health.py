@@ -14,7 +14,7 @@ from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.supervisor.config import RestartPolicy
 from appbackplane.supervisor.direction.child import Child, Phase
 from appbackplane.supervisor.direction.effects import Effect, Say, TakeStacks
-from appbackplane.supervisor.direction.events import Looked, Sight
+from appbackplane.supervisor.direction.events import Looked, Sight, Wrote
 from appbackplane.supervisor.direction.health import (
     SILENT_NS,
     STACKS_LIMIT_NS,
@@ -107,7 +107,7 @@ class Play:
             is_stopped=self.is_stopped and "query" in seen,
             is_traced=self.is_traced and "query" in seen,
         )
-        self.effects += self.watch.look(Looked({"query": sight}), self.now_ns, is_judging=self.is_up)
+        self.effects += self.watch.take(Looked({"query": sight}), self.now_ns, is_judging=self.is_up)
         self.killed += [reason for _, reason in self.watch.due(self.now_ns, is_judging=self.is_up)]
 
     @property
@@ -279,11 +279,11 @@ def test_stacks_are_waited_for_until_they_are_written() -> None:
             play.live(1)
         asked_ns = play.now_ns
         assert play.watch.awaits_stacks("query")
-        play.watch.wrote("query", 0, asked_ns)  # of a dead one
+        play.watch.take(Wrote("query", 0), asked_ns, is_judging=True)  # of a dead one
         for number in range(count):
             now_ns = asked_ns + (number + 1) * STACKS_QUIET_NS // 2
             if now_ns <= (play.watch.wakes_at_ns() or 0):
-                play.watch.wrote("query", 1, now_ns)
+                play.watch.take(Wrote("query", 1), now_ns, is_judging=True)
         wakes_ns = play.watch.wakes_at_ns()
         assert wakes_ns == asked_ns + waits_ns
         assert play.watch.due(wakes_ns - 1, is_judging=True) == []
