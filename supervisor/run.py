@@ -299,7 +299,7 @@ class Supervisor:
             case effects.TakeStacks():
                 running = self._running.get(effect.backplane)
                 if running is not None and running.process.generation == effect.generation:
-                    ask_for_stacks(running.process, self._placement)
+                    ask_for_stacks(running.process, self._placement, by_force=effect.by_force)
             case effects.ClearSlot():
                 self._board.clear(effect.backplane)
             case effects.SendDirectory():

@@ -190,7 +190,7 @@ class Director:
         if child.phase is Phase.KILLED and child.reason:
             reason = child.reason
         else:
-            reason = event.obituary
+            reason = self.health.obituary(event)
         # An exit code is the process's own word, and it would say the same again; a signal came from outside.
         repeats = event.code >= 0 or child.phase is Phase.KILLED
         self._on_death(child, reason, now_ns, repeats=repeats, is_normal=event.code == 0)

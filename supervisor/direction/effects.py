@@ -61,6 +61,8 @@ class TakeStacks:
 
     backplane: str
     generation: int
+    #: Its sentinel does not answer, so that it has to be done behind its back, and may crash it.
+    by_force: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from appbackplane.runtime.objects.module_state import ModuleState
 
 from .child import Child, Phase
 from .effects import Effect, Say, TakeStacks
-from .events import Looked, Sight, Wrote
+from .events import Exited, Looked, Sight, Wrote
 
 if TYPE_CHECKING:
     from appbackplane.runtime.execution.board import BoardSlot
@@ -153,7 +153,8 @@ class HealthWatch:
         stuck_after_ns = self._stuck_after_ns.get(child.name)
         if not stuck_after_ns or sight.is_traced:  # a debugger has hold of it, and somebody sits there
             return []
-        if clocks.silent_ns >= stuck_after_ns:
+        is_silent = clocks.silent_ns >= stuck_after_ns
+        if is_silent:
             reason = f"{Health.UNKNOWN}: no heartbeat for {clocks.silent_ns / 1e9:.3g} s"
         elif clocks.stall_ns(sight.limit_percent) >= stuck_after_ns:
             assert sight.slot is not None
@@ -167,11 +168,17 @@ class HealthWatch:
             return []
         self._replaced[child.name] = Replacement(child.generation, reason, now_ns + STACKS_LIMIT_NS)
         text = f"backplane {child.name!r}: {reason}: it is to write its stacks, and is replaced"
-        return [Say(text, is_error=True), TakeStacks(child.name, child.generation)]
+        return [Say(text, is_error=True), TakeStacks(child.name, child.generation, by_force=is_silent)]
 
     def awaits_stacks(self, backplane: str) -> bool:
         """Whether what it writes now is its stacks."""
         return backplane in self._replaced
+
+    def obituary(self, event: Exited) -> str:
+        """How it ended; of one that was to be replaced, and crashed or ended first, why that was."""
+        replaced = self._replaced.get(event.backplane)
+        is_it = replaced is not None and replaced.generation == event.generation
+        return f"{replaced.reason}; {event.obituary}" if replaced is not None and is_it else event.obituary
 
     def due(self, now_ns: int, *, is_judging: bool) -> list[tuple[Child, str]]:
         """Who is to be killed now, and why."""

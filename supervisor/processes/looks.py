@@ -1,8 +1,8 @@
 """Looks: what is to be seen of all backplanes, at the rate that the director wants it (direction/health.py).
 
 The board is memory, and costs nothing. /proc is read for those only who have said or done nothing for half of the time
-they have: whether somebody has stopped the process, or has a debugger at it. Stacks are asked for by a signal that is
-answered below Python (runtime/execution/stacks.py).
+they have: whether somebody has stopped the process, or has a debugger at it. Stacks are asked for by a signal
+(runtime/execution/stacks.py).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import signal
 from collections.abc import Mapping
 from contextlib import suppress
 
-from appbackplane.runtime.execution.stacks import STACKS_SIGNAL
+from appbackplane.runtime.execution.stacks import ASKED, FORCED
 
 from ..direction.events import Looked, Sight
 from ..direction.health import HealthWatch
@@ -40,11 +40,11 @@ class Looks:
         return Looked(sights)
 
 
-def ask_for_stacks(process: Process, placement: Placement) -> None:
+def ask_for_stacks(process: Process, placement: Placement, *, by_force: bool) -> None:
     """They come on its standard error. Where a CPU limit slowed it down, it does no longer: this is its end."""
     placement.lift(process.backplane)
     with suppress(ProcessLookupError):
-        signal.pidfd_send_signal(process.pidfd, STACKS_SIGNAL)
+        signal.pidfd_send_signal(process.pidfd, FORCED if by_force else ASKED)
 
 
 def process_state(pid: int) -> tuple[bool, bool]:

@@ -140,7 +140,7 @@ class World:
                 process.is_stopping = True
             case effects.Kill(name, generation):
                 self._process(name, generation).is_killed = True
-            case effects.TakeStacks(name, generation):
+            case effects.TakeStacks(name, generation, _):
                 process = self._process(name, generation)
                 assert process.is_registered and not process.is_killed
                 assert not self.is_going_down, "who goes has limits of its own"

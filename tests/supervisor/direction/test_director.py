@@ -238,7 +238,9 @@ def test_one_that_hangs_writes_its_stacks_is_killed_and_comes_back() -> None:
     while not done:
         world.now_ns += SECOND_NS // 2
         done = world.look(silent={"second"})
-    assert [effect for effect in done if not isinstance(effect, effects.Say)] == [effects.TakeStacks("second", 1)]
+    assert [effect for effect in done if not isinstance(effect, effects.Say)] == [
+        effects.TakeStacks("second", 1, by_force=True)
+    ]
     assert not world.processes["second"].is_killed, "first its stacks"
     world.tell(events.Wrote("second", 1))
     assert world.pass_time()
@@ -250,6 +252,17 @@ def test_one_that_hangs_writes_its_stacks_is_killed_and_comes_back() -> None:
     assert [process.generation for process in world.processes.values()] == [1, 1, 2]
     world.now_ns += SECOND_NS
     assert world.look() == []
+
+
+def test_one_that_crashes_while_its_stacks_are_read_is_told_of_as_what_it_was() -> None:
+    """Reading them by force may do that; "killed by signal 11" alone would send whoever mends it the wrong way."""
+    world = up_world()
+    while not world.look(silent={"second"}):
+        world.now_ns += SECOND_NS // 2
+    world.die("second", -11)
+    reason = world.director.children["second"].reason
+    assert reason is not None and reason.startswith("unknown: no heartbeat for 5")
+    assert reason.endswith("; killed by signal 11: its last line")
 
 
 def test_one_that_hangs_while_all_go_down_is_left_to_their_limits() -> None:

@@ -257,6 +257,7 @@ def test_who_hangs_is_replaced_in_time(stuck_after_s: int, beats: bool) -> None:
     assert not play.is_replaced
     play.live(stuck_after_s * 0.1 + 2.5)
     said, asked = play.effects
+    assert asked.by_force is not beats, "where the sentinel answers, nothing is done behind its back"
     assert isinstance(said, Say) and isinstance(asked, TakeStacks)
     assert (
         "wedged: work is ready (12 actions queued), nothing begun or finished for "
