@@ -163,6 +163,22 @@ def test_who_is_stopped_for_ever_is_replaced_without_stacks(start: Start) -> Non
     end(system)
 
 
+def test_stacks_may_be_had_at_any_time(start: Start) -> None:
+    """SIGQUIT, of one that works: it says what it does, and goes on with it."""
+    system = start(module=MODULE)
+    pid = system.wait_up()["backplanes"][0]["pid"]
+    with calls(system, "query.take_long") as results:
+        wait_begun(system)
+        for _ in range(3):
+            mark = len(system.said)
+            os.kill(pid, signal.SIGQUIT)
+            system.wait_said("in take_long", mark)
+        (system.toml.parent / "enough").touch()
+    assert results == [None]
+    assert system.backplane("query")["pid"] == pid
+    end(system)
+
+
 # Who is left alone
 
 
