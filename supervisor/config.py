@@ -155,6 +155,11 @@ class Config(msgspec.Struct, frozen=True):
         """To each that is a replica the name that it has in common with the others."""
         return {name: common for common, names in self.replicas.items() for name in names}
 
+    def drain_limit_ns(self, backplane: str) -> int:
+        """Of this one."""
+        own = self.backplane[backplane].drain_limit_ns
+        return int(self.system.drain_limit_ns if own is None else own)
+
     def stuck_after_ns(self, backplane: str) -> int:
         """Of this one; 0: never."""
         own = self.backplane[backplane].stuck_after_ns

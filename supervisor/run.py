@@ -49,7 +49,7 @@ from .poller import Poller
 from .processes import cgroups, orphans, signals, urgency
 from .processes.board_file import BoardFile
 from .processes.guarding import Guarding
-from .processes.looks import Looks, ask_for_stacks
+from .processes.looks import Looks
 from .processes.placement import Placement
 from .processes.run_dir import RunDir
 from .processes.service_manager import ServiceManager
@@ -156,10 +156,7 @@ class Supervisor:
             start_limit_ns=config.system.start_limit_ns,
             stop_limit_ns=config.system.stop_limit_ns,
             limits_ns={name: (one.start_limit_ns, one.stop_limit_ns) for name, one in config.backplane.items()},
-            drains_ns={
-                name: one.drain_limit_ns if one.drain_limit_ns is not None else config.system.drain_limit_ns
-                for name, one in config.backplane.items()
-            },
+            drains_ns={name: config.drain_limit_ns(name) for name in config.backplane},
             random=random.random,
             replica_of=config.replica_of,
             stuck_after_ns={name: config.stuck_after_ns(name) for name in config.backplane},
@@ -206,8 +203,7 @@ class Supervisor:
         if wakes_at_ns is not None and wakes_at_ns <= now_ns and self._outcome is None:
             self._take(events.TimePassed())
         if self._looks.due_ns <= now_ns and self._outcome is None:
-            living = {name: running.process for name, running in self._running.items()}
-            self._take(self._looks.look(living, now_ns))
+            self._take(self._looks.look([running.process for running in self._running.values()], now_ns))
         self._logs.turn(now_ns)
         self._service.turn(now_ns)
         self._guarding.turn(now_ns)
@@ -324,14 +320,13 @@ class Supervisor:
             case effects.Stop():
                 self._placement.lift(effect.backplane)
                 self._control.cast(control_peer(effect.backplane, effect.generation), "control.stop", {})
-            case effects.Kill():
+            case effects.Kill() | effects.TakeStacks():
                 running = self._running.get(effect.backplane)
                 if running is not None and running.process.generation == effect.generation:
-                    running.process.kill()
-            case effects.TakeStacks():
-                running = self._running.get(effect.backplane)
-                if running is not None and running.process.generation == effect.generation:
-                    ask_for_stacks(running.process, self._placement, by_force=effect.by_force)
+                    if isinstance(effect, effects.Kill):
+                        running.process.kill()
+                    else:
+                        self._looks.ask_for_stacks(running.process, by_force=effect.by_force)
             case effects.ClearSlot():
                 self._board.clear(effect.backplane)
             case effects.SendDirectory():

@@ -17,7 +17,7 @@ from appbackplane.transport.errors import FailedPrecondition
 
 from ..config import RestartPolicy
 from . import draining, group_restart, places, plan, replicas
-from .child import MOVABLE, Child, Phase
+from .child import MOVABLE, Child, Phase, children_of
 from .effects import Accept, AnnounceUp, ClearSlot, Effect, End, Kill, Refuse, Say, SendDirectory, Spawn, Stop
 from .events import (
     DownOrdered,
@@ -66,19 +66,14 @@ class Director:
         replica_of: Mapping[str, str] | None = None,
         stuck_after_ns: Mapping[str, int] | None = None,
     ) -> None:
-        """`limits_ns`: the limits of a start and of a stop that a backplane has of its own. `drains_ns`: how long each may
-        drain. `random`: between 0 and 1. `replica_of`: to each that has replicas the name they have in common.
-        `stuck_after_ns`: when each is replaced (health.py).
+        """`limits_ns`: of a start and of a stop, where a backplane has its own. `drains_ns`: how long each may drain. `random`: 0
+        to 1. `replica_of`: to each that has replicas the name they have in common. `stuck_after_ns`: health.py.
         """
         self.system = system
-        self.children = {}
-        for name, policy in policies.items():
+        self.children = children_of(policies, first_generation, replica_of or {}, drains_ns or {})
+        for name, child in self.children.items():
             start_ns, stop_ns = (limits_ns or {}).get(name, (None, None))
-            child = Child(name, policy, first_generation=first_generation, generation=first_generation - 1)
-            child.replica_of = (replica_of or {}).get(name)
             child.start_limit_ns, child.stop_limit_ns = start_ns or start_limit_ns, stop_ns or stop_limit_ns
-            child.drain_limit_ns = (drains_ns or {}).get(name, child.drain_limit_ns)
-            self.children[name] = child
         self.movement = Movement(self.children, role, random)
         self.restarts = OrderedRestarts(self.children, self.movement)
         self.health = HealthWatch(self.children, stuck_after_ns or {})
@@ -360,15 +355,11 @@ class Director:
             self._effects += begun
 
     def _try_plan(self, now_ns: int) -> None:
-        if not all(
-            child.registration is not None and child.phase in (Phase.UP, Phase.ENDED)
-            for child in self.children.values()
-        ):
+        if not all(each.registration and each.phase in (Phase.UP, Phase.ENDED) for each in self.children.values()):
             return
         findings = self._findings()
-        self._effects += [
-            Say(f"warning: {finding.text}", is_error=True) for finding in findings if not finding.is_error
-        ]
+        warnings = [finding.text for finding in findings if not finding.is_error]
+        self._effects += [Say(f"warning: {text}", is_error=True) for text in warnings]
         errors = [finding.text for finding in findings if finding.is_error]
         if errors:
             self._abort("\n".join(errors), now_ns)

@@ -8,7 +8,7 @@ they have: whether somebody has stopped the process, or has a debugger at it. St
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 
 from appbackplane.runtime.execution.stacks import ASKED, FORCED
@@ -28,23 +28,23 @@ class Looks:
         #: When the next is due.
         self.due_ns = 0
 
-    def look(self, processes: Mapping[str, Process], now_ns: int) -> Looked:
+    def look(self, processes: Iterable[Process], now_ns: int) -> Looked:
         """At all of them."""
         self.due_ns = now_ns + self._health.look_every_ns
         suspects = self._health.suspects()
         sights = {}
-        for name, process in processes.items():
+        for process in processes:
+            name = process.backplane
             is_stopped, is_traced = process_state(process.pid) if name in suspects else (False, False)
             limit = self._placement.percent_of_kernel(name)
             sights[name] = Sight(self._board.read(name), limit, is_stopped=is_stopped, is_traced=is_traced)
         return Looked(sights)
 
-
-def ask_for_stacks(process: Process, placement: Placement, *, by_force: bool) -> None:
-    """They come on its standard error. Where a CPU limit slowed it down, it does no longer: this is its end."""
-    placement.lift(process.backplane)
-    with suppress(ProcessLookupError):
-        signal.pidfd_send_signal(process.pidfd, FORCED if by_force else ASKED)
+    def ask_for_stacks(self, process: Process, *, by_force: bool) -> None:
+        """They come on its standard error. Where a CPU limit slowed it down, it does no longer: this is its end."""
+        self._placement.lift(process.backplane)
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(process.pidfd, FORCED if by_force else ASKED)
 
 
 def process_state(pid: int) -> tuple[bool, bool]:
