@@ -5,7 +5,7 @@ What is put leaves at the next `flush`. After whatever touches the link it must 
 on, because its descriptor is edge-triggered: `has_more` says when that is due.
 """
 
-from typing import Any
+from typing import Any, Final
 
 from .batching import Outbox
 from .calls import OutstandingCalls
@@ -19,6 +19,9 @@ from .errors import Busy, DeadlineExceeded, InvalidArgument, MalformedFrame
 #: calls on. Taking calls in costs the callee about 8 us each: with so many on their way to it, an urgent call of the same
 #: client is 33 ms late at the worst. Bytes: what cannot be taken in yet is kept by both sides.
 OUTSTANDING_MAX, OUTSTANDING_BYTES_MAX = 4096, 64 << 20
+#: Frames that are read before a directory that has come is followed, while there are more: what four peers have sent ahead
+#: (link.READ_AHEAD), since answers of one that has ended may be among them. A flood of topics must not put it off for long.
+HELD_FRAMES_MAX: Final = 256
 
 
 class Exchange:
@@ -27,6 +30,7 @@ class Exchange:
     def __init__(self, link: LinkPort) -> None:
         self.connections = Connections(link)
         #: Whether the link must be read before it is waited on.
+        self._held_frames = 0
         self.has_more = False
         #: Envelopes put since the last flush.
         self.gathered_count = 0
@@ -159,6 +163,16 @@ class Exchange:
             return []
         self.share_bytes = len(frame) // max(1, len(envelopes))
         return envelopes
+
+    def has_read_on(self, frames: int) -> bool:
+        """Asked after each turn of so many `frames` since a directory came: whether what came with it has been read, and so
+        what a place answered before it ended.
+        """
+        self._held_frames += frames
+        if self.has_more and self._held_frames <= HELD_FRAMES_MAX:
+            return False
+        self._held_frames = 0
+        return True
 
     def _fail(self, peer: bytes) -> list[object]:
         tokens: list[object] = []

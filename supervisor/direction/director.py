@@ -16,7 +16,7 @@ from appbackplane.transport.directory import Directory
 from appbackplane.transport.errors import FailedPrecondition
 
 from ..config import RestartPolicy
-from . import draining, group_restart, places, plan
+from . import draining, group_restart, places, plan, replicas
 from .child import MOVABLE, Child, Phase
 from .effects import Accept, AnnounceUp, ClearSlot, Effect, End, Kill, Refuse, Say, SendDirectory, Spawn, Stop
 from .events import (
@@ -60,15 +60,17 @@ class Director:
         random: Random,
         limits_ns: Mapping[str, tuple[int | None, int | None]] | None = None,
         drains_ns: Mapping[str, int] | None = None,
+        replica_of: Mapping[str, str] | None = None,
     ) -> None:
         """`limits_ns`: the limits of a start and of a stop that a backplane has of its own. `drains_ns`: how long each may
-        drain. `random`: between 0 and 1.
+        drain. `random`: between 0 and 1. `replica_of`: to each that has replicas the name they have in common.
         """
         self.system = system
         self.children = {}
         for name, policy in policies.items():
             start_ns, stop_ns = (limits_ns or {}).get(name, (None, None))
             child = Child(name, policy, first_generation=first_generation, generation=first_generation - 1)
+            child.replica_of = (replica_of or {}).get(name)
             child.start_limit_ns, child.stop_limit_ns = start_ns or start_limit_ns, stop_ns or stop_limit_ns
             child.drain_limit_ns = (drains_ns or {}).get(name, child.drain_limit_ns)
             self.children[name] = child
@@ -126,6 +128,8 @@ class Director:
             case TimePassed():
                 self._on_time(now_ns)
         self._advance(now_ns)
+        if self.directory.unready != replicas.unready(self.children):
+            self._send_directory()
         effects, self._effects = self._effects, []
         return effects
 
@@ -371,7 +375,7 @@ class Director:
         targets = self.movement.targets(self.movement.standings())
         for child in self.children.values():
             if child.up_since_ns is None and not child.is_leaving and child.has_reached(targets):
-                child.up_since_ns = now_ns
+                child.up_since_ns, child.has_been_up = now_ns, True
                 if self.mode == "up":
                     self._effects.append(Say(f"backplane {child.name!r}: up again, generation {child.generation}"))
         if self.mode == "starting" and self.movement.is_settled():
@@ -387,7 +391,8 @@ class Director:
         self.mode, self.since_ns = mode, now_ns
 
     def _findings(self) -> list[plan.Finding]:
-        return plan.find(group_restart.registrations(self.children))
+        replica_of = {name: child.replica_of for name, child in self.children.items() if child.replica_of is not None}
+        return plan.find(group_restart.registrations(self.children), replica_of)
 
     def _send_directory(self) -> None:
         self.directory = places.directory_of(self.system, self.directory.version + 1, self.children)

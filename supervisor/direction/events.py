@@ -105,6 +105,9 @@ class RestartOrdered:
     #: How long the caller waits. What has begun by then goes on.
     limit_ns: int
     is_now: bool = False
+    #: Replicas, each when the others answer (rolling.py); `is_forced`: also what has none.
+    is_rolling: bool = False
+    is_forced: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,9 +31,9 @@ def begin(children: Mapping[str, Child], died: Child, at_ns: int, now_ns: int) -
     return leaving
 
 
-def begin_ordered(children: Mapping[str, Child], child: Child, now_ns: int) -> list[Child]:
+def begin_ordered(children: Mapping[str, Child], child: Child, now_ns: int, *, is_alone: bool = False) -> list[Child]:
     """`child`, which lives, is to start again, and with it those that are returned; each begins to leave."""
-    others = [other for other in _others(children, child) if other.has_begun()]
+    others = [] if is_alone else [other for other in _others(children, child) if other.has_begun()]
     names = frozenset((child.name, *(other.name for other in others)))
     for one in (child, *others):
         one.is_leaving, one.spawns_after = True, names

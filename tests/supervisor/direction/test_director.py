@@ -12,7 +12,7 @@ from appbackplane.supervisor.direction.child import Drain, Phase
 from appbackplane.supervisor.direction.effects import Caller
 from appbackplane.transport.directory import Registration
 
-from ..world import SECOND_NS, SYSTEM, LivingProcess, System, World, make_director, policy, up_world
+from ..world import REPLICATED, SECOND_NS, SYSTEM, LivingProcess, System, World, make_director, policy, up_world
 
 
 #: Those of one small system, and whatever else can be drawn: components that depend only on those before them.
@@ -29,7 +29,7 @@ def systems(draw: st.DrawFn) -> System:
     return backplanes
 
 
-SYSTEMS = st.one_of(st.just(SYSTEM), systems())
+SYSTEMS = st.one_of(st.just(SYSTEM), st.just(REPLICATED), systems())
 POLICIES = st.builds(
     policy,
     max=st.integers(0, 3),
@@ -116,7 +116,7 @@ class AnyOrder(RuleBasedStateMachine):
         limit_ns=st.integers(SECOND_NS, 60 * SECOND_NS),
     )
     def a_client_moves_something(self, data: st.DataObject, to: ModuleState, limit_ns: int) -> None:
-        component = data.draw(st.sampled_from([None, *sorted(self.world.home), "nobody"]))
+        component = data.draw(st.sampled_from([None, *sorted(self.world.homes), "nobody"]))
         if len(self.world.waiting) < 5:
             self.world.order_move(to, component, limit_ns=limit_ns)
 
@@ -184,9 +184,9 @@ def test_ordered_down_it_stops_in_reverse_order() -> None:
     world, downs = up_world(), []
     obey_move = world._obey_move
 
-    def note(process: LivingProcess, component: str, to: ModuleState) -> None:
+    def note(home: str, process: LivingProcess, component: str, to: ModuleState) -> None:
         downs.append(component)
-        obey_move(process, component, to)
+        obey_move(home, process, component, to)
 
     world._obey_move = note  # type: ignore[method-assign]
     world.order_down()
