@@ -46,7 +46,7 @@ from .logs.collector import Ears, Logs, open_log
 from .logs.output import Output
 from .logs.pipes import LogPipe
 from .poller import Poller
-from .processes import cgroups, orphans, signals
+from .processes import cgroups, orphans, signals, urgency
 from .processes.board_file import BoardFile
 from .processes.guarding import Guarding
 from .processes.placement import Placement
@@ -93,6 +93,7 @@ def run(
         groups = placement.groups
         folder = None if groups.folder is None else str(groups.folder)
         run_dir.settle(folder)
+        urgency.raise_own(is_alone=groups.folder is not None)
         stack.callback(groups.close, logs.say)
         nice = min(config.system.nice, default=0)
         guarding = Guarding(config.system.name, run_dir.mark, folder, nice, logs.say, RealClock.now_ns)

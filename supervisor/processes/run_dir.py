@@ -15,6 +15,7 @@ import stat
 import struct
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -131,15 +132,38 @@ def _holder(path: Path) -> claim.Claim | None:
         time.sleep(_LOOK_S)
 
 
-def running_pid(path: Path) -> int | None:
-    """Who listens there; None: nobody. Takes no lock: a supervisor that starts just now would believe in another."""
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """The process that serves a run directory."""
+
+    pid: int
+    uid: int
+
+
+def listener(path: Path) -> Listener | None:
+    """Who listens there; None: nobody. Raises PermissionError: that is not for us to know. Takes no lock: a supervisor that
+    starts just now would believe in another.
+    """
     with socket.socket(socket.AF_UNIX) as probe:
         try:
             probe.connect(str(supervisor_socket(path)))
-        except OSError:
+        except PermissionError:
+            raise
+        except (OSError, ValueError):  # nobody; or no path that could be one
             return None
-        pid, _, _ = struct.unpack("3i", probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
-        return int(pid)
+        pid, uid, _ = struct.unpack(
+            "3i", probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        )
+        return Listener(pid, uid)
+
+
+def running_pid(path: Path) -> int | None:
+    """Whose pid, of those that we may ask; None: nobody's."""
+    try:
+        found = listener(path)
+    except PermissionError:
+        return None
+    return None if found is None else found.pid
 
 
 def _make_private(path: Path) -> None:

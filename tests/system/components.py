@@ -681,6 +681,19 @@ class Mill(Component):
         return self.ground_count
 
 
+class Forge(Mill):
+    """Another, that takes longer."""
+
+
+class Weir(Component):
+    """Blocks, without computing."""
+
+    @operation(priority=6)
+    def hold(self, seconds: float) -> None:
+        """So long."""
+        threading.Event().wait(seconds)
+
+
 class Bell(AppObject):
     """Answers at once."""
 
