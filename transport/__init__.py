@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .async_subscription import AsyncSubscription
     from .client import Client, connect
     from .handles import PendingCall, Subscription
+    from .retrying import RetryBudget
 
 __all__ = [
     "AsyncClient",
@@ -57,6 +58,7 @@ __all__ = [
     "PeerDown",
     "PeerError",
     "PendingCall",
+    "RetryBudget",
     "Status",
     "Subscription",
     "SystemNotRunning",
@@ -72,6 +74,7 @@ _LATER = {
     "AsyncSubscription": "async_subscription",
     "Client": "client",
     "PendingCall": "handles",
+    "RetryBudget": "retrying",
     "Subscription": "handles",
     "connect": "client",
     "connect_async": "async_client",

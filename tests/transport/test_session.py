@@ -667,7 +667,7 @@ class CallsOfASession(RuleBasedStateMachine):
     @invariant()
     def bytes_outstanding_are_those_of_the_calls(self) -> None:
         """What drifted would stop a client for good, or never."""
-        sizes = [size for _, _, (_, _, size) in self.calls_of_session()]
+        sizes = [size for _, _, (_, _, size, _) in self.calls_of_session()]
         assert self.world.session._exchange._outstanding_bytes == sum(sizes)
         assert all(sizes)
 
