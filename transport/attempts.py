@@ -9,18 +9,15 @@ as outstanding (exchange.py).
 import heapq
 import random
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from .codec import batch, decode
-from .errors import BackplaneError, error_from
+from .errors import BackplaneError
 from .events import Ended, Events
 from .exchange import Call, Exchange
 from .purposes import Own
 from .resolver import Resolver
-from .retrying import GiveUp, RetryAccount, decide
-
-#: When a new directory comes, what waits for a place looks within so long, not all in one moment.
-SPREAD_NS: Final = 20_000_000
+from .retrying import SPREAD_NS, GiveUp, RetryAccount, after_attempts, decide
 
 
 class Attempt(Own):
@@ -76,7 +73,7 @@ class Attempts:
         attempt = Attempt(token, packed, id)
         attempt.is_sent = False
         if not self._wait(attempt, error, now_ns, is_repeatable=True):
-            raise after_attempts(error, attempt)
+            raise after_attempts(error, attempt.count, attempt.because)
         return id
 
     def failed(
@@ -91,7 +88,9 @@ class Attempts:
         is_repeatable = attempt.idempotency_key is not None or resolver.is_idempotent(attempt.route)
         if self._wait(attempt, error, now_ns, is_repeatable=is_repeatable):
             return None
-        return error if attempt is token else after_attempts(error, attempt)  # of an attempt it will be said at its end
+        return (
+            error if attempt is token else after_attempts(error, attempt.count, attempt.because)
+        )  # of an attempt it will be said at its end
 
     def make_due(self, now_ns: int, peer_for: Callable[[str, str | None], bytes], events: Events) -> None:
         """Make those again that are due."""
@@ -108,7 +107,7 @@ class Attempts:
                 attempt.is_sent = False
                 if not self._wait(attempt, error, now_ns, is_repeatable=True):
                     self.end(attempt)
-                    events.append(Ended(attempt.token, None, after_attempts(error, attempt)))
+                    events.append(Ended(attempt.token, None, after_attempts(error, attempt.count, attempt.because)))
 
     def hurry(self, now_ns: int) -> None:
         """A new directory: what found no place looks again soon."""
@@ -142,7 +141,7 @@ class Attempts:
             if not attempt.id:
                 self.end(attempt)
                 self._exchange.waits_no_more(len(attempt.packed))
-                events.append(Ended(attempt.token, None, after_attempts(error, attempt)))
+                events.append(Ended(attempt.token, None, after_attempts(error, attempt.count, attempt.because)))
         self._waiting.clear()
 
     def next_ns(self) -> int | None:
@@ -171,15 +170,3 @@ class Attempts:
         heapq.heappush(self._waiting, (attempt.due_ns, attempt.first_id, attempt))
         self._exchange.waits(len(attempt.packed))
         return True
-
-
-def after_attempts(error: BackplaneError, attempt: Attempt) -> BackplaneError:
-    """The error in which a call ended after all, which says how often it was tried."""
-    if attempt.count == 1 and not attempt.because:
-        return error
-    tried = f"{attempt.count} attempts" if attempt.count > 1 else "1 attempt"
-    because = f": {attempt.because}" if attempt.because else ""
-    message = f"{error.message} (after {tried}{because})"
-    told = error_from(int(error.status), message, error.retry_after, error.trace, is_refused=error.is_refused)
-    told.attempts = attempt.count
-    return told

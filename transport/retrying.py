@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from .errors import BackplaneError
+from .errors import BackplaneError, error_from
 from .status import Status
 
 #: What may have a better end when it is tried again. All else would end as it did, or has used its time up.
@@ -22,6 +22,8 @@ BACKOFF_NS: Final = 25_000_000
 BACKOFF_MAX_NS: Final = 1_000_000_000
 #: Calls are counted for so long: a restart is over by then, an outage is not.
 WINDOW_NS: Final = 10_000_000_000
+#: When a new directory comes, what waits for a place looks within so long, not all in one moment.
+SPREAD_NS: Final = 20_000_000
 _SECOND_NS: Final = 1_000_000_000
 
 
@@ -130,6 +132,17 @@ def decide(
     if is_sent and not account.take(now_ns, calls_count):
         return GiveUp("the retry budget is spent")
     return Again(wait_ns)
+
+
+def after_attempts(error: BackplaneError, count: int, because: str) -> BackplaneError:
+    """The error in which a call ended after all: it says how often it was tried, and why not again."""
+    if count == 1 and not because:
+        return error
+    tried = f"{count} attempts" if count > 1 else "1 attempt"
+    message = f"{error.message} (after {tried}{because and ': '}{because})"
+    told = error_from(int(error.status), message, error.retry_after, error.trace, is_refused=error.is_refused)
+    told.attempts = count
+    return told
 
 
 def wait_before(attempt: int, retry_after: float | None, random: float) -> int:

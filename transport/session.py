@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from . import addressing
-from .attempts import Attempt, Attempts, after_attempts
+from .attempts import Attempt, Attempts
 from .connections import LinkPort
 from .directory import Directory, Place
 from .envelope import CAST, PUBLISH, REFUSED, REPLY, STATUS, Envelope
@@ -34,7 +34,7 @@ from .inbox import Message
 from .publishing import Publishing
 from .purposes import Asked, Fetch, Own, Settling
 from .resolver import Resolver
-from .retrying import RetryAccount, RetryBudget
+from .retrying import RetryAccount, RetryBudget, after_attempts
 from .topics import GapCounter, check_pattern
 
 #: Frames read in one turn, so that a flood of topics cannot keep a caller from its reply, nor from its deadline.
@@ -306,7 +306,8 @@ class ClientSession:
             events.append(Ended(token, result, error))
         elif isinstance(token, Attempt):
             self._attempts.end(token)
-            events.append(Ended(token.token, result, None if error is None else after_attempts(error, token)))
+            final = None if error is None else after_attempts(error, token.count, token.because)
+            events.append(Ended(token.token, result, final))
         elif isinstance(token, Fetch):
             if error is None and not self._note(result, is_fetched=True):
                 error = Unavailable("the supervisor sent no directory")
