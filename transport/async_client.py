@@ -9,6 +9,7 @@ import asyncio
 import heapq
 import itertools
 import os
+import random
 import secrets
 import time
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ from .errors import Busy, Cancelled, PeerDown, Unavailable
 from .events import Ended, Events
 from .lifeline import open_lifeline
 from .link import Link
-from .retrying import RetryBudget
+from .retrying import RetryAccount, RetryBudget
 from .session import ClientSession
 from .topics import check_pattern
 
@@ -57,7 +58,8 @@ class AsyncClient:
         self._location = location
         self._loop = asyncio.get_running_loop()
         self._link = Link(f"client/{os.getpid()}-{secrets.token_hex(8)}")
-        self._session = ClientSession(self._link, location.supervisor, retry_budget, time.monotonic_ns())
+        account = RetryAccount(retry_budget or RetryBudget(), time.monotonic_ns())
+        self._session = ClientSession(self._link, location.supervisor, account, random.random)
         self._subscriptions: set[AsyncSubscription] = set()
         self._starting: asyncio.Future[None] | None = None
         self._lifeline_fd = -1

@@ -7,7 +7,6 @@ as outstanding (exchange.py).
 """
 
 import heapq
-import random
 from collections.abc import Callable
 from typing import Any
 
@@ -52,7 +51,7 @@ class Attempt(Own):
 class Attempts:
     """What one client tries again. `exchange` is its session's."""
 
-    def __init__(self, exchange: Exchange, account: RetryAccount, random: Callable[[], float] = random.random) -> None:
+    def __init__(self, exchange: Exchange, account: RetryAccount, random: Callable[[], float]) -> None:
         """`random`: from 0 up to 1."""
         self.account = account
         self._exchange = exchange

@@ -6,6 +6,7 @@ what comes is put into the waitables that users hold. Whatever touches the link 
 """
 
 import os
+import random
 import secrets
 import time
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ from .events import Ended, Events
 from .inbox import Message
 from .lifeline import open_lifeline
 from .link import Link
-from .retrying import RetryBudget
+from .retrying import RetryAccount, RetryBudget
 from .session import FRAMES_MAX, ClientSession
 from .topics import check_pattern
 from .waitables import Outcome, Stream, Waitable
@@ -48,7 +49,8 @@ class Calling:
         self.location = location
         self._pid = os.getpid()
         self._link = Link(f"client/{self._pid}-{secrets.token_hex(8)}")
-        self.session = ClientSession(self._link, location.supervisor, budget, _monotonic_ns())
+        account = RetryAccount(budget, _monotonic_ns())
+        self.session = ClientSession(self._link, location.supervisor, account, random.random)
         self._waiting = Waiting(self._link.fileno(), self._look_for_some, self._system_gone)
         self._subscriptions: set[Stream] = set()
         self._room = Waitable()

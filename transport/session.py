@@ -7,6 +7,7 @@ what happened; whoever owns the link takes one before waiting and after every wa
 """
 
 import heapq
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,16 +18,7 @@ from .attempts import Attempt, Attempts
 from .connections import LinkPort
 from .directory import Directory, Place
 from .envelope import CAST, PUBLISH, REFUSED, REPLY, STATUS, Envelope
-from .errors import (
-    BackplaneError,
-    Busy,
-    CallerError,
-    Cancelled,
-    DeadlineExceeded,
-    PeerDown,
-    Unavailable,
-    error_from,
-)
+from .errors import BackplaneError, Busy, CallerError, Cancelled, DeadlineExceeded, PeerDown, Unavailable, error_from
 from .events import Ended, Events, Heard
 from .exchange import Call, Exchange
 from .hearing import Ask, Hearing
@@ -50,11 +42,17 @@ SUBSCRIBE_RETRY_NS, SUBSCRIBE_LIMIT_NS = 500_000_000, 5_000_000_000
 REFRESH_NS, REFRESH_LIMIT_NS = 1_000_000_000, 5_000_000_000
 
 
+def _half() -> float:
+    return 0.5
+
+
 class ClientSession:
     """One client's side of a system. Not thread-safe: the owner of the link is the owner of this."""
 
-    def __init__(self, link: LinkPort, supervisor: Path, budget: RetryBudget | None = None, now_ns: int = 0) -> None:
-        """`supervisor` is the path of the supervisor's socket; `budget`, how many retries it may make."""
+    def __init__(
+        self, link: LinkPort, supervisor: Path, account: RetryAccount | None = None, random: Callable[[], float] = _half
+    ) -> None:
+        """`supervisor` is the path of the supervisor's socket; `account`, of the retries it may make; `random`, 0 up to 1."""
         #: The newest version; None while not connected.
         self.directory: Directory | None = None
         self._supervisor_place = Place(0, str(supervisor))
@@ -68,7 +66,7 @@ class ClientSession:
         self._unproven: set[bytes] = set()
         self._gaps = GapCounter()
         self._hearing = Hearing()
-        self._attempts = Attempts(self._exchange, RetryAccount(budget or RetryBudget(), now_ns))
+        self._attempts = Attempts(self._exchange, account or RetryAccount(RetryBudget(), 0), random)
         self._ask_again: list[tuple[int, Ask]] = []
         #: What happened and has not been taken out yet.
         self._events: Events = []

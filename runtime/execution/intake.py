@@ -111,12 +111,12 @@ class Intake:
                 engine.statistics.of(name).expired_count += 1
                 raise DeadlineExceeded(f"{name}: the deadline passed {(now_ns - deadline_ns) / 1e6:.1f} ms ago")
         is_keyed = envelope.idempotency_key is not None and kind == CALL
-        if route.endpoint is None and route.has_digest and key is None:
-            return self.digesting.begin(route, peer, envelope, priority, now_ns)
-        if is_keyed and self.replays.has_answered(peer, envelope, now_ns):
+        if is_keyed and (key is not None or not route.has_digest) and self.replays.has_answered(peer, envelope, now_ns):
             return
         if route.endpoint is not None:
             action = self._from_endpoint(route, Request(name, key, body, priority, deadline_ns))
+        elif route.has_digest and key is None:
+            return self.digesting.begin(route, peer, envelope, priority, now_ns)
         else:
             object, spec = self._target(route, key, chain)
             arguments = spec.binding.bind(body, name)

@@ -35,7 +35,7 @@ class Teller(AppObject):
     @operation()
     async def try_ask(self) -> str:
         try:
-            return str(await self.call("oracle.answer"))
+            return str(await self.call("oracle.answer", retry=False))
         except BackplaneError as error:
             return f"{type(error).__name__}"
 
@@ -150,7 +150,7 @@ def test_the_death_of_a_callee_ends_its_calls(bank: VirtualBackplane) -> None:
 
 
 def test_a_callee_that_is_down_is_unavailable_at_once(bank: VirtualBackplane) -> None:
-    """No call is sent into nothing."""
+    """No call is sent into nothing, and who does not want to wait for the next generation is told."""
     bank.kill_outside()
     assert bank.call("bank.try_ask").result() == "Unavailable"
 
