@@ -134,10 +134,12 @@ class VirtualBackplane:
         slow_action: float = 0.05,
         outside: tuple[str, ...] = (),
         topics: tuple[str, ...] = (),
+        idempotent: tuple[str, ...] = (),
     ) -> None:
         """`role`: the state its components are brought to; None leaves them in `start`.
 
-        `outside` and `topics`: routes served, and topics heard, by another backplane, which the test plays.
+        `outside` and `topics`: routes served, and topics heard, by another backplane, which the test plays; `idempotent`:
+        those of the routes that may be called twice.
         """
         self.clock = VirtualClock()
         self.link = MemoryLink()
@@ -147,7 +149,7 @@ class VirtualBackplane:
         )  # fmt: skip
         self._components = list(components)
         self._role = role
-        self._outside, self._topics = outside, topics
+        self._outside, self._topics, self._idempotent = outside, topics, idempotent
         self._backplane: Backplane | None = None
         self._worker: Worker | None = None
         self._calls: dict[int, VirtualCall] = {}
@@ -345,4 +347,6 @@ class VirtualBackplane:
             self._config.backplane: Place(1, "/nowhere/here-1.sock"),
         }
         version = engine.outgoing.directory.version + 1
-        engine.outgoing.update(Directory("test", version, places, routes, topics), self.clock.now_ns())
+        engine.outgoing.update(
+            Directory("test", version, places, routes, topics, self._idempotent), self.clock.now_ns()
+        )
