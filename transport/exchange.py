@@ -82,19 +82,37 @@ class Exchange:
     ) -> int:  # fmt: skip  # hot: scripts/bench call_rtt
         """Begin a call; returns its id. Raises `InvalidArgument`, `Busy`; then nothing has begun."""
         ends_ns = now_ns + timeout_ns
-        packed = self.pack_call(self.calls.next_id, ends_ns, route, key, priority, body, idempotency_key)
-        return self._open(peer, (token, route, len(packed), packed if is_retried else None), packed, ends_ns)
+        try:
+            packed = self._encoder.call(self.calls.next_id, priority, route, key, -ends_ns, body, idempotency_key)
+        except InvalidArgument as error:
+            raise InvalidArgument(f"{route}: {error.message}") from error
+        size = len(packed)
+        id = self.calls.open(peer, ends_ns, (token, route, size, packed if is_retried else None))
+        self._outstanding_bytes += size
+        try:
+            self.put_packed(peer, packed)
+        except Busy:
+            self.end(id)
+            raise
+        return id
 
     def open_again(self, peer: bytes, token: object, ends_ns: int, route: str, packed: bytes) -> int:
         """Begin one again that has been packed before. Raises `Busy`."""
         packed = renumbered(packed, self.calls.next_id)
-        return self._open(peer, (token, route, len(packed), packed), packed, ends_ns)
+        id = self.calls.open(peer, ends_ns, (token, route, len(packed), packed))
+        self._outstanding_bytes += len(packed)
+        try:
+            self.put_packed(peer, packed)
+        except Busy:
+            self.end(id)
+            raise
+        return id
 
     def pack_call(
         self, id: int, ends_ns: int,
         route: str, key: str | None, priority: int | None, body: dict[str, Any], idempotency_key: str | None,
-    ) -> bytes:  # fmt: skip  # hot: scripts/bench call_rtt
-        """A call as it travels. Raises `InvalidArgument`."""
+    ) -> bytes:  # fmt: skip
+        """A call as it travels, for one that is opened later. Raises `InvalidArgument`."""
         try:
             return self._encoder.call(id, priority, route, key, -ends_ns, body, idempotency_key)
         except InvalidArgument as error:
@@ -187,16 +205,6 @@ class Exchange:
             return []
         self.share_bytes = len(frame) // max(1, len(envelopes))
         return envelopes
-
-    def _open(self, peer: bytes, call: Call, packed: bytes, ends_ns: int) -> int:
-        id = self.calls.open(peer, ends_ns, call)
-        self._outstanding_bytes += len(packed)
-        try:
-            self.put_packed(peer, packed)
-        except Busy:
-            self.end(id)
-            raise
-        return id
 
     def _fail(self, peer: bytes) -> list[tuple[int, Call]]:
         failed = self.calls.fail_peer(peer)

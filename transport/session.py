@@ -171,7 +171,7 @@ class ClientSession:
         """
         exchange, events = self._exchange, self._events
         self._now_ns = now_ns
-        if self._exchange.waiting_count:
+        if exchange.waiting_count:
             self._attempts.make_due(now_ns, self._peer_for, events)
         while True:
             for name in exchange.flush():
