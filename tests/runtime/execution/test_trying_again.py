@@ -186,3 +186,16 @@ def test_peer_down_is_what_it_was(temple: VirtualBackplane) -> None:
     temple.run_until_idle()
     temple.outside_calls()[0].fail(PeerDown("gone"))
     assert temple.run_until_idle() == ["ask"]
+
+
+def test_among_several_an_idempotency_key_leads_to_one_place(temple: VirtualBackplane) -> None:
+    """Also where the caller's own backplane serves it, which is asked first otherwise: another would do it again."""
+    engine = temple.backplane.engine
+    known = engine.outgoing.directory
+    routes = {"bench.ping": ("outside", "virtual")}
+    engine.outgoing.update(Directory("test", known.version + 1, known.backplanes, routes), temple.clock.now_ns())
+    resolve = engine.outgoing._resolve
+    assert resolve("bench.ping", None) is None
+    homes = [[resolve("bench.ping", None, f"key-{number}") for _ in range(3)] for number in range(20)]
+    assert all(len(set(home)) == 1 for home in homes)
+    assert {home[0] for home in homes} == {None, "outside"}
