@@ -199,6 +199,7 @@ class Backplane:
                     "malformed": engine.reports.malformed_count,
                     "undelivered": engine.undelivered_count,
                     "late": engine.outgoing.calls.late_count,
+                    "retried": engine.outgoing.again.account.taken_count,
                     "outstanding": len(engine.outgoing.calls),
                     "abandoned": engine.callers.abandoned_count,
                     "refused_casts": engine.intake.refused_casts_count,
