@@ -80,7 +80,7 @@ def test_replicas_share_the_calls_and_are_told_apart_everywhere_else(up: Up) -> 
     assert "front" not in text
     system.wait_for("the porch is open")
     logged = system.command("logs", "--backplane", "web").stdout.splitlines()
-    assert sorted(line.split()[2] for line in logged if "the till is open" in line) == list(WEB)
+    assert sorted(line.split()[3] for line in logged if "the till is open" in line) == list(WEB)
     assert not any("porch" in line for line in logged)
     assert "web-1/till has nothing to do" in system.command("why", "till").stdout
     with system.connect() as client:
