@@ -147,6 +147,9 @@ class Till(Component):
         """Who serves."""
         return os.getpid()
 
+    def on_primary(self) -> None:
+        print("the till is open")
+
     @operation()
     def told(self) -> list[int]:
         """What this place has heard."""
@@ -162,6 +165,9 @@ class Porch(Component):
     """Comes up when there are tills, and calls them."""
 
     depends_on = ("till",)
+
+    def on_primary(self) -> None:
+        print("the porch is open")
 
     @operation()
     async def ring(self) -> int:
