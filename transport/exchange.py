@@ -5,23 +5,23 @@ What is put leaves at the next `flush`. After whatever touches the link it must 
 on, because its descriptor is edge-triggered: `has_more` says when that is due.
 """
 
-from typing import Any, Final
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
 
+from .addressing import FAREWELL, backplane_route
 from .batching import Outbox
 from .calls import OutstandingCalls
 from .codec import Encoder, decode
 from .connections import Connections, LinkPort
 from .directory import Place
-from .envelope import CANCEL, Envelope
+from .envelope import CANCEL, CAST, Envelope
 from .errors import Busy, DeadlineExceeded, InvalidArgument, MalformedFrame
 
 #: Calls outstanding, and bytes of them, from which on whoever can wait should (client.py). Throughput is flat from 1000
 #: calls on. Taking calls in costs the callee about 8 us each: with so many on their way to it, an urgent call of the same
 #: client is 33 ms late at the worst. Bytes: what cannot be taken in yet is kept by both sides.
 OUTSTANDING_MAX, OUTSTANDING_BYTES_MAX = 4096, 64 << 20
-#: Frames that are read before a directory that has come is followed, while there are more: what four peers have sent ahead
-#: (link.READ_AHEAD), since answers of one that has ended may be among them. A flood of topics must not put it off for long.
-HELD_FRAMES_MAX: Final = 256
 
 
 class Exchange:
@@ -30,7 +30,6 @@ class Exchange:
     def __init__(self, link: LinkPort) -> None:
         self.connections = Connections(link)
         #: Whether the link must be read before it is waited on.
-        self._held_frames = 0
         self.has_more = False
         #: Envelopes put since the last flush.
         self.gathered_count = 0
@@ -108,6 +107,15 @@ class Exchange:
             raise Busy(f"{self.connections.name(peer)} does not read its messages: no room for more", retry_after=0.1)
         self.gathered_count += 1
 
+    def say_farewell(self, names: Iterable[str]) -> None:
+        """These are drained: from now on we ask elsewhere. It comes there after all that we have asked."""
+        for name in names:
+            peer = self.connections.peer(name)
+            if peer is not None:
+                route = backplane_route(name, FAREWELL)
+                with suppress(Busy):  # it does not read; then it waits for us for a while
+                    self.put(peer, Envelope(CAST, 0, None, route, None, None, None, {}))
+
     def cancel(self, id: int) -> object | None:
         """Take a call back; returns its token, or None when it has ended."""
         peer = self.calls.peer_of(id)
@@ -163,16 +171,6 @@ class Exchange:
             return []
         self.share_bytes = len(frame) // max(1, len(envelopes))
         return envelopes
-
-    def has_read_on(self, frames: int) -> bool:
-        """Asked after each turn of so many `frames` since a directory came: whether what came with it has been read, and so
-        what a place answered before it ended.
-        """
-        self._held_frames += frames
-        if self.has_more and self._held_frames <= HELD_FRAMES_MAX:
-            return False
-        self._held_frames = 0
-        return True
 
     def _fail(self, peer: bytes) -> list[object]:
         tokens: list[object] = []

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -24,11 +25,11 @@ from appbackplane.transport.errors import (
     UnknownRoute,
 )
 from appbackplane.transport.events import Ended, Events, Heard
-from appbackplane.transport.exchange import HELD_FRAMES_MAX
 from appbackplane.transport.inbox import Message
 from appbackplane.transport.session import (
     DIRECTORY_TOPIC,
     FRAMES_MAX,
+    HELD_FRAMES_MAX,
     REFRESH_NS,
     STALLED_RETRY_NS,
     SUBSCRIBE_RETRY_NS,
@@ -717,3 +718,21 @@ class CallsOfASession(RuleBasedStateMachine):
 
 TestCallsOfASession = CallsOfASession.TestCase
 TestCallsOfASession.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+
+
+def test_a_place_that_is_drained_is_told_once_that_nothing_more_comes(world: World) -> None:
+    """Behind all that was asked there: it closes when all who call have said so. Who is not connected says nothing."""
+    world.call("one")
+    drained = msgspec.structs.replace(directory(2).backplanes["query"], is_draining=True)
+    idle = msgspec.structs.replace(directory(2).backplanes["index"], is_draining=True)
+    new = msgspec.structs.replace(directory(2), backplanes={"query": drained, "index": idle})
+    world.push(new)
+    world.turn()
+    said = [(envelope.kind, envelope.route) for envelope in world.link.take("query-1")]
+    assert said == [(CALL, "query.search"), (CAST, "backplane.query.farewell")]
+    with pytest.raises(Unavailable):
+        world.call("two")
+    world.push(msgspec.structs.replace(new, version=3))
+    world.turn()
+    assert world.link.take("query-1") == []
+    assert world.link.take("index-1") == []

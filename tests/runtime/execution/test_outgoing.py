@@ -285,6 +285,23 @@ def test_a_pause_ends_at_the_deadline(bank: VirtualBackplane) -> None:
     assert bank.call("bank.count", amount=1, key="one").result() == 1
 
 
+def test_a_place_that_is_drained_is_told_once_that_nothing_more_comes(bank: VirtualBackplane) -> None:
+    """Behind all that was asked there: it closes when all who call have said so."""
+    bank.call("bank.ask", key="one")
+    bank.run_until_idle()
+    outgoing = bank.backplane.engine.outgoing
+    for _ in range(2):
+        known = outgoing.directory
+        drained = {
+            **known.backplanes,
+            "outside": msgspec.structs.replace(known.backplanes["outside"], is_draining=True),
+        }
+        new = msgspec.structs.replace(known, version=known.version + 1, backplanes=drained)
+        outgoing.update(new, bank.clock.now_ns())
+        bank.run_until_idle()
+    assert bank.casts == [("backplane.outside.farewell", {})]
+
+
 def tell(bank: VirtualBackplane, *, here: bool = False, outside: bool = False) -> None:
     """Who is draining, says the supervisor."""
     engine = bank.backplane.engine
