@@ -36,6 +36,7 @@ from .control.control_socket import (
 )
 from .control.desk import Desk
 from .control.questions import Questions
+from .control.reconfiguring import Reconfiguring
 from .direction import effects, events
 from .direction.child import Phase
 from .direction.director import Director
@@ -142,10 +143,23 @@ class Supervisor:
         self._running: dict[str, _Running] = {}
         stack.callback(self._kill_what_lives)
         self._questions = Questions(self._control, self._director, self._board, self._now_ns, self._status)
+        self._reconfiguring = Reconfiguring(
+            config,
+            control=self._control,
+            director=self._director,
+            board=self._board,
+            placement=self._placement,
+            spawner=self._spawner,
+            logs=logs,
+            take=self._take,
+            place=self._place,
+            now_ns=self._now_ns,
+        )
         self._desk = Desk(
             self._control,
             self._director,
             self._questions,
+            self._reconfiguring,
             take=self._take,
             status_now=self._status,
             change_limit=self._change_limit,
@@ -178,12 +192,14 @@ class Supervisor:
         if wakes_at_ns is not None and wakes_at_ns <= now_ns and self._outcome is None:
             self._take(events.TimePassed())
         self._logs.turn(now_ns)
+        self._reconfiguring.turn(now_ns)
         if self._outcome is None:
             self._wait()
 
     def _wait(self) -> None:
         now_ns = self._now_ns()
         wakes = [self._director.wakes_at_ns(), self._control.next_wake_ns(now_ns), self._logs.next_wake_ns()]
+        wakes.append(self._reconfiguring.next_wake_ns())
         nearest_ns = min((wake for wake in wakes if wake is not None), default=None)
         self._poller.wait(nearest_ns, now_ns, lambda: self._outcome is None, room_in=self._logs.waits_for_fd())
 
@@ -227,7 +243,7 @@ class Supervisor:
 
     def _on_answered(self, answered: Answered) -> None:
         token = answered.token
-        if self._questions.take(answered):
+        if self._questions.take(answered) or self._reconfiguring.take(answered):
             return
         assert isinstance(token, _MoveToken)
         move = token.effect
@@ -240,7 +256,7 @@ class Supervisor:
     # Told
 
     def _status(self, statistics: dict[str, Any] | None = None) -> dict[str, Any]:
-        return status.status(
+        return {"config": self._reconfiguring.describe()} | status.status(
             self._director,
             self._board.read,
             lambda name: self._placement.describe(name) | self._logs.describe(name),
@@ -291,6 +307,7 @@ class Supervisor:
                 self._warn(self._placement.registered(effect.backplane))
                 self._logs.know(effect.backplane, self._director.children[effect.backplane].states)
                 self._control.reply(effect.caller, self._placement.told(effect.backplane))
+                self._reconfiguring.registered(effect.backplane)
             case effects.Answer():
                 self._control.reply(effect.caller, effect.result)
             case effects.Refuse():
@@ -325,18 +342,23 @@ class Supervisor:
         self._poller.watch(ears.ring.wake_fd, lambda: self._logs.on_wake(ears))
         for stream, pipe in ears.pipes:
             self._poller.watch(pipe.fd, lambda stream=stream, pipe=pipe: self._on_print(ears, stream, pipe))  # type: ignore[misc]
+        self._reconfiguring.spawned(name)
         self._take(events.Spawned(name, generation, process.pid, self._placement.folder_of(name)))
 
     def _change_limit(self, caller: Caller, name: str, generation: int, percent: int | None) -> None:
         running = self._running.get(name)
         if running is None or running.process.generation != generation:
             raise Unavailable(f"supervisor.limit: {name} generation {generation} does not run")
-        folder = self._placement.folder_of(name)
-        self._warn(self._placement.change(name, percent, running.process.pid))
+        self._control.reply(caller, self._place(name, percent))
+
+    def _place(self, name: str, percent: int | None) -> dict[str, Any]:
+        """Change the limit of one that runs; what it is to be told."""
+        process, folder = self._running[name].process, self._placement.folder_of(name)
+        self._warn(self._placement.change(name, percent, process.pid))
         moved_to = self._placement.folder_of(name)
         if moved_to is not None and moved_to != folder:
-            self._take(events.Placed(name, generation, moved_to))
-        self._control.reply(caller, self._placement.told(name))
+            self._take(events.Placed(name, process.generation, moved_to))
+        return self._placement.told(name)
 
     def _call(
         self, backplane: str, generation: int, route: str, body: dict[str, Any], token: object, limit_ns: int

@@ -17,7 +17,7 @@ from appbackplane.transport.directory import Directory
 from appbackplane.transport.errors import FailedPrecondition
 
 from ..config import RestartPolicy
-from . import group_restart, plan
+from . import group_restart, plan, turnover
 from .child import Child, Phase
 from .effects import Accept, AnnounceUp, ClearSlot, Effect, End, Kill, Refuse, Say, SendDirectory, Spawn, Stop
 from .events import (
@@ -29,6 +29,7 @@ from .events import (
     MoveFailed,
     MoveOrdered,
     Placed,
+    Reconfigured,
     Registered,
     Spawned,
     SpawnFailed,
@@ -60,7 +61,8 @@ class Director:
     ) -> None:
         """`limits_ns`: the limits of a start and of a stop that a backplane has of its own. `random`: between 0 and 1."""
         self.system = system
-        self.children = {}
+        self.children: dict[str, Child] = {}
+        self._first_generation = first_generation
         for name, policy in policies.items():
             start_ns, stop_ns = (limits_ns or {}).get(name, (None, None))
             child = Child(name, policy, first_generation=first_generation, generation=first_generation - 1)
@@ -81,6 +83,8 @@ class Director:
     def handle(self, event: Event, now_ns: int) -> list[Effect]:
         """What is to be done about `event`, in order."""
         assert self.mode != "down", "nothing happens to a system that has ended"
+        if getattr(event, "backplane", None) not in (None, *self.children):
+            return []  # late news of one that was removed
         match event:
             case UpOrdered():
                 self.begun_ns = self.since_ns = now_ns
@@ -110,6 +114,8 @@ class Director:
                 self._on_exited(event, now_ns)
             case MoveOrdered():
                 self.movement.order(event, now_ns)
+            case Reconfigured():
+                self._on_reconfigured(event, now_ns)
             case DownOrdered():
                 self._on_down_ordered(event, now_ns)
             case TimePassed():
@@ -244,6 +250,12 @@ class Director:
             self._send_directory()
         return was_up_ns
 
+    def _on_reconfigured(self, event: Reconfigured, now_ns: int) -> None:
+        assert self.mode == "up", "who asks looks at the mode"
+        self._effects += turnover.begin(self.children, self.movement, event, now_ns, self._first_generation)
+        for child in self.children.values():
+            self._limit_hooks(child, now_ns)
+
     # Down
 
     def _on_down_ordered(self, event: DownOrdered, now_ns: int) -> None:
@@ -321,6 +333,8 @@ class Director:
             self._try_plan(now_ns)
         self._effects += self.movement.advance(now_ns)
         self._let_go(now_ns)
+        if turnover.sweep(self.children):
+            self._send_directory()
         if self.mode == "stopping":
             self._see_end(now_ns)
         elif self.movement.is_planned:
@@ -359,7 +373,8 @@ class Director:
             if child.up_since_ns is None and not child.is_leaving and child.has_reached(targets):
                 child.up_since_ns = now_ns
                 if self.mode == "up":
-                    self._effects.append(Say(f"backplane {child.name!r}: up again, generation {child.generation}"))
+                    up = "up again" if child.restarts else "up"
+                    self._effects.append(Say(f"backplane {child.name!r}: {up}, generation {child.generation}"))
         if self.mode == "starting" and self.movement.is_settled():
             self._enter("up", now_ns)
             self._effects.append(AnnounceUp(tuple(self.movement.problems())))

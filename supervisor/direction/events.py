@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.transport.directory import Registration
 
+from ..config import Config
 from .effects import Caller
+from .reconfiguration import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,15 @@ class Exited:
 
 
 @dataclass(frozen=True, slots=True)
+class Reconfigured:
+    """Another configuration holds from now on; `plan` leads there, and has been found to be possible."""
+
+    old: Config
+    new: Config
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
 class TimePassed:
     """The instant that the director asked for (`wakes_at_ns`) has come."""
 
@@ -138,5 +149,6 @@ Event = (
     | MoveOrdered
     | LinkLost
     | Exited
+    | Reconfigured
     | TimePassed
 )

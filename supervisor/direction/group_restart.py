@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from appbackplane.transport.directory import Registration
 
 from .child import Child, Phase
@@ -34,8 +36,13 @@ def begin(children: Mapping[str, Child], died: Child, at_ns: int, now_ns: int) -
 
 
 def has_gone(child: Child, now_ns: int) -> None:
-    """One that went down with another: it is spawned again, unless nobody wants it back."""
-    if child.policy.type == "temporary":
+    """One that went down in order: it is spawned again, unless nobody wants it back."""
+    if child.is_removed:
+        child.enter(Phase.DOWN, now_ns)
+    elif child.is_outdated:
+        child.reason = None
+        child.enter(Phase.WAITING, now_ns, now_ns)
+    elif child.policy.type == "temporary":
         child.reason = "went down with another that died; it is temporary, and not started again"
         child.enter(Phase.ENDED, now_ns)
     else:
@@ -44,9 +51,37 @@ def has_gone(child: Child, now_ns: int) -> None:
 
 def is_held(children: Mapping[str, Child], child: Child) -> bool:
     """Others have to be gone before it may be spawned."""
-    return child.phase is Phase.WAITING and any(children[name].is_leaving for name in child.spawns_after)
+    return child.phase is Phase.WAITING and any(
+        name in children and children[name].is_leaving for name in child.spawns_after
+    )
 
 
 def registrations(children: Mapping[str, Child]) -> list[Registration]:
-    """Of all that have ever registered."""
-    return [child.registration for child in children.values() if child.registration is not None]
+    """Of all that have ever registered. Of one whose configuration has changed, until its next generation registers, what
+    others do not have meanwhile, and nothing that it needs: its routes are known, and nobody is at fault for them.
+    """
+    current = [c.registration for c in children.values() if c.registration is not None and not c.is_outdated]
+    taken = {component.name for registration in current for component in registration.components}
+    taken |= {operation.route for r in current for component in r.components for operation in component.operations}
+    return current + [
+        _what_remains(child.registration, taken)
+        for child in children.values()
+        if child.registration is not None and child.is_outdated
+    ]
+
+
+def _what_remains(registration: Registration, taken: set[str]) -> Registration:
+    components = tuple(
+        msgspec.structs.replace(
+            component,
+            depends_on=(),
+            operations=tuple(
+                msgspec.structs.replace(operation, calls=())
+                for operation in component.operations
+                if operation.route not in taken
+            ),
+        )
+        for component in registration.components
+        if component.name not in taken
+    )
+    return msgspec.structs.replace(registration, components=components)

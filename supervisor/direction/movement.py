@@ -60,7 +60,9 @@ class Movement:
 
     def standings(self) -> dict[str, Standing]:
         """All components of the system."""
-        return {name: standing for child in self._children.values() for name, standing in child.standings().items()}
+        # Who has another configuration since he registered may have lost some to others: theirs count.
+        children = sorted(self._children.values(), key=lambda child: not child.is_outdated)
+        return {name: standing for child in children for name, standing in child.standings().items()}
 
     def targets(self, standings: Mapping[str, Standing]) -> dict[str, ModuleState]:
         """Where each is to be."""
@@ -122,6 +124,11 @@ class Movement:
             or child.phase in _GONE
             for child in self._children.values()
         )
+
+    def become(self, role: ModuleState) -> None:
+        """All are to be there, whatever was ordered before."""
+        self.role = role
+        self.wanted.clear()
 
     # What has happened
 
@@ -258,8 +265,7 @@ class Movement:
         """Sets where it is to be. Raises `FailedPrecondition` where it cannot be."""
         standings = self.standings()
         if order.component is None:
-            self.role = order.to
-            self.wanted.clear()
+            self.become(order.to)
         else:
             self._want(order.component, order.to, standings)
         for name in self._concerned(order, standings):
@@ -273,12 +279,14 @@ class Movement:
         self.wanted[component] = to
         try:
             self._check(component, to, standings)
-        except FailedPrecondition:
+        except BackplaneError:
             self.wanted = before
             raise
 
     def _check(self, component: str, to: ModuleState, standings: Mapping[str, Standing]) -> None:
-        """Raises `FailedPrecondition` where it cannot get there."""
+        """Raises `FailedPrecondition` where it cannot get there, `NotFound` where it is not any more."""
+        if component not in standings:
+            raise NotFound(f"component {component!r} is gone: the configuration has changed")
         child = self._children[standings[component].backplane]
         if child.phase in _GONE and to is not ModuleState.DOWN:
             raise FailedPrecondition(f"backplane {child.name!r} of component {component!r}: {child.reason}")
@@ -335,7 +343,7 @@ class Movement:
         return all(homes[name].phase in _GONE or is_there(standings[name], goals[name]) for name in ordered)
 
     def _concerned(self, order: Order, standings: Mapping[str, Standing]) -> set[str]:
-        return set(standings) if order.component is None else all_above({order.component}, standings)
+        return set(standings) if order.component is None else all_above({order.component}, standings) & set(standings)
 
     def _late(self, order: Order) -> str:
         standings, waiting = self.standings(), self.waiting()

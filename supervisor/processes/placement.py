@@ -36,7 +36,7 @@ class Placement:
         that run though the limit is spent, which the kernel cannot tell from the rest: their schedulers limit them.
         """
         self.groups = groups
-        self._exempt = frozenset(exempt)
+        self._exempt = set(exempt)
         self._configured = dict(limits)
         #: What is in force now; a new generation begins with what is configured.
         self._limits = dict(limits)
@@ -57,6 +57,20 @@ class Placement:
         is_needed = bool(with_own_group(limits, may_nice=nice.is_in_force or not nice.wanted))
         return cls(make(is_needed), limits, nice, len(os.sched_getaffinity(0)), exempt)
 
+    def configure(self, backplane: str, limit: int | None, *, is_exempt: bool) -> None:
+        """What is configured from now on, for its next generation; for the present one, `change` follows."""
+        self._configured[backplane] = limit
+        self._limits.setdefault(backplane, limit)
+        (self._exempt.add if is_exempt else self._exempt.discard)(backplane)
+
+    def remove(self, backplane: str) -> None:
+        """It has gone for good."""
+        self._exempt.discard(backplane)
+        for known in (self._configured, self._limits, self._refused):
+            known.pop(backplane, None)
+        if self.folder_of(backplane) is not None:
+            self.groups.remove(backplane)
+
     def warnings(self) -> list[str]:
         """What was asked for and cannot be had, once, at start."""
         said = []
@@ -76,7 +90,10 @@ class Placement:
 
     def begin(self, backplane: str) -> None:
         """A new generation is about to be spawned: as configured, not slowed while it starts, and no longer boosted."""
-        self._limits[backplane] = self._configured[backplane]
+        self._limits[backplane] = limit = self._configured[backplane]
+        is_held = self.groups and limit is not None and backplane not in self._exempt
+        if is_held and self.folder_of(backplane) is None:
+            self._attempt(backplane, lambda: self.groups.add(backplane))
         self.lift(backplane)
         if self.folder_of(backplane) is not None:
             weight = weight_of_nice(0, version=self.groups.version)
@@ -104,6 +121,8 @@ class Placement:
             self._attempt(backplane, lambda: self._change(backplane, percent, pgid))
         elif percent is not None and not self.groups:
             self._refused[backplane] = self.groups.because
+        else:
+            self.lift(backplane)
         return self._refusal(backplane) + self._too_high(backplane)
 
     def describe(self, backplane: str) -> dict[str, Any]:

@@ -62,7 +62,9 @@ class Spawner:
     """Starts the processes of one system."""
 
     def __init__(self, config: Config, board_fd: int, slots: dict[str, int], placement: Placement) -> None:
-        self._config, self._placement = config, placement
+        #: What the next generation of each is told.
+        self.config = config
+        self._placement = placement
         self._board_fd, self._slots = board_fd, slots
         self._lifeline_fd, self._lifeline_end_fd = os.pipe2(os.O_CLOEXEC)
 
@@ -71,7 +73,7 @@ class Spawner:
         placement = self._placement
         placement.begin(backplane)
         config = process_config(
-            self._config,
+            self.config,
             backplane,
             generation=generation,
             board_fd=self._board_fd,
