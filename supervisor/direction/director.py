@@ -62,7 +62,7 @@ class Director:
         """`limits_ns`: the limits of a start and of a stop that a backplane has of its own. `random`: between 0 and 1."""
         self.system = system
         self.children: dict[str, Child] = {}
-        self._first_generation = first_generation
+        self._past = turnover.Past(first_generation)
         for name, policy in policies.items():
             start_ns, stop_ns = (limits_ns or {}).get(name, (None, None))
             child = Child(name, policy, first_generation=first_generation, generation=first_generation - 1)
@@ -252,7 +252,7 @@ class Director:
 
     def _on_reconfigured(self, event: Reconfigured, now_ns: int) -> None:
         assert self.mode == "up", "who asks looks at the mode"
-        self._effects += turnover.begin(self.children, self.movement, event, now_ns, self._first_generation)
+        self._effects += turnover.begin(self.children, self.movement, event, now_ns, self._past)
         for child in self.children.values():
             self._limit_hooks(child, now_ns)
 
@@ -329,12 +329,12 @@ class Director:
     # What follows from where everybody is
 
     def _advance(self, now_ns: int) -> None:
+        if turnover.sweep(self.children, self._past):
+            self._send_directory()
         if self.mode == "starting" and not self.movement.is_planned:
             self._try_plan(now_ns)
         self._effects += self.movement.advance(now_ns)
         self._let_go(now_ns)
-        if turnover.sweep(self.children):
-            self._send_directory()
         if self.mode == "stopping":
             self._see_end(now_ns)
         elif self.movement.is_planned:

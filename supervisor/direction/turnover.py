@@ -7,6 +7,8 @@ started by order is judged by its restart policy once it dies, and not before. T
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from appbackplane.runtime.objects.module_state import ModuleState
 
 from .child import Child, Phase
@@ -16,10 +18,21 @@ from .movement import Movement
 from .restart import RestartHistory
 
 
-def begin(
-    children: dict[str, Child], movement: Movement, event: Reconfigured, now_ns: int, first_generation: int
-) -> list[Effect]:
-    """Have everybody be what he is in the new configuration. `first_generation`: of who is new."""
+@dataclass(slots=True)
+class Past:
+    """Those that were removed: no generation of a name comes twice in a run directory."""
+
+    first_generation: int
+    #: The last one of each.
+    generations: dict[str, int] = field(default_factory=dict)
+
+    def before(self, name: str) -> int:
+        """The generation before the next of this name."""
+        return self.generations.get(name, self.first_generation - 1)
+
+
+def begin(children: dict[str, Child], movement: Movement, event: Reconfigured, now_ns: int, past: Past) -> list[Effect]:
+    """Have everybody be what he is in the new configuration."""
     config, plan = event.new, event.plan
     if config.system.role != event.old.system.role:
         movement.become(ModuleState(config.system.role))
@@ -29,7 +42,8 @@ def begin(
         effects += _let_go(children[name], now_ns, is_removed=name in plan.removed)
     for name in plan.added:
         child = children[name] = Child(name, config.backplane[name].restart)
-        child.first_generation, child.generation = first_generation, first_generation - 1
+        child.generation = past.before(name)
+        child.first_generation = child.generation + 1
         child.enter(Phase.WAITING, now_ns, now_ns)
     for name in (*plan.restarted, *plan.added):
         children[name].spawns_after = going
@@ -63,9 +77,10 @@ def _let_go(child: Child, now_ns: int, *, is_removed: bool) -> list[Effect]:
     return []
 
 
-def sweep(children: dict[str, Child]) -> bool:
-    """Forget those that were removed, and have gone. True: there were some."""
-    gone = [name for name, child in children.items() if child.is_removed and not child.is_living]
-    for name in gone:
-        del children[name]
+def sweep(children: dict[str, Child], past: Past) -> bool:
+    """Forget those that were removed, and have gone. True: there are such."""
+    gone = [child for child in children.values() if child.is_removed and not child.is_living]
+    for child in gone:
+        past.generations[child.name] = child.generation
+        del children[child.name]
     return bool(gone)

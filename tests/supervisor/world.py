@@ -6,15 +6,16 @@ real supervisor does wrong only on a bad day, it does here within a second.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from appbackplane.runtime.objects.module_state import MOVES, ModuleState
-from appbackplane.supervisor.config import Duration, RestartPolicy
+from appbackplane.supervisor.config import BackplaneConfig, Config, Duration, RestartPolicy, SystemConfig
 from appbackplane.supervisor.direction import effects, events
 from appbackplane.supervisor.direction.child import Phase
 from appbackplane.supervisor.direction.director import Director
 from appbackplane.supervisor.direction.effects import Caller
+from appbackplane.supervisor.direction.reconfiguration import plan
 from appbackplane.transport.directory import ComponentEntry, Registration
 
 SECOND_NS = 1_000_000_000
@@ -78,7 +79,9 @@ class World:
     def __init__(
         self, director: Director, system: System = SYSTEM, driven_by_backplane: frozenset[str] = frozenset()
     ) -> None:
-        self.director, self.system = director, system
+        self.director, self.system = director, dict(system)
+        #: Which configuration holds.
+        self.configured = 0
         self.driven_by_backplane = driven_by_backplane
         self.home = {name: backplane for backplane, components in system.items() for name in components}
         self.depends_on = {name: needs for components in system.values() for name, needs in components.items()}
@@ -202,6 +205,9 @@ class World:
 
     def _check_fall(self, component: str, to: ModuleState) -> None:
         for name, needs in self.depends_on.items():
+            home = self.home.get(component)
+            if home is None or self.director.children[home].is_leaving:
+                return  # ordered to go, or to start again: who uses it stays, as if it had died
             if component not in needs or self._is_nothing_to(component, name) or self._is_nothing_to(name, component):
                 continue
             process = self.processes.get(self.home[name])
@@ -257,6 +263,33 @@ class World:
         self.waiting[caller] = self.now_ns + limit_ns
         self.tell(events.MoveOrdered(caller, to, component, limit_ns))
         return caller
+
+    def reconfigure(self, *restarted: str, **backplanes: Mapping[str, tuple[str, ...]] | None) -> None:
+        """Another configuration: these start again, and `name={component: needs}` is new or has others; None: removed."""
+        self.configured += 1
+        old = self._config(self.configured - 1, restarted)
+        for name, components in backplanes.items():
+            for component in self.system.pop(name, {}):
+                if self.home.get(component) == name:
+                    del self.home[component], self.depends_on[component]
+            if components is not None:
+                self.system[name] = components
+                self.home |= dict.fromkeys(components, name)
+                self.depends_on |= components
+        new = self._config(self.configured, restarted)
+        self.tell(events.Reconfigured(old, new, plan(old, new)))
+
+    def _config(self, number: int, restarted: Collection[str]) -> Config:
+        found = {
+            name: BackplaneConfig(
+                components=tuple(f"world:{component}" for component in components),
+                settings={"Any": {"number": number}} if name in restarted else {},
+                restart=self.director.children[name].policy if name in self.director.children else policy(),
+            )
+            for name, components in self.system.items()
+        }
+        system = SystemConfig("world", start_limit_ns=Duration(START_LIMIT_NS), stop_limit_ns=Duration(STOP_LIMIT_NS))
+        return Config("world.toml", system, found, "/", "/run")
 
     def pass_time(self) -> bool:
         """To the instant that the director waits for. False: it waits for none."""
