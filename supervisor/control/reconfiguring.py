@@ -22,7 +22,7 @@ from appbackplane.runtime.execution.board import SLOTS_MAX
 from appbackplane.runtime.process_config import LiveSettings, ProcessConfig
 from appbackplane.transport.errors import Busy, FailedPrecondition, InvalidArgument, Unavailable
 
-from ..config import Config, parse
+from ..config import Config, ConfigError, parse
 from ..direction import group_restart
 from ..direction.child import Child, Phase
 from ..direction.director import Director
@@ -94,11 +94,14 @@ class Reconfiguring:
     # What is asked
 
     def reload(self, asked: Asked) -> None:
-        """The configuration is to be what this text says. Raises `ConfigError`, `FailedPrecondition`, `Busy`."""
+        """The configuration is to be what this text says. Raises `InvalidArgument`, `FailedPrecondition`, `Busy`."""
         file, text = asked.body.get("file"), asked.body.get("text")
         if not isinstance(file, str) or not isinstance(text, str) or not os.path.isabs(file):
             raise InvalidArgument("supervisor.reload: expected `file`, an absolute path, and `text`, what it says")
-        new = parse(text, Path(file), os.sched_getaffinity(0))
+        try:
+            new = parse(text, Path(file), os.sched_getaffinity(0))
+        except ConfigError as error:
+            raise InvalidArgument(error.message) from error
         self._serve(asked, msgspec.structs.replace(new, debug=self.running.debug), text, is_file=True)
 
     def scale(self, asked: Asked) -> None:
