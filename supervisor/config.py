@@ -84,6 +84,9 @@ class SystemConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     start_limit_ns: Duration = msgspec.field(default=Duration(60 * _SECOND_NS), name="start_limit")
     #: How long a component's last hook, and then its process, may take before it is killed.
     stop_limit_ns: Duration = msgspec.field(default=Duration(10 * _SECOND_NS), name="stop_limit")
+    #: How long a backplane that goes down in order may finish what it has been asked; what it has not begun then is refused.
+    #: As long as most callers wait at most: what is queued for longer nobody waits for any more.
+    drain_limit_ns: Duration = msgspec.field(default=Duration(10 * _SECOND_NS), name="drain_limit")
     #: Of every backplane; what a backplane says itself goes before, key by key.
     restart: RestartPolicy = RestartPolicy()
     log: LogSettings = LogSettings()
@@ -117,6 +120,7 @@ class BackplaneConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     #: Instead of the system's.
     start_limit_ns: Duration | None = msgspec.field(default=None, name="start_limit")
     stop_limit_ns: Duration | None = msgspec.field(default=None, name="stop_limit")
+    drain_limit_ns: Duration | None = msgspec.field(default=None, name="drain_limit")
     #: Class name to keyword arguments of the component.
     settings: dict[str, Any] = {}
 

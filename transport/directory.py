@@ -6,7 +6,7 @@ it a new socket path: nothing meant for the dead one can reach the new one (TRAP
 """
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -67,6 +67,8 @@ class Place(msgspec.Struct, frozen=True):
     cgroup: str | None = None
     #: Its slot on the board.
     slot: int = -1
+    #: It is up, and finishes what it has; who has a choice, or can wait, asks elsewhere, or later.
+    is_draining: bool = False
 
 
 class Directory(msgspec.Struct, frozen=True):
@@ -109,9 +111,10 @@ def build(
     registrations: list[Registration],
     down: set[str],
     cgroups: Mapping[str, str | None] | None = None,
+    draining: Collection[str] = (),
 ) -> Directory:
     """The directory of all registered backplanes; those in `down` keep their routes but cannot be reached. `cgroups`: the
-    folders of those that have a group of their own.
+    folders of those that have a group of their own. `draining`: those that are up, and take nothing new.
     """
     folders = cgroups or {}
     routes: dict[str, list[str]] = {}
@@ -128,7 +131,15 @@ def build(
         system=system,
         version=version,
         backplanes={
-            r.backplane: Place(r.generation, r.path, r.backplane not in down, r.pid, folders.get(r.backplane), r.slot)
+            r.backplane: Place(
+                r.generation,
+                r.path,
+                r.backplane not in down,
+                r.pid,
+                folders.get(r.backplane),
+                r.slot,
+                r.backplane in draining,
+            )
             for r in registrations
         },
         routes={route: tuple(names) for route, names in routes.items()},

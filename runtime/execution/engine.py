@@ -258,7 +258,7 @@ class Engine:
             self.drain(self.now_ns())
             if not self.link.has_input():
                 break
-        self.intake.stop(self.now_ns())
+        self.intake.closing.end(self.now_ns())
         self._retry_ns = None
         self.flush(self.now_ns())
 

@@ -14,7 +14,7 @@ from typing import Any
 from appbackplane.transport.addressing import BACKPLANE
 from appbackplane.transport.errors import BackplaneError, InvalidArgument, NotFound
 
-from ..direction.child import Child, Phase
+from ..direction.child import Child
 
 #: Backplanes asked for one question. A chain of calls that is longer is a question for the architect.
 HOPS_MAX = 16
@@ -81,7 +81,7 @@ def is_down(child: Child | None) -> str | None:
     """Why a backplane cannot be asked; None: it can."""
     if child is None:
         return "there is no such backplane"
-    if child.phase is Phase.UP:
+    if child.is_movable:
         return None
     return f"backplane {child.name} is {child.phase}" + (f": {child.reason}" if child.reason else "")
 

@@ -15,7 +15,7 @@ import msgspec
 
 from appbackplane.runtime.build import BUILD
 
-from ..direction.child import Child
+from ..direction.child import Child, Phase
 from ..direction.director import Director
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def routes(director: Director) -> list[dict[str, Any]]:
             **msgspec.to_builtins(operation),
             "backplane": child.name,
             "component": component.name,
-            "is_up": child.states[component.name].value in operation.states and child.is_living,
+            "is_up": child.states[component.name].value in operation.states and child.phase is Phase.UP,
         }
         for child in director.children.values()
         if child.registration is not None

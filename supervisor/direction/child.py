@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Enum, StrEnum
 
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.transport.directory import Registration
@@ -20,6 +20,7 @@ class Phase(StrEnum):
     WAITING = "waiting"  # there is none: not spawned yet, or its next start is due later
     STARTING = "starting"  # spawned, not registered
     UP = "up"  # registered: its components are being moved, or serve
+    DRAINING = "draining"  # takes nothing new: what it has is finished, then its components go down (draining.py)
     STOPPING = "stopping"  # told to go
     KILLED = "killed"  # SIGKILL is on its way
     FAILED = "failed"  # given up: it stays down while the others go on
@@ -28,7 +29,18 @@ class Phase(StrEnum):
 
 
 #: There is a process.
-LIVING = frozenset((Phase.STARTING, Phase.UP, Phase.STOPPING, Phase.KILLED))
+LIVING = frozenset((Phase.STARTING, Phase.UP, Phase.DRAINING, Phase.STOPPING, Phase.KILLED))
+#: It has registered, and its components can be moved.
+MOVABLE = (Phase.UP, Phase.DRAINING)
+
+
+class Drain(Enum):
+    """How far it is with finishing what it has, before its components go down."""
+
+    NONE = "none"  # nothing to finish, or nobody asks for it
+    DUE = "due"  # ordered: those that depend on it are drained first
+    RUNNING = "running"
+    DONE = "done"
 
 
 @dataclass(slots=True)
@@ -57,6 +69,8 @@ class Child:
     #: How long its process may take to register and a hook on its way up to end; and the last hook, and then the process.
     start_limit_ns: int = 60_000_000_000
     stop_limit_ns: int = 10_000_000_000
+    #: How long it may work off what it has been asked before it goes down.
+    drain_limit_ns: int = 10_000_000_000
     pid: int | None = None
     #: The folder of its own cgroup, in which its next generation begins, too.
     cgroup: str | None = None
@@ -69,8 +83,11 @@ class Child:
     failures: dict[str, Failure] = field(default_factory=dict)
     #: When it is killed (starting, stopping) or spawned (waiting).
     deadline_ns: int | None = None
-    #: It goes down, in order, to be started again with another that died.
+    #: It goes down, in order, to be started again: with another that died, or because somebody ordered it.
     is_leaving: bool = False
+    #: Its restart was ordered: it is started again whatever its type, and that counts for nothing.
+    is_ordered: bool = False
+    drain: Drain = Drain.NONE
     #: Those that have to be gone before it is spawned.
     spawns_after: frozenset[str] = frozenset()
     #: It does not come back: the configuration does not know it any more.
@@ -94,6 +111,15 @@ class Child:
     def restarts(self) -> int:
         return max(0, self.generation - self.first_generation)
 
+    @property
+    def is_past(self) -> bool:
+        """What it has registered was true of a process that has gone, and will not be of the next one."""
+        return self.is_outdated and not self.is_leaving
+
+    @property
+    def is_movable(self) -> bool:
+        return self.phase in MOVABLE
+
     def is_at(self, generation: int, *phases: Phase) -> bool:
         """Whether news of `generation` concerns the present process, and it is in one of these phases."""
         return generation == self.generation and self.phase in (phases or LIVING)
@@ -110,7 +136,7 @@ class Child:
                 self.states.get(c.name, ModuleState.START),
                 c.depends_on,
                 self.name,
-                is_reachable=self.phase is Phase.UP,
+                is_reachable=self.is_movable,
                 moving_to=self.moving.get(c.name),
                 refuses=self._refuses(c.name),
                 has_ended=self.phase is Phase.ENDED,
@@ -125,7 +151,7 @@ class Child:
 
     def has_begun(self) -> bool:
         """Some of its components have left the bottom: it cannot be taken for one that was just started."""
-        return self.phase is Phase.UP and (bool(self.moving) or any(s is not _START for s in self.states.values()))
+        return self.is_movable and (bool(self.moving) or any(s is not _START for s in self.states.values()))
 
     def holds_nothing(self) -> bool:
         """All its components are down, so it may be told to go."""
@@ -147,7 +173,7 @@ class Child:
         """Forget what was true of the process only. Returns how long it had been up; 0 if it never was."""
         up_ns = 0 if self.up_since_ns is None else now_ns - self.up_since_ns
         self.up_since_ns = self.pid = None
-        self.is_leaving = False
+        self.is_leaving, self.drain = False, Drain.NONE
         self.states = dict.fromkeys(self.states, ModuleState.DOWN)
         self._forget_hooks()
         return up_ns

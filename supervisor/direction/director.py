@@ -12,31 +12,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from appbackplane.runtime.objects.module_state import ModuleState
-from appbackplane.transport import directory
 from appbackplane.transport.directory import Directory
 from appbackplane.transport.errors import FailedPrecondition
 
 from ..config import RestartPolicy
-from . import group_restart, plan, turnover
-from .child import Child, Phase
+from . import draining, events, group_restart, places, plan, turnover
+from .child import MOVABLE, Child, Phase
 from .effects import Accept, AnnounceUp, ClearSlot, Effect, End, Kill, Refuse, Say, SendDirectory, Spawn, Stop
-from .events import (
-    DownOrdered,
-    Event,
-    Exited,
-    LinkLost,
-    Moved,
-    MoveFailed,
-    MoveOrdered,
-    Placed,
-    Reconfigured,
-    Registered,
-    Spawned,
-    SpawnFailed,
-    TimePassed,
-    UpOrdered,
-)
 from .movement import Movement
+from .ordered_restart import OrderedRestarts
 from .restart import GiveUp, Random, StartAgain, after_end, is_wanted_back
 
 #: How long SIGKILL may take while going down (0.9 s were measured for a throttled process: TRAPS 22). A process that
@@ -58,8 +42,11 @@ class Director:
         stop_limit_ns: int,
         random: Random,
         limits_ns: Mapping[str, tuple[int | None, int | None]] | None = None,
+        drains_ns: Mapping[str, int] | None = None,
     ) -> None:
-        """`limits_ns`: the limits of a start and of a stop that a backplane has of its own. `random`: between 0 and 1."""
+        """`limits_ns`: the limits of a start and of a stop that a backplane has of its own. `drains_ns`: how long each may
+        drain. `random`: between 0 and 1.
+        """
         self.system = system
         self.children: dict[str, Child] = {}
         self._past = turnover.Past(first_generation)
@@ -67,8 +54,10 @@ class Director:
             start_ns, stop_ns = (limits_ns or {}).get(name, (None, None))
             child = Child(name, policy, first_generation=first_generation, generation=first_generation - 1)
             child.start_limit_ns, child.stop_limit_ns = start_ns or start_limit_ns, stop_ns or stop_limit_ns
+            child.drain_limit_ns = (drains_ns or {}).get(name, child.drain_limit_ns)
             self.children[name] = child
         self.movement = Movement(self.children, role, random)
+        self.restarts = OrderedRestarts(self.children, self.movement)
         self.directory = Directory(system=system)
         #: "starting", "up", "stopping" or "down".
         self.mode = "starting"
@@ -80,45 +69,49 @@ class Director:
         self._random = random
         self._effects: list[Effect] = []
 
-    def handle(self, event: Event, now_ns: int) -> list[Effect]:
+    def handle(self, event: events.Event, now_ns: int) -> list[Effect]:
         """What is to be done about `event`, in order."""
         assert self.mode != "down", "nothing happens to a system that has ended"
         if getattr(event, "backplane", None) not in (None, *self.children):
             return []  # late news of one that was removed
         match event:
-            case UpOrdered():
+            case events.UpOrdered():
                 self.begun_ns = self.since_ns = now_ns
                 for child in self.children.values():
                     self._spawn(child, now_ns)
-            case Spawned():
+            case events.Spawned():
                 if (child := self.children[event.backplane]).is_at(event.generation):
                     child.pid, child.cgroup = event.pid, event.cgroup
-            case Placed():
+            case events.Placed():
                 if (child := self.children[event.backplane]).is_at(event.generation):
                     child.cgroup = event.cgroup
                     self._send_directory()
-            case SpawnFailed():
+            case events.SpawnFailed():
                 reason = f"cannot be started: {event.reason}"
                 self._on_death(self.children[event.backplane], reason, now_ns, repeats=True)
-            case Registered():
+            case events.Registered():
                 self._on_registered(event, now_ns)
-            case Moved():
+            case events.Moved():
                 self._on_moved(event, now_ns)
-            case MoveFailed():
+            case events.MoveFailed():
                 self._on_move_failed(event, now_ns)
-            case LinkLost():
+            case events.LinkLost():
                 child = self.children[event.backplane]
-                if child.is_at(event.generation, Phase.UP):
+                if child.is_at(event.generation, *MOVABLE):
                     self._kill(child, "closed its control link", now_ns)
-            case Exited():
+            case events.Exited():
                 self._on_exited(event, now_ns)
-            case MoveOrdered():
+            case events.MoveOrdered():
                 self.movement.order(event, now_ns)
-            case Reconfigured():
+            case events.Reconfigured():
                 self._on_reconfigured(event, now_ns)
-            case DownOrdered():
+            case events.RestartOrdered():
+                self._effects += self.restarts.order(event, now_ns, is_going_down=self.mode == "stopping")
+            case events.Drained():
+                self._effects += draining.ended(self.children[event.backplane], event)
+            case events.DownOrdered():
                 self._on_down_ordered(event, now_ns)
-            case TimePassed():
+            case events.TimePassed():
                 self._on_time(now_ns)
         self._advance(now_ns)
         effects, self._effects = self._effects, []
@@ -131,8 +124,7 @@ class Director:
             for child in self.children.values()
             if child.deadline_ns is not None and not group_restart.is_held(self.children, child)
         ]
-        if (wakes_ns := self.movement.wakes_at_ns()) is not None:
-            waits.append(wakes_ns)
+        waits += [at_ns for at_ns in (self.movement.wakes_at_ns(), self.restarts.wakes_at_ns()) if at_ns is not None]
         return min(waits, default=None)
 
     # Up
@@ -143,7 +135,7 @@ class Director:
         child.enter(Phase.STARTING, now_ns, now_ns + child.start_limit_ns)
         self._effects.append(Spawn(child.name, child.generation))
 
-    def _on_registered(self, event: Registered, now_ns: int) -> None:
+    def _on_registered(self, event: events.Registered, now_ns: int) -> None:
         registration = event.registration
         child = self.children.get(registration.backplane)
         is_it = child is not None and child.is_at(registration.generation, Phase.STARTING)
@@ -159,15 +151,15 @@ class Director:
             if errors:
                 self._kill(child, f"does not fit any more: {errors[0]}", now_ns)
 
-    def _on_moved(self, event: Moved, now_ns: int) -> None:
+    def _on_moved(self, event: events.Moved, now_ns: int) -> None:
         child = self.children[event.backplane]
-        if child.is_at(event.generation, Phase.UP) and event.component in child.moving:
+        if child.is_at(event.generation, *MOVABLE) and event.component in child.moving:
             self.movement.moved(child, event, now_ns)
             self._limit_hooks(child, now_ns)
 
-    def _on_move_failed(self, event: MoveFailed, now_ns: int) -> None:
+    def _on_move_failed(self, event: events.MoveFailed, now_ns: int) -> None:
         child = self.children[event.backplane]
-        if child.is_at(event.generation, Phase.UP) and event.component in child.moving:
+        if child.is_at(event.generation, *MOVABLE) and event.component in child.moving:
             because = self.movement.failed(child, event, now_ns)
             if because is not None:
                 self._abort(because, now_ns)
@@ -180,7 +172,7 @@ class Director:
         child.enter(Phase.KILLED, now_ns, now_ns + KILL_LIMIT_NS if self.mode == "stopping" else None)
         self._effects.append(Kill(child.name, child.generation))
 
-    def _on_exited(self, event: Exited, now_ns: int) -> None:
+    def _on_exited(self, event: events.Exited, now_ns: int) -> None:
         child = self.children[event.backplane]
         if not child.is_at(event.generation):
             return
@@ -250,15 +242,13 @@ class Director:
             self._send_directory()
         return was_up_ns
 
-    def _on_reconfigured(self, event: Reconfigured, now_ns: int) -> None:
+    def _on_reconfigured(self, event: events.Reconfigured, now_ns: int) -> None:
         assert self.mode == "up", "who asks looks at the mode"
         self._effects += turnover.begin(self.children, self.movement, event, now_ns, self._past)
-        for child in self.children.values():
-            self._limit_hooks(child, now_ns)
 
     # Down
 
-    def _on_down_ordered(self, event: DownOrdered, now_ns: int) -> None:
+    def _on_down_ordered(self, event: events.DownOrdered, now_ns: int) -> None:
         if self.mode != "stopping":
             self._go_down(event.because, now_ns)
         if event.is_final:
@@ -283,6 +273,7 @@ class Director:
             self.reason = f"{reason}; had been given up: {', '.join(given_up)}"
         self.movement.is_going_down = True
         self.movement.refuse_orders()
+        self._effects += self.restarts.refuse_all()
         for child in self.children.values():
             if child.phase is Phase.WAITING:
                 child.enter(Phase.DOWN, now_ns)
@@ -291,16 +282,12 @@ class Director:
             elif child.phase is Phase.KILLED:
                 child.deadline_ns = now_ns + KILL_LIMIT_NS
             else:
+                draining.order(child)
                 self._limit_hooks(child, now_ns)
 
     def _limit_hooks(self, child: Child, now_ns: int) -> None:
-        """While it goes down: a hook on its way up gets no longer than one on its way down, which has its own limit."""
-        if (self.mode == "stopping" or child.is_leaving) and child.phase is Phase.UP:
-            rising = any(to is not ModuleState.DOWN for to in child.moving.values())
-            if not rising:
-                child.deadline_ns = None
-            elif child.deadline_ns is None:
-                child.deadline_ns = now_ns + child.stop_limit_ns
+        if self.mode == "stopping" or child.is_leaving:
+            draining.limit_hooks(child, now_ns)
 
     def _on_time(self, now_ns: int) -> None:
         if (because := self.movement.time_passed(now_ns)) is not None:
@@ -322,7 +309,7 @@ class Director:
             else:
                 if self.mode == "stopping":
                     self._exit_code = 1
-                reason = f"did not stop within {child.stop_limit_ns / 1e9:g} s"
+                reason = draining.too_late(child)
                 self._effects.append(Say(f"backplane {child.name!r}: {reason}: killed", is_error=True))
                 self._kill(child, reason, now_ns)
 
@@ -333,6 +320,8 @@ class Director:
             self._send_directory()
         if self.mode == "starting" and not self.movement.is_planned:
             self._try_plan(now_ns)
+        self._effects += self.restarts.advance(now_ns)
+        self._begin_drains(now_ns)
         self._effects += self.movement.advance(now_ns)
         self._let_go(now_ns)
         if self.mode == "stopping":
@@ -343,6 +332,11 @@ class Director:
             is_due = child.deadline_ns is not None and child.deadline_ns <= now_ns
             if child.phase is Phase.WAITING and is_due and not group_restart.is_held(self.children, child):
                 self._spawn(child, now_ns)
+
+    def _begin_drains(self, now_ns: int) -> None:
+        if begun := draining.begin(self.children, now_ns, is_going_down=self.mode == "stopping"):
+            self._send_directory()
+            self._effects += begun
 
     def _try_plan(self, now_ns: int) -> None:
         if not all(
@@ -363,7 +357,7 @@ class Director:
         """Tell those to go that are to, and hold nothing any more."""
         for child in self.children.values():
             is_to_go = self.mode == "stopping" or child.is_leaving
-            if is_to_go and child.phase is Phase.UP and child.holds_nothing():
+            if is_to_go and child.is_movable and child.holds_nothing():
                 child.enter(Phase.STOPPING, now_ns, now_ns + child.stop_limit_ns)
                 self._effects.append(Stop(child.name, child.generation))
 
@@ -391,9 +385,5 @@ class Director:
         return plan.find(group_restart.registrations(self.children))
 
     def _send_directory(self) -> None:
-        down = {name for name, child in self.children.items() if child.phase not in (Phase.UP, Phase.STOPPING)}
-        cgroups = {name: child.cgroup for name, child in self.children.items()}
-        self.directory = directory.build(
-            self.system, self.directory.version + 1, group_restart.registrations(self.children), down, cgroups
-        )
+        self.directory = places.directory_of(self.system, self.directory.version + 1, self.children)
         self._effects.append(SendDirectory(self.directory))

@@ -1,4 +1,4 @@
-"""Group restart: those that start again with one that died, because its strategy says so (restart.py). Pure.
+"""Group restart: those that start again with one that died, or is to, because its strategy says so (restart.py). Pure.
 
 As OTP has it: first all of them go down, in order, then all are started; so no hook of a new process meets one of an old.
 Who has not begun is left alone, since nothing of the dead one can be in it. The director asks; only children are changed.
@@ -19,9 +19,7 @@ from .restart import group
 
 def begin(children: Mapping[str, Child], died: Child, at_ns: int, now_ns: int) -> list[Child]:
     """`died` is to be spawned at `at_ns`, once those that are returned have gone down."""
-    above: dict[str, set[str]] = {name: set() for name in children}
-    above |= dependants(registrations(children))
-    others = [children[name] for name in sorted(group(died.policy, died.name, above))]
+    others = _others(children, died)
     leaving = [other for other in others if other.has_begun()]
     names = frozenset(other.name for other in leaving)
     died.enter(Phase.WAITING, now_ns, at_ns)
@@ -35,18 +33,31 @@ def begin(children: Mapping[str, Child], died: Child, at_ns: int, now_ns: int) -
     return leaving
 
 
+def begin_ordered(children: Mapping[str, Child], child: Child, now_ns: int) -> list[Child]:
+    """`child`, which lives, is to start again, and with it those that are returned; each begins to leave."""
+    others = [other for other in _others(children, child) if other.has_begun()]
+    names = frozenset((child.name, *(other.name for other in others)))
+    for one in (child, *others):
+        one.is_leaving, one.spawns_after = True, names
+    return others
+
+
 def has_gone(child: Child, now_ns: int) -> None:
     """One that went down in order: it is spawned again, unless nobody wants it back."""
     if child.is_removed:
         child.enter(Phase.DOWN, now_ns)
-    elif child.is_outdated:
-        child.reason = None
-        child.enter(Phase.WAITING, now_ns, now_ns)
-    elif child.policy.type == "temporary":
+    elif child.policy.type == "temporary" and not child.is_ordered:
         child.reason = "went down with another that died; it is temporary, and not started again"
         child.enter(Phase.ENDED, now_ns)
     else:
         child.enter(Phase.WAITING, now_ns, now_ns)
+    child.is_ordered = False
+
+
+def _others(children: Mapping[str, Child], child: Child) -> list[Child]:
+    above: dict[str, set[str]] = {name: set() for name in children}
+    above |= dependants(registrations(children))
+    return [children[name] for name in sorted(group(child.policy, child.name, above))]
 
 
 def is_held(children: Mapping[str, Child], child: Child) -> bool:
@@ -57,16 +68,17 @@ def is_held(children: Mapping[str, Child], child: Child) -> bool:
 
 
 def registrations(children: Mapping[str, Child]) -> list[Registration]:
-    """Of all that have ever registered. Of one whose configuration has changed, until its next generation registers, what
-    others do not have meanwhile, and nothing that it needs: its routes are known, and nobody is at fault for them.
+    """Of all that have ever registered. Of one that has gone because its configuration has changed, until its next
+    generation registers, what others do not have meanwhile, and nothing that it needs: its routes are known, and nobody is
+    at fault for them.
     """
-    current = [c.registration for c in children.values() if c.registration is not None and not c.is_outdated]
+    current = [c.registration for c in children.values() if c.registration is not None and not c.is_past]
     taken = {component.name for registration in current for component in registration.components}
     taken |= {operation.route for r in current for component in r.components for operation in component.operations}
     return current + [
         _what_remains(child.registration, taken)
         for child in children.values()
-        if child.registration is not None and child.is_outdated
+        if child.registration is not None and child.is_past
     ]
 
 

@@ -21,7 +21,7 @@ from appbackplane.transport.errors import (
     Unavailable,
 )
 
-from .child import Child, Failure, Phase
+from .child import Child, Drain, Failure, Phase
 from .effects import Answer, Effect, Move, Refuse, Say
 from .events import Moved, MoveFailed, MoveOrdered
 from .lifecycle import HEIGHT, Standing, all_above, dependants, is_there, moves, next_step, targets, waits_for
@@ -61,7 +61,7 @@ class Movement:
     def standings(self) -> dict[str, Standing]:
         """All components of the system."""
         # Who has another configuration since he registered may have lost some to others: theirs count.
-        children = sorted(self._children.values(), key=lambda child: not child.is_outdated)
+        children = sorted(self._children.values(), key=lambda child: not child.is_past)
         return {name: standing for child in children for name, standing in child.standings().items()}
 
     def targets(self, standings: Mapping[str, Standing]) -> dict[str, ModuleState]:
@@ -114,7 +114,7 @@ class Movement:
         for child, name, failure in self.failures():
             held_up = self.held_up_by(name)
             because = f"; waiting for it: {', '.join(held_up)}" if held_up else ""
-            lines.append(f"{_told(child, name, failure)}{because}")
+            lines.append(f"{told(child, name, failure)}{because}")
         return lines
 
     def is_settled(self) -> bool:
@@ -147,7 +147,7 @@ class Movement:
         name, to = event.component, child.moving.pop(event.component)
         child.hooks_due_ns.pop(name, None)
         failure = child.failures[name] = Failure(to, event.reason, now_ns)
-        line = _told(child, name, failure)
+        line = told(child, name, failure)
         if to is ModuleState.DOWN or self.is_going_down:
             if to is ModuleState.DOWN:
                 child.states[name] = to
@@ -171,7 +171,7 @@ class Movement:
                 reason = f"its hook has not ended within {child.start_limit_ns / 1e9:g} s"
                 failure = Failure(child.moving[name], reason, now_ns, is_given_up=True)
                 child.failures[name] = failure
-                because = self._give_up(child, name, _told(child, name, failure), child.policy.type != "temporary")
+                because = self._give_up(child, name, told(child, name, failure), child.policy.type != "temporary")
                 if because is not None:
                     return because
         return None
@@ -244,6 +244,8 @@ class Movement:
         standings = self.standings()
         for name, to in moves(standings, self.targets(standings)):
             child = self._children[standings[name].backplane]
+            if child.drain in (Drain.DUE, Drain.RUNNING):
+                continue
             child.moving[name] = to
             limit_ns = child.stop_limit_ns
             if to is not ModuleState.DOWN:
@@ -318,7 +320,7 @@ class Movement:
             standings = self.standings()
             concerned = self._concerned(order, standings)
             try:
-                if failed := [_told(*each) for each in self.failures() if each[1] in concerned]:
+                if failed := [told(*each) for each in self.failures() if each[1] in concerned]:
                     raise InternalError("\n".join(failed))
                 if order.component is not None:
                     self._check(order.component, order.to, standings)
@@ -364,7 +366,8 @@ class Movement:
         self._orders.end(order)
 
 
-def _told(child: Child, component: str, failure: Failure) -> str:
+def told(child: Child, component: str, failure: Failure) -> str:
+    """What is said of a hook that failed."""
     return f"backplane {child.name!r}: component {component!r} did not become {failure.to.value}: {failure.reason}"
 
 

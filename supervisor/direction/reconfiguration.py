@@ -45,14 +45,14 @@ _S, _B, _R, _N = Takes
 #: Of [system]; `log` has keys of its own.
 SYSTEM_KEYS: Mapping[str, Takes] = {
     "name": _N, "role": _S, "run_dir": _N, "nice": _N, "start_limit": _S, "stop_limit": _S, "restart": _S,
-    "metrics": _N, "metrics_public": _N,
+    "drain_limit": _S, "metrics": _N, "metrics_public": _N,
 }  # fmt: skip
 LOG_KEYS: Mapping[str, Takes] = {"level": _B, "dir": _N, "file_size": _S, "files": _S, "ring": _R}
 #: Of [backplane.NAME].
 BACKPLANE_KEYS: Mapping[str, Takes] = {
     "components": _R, "threads": _B, "priorities": _R, "quotas": _B, "order": _R, "tick": _B, "cpu_limit": _B,
     "cpu_exempt": _B, "max_latency": _B, "slow_action": _B, "affinity": _R, "preempt": _R, "restart": _S,
-    "start_limit": _S, "stop_limit": _S, "settings": _R,
+    "start_limit": _S, "stop_limit": _S, "drain_limit": _S, "settings": _R,
 }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from appbackplane.runtime.objects.module_state import ModuleState
 
+from . import draining
 from .child import Child, Phase
 from .effects import Effect, Kill, Say
 from .events import Reconfigured
@@ -52,6 +53,7 @@ def begin(children: dict[str, Child], movement: Movement, event: Reconfigured, n
         child.policy = share.restart
         child.start_limit_ns = share.start_limit_ns or config.system.start_limit_ns
         child.stop_limit_ns = share.stop_limit_ns or config.system.stop_limit_ns
+        child.drain_limit_ns = share.drain_limit_ns or config.system.drain_limit_ns
     if plan:
         parts = [
             f"{word}: {', '.join(names)}"
@@ -64,9 +66,11 @@ def begin(children: dict[str, Child], movement: Movement, event: Reconfigured, n
 
 def _let_go(child: Child, now_ns: int, *, is_removed: bool) -> list[Effect]:
     child.is_removed, child.is_outdated = is_removed, True
-    child.history = RestartHistory()
-    if child.phase in (Phase.UP, Phase.STOPPING, Phase.KILLED):
+    child.is_ordered, child.history, child.hook_histories = True, RestartHistory(), {}
+    if child.is_movable or child.phase in (Phase.STOPPING, Phase.KILLED):
         child.is_leaving = True
+        draining.order(child)
+        draining.limit_hooks(child, now_ns)
     elif child.phase is Phase.STARTING:  # it serves nobody yet
         child.is_leaving = True
         child.reason = "started with what has been changed since"

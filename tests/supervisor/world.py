@@ -46,6 +46,9 @@ class LivingProcess:
     is_registered: bool = False
     is_stopping: bool = False
     is_killed: bool = False
+    #: Told to finish what it has, and has not answered yet.
+    is_draining: bool = False
+    has_drained: bool = False
     states: dict[str, ModuleState] = field(default_factory=dict)
     moving: dict[str, ModuleState] = field(default_factory=dict)
 
@@ -94,6 +97,8 @@ class World:
         self.version = 0
         #: Begun moves, in order: (component, state).
         self.moves: list[tuple[str, ModuleState]] = []
+        #: Begun drains, in order.
+        self.drains: list[str] = []
         #: Who waits for the end of an order, and until when.
         self.waiting: dict[Caller, int] = {}
         self.answers: dict[Caller, effects.Answer | effects.Refuse] = {}
@@ -132,9 +137,15 @@ class World:
                 return [events.Spawned(name, generation, self._last_pid)]
             case effects.Move(name, generation, component, state):
                 self._obey_move(self._process(name, generation), component, ModuleState(state))
+            case effects.Drain(name, generation):
+                process = self._process(name, generation)
+                self._check_drain(name, process)
+                process.is_draining = True
+                self.drains.append(name)
             case effects.Stop(name, generation):
                 process = self._process(name, generation)
                 assert not process.moving
+                assert not process.is_draining
                 assert all(state in (ModuleState.START, ModuleState.DOWN) for state in process.states.values())
                 process.is_stopping = True
             case effects.Kill(name, generation):
@@ -184,6 +195,7 @@ class World:
         assert process.is_registered
         assert not process.is_killed
         assert component not in process.moving, "one hook of a component at a time"
+        assert not process.is_draining, "nothing moves before it has finished what it had"
         assert to in MOVES[process.states[component]]
         if HEIGHT[to] > HEIGHT[process.states[component]]:
             self._check_rise(component, to)
@@ -202,6 +214,14 @@ class World:
             assert process is not None and not process.is_killed, f"{component} came before {name}"
             lowest = min(HEIGHT[process.states[name]], HEIGHT[process.moving.get(name, process.states[name])])
             assert lowest >= HEIGHT[to], f"{component} came before {name}"
+
+    def _check_drain(self, backplane: str, process: LivingProcess) -> None:
+        assert process.is_registered
+        assert not (process.is_killed or process.is_draining or process.has_drained), "one drain a process"
+        assert not process.moving
+        place = self.director.directory.backplanes[backplane]
+        assert place.is_up, "who has not heard of it is still served"
+        assert place.is_draining, "the directory says so first"
 
     def _check_fall(self, component: str, to: ModuleState) -> None:
         for name, needs in self.depends_on.items():
@@ -248,6 +268,12 @@ class World:
                 process.states[component] = to
             self.tell(events.MoveFailed(name, process.generation, component, to.value, "it raised"))
 
+    def finish_draining(self, name: str, **left: object) -> list[effects.Effect]:
+        """It has nothing left, or says what."""
+        process = self.processes[name]
+        process.is_draining, process.has_drained = False, True
+        return self.tell(events.Drained(name, process.generation, **left))  # type: ignore[arg-type]
+
     def die(self, name: str, code: int) -> list[effects.Effect]:
         """A process has ended."""
         process = self.processes.pop(name)
@@ -262,6 +288,13 @@ class World:
         caller = Caller(b"client", len(self.waiting) + len(self.answers) + 1)
         self.waiting[caller] = self.now_ns + limit_ns
         self.tell(events.MoveOrdered(caller, to, component, limit_ns))
+        return caller
+
+    def order_restart(self, *names: str, is_now: bool = False, limit_ns: int = 60 * SECOND_NS) -> Caller:
+        """A client; its answer will be in `answers`."""
+        caller = Caller(b"client", len(self.waiting) + len(self.answers) + 1)
+        self.waiting[caller] = self.now_ns + limit_ns
+        self.tell(events.RestartOrdered(caller, names, limit_ns, is_now=is_now))
         return caller
 
     def reconfigure(self, *restarted: str, **backplanes: Mapping[str, tuple[str, ...]] | None) -> None:
@@ -313,6 +346,8 @@ class World:
                 return lambda name=name: self.die(name, 0)  # type: ignore[misc]
             if not process.is_registered:
                 return lambda name=name: self.register(name)  # type: ignore[misc]
+            if process.is_draining:
+                return lambda name=name: self.finish_draining(name)  # type: ignore[misc]
             for component in process.moving:
                 return lambda name=name, component=component: self.finish_hook(name, component)  # type: ignore[misc]
         return None

@@ -249,8 +249,10 @@ def test_a_process_that_ignores_stop_is_killed() -> None:
     """Nothing may be left behind, least of all by whoever does not listen."""
     world = up_world()
     world.order_down()
-    while any(process.moving for process in world.processes.values()):
+    while any(process.moving or process.is_draining for process in world.processes.values()):
         for name, process in list(world.processes.items()):
+            if process.is_draining:
+                world.finish_draining(name)
             for component in list(process.moving):
                 world.finish_hook(name, component)
     assert all(process.is_stopping for process in world.processes.values())
@@ -307,8 +309,8 @@ def test_who_waits_to_be_restarted_is_not_started_in_a_system_that_goes_down() -
             world.register("first")
     assert "first" not in world.processes, "the second death in a row is answered later"
     world.order_down()
-    while world.pass_time():
-        pass
-    world.do_what_is_asked()
+    while world.ended is None and world.pass_time():  # nobody does what it is told: all limits pass
+        while name := next((name for name, process in world.processes.items() if process.is_killed), None):
+            world.die(name, -9)
     assert world.ended is not None
     assert world.director.children["first"].generation == 2
