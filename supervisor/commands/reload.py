@@ -30,7 +30,7 @@ TIMEOUT_S_MAX = 86_400
 #: Progress is shown for whatever takes longer.
 _SILENT_S = 1.0
 #: The supervisor's answer that the time is over is better than our own.
-ANSWER_S = 2.0
+_ANSWER_S = 2.0
 
 
 @click.command("reload")
@@ -66,7 +66,7 @@ def command(file: Path | None, system: str | None, dry_run: bool, timeout: float
         if as_json:
             show.as_json({"system": location.system, "done": False, **told})
         return
-    answer = carry_out(location, "supervisor.reload", {**body, "digest": told["digest"]}, timeout)
+    answer = _carry_out(location, "supervisor.reload", {**body, "digest": told["digest"]}, timeout)
     if as_json:
         show.as_json({"system": location.system, "done": True, **answer})
     else:
@@ -76,13 +76,15 @@ def command(file: Path | None, system: str | None, dry_run: bool, timeout: float
         raise InternalError("\n".join(f"but {problem}" for problem in answer["problems"]))
 
 
-def carry_out(location: Location, route: str, body: dict[str, Any], timeout: float) -> dict[str, Any]:
+def _carry_out(location: Location, route: str, body: dict[str, Any], timeout: float) -> dict[str, Any]:
     """Ask for it, and wait for the end."""
-    progress = threading.Timer(_SILENT_S, click.echo, ["waiting for those that restart"], {"err": True})
+    progress = threading.Timer(
+        _SILENT_S, click.echo, [f"waiting for {location.system!r} to be as ordered"], {"err": True}
+    )
     progress.daemon = True
     progress.start()
     try:
-        answer: dict[str, Any] = ask(location, route, {**body, "timeout": timeout}, timeout + ANSWER_S)
+        answer: dict[str, Any] = ask(location, route, {**body, "timeout": timeout}, timeout + _ANSWER_S)
     finally:
         progress.cancel()
     return answer

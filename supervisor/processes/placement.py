@@ -44,8 +44,7 @@ class Placement:
         #: Backplanes whose limit the kernel refused, and why.
         self._refused: dict[str, str] = {}
         if groups:
-            held = {name: None if name in self._exempt else limit for name, limit in limits.items()}
-            for name in sorted(with_own_group(held, may_nice=nice.is_in_force or not nice.wanted)):
+            for name in sorted(self._with_own_group(limits)):
                 self._attempt(name, lambda name=name: groups.add(name))  # type: ignore[misc]
 
     @classmethod
@@ -91,8 +90,7 @@ class Placement:
     def begin(self, backplane: str) -> None:
         """A new generation is about to be spawned: as configured, not slowed while it starts, and no longer boosted."""
         self._limits[backplane] = limit = self._configured[backplane]
-        is_held = self.groups and limit is not None and backplane not in self._exempt
-        if is_held and self.folder_of(backplane) is None:
+        if self.groups and self.folder_of(backplane) is None and self._with_own_group({backplane: limit}):
             self._attempt(backplane, lambda: self.groups.add(backplane))
         self.lift(backplane)
         if self.folder_of(backplane) is not None:
@@ -153,6 +151,10 @@ class Placement:
         if backplane in self._exempt or backplane in self._refused or self.folder_of(backplane) is None:
             return "scheduler"
         return f"os ({self.groups.name})"
+
+    def _with_own_group(self, limits: Mapping[str, int | None]) -> frozenset[str]:
+        held = {name: None if name in self._exempt else limit for name, limit in limits.items()}
+        return with_own_group(held, may_nice=self._nice.is_in_force or not self._nice.wanted)
 
     def _change(self, backplane: str, percent: int | None, pgid: int) -> None:
         if self.folder_of(backplane) is None:
