@@ -6,6 +6,7 @@ is touched, and once more by the supervisor, whose plan it is.
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import click
 from appbackplane.transport.discovery import Location
 from appbackplane.transport.errors import FailedPrecondition, InternalError
 
-from ..config import Config, ConfigError, load
+from ..config import Config, ConfigError, load, parse, read
 from ..direction import plan
 from ..direction.reconfiguration import IN_WORDS, Takes, in_json
 from . import show
@@ -53,15 +54,16 @@ def command(file: Path | None, system: str | None, dry_run: bool, timeout: float
         system = str(file)
     location = find(system)
     path = file or Path(ask(location, "supervisor.status")["config"]["file"])
-    config = load(path)
-    body = {"file": str(path.absolute()), "text": path.read_text(encoding="utf-8")}
+    text = read(path)
+    config = parse(text, path.absolute(), os.sched_getaffinity(0))
+    body = {"file": str(path.absolute()), "text": text}
     told = ask(location, "supervisor.reload", {**body, "dry_run": True})
+    if _needs_construction(told["plan"]) and not told["problems"]:
+        _try(config)
     if not as_json:
-        show_plan(told)
+        _show_plan(told)
     if told["problems"]:
         raise FailedPrecondition("\n".join([*told["problems"], "nothing was changed"]))
-    if _needs_construction(told["plan"]):
-        _try(config)
     if dry_run or not _is_any(told["plan"]):
         if as_json:
             show.as_json({"system": location.system, "done": False, **told})
@@ -90,7 +92,7 @@ def _carry_out(location: Location, route: str, body: dict[str, Any], timeout: fl
     return answer
 
 
-def show_plan(told: dict[str, Any]) -> None:
+def _show_plan(told: dict[str, Any]) -> None:
     """As a table: what is to be otherwise, and how."""
     steps = told["plan"]
     if not _is_any(steps):
