@@ -222,6 +222,21 @@ class World:
         place = self.director.directory.backplanes[backplane]
         assert place.is_up, "who has not heard of it is still served"
         assert place.is_draining, "the directory says so first"
+        for name, other in self.processes.items():
+            if name == backplane or not (self.is_going_down or self.director.children[name].is_leaving):
+                continue
+            needs = {self.home[need] for own in self.system[name] for need in self.depends_on[own]}
+            if backplane in needs and not self._needs(backplane, name) and not other.is_killed:
+                assert not any(HEIGHT[state] for state in other.states.values()), f"{name} still needs {backplane}"
+
+    def _needs(self, backplane: str, other: str) -> bool:
+        """Whether one of its components depends on one of the other's, at however many removes."""
+        ahead, found = [backplane], {backplane}
+        while ahead:
+            needs = {self.home[need] for own in self.system[ahead.pop()] for need in self.depends_on[own]}
+            ahead += needs - found
+            found |= needs
+        return other in found
 
     def _check_fall(self, component: str, to: ModuleState) -> None:
         for name, needs in self.depends_on.items():
@@ -231,6 +246,9 @@ class World:
             if component not in needs or self._is_nothing_to(component, name) or self._is_nothing_to(name, component):
                 continue
             process = self.processes.get(self.home[name])
+            children = self.director.children
+            if children[self.home[component]].is_ordered and not children[self.home[name]].is_leaving:
+                continue  # it will be back in a moment: they stay
             if process is not None and process.states and not process.is_killed:
                 highest = max(HEIGHT[process.states[name]], HEIGHT[process.moving.get(name, process.states[name])])
                 assert highest <= HEIGHT[to], f"{name} still needs {component}"
