@@ -225,7 +225,7 @@ class World:
         for name, other in self.processes.items():
             if name == backplane or not (self.is_going_down or self.director.children[name].is_leaving):
                 continue
-            needs = {self.home[need] for own in self.system[name] for need in self.depends_on[own]}
+            needs = {self.home[need] for own in self.system.get(name, {}) for need in self.depends_on[own]}
             if backplane in needs and not self._needs(backplane, name) and not other.is_killed:
                 assert not any(HEIGHT[state] for state in other.states.values()), f"{name} still needs {backplane}"
 
