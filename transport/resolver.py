@@ -1,9 +1,9 @@
 """Resolver: which backplane a route goes to, by one version of the directory.
 
-Several backplanes may serve one route. Without a key they take turns (who is least busy inside a backplane is the
-backplane's own matter); with a key the choice is a stable hash over all that serve it, up or not, because a key names
-an object, and its requests must not wander to another place whenever its own restarts. A place that is being drained takes
-nothing new, but for the calls of what it is finishing. Pure, the same in clients and
+Several backplanes may serve one route. Without a key they take turns, those that are ready before any that are not (who
+is least busy inside a backplane is the backplane's own matter); with a key the choice is a stable hash over all that serve
+it, up or not, because a key names an object, and its requests must not wander to another place whenever its own restarts.
+A place that is being drained takes nothing new, but for the calls of what it is finishing. Pure, the same in clients and
 backplanes; a new directory is a new resolver. A resolution without a key costs two dictionary look-ups.
 """
 
@@ -56,7 +56,7 @@ class Resolver:
         up = tuple(name for name in names if self._takes(name, route))
         if not up:
             raise self._unavailable(repr(route), names)
-        return up
+        return tuple(name for name in up if self._directory.backplanes[name].is_ready) or up
 
     def _by_key(self, route: str, key: str) -> str:
         name = _home(self._serving(route), key)

@@ -346,13 +346,12 @@ class ClientSession:
 
     def _may_adopt(self, frames: int) -> bool:
         """Whether all that came with the newest directory has been read: a place may have answered before it died."""
-        if self._exchange.has_more and self.directory is not None and self._held_frames < HELD_FRAMES_MAX:
-            self._held_frames += frames
-            return False
-        self._held_frames = 0
-        return True
+        is_held = self._exchange.has_more and self.directory is not None and self._held_frames < HELD_FRAMES_MAX
+        self._held_frames = self._held_frames + frames if is_held else 0
+        return not is_held
 
     def _adopt(self, directory: Directory, events: Events) -> None:
+        self._exchange.say_farewell(directory.newly_draining(self.directory))
         self.directory, self._resolver = directory, Resolver(directory)
         self._publishing.update(directory)
         for name in self._connections.outdated(directory, keep=addressing.SUPERVISOR):

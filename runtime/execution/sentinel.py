@@ -27,6 +27,7 @@ from .control import Answer, Control
 from .draining import LOOK_NS, Draining
 from .engine import Engine
 from .os_priority import OsPriority
+from .progress import Progress
 from .watch import QUANTUM_NS
 from .worker import Worker
 
@@ -38,6 +39,8 @@ SELDOM_NS = 2_000_000
 LOOKS_IDLE = 50
 #: Heartbeats, also while asleep: the supervisor calls a backplane silent after several of these.
 HEARTBEAT_NS = 250_000_000
+#: A reason to stop: nobody is left who would end what takes too long.
+SUPERVISOR_GONE = "the supervisor is gone"
 
 log = logging.getLogger("appbackplane.runtime")
 
@@ -87,6 +90,8 @@ class Sentinel:
         self._looks_without_overrun = 0
         self._looks_idle = 0
         self._beaten_ns = 0
+        self._progress = Progress(engine.clock.now_ns())
+        self._parent, self._is_orphan = os.getppid(), False
 
     def register(self, registration: Registration) -> None:
         """Tell the supervisor what is here."""
@@ -128,7 +133,7 @@ class Sentinel:
                     os.eventfd_read(self._wake_fd)
                 self._looks_idle = 0
             if self._lifeline_fd is not None and self._lifeline_fd in events:
-                self._stop_reason = "the supervisor is gone"
+                self._stop_reason = SUPERVISOR_GONE
         return self._stop_reason
 
     def close(self) -> None:
@@ -185,9 +190,15 @@ class Sentinel:
 
     def _beat(self, now_ns: int, running_since_ns: int) -> None:
         self._beaten_ns = now_ns
+        if self._lifeline_fd is not None and os.getppid() != self._parent:
+            # The guardian is to cut the lifeline in a moment; at the next beat it has not done so, and never will.
+            if self._is_orphan:
+                self.stop(SUPERVISOR_GONE)
+            self._is_orphan = True
         if self._slot is None:
             return
         engine = self._engine
+        ready_count, progress_ns = self._progress.look(engine, now_ns)
         # Integers that others write; each is read once, and the board is a picture, not an account.
         self._slot.beat(
             now_ns,
@@ -199,6 +210,8 @@ class Sentinel:
             sum(throttle.refused_count for throttle in list(engine.intake.throttles.values())),
             engine.reports.slow_actions.count,
             0 if self._os_priority is None else self._os_priority.boosts_count,
+            ready_count,
+            progress_ns,
         )
         if self._os_priority is not None:
             with engine.lead:

@@ -25,6 +25,8 @@ _ANSWER_S = 2.0
 @click.command("restart")
 @click.argument("names", metavar="BACKPLANE...", nargs=-1, required=True, shell_complete=backplanes)
 @system_option
+@click.option("--rolling", is_flag=True, help="Replicas: each only while all the others answer.")
+@click.option("--force", is_flag=True, help="With --rolling: also what has no replicas.")
 @click.option("--now", is_flag=True, help="Kill it at once instead of letting it finish what it has.")
 @click.option(
     "--timeout",
@@ -35,18 +37,25 @@ _ANSWER_S = 2.0
 )
 @json_option
 @debug_option
-def command(names: tuple[str, ...], system: str | None, now: bool, timeout: float, as_json: bool) -> None:
+def command(
+    names: tuple[str, ...], system: str | None, rolling: bool, force: bool, now: bool, timeout: float, as_json: bool
+) -> None:
     """Restart backplanes in order, one after the other.
 
-    Each finishes what it has been asked, its components go down, and its process ends and is started again.
+    Each finishes what it has been asked, its components go down, and its process ends and is started again. The name that
+    replicas have in common means all of them.
     """
+    if now and rolling:
+        raise click.UsageError("--now kills, and loses the calls that --rolling is there to keep: one of them only")
+    if force and not rolling:
+        raise click.UsageError("--force is for --rolling")
     location = find(system)
     text = f"waiting for {', '.join(names)} to finish, and to be up again"
     progress = threading.Timer(_SILENT_S, click.echo, [text], {"err": True})
     progress.daemon = True
     progress.start()
     try:
-        body = {"backplanes": list(names), "timeout": timeout, "now": now}
+        body = {"backplanes": list(names), "timeout": timeout, "now": now, "rolling": rolling, "force": force}
         answer = ask(location, "supervisor.restart", body, timeout + _ANSWER_S)
     finally:
         progress.cancel()

@@ -46,14 +46,20 @@ def move(asked: Asked) -> tuple[ModuleState, str | None, int]:
 RESTARTED_MAX = 256
 
 
-def restart(asked: Asked) -> tuple[tuple[str, ...], int, bool]:
-    """(backplanes, how long its caller waits, whether they are killed). Raises `InvalidArgument`."""
+def restart(asked: Asked) -> tuple[tuple[str, ...], int, bool, bool, bool]:
+    """(backplanes, how long its caller waits, whether they are killed, roll, and do so without replicas, too).
+
+    Raises `InvalidArgument`.
+    """
     names, limit_s = asked.body.get("backplanes"), asked.body.get("timeout")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise InvalidArgument(f"supervisor.restart: backplanes: expected a list of names, got {names!r}")
     if not 1 <= len(names) <= RESTARTED_MAX:
         raise InvalidArgument(f"supervisor.restart: backplanes: expected 1 to {RESTARTED_MAX} names, got {len(names)}")
-    return tuple(names), _limit_ns("supervisor.restart", limit_s), asked.body.get("now") is True
+    is_now, is_rolling, is_forced = (asked.body.get(key) is True for key in ("now", "rolling", "force"))
+    if is_now and is_rolling:
+        raise InvalidArgument("supervisor.restart: now and rolling: who is killed loses the calls that rolling keeps")
+    return tuple(names), _limit_ns("supervisor.restart", limit_s), is_now, is_rolling, is_forced
 
 
 def _limit_ns(route: str, limit_s: object) -> int:

@@ -118,8 +118,8 @@ class Questions:
                 return
         else:
             try:
-                health = "dead" if child is None else status.health(child, self._board.read(child.name), now_ns)
-                question.fail(answered.error, health)
+                health = self._director.health.of(child, self._board.read(child.name), now_ns) if child else None
+                question.fail(answered.error, "dead" if health is None else health.value)
             except BackplaneError as error:
                 self._inquiries.discard(token.caller)
                 self._control.refuse(token.caller, error)

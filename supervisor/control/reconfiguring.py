@@ -141,7 +141,7 @@ class Reconfiguring:
         if self._director.mode != "up":
             raise FailedPrecondition(f"the system is {self._director.mode}: it can be changed when it is up")
         changing = [child.name for child in self._director.children.values() if child.is_removed or child.is_leaving]
-        if self._job is not None or changing:
+        if self._job is not None or changing or self._director.restarts.callers_count:
             who = f" ({', '.join(changing)})" if changing else ""
             raise Busy(f"the system is being changed{who}: one thing after the other", retry_after=1.0)
         if len(self._board.slots) + len(steps.added) > SLOTS_MAX:

@@ -62,6 +62,8 @@ class Child:
 
     name: str
     policy: RestartPolicy
+    #: The name that it has in common with its replicas, if it has some.
+    replica_of: str | None = None
     phase: Phase = Phase.WAITING
     generation: int = 0
     #: Above what a killed supervisor may have left in this run directory: no name is used twice there.
@@ -97,6 +99,8 @@ class Child:
     since_ns: int = 0
     #: When all its components had reached where they were to be.
     up_since_ns: int | None = None
+    #: That was so once, in whatever generation.
+    has_been_up: bool = False
     history: RestartHistory = field(default_factory=RestartHistory)
     #: Of the hooks of each component.
     hook_histories: dict[str, RestartHistory] = field(default_factory=dict)
@@ -106,6 +110,11 @@ class Child:
     @property
     def is_living(self) -> bool:
         return self.phase in LIVING
+
+    @property
+    def is_in_service(self) -> bool:
+        """Its components are where they are to be, and it is not about to go."""
+        return self.up_since_ns is not None and not self.is_leaving
 
     @property
     def restarts(self) -> int:
@@ -128,22 +137,30 @@ class Child:
         self.phase, self.since_ns, self.deadline_ns = phase, now_ns, deadline_ns
 
     def standings(self) -> dict[str, Standing]:
-        """Its components, for the lifecycle."""
+        """Its components, for the lifecycle: nodes of the graph."""
         if self.registration is None:
             return {}
+        is_coming_back = self.has_been_up and self.up_since_ns is None
+        may_be_missing = is_coming_back or self.is_leaving or self.phase is Phase.FAILED or bool(self.failures)
         return {
-            c.name: Standing(
+            self.node(c.name): Standing(
                 self.states.get(c.name, ModuleState.START),
                 c.depends_on,
                 self.name,
+                c.name,
                 is_reachable=self.is_movable,
                 moving_to=self.moving.get(c.name),
                 refuses=self._refuses(c.name),
                 has_ended=self.phase is Phase.ENDED,
                 is_driven_by_backplane=c.driven_by == "backplane",
+                may_be_missing=may_be_missing,
             )
             for c in self.registration.components
         }
+
+    def node(self, component: str) -> str:
+        """What it is called in the graph: by its own name, where no other backplane has it."""
+        return component if self.replica_of is None else f"{self.name}/{component}"
 
     def _refuses(self, component: str) -> ModuleState | None:
         failure = self.failures.get(component)
@@ -180,6 +197,21 @@ class Child:
 
     def _forget_hooks(self) -> None:
         self.moving, self.hooks_due_ns, self.failures = {}, {}, {}
+
+
+def children_of(
+    policies: Mapping[str, RestartPolicy],
+    first_generation: int,
+    replica_of: Mapping[str, str],
+    drains_ns: Mapping[str, int],
+) -> dict[str, Child]:
+    """One for each policy, before its first spawn."""
+    children = {}
+    for name, policy in policies.items():
+        children[name] = child = Child(name, policy, first_generation=first_generation, generation=first_generation - 1)
+        child.replica_of = replica_of.get(name)
+        child.drain_limit_ns = drains_ns.get(name, child.drain_limit_ns)
+    return children
 
 
 _START = ModuleState.START

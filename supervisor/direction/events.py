@@ -6,7 +6,9 @@ for news of its successor. Whoever saw it (a pidfd, the control socket, a signal
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.transport.directory import Registration
@@ -14,6 +16,9 @@ from appbackplane.transport.directory import Registration
 from ..config import Config
 from .effects import Caller
 from .reconfiguration import Plan
+
+if TYPE_CHECKING:
+    from appbackplane.runtime.execution.board import BoardSlot
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +112,9 @@ class RestartOrdered:
     #: How long the caller waits. What has begun by then goes on.
     limit_ns: int
     is_now: bool = False
+    #: Replicas, each when the others answer (rolling.py); `is_forced`: also what has none.
+    is_rolling: bool = False
+    is_forced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +166,34 @@ class Reconfigured:
 
 
 @dataclass(frozen=True, slots=True)
+class Sight:
+    """One backplane at one look."""
+
+    #: What it says of itself; None: nothing.
+    slot: BoardSlot | None
+    #: The percentage of a core at which the kernel holds it; None: no such limit.
+    limit_percent: int | None = None
+    #: What the kernel says of its process. Looked up for those who are suspected only.
+    is_stopped: bool = False
+    is_traced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """The board was looked at: backplane to what was seen there, of those whose processes live."""
+
+    sights: Mapping[str, Sight]
+
+
+@dataclass(frozen=True, slots=True)
+class Wrote:
+    """It has written to its standard error, where its stacks are awaited."""
+
+    backplane: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
 class TimePassed:
     """The instant that the director asked for (`wakes_at_ns`) has come."""
 
@@ -177,5 +213,7 @@ Event = (
     | LinkLost
     | Exited
     | Reconfigured
+    | Looked
+    | Wrote
     | TimePassed
 )

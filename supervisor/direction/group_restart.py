@@ -33,9 +33,9 @@ def begin(children: Mapping[str, Child], died: Child, at_ns: int, now_ns: int) -
     return leaving
 
 
-def begin_ordered(children: Mapping[str, Child], child: Child, now_ns: int) -> list[Child]:
+def begin_ordered(children: Mapping[str, Child], child: Child, now_ns: int, *, is_alone: bool = False) -> list[Child]:
     """`child`, which lives, is to start again, and with it those that are returned; each begins to leave."""
-    others = [other for other in _others(children, child) if other.has_begun()]
+    others = [] if is_alone else [other for other in _others(children, child) if other.has_begun()]
     names = frozenset((child.name, *(other.name for other in others)))
     for one in (child, *others):
         one.is_leaving, one.spawns_after = True, names
@@ -72,14 +72,16 @@ def registrations(children: Mapping[str, Child]) -> list[Registration]:
     generation registers, what others do not have meanwhile, and nothing that it needs: its routes are known, and nobody is
     at fault for them.
     """
-    current = [c.registration for c in children.values() if c.registration is not None and not c.is_past]
-    taken = {component.name for registration in current for component in registration.components}
-    taken |= {operation.route for r in current for component in r.components for operation in component.operations}
-    return current + [
-        _what_remains(child.registration, taken)
-        for child in children.values()
-        if child.registration is not None and child.is_past
-    ]
+    known = [(child, child.registration) for child in children.values() if child.registration is not None]
+    found = [registration for child, registration in known if not child.is_past]
+    for child, registration in known:
+        if child.is_past:
+            family = child.replica_of or child.name
+            others = [other for one, other in known if not one.is_past and (one.replica_of or one.name) != family]
+            taken = {component.name for other in others for component in other.components}
+            taken |= {o.route for other in others for component in other.components for o in component.operations}
+            found.append(_what_remains(registration, taken))
+    return found
 
 
 def _what_remains(registration: Registration, taken: set[str]) -> Registration:

@@ -26,6 +26,7 @@ from .effects import Answer, Effect, Move, Refuse, Say
 from .events import Moved, MoveFailed, MoveOrdered
 from .lifecycle import HEIGHT, Standing, all_above, dependants, is_there, moves, next_step, targets, waits_for
 from .orders import Order, Orders
+from .replicas import linked
 from .restart import GiveUp, Random, RestartHistory, StartAgain, after_failure
 
 #: How long the answer to a move up is waited for, once its own limit is over: a century, and it fits into a machine word.
@@ -59,27 +60,32 @@ class Movement:
     # Where everybody is, and is to be
 
     def standings(self) -> dict[str, Standing]:
-        """All components of the system."""
+        """All components of the system, those of replicas in each."""
         # Who has another configuration since he registered may have lost some to others: theirs count.
         children = sorted(self._children.values(), key=lambda child: not child.is_past)
-        return {name: standing for child in children for name, standing in child.standings().items()}
+        return linked({name: each for child in children for name, each in child.standings().items()})
 
     def targets(self, standings: Mapping[str, Standing]) -> dict[str, ModuleState]:
         """Where each is to be."""
         if self.is_going_down:
             return dict.fromkeys(standings, ModuleState.DOWN)
-        wanted, ceilings = dict(self.wanted), self._ceilings()
+        wanted = {name: self._goal(standing) for name, standing in standings.items()}
+        ceilings = self._ceilings()
         for child in self._children.values():
             if child.phase is Phase.FAILED and child.policy.strategy == "one_for_all":
                 ceiling = _CEILINGS[child.policy.on_give_up]
                 for name in standings:
-                    if HEIGHT[wanted.get(name, self.role)] > HEIGHT[ceiling]:
+                    if HEIGHT[wanted[name]] > HEIGHT[ceiling]:
                         wanted[name] = ceiling
         found = targets(standings, self.role, wanted, ceilings)
         for child in self._children.values():
             if child.is_leaving:
-                found |= dict.fromkeys(child.states, ModuleState.DOWN)
+                found |= dict.fromkeys(map(child.node, child.states), ModuleState.DOWN)
         return found
+
+    def _goal(self, standing: Standing) -> ModuleState:
+        """Where it was ordered to be."""
+        return self.wanted.get(standing.component, self.role)
 
     def waiting(self) -> dict[str, list[str]]:
         """To each component that rests elsewhere than it is to be, those that have to move before it."""
@@ -91,13 +97,13 @@ class Movement:
             if standing.is_idle and (to := next_step(standing.state, goals[name])) is not None
         }
 
-    def held_up_by(self, component: str) -> list[str]:
+    def held_up_by(self, node: str) -> list[str]:
         """Those that depend on it and are not where they are to be, or were told to stay below."""
         standings = self.standings()
         return [
             name
-            for name in sorted(all_above({component}, standings) - {component})
-            if standings[name].state is not self.wanted.get(name, self.role)
+            for name in sorted(all_above({node}, standings) - {node})
+            if standings[name].state is not self._goal(standings[name])
         ]
 
     def failures(self) -> Iterable[tuple[Child, str, Failure]]:
@@ -112,7 +118,7 @@ class Movement:
             if child.phase is Phase.FAILED
         ]
         for child, name, failure in self.failures():
-            held_up = self.held_up_by(name)
+            held_up = self.held_up_by(child.node(name))
             because = f"; waiting for it: {', '.join(held_up)}" if held_up else ""
             lines.append(f"{told(child, name, failure)}{because}")
         return lines
@@ -186,12 +192,15 @@ class Movement:
     def consequence(self, child: Child, components: Iterable[str]) -> str:
         """What is said of those who depend on what was given up."""
         standings = self.standings()
-        ceiling = _CEILINGS[child.policy.on_give_up]
+        ceiling, goals = _CEILINGS[child.policy.on_give_up], self.targets(standings)
+        nodes = set(map(child.node, components))
         if child.policy.strategy == "one_for_all" and child.phase is Phase.FAILED:
             above = set(standings)
         else:
-            above = all_above(set(components), standings)
-        lowered = sorted(name for name in above - set(components) if standings[name].holds > HEIGHT[ceiling])
+            above = all_above(nodes, standings)
+        lowered = sorted(
+            name for name in above - nodes if standings[name].holds > HEIGHT[ceiling] >= HEIGHT[goals[name]]
+        )
         return f"; to {ceiling.value} with what depends on it: {', '.join(lowered)}" if lowered else ""
 
     # Orders
@@ -199,12 +208,12 @@ class Movement:
     def order(self, event: MoveOrdered, now_ns: int) -> None:
         """A client wants something moved."""
         try:
-            standings = self.standings()
+            known = {standing.component for standing in self.standings().values()}
             if self.is_going_down:
                 raise Unavailable("the system is going down")
-            if event.component is not None and event.component not in standings:
-                near = difflib.get_close_matches(event.component, standings, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(standings)) or 'none yet'}"
+            if event.component is not None and event.component not in known:
+                near = difflib.get_close_matches(event.component, known, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(known)) or 'none yet'}"
                 raise NotFound(f"no component {event.component!r} ({hint})")
             self._orders.add(Order(event.caller, event.to, event.component, now_ns + event.limit_ns))
         except BackplaneError as error:
@@ -243,15 +252,15 @@ class Movement:
     def _begin_moves(self, now_ns: int) -> None:
         standings = self.standings()
         for name, to in moves(standings, self.targets(standings)):
-            child = self._children[standings[name].backplane]
+            child, component = self._children[standings[name].backplane], standings[name].component
             if child.drain in (Drain.DUE, Drain.RUNNING):
                 continue
-            child.moving[name] = to
+            child.moving[component] = to
             limit_ns = child.stop_limit_ns
             if to is not ModuleState.DOWN:
                 limit_ns = LATE_LIMIT_NS
-                child.hooks_due_ns[name] = now_ns + child.start_limit_ns
-            self._effects.append(Move(child.name, child.generation, name, to.value, limit_ns))
+                child.hooks_due_ns[component] = now_ns + child.start_limit_ns
+            self._effects.append(Move(child.name, child.generation, component, to.value, limit_ns))
 
     def _begin_orders(self) -> bool:
         has_begun = False
@@ -271,10 +280,10 @@ class Movement:
         else:
             self._want(order.component, order.to, standings)
         for name in self._concerned(order, standings):
-            child = self._children[standings[name].backplane]
-            if name not in child.moving:  # what is hanging now is not tried again beside itself
-                child.failures.pop(name, None)
-                child.hook_histories.pop(name, None)
+            child, component = self._children[standings[name].backplane], standings[name].component
+            if component not in child.moving:  # what is hanging now is not tried again beside itself
+                child.failures.pop(component, None)
+                child.hook_histories.pop(component, None)
 
     def _want(self, component: str, to: ModuleState, standings: Mapping[str, Standing]) -> None:
         before = dict(self.wanted)
@@ -287,15 +296,17 @@ class Movement:
 
     def _check(self, component: str, to: ModuleState, standings: Mapping[str, Standing]) -> None:
         """Raises `FailedPrecondition` where it cannot get there, `NotFound` where it is not any more."""
-        if component not in standings:
+        if not _nodes(component, standings):
             raise NotFound(f"component {component!r} is gone: the configuration has changed")
-        child = self._children[standings[component].backplane]
-        if child.phase in _GONE and to is not ModuleState.DOWN:
+        homes = {name: self._children[standings[name].backplane] for name in _nodes(component, standings)}
+        if to is not ModuleState.DOWN and all(child.phase in _GONE for child in homes.values()):
+            child = next(iter(homes.values()))
             raise FailedPrecondition(f"backplane {child.name!r} of component {component!r}: {child.reason}")
         goals, ceilings = self.targets(standings), self._ceilings()
-        if child.is_leaving or HEIGHT[goals[component]] >= HEIGHT[to]:
+        there = [name for name, child in homes.items() if child.phase not in _GONE] or homes
+        if any(homes[name].is_leaving or HEIGHT[goals[name]] >= HEIGHT[to] for name in there):
             return
-        for other in standings[component].depends_on:
+        for other in dict.fromkeys(other for name in homes for other in standings[name].depends_on):
             for bound in (goals.get(other), ceilings.get(other)):
                 if bound is not None and HEIGHT[bound] < HEIGHT[to]:
                     why = f"it depends on {other!r}, {_keeps(other, bound, ceilings)}"
@@ -307,9 +318,9 @@ class Movement:
         for child in self._children.values():
             ceiling = _CEILINGS[child.policy.on_give_up]
             if child.phase is Phase.FAILED:
-                found |= dict.fromkeys(child.states, ceiling)
+                found |= dict.fromkeys(map(child.node, child.states), ceiling)
             elif child.policy.type != "temporary":
-                found |= {name: ceiling for name, failure in child.failures.items() if failure.is_given_up}
+                found |= {child.node(name): ceiling for name, failure in child.failures.items() if failure.is_given_up}
         return found
 
     def _end_orders(self, now_ns: int) -> bool:
@@ -320,7 +331,7 @@ class Movement:
             standings = self.standings()
             concerned = self._concerned(order, standings)
             try:
-                if failed := [told(*each) for each in self.failures() if each[1] in concerned]:
+                if failed := [told(*each) for each in self.failures() if each[0].node(each[1]) in concerned]:
                     raise InternalError("\n".join(failed))
                 if order.component is not None:
                     self._check(order.component, order.to, standings)
@@ -341,11 +352,11 @@ class Movement:
         if any(standings[name].moving_to is not None or homes[name].is_leaving for name in concerned):
             return False
         goals = self.targets(standings)
-        ordered = concerned if order.component is None else {order.component}
+        ordered = concerned if order.component is None else _nodes(order.component, standings)
         return all(homes[name].phase in _GONE or is_there(standings[name], goals[name]) for name in ordered)
 
     def _concerned(self, order: Order, standings: Mapping[str, Standing]) -> set[str]:
-        return set(standings) if order.component is None else all_above({order.component}, standings) & set(standings)
+        return set(standings) if order.component is None else all_above(_nodes(order.component, standings), standings)
 
     def _late(self, order: Order) -> str:
         standings, waiting = self.standings(), self.waiting()
@@ -369,6 +380,11 @@ class Movement:
 def told(child: Child, component: str, failure: Failure) -> str:
     """What is said of a hook that failed."""
     return f"backplane {child.name!r}: component {component!r} did not become {failure.to.value}: {failure.reason}"
+
+
+def _nodes(component: str, standings: Mapping[str, Standing]) -> list[str]:
+    """Where it is: in one backplane, or in each replica."""
+    return [name for name, standing in standings.items() if standing.component == component]
 
 
 def _keeps(component: str, bound: ModuleState, given_up: Mapping[str, ModuleState]) -> str:

@@ -9,6 +9,7 @@ from appbackplane.transport.directory import Directory
 
 from .child import Child, Phase
 from .group_restart import registrations
+from .replicas import unready
 
 #: They answer, and take nothing new.
 _LEAVING = (Phase.DRAINING, Phase.STOPPING)
@@ -19,4 +20,4 @@ def directory_of(system: str, version: int, children: Mapping[str, Child]) -> Di
     down = {name for name, child in children.items() if child.phase not in (Phase.UP, *_LEAVING)}
     draining = {name for name, child in children.items() if child.phase in _LEAVING}
     cgroups = {name: child.cgroup for name, child in children.items()}
-    return directory.build(system, version, registrations(children), down, cgroups, draining)
+    return directory.build(system, version, registrations(children), down, cgroups, draining, unready(children))

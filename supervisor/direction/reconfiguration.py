@@ -45,14 +45,14 @@ _S, _B, _R, _N = Takes
 #: Of [system]; `log` has keys of its own.
 SYSTEM_KEYS: Mapping[str, Takes] = {
     "name": _N, "role": _S, "run_dir": _N, "nice": _N, "start_limit": _S, "stop_limit": _S, "restart": _S,
-    "drain_limit": _S, "metrics": _N, "metrics_public": _N,
+    "drain_limit": _S, "stuck_after": _S, "metrics": _N, "metrics_public": _N,
 }  # fmt: skip
 LOG_KEYS: Mapping[str, Takes] = {"level": _B, "dir": _N, "file_size": _S, "files": _S, "ring": _R}
 #: Of [backplane.NAME].
 BACKPLANE_KEYS: Mapping[str, Takes] = {
-    "components": _R, "threads": _B, "priorities": _R, "quotas": _B, "order": _R, "tick": _B, "cpu_limit": _B,
+    "components": _R, "replicas": _S, "threads": _B, "priorities": _R, "quotas": _B, "order": _R, "tick": _B, "cpu_limit": _B,
     "cpu_exempt": _B, "max_latency": _B, "slow_action": _B, "affinity": _R, "preempt": _R, "restart": _S,
-    "start_limit": _S, "stop_limit": _S, "drain_limit": _S, "settings": _R,
+    "start_limit": _S, "stop_limit": _S, "drain_limit": _S, "stuck_after": _S, "settings": _R,
 }  # fmt: skip
 
 
@@ -152,13 +152,15 @@ def needed(plan: Plan, registrations: Iterable[Registration]) -> list[str]:
 
 
 def scaled(config: Config, backplane: str, threads: Any) -> Config:
-    """With so many threads there. Raises `NotFound`, and `InvalidArgument` with what the file would be refused for."""
-    share = config.backplane.get(backplane)
-    if share is None:
-        raise NotFound(f"no backplane {backplane!r} ({hint(backplane, config.backplane)})")
+    """With so many threads there; by the name that replicas have in common, in each. Raises `NotFound`, and
+    `InvalidArgument` with what the file would be refused for.
+    """
+    meant = config.replicas.get(backplane, (backplane,))
+    if not set(meant) <= set(config.backplane):
+        raise NotFound(f"no backplane {backplane!r} ({hint(backplane, [*config.backplane, *config.replicas])})")
     check_threads(backplane, threads)
-    share = msgspec.structs.replace(share, threads=threads)
-    return msgspec.structs.replace(config, backplane={**config.backplane, backplane: share})
+    changed = {name: msgspec.structs.replace(config.backplane[name], threads=threads) for name in meant}
+    return msgspec.structs.replace(config, backplane={**config.backplane, **changed})
 
 
 def check_threads(backplane: str, threads: Any) -> None:

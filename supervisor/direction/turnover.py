@@ -50,10 +50,10 @@ def begin(children: dict[str, Child], movement: Movement, event: Reconfigured, n
         children[name].spawns_after = going
     for name, share in config.backplane.items():
         child = children[name]
-        child.policy = share.restart
+        child.policy, child.replica_of = share.restart, config.replica_of.get(name)
         child.start_limit_ns = share.start_limit_ns or config.system.start_limit_ns
         child.stop_limit_ns = share.stop_limit_ns or config.system.stop_limit_ns
-        child.drain_limit_ns = share.drain_limit_ns or config.system.drain_limit_ns
+        child.drain_limit_ns = config.drain_limit_ns(name)
     if plan:
         parts = [
             f"{word}: {', '.join(names)}"

@@ -156,6 +156,10 @@ class Placement:
         held = {name: None if name in self._exempt else limit for name, limit in limits.items()}
         return with_own_group(held, may_nice=self._nice.is_in_force or not self._nice.wanted)
 
+    def percent_of_kernel(self, backplane: str) -> int | None:
+        """Its limit, where the kernel holds it: there it is slowed down while it runs."""
+        return None if self.in_force(backplane) in (None, "scheduler") else self._limits[backplane]
+
     def _change(self, backplane: str, percent: int | None, pgid: int) -> None:
         if self.folder_of(backplane) is None:
             self.groups.add(backplane)

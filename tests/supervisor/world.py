@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
+from appbackplane.runtime.execution.board import BoardSlot
 from appbackplane.runtime.objects.module_state import MOVES, ModuleState
 from appbackplane.supervisor.config import BackplaneConfig, Config, Duration, RestartPolicy, SystemConfig
 from appbackplane.supervisor.direction import effects, events
@@ -20,6 +21,7 @@ from appbackplane.transport.directory import ComponentEntry, Registration
 
 SECOND_NS = 1_000_000_000
 START_LIMIT_NS, STOP_LIMIT_NS = 30 * SECOND_NS, 10 * SECOND_NS
+STUCK_AFTER_NS = 5 * SECOND_NS
 #: backplane -> component -> what it depends on. Two of them share a process, and one chain crosses all three.
 System = Mapping[str, Mapping[str, tuple[str, ...]]]
 SYSTEM: System = {
@@ -27,6 +29,14 @@ SYSTEM: System = {
     "second": {"middle": ("base",), "side": ()},
     "third": {"top": ("middle", "side")},
 }
+#: The same where two replicas share the middle, one of whose components needs another beside it.
+REPLICATED: System = {
+    "first": {"base": ()},
+    "second-1": {"middle": ("base",), "side": ("middle",)},
+    "second-2": {"middle": ("base",), "side": ("middle",)},
+    "third": {"top": ("middle", "side")},
+}
+REPLICA_OF = {"second-1": "second", "second-2": "second"}
 #: Who may rely on what: nobody is to be higher than what it depends on.
 HEIGHT = {
     ModuleState.START: 0,
@@ -46,6 +56,7 @@ class LivingProcess:
     is_registered: bool = False
     is_stopping: bool = False
     is_killed: bool = False
+    are_stacks_awaited: bool = False
     #: Told to finish what it has, and has not answered yet.
     is_draining: bool = False
     has_drained: bool = False
@@ -73,6 +84,8 @@ def make_director(
         start_limit_ns=START_LIMIT_NS,
         stop_limit_ns=STOP_LIMIT_NS,
         random=lambda: 0.0,
+        stuck_after_ns=dict.fromkeys(system, STUCK_AFTER_NS),
+        replica_of=REPLICA_OF if system is REPLICATED else None,
     )
 
 
@@ -86,7 +99,10 @@ class World:
         #: Which configuration holds.
         self.configured = 0
         self.driven_by_backplane = driven_by_backplane
-        self.home = {name: backplane for backplane, components in system.items() for name in components}
+        self.homes: dict[str, list[str]] = {}
+        for backplane, components in system.items():
+            for name in components:
+                self.homes.setdefault(name, []).append(backplane)
         self.depends_on = {name: needs for components in system.values() for name, needs in components.items()}
         self.now_ns = SECOND_NS
         self.processes: dict[str, LivingProcess] = {}
@@ -136,7 +152,7 @@ class World:
                 self.processes[name] = LivingProcess(generation, self._last_pid)
                 return [events.Spawned(name, generation, self._last_pid)]
             case effects.Move(name, generation, component, state):
-                self._obey_move(self._process(name, generation), component, ModuleState(state))
+                self._obey_move(name, self._process(name, generation), component, ModuleState(state))
             case effects.Drain(name, generation):
                 process = self._process(name, generation)
                 self._check_drain(name, process)
@@ -150,6 +166,11 @@ class World:
                 process.is_stopping = True
             case effects.Kill(name, generation):
                 self._process(name, generation).is_killed = True
+            case effects.TakeStacks(name, generation, _):
+                process = self._process(name, generation)
+                assert process.is_registered and not process.is_killed
+                assert not self.is_going_down, "who goes has limits of its own"
+                process.are_stacks_awaited = True
             case effects.ClearSlot(name):
                 assert name not in self.processes, "the slot of a living process is its own"
             case effects.SendDirectory(directory):
@@ -181,39 +202,38 @@ class World:
         """Everything is where it is to be, of what is not ordered elsewhere or has ended as it was meant to."""
         if self.director.movement.wanted or self.director.movement.role is not ModuleState.PRIMARY:
             return
-        states = self.states()
-        for name, home in self.home.items():
-            if self.director.children[home].phase is not Phase.ENDED:
-                assert states.get(name) is ModuleState.PRIMARY, f"{name} is not up"
+        for name, homes in self.homes.items():
+            for home in homes:
+                if self.director.children[home].phase is not Phase.ENDED:
+                    assert self.processes[home].states.get(name) is ModuleState.PRIMARY, f"{name} is not up"
 
     def _process(self, name: str, generation: int) -> LivingProcess:
         process = self.processes[name]
         assert process.generation == generation
         return process
 
-    def _obey_move(self, process: LivingProcess, component: str, to: ModuleState) -> None:
+    def _obey_move(self, home: str, process: LivingProcess, component: str, to: ModuleState) -> None:
         assert process.is_registered
         assert not process.is_killed
         assert component not in process.moving, "one hook of a component at a time"
         assert not process.is_draining, "nothing moves before it has finished what it had"
         assert to in MOVES[process.states[component]]
         if HEIGHT[to] > HEIGHT[process.states[component]]:
-            self._check_rise(component, to)
+            self._check_rise(home, component, to)
         else:
-            self._check_fall(component, to)
+            self._check_fall(home, component, to)
         process.moving[component] = to
         self.moves.append((component, to))
 
-    def _check_rise(self, component: str, to: ModuleState) -> None:
+    def _check_rise(self, home: str, component: str, to: ModuleState) -> None:
         assert not self.is_going_down
         for name in self.depends_on[component]:
-            home = self.home[name]
-            if self._is_nothing_to(component, name) or self.director.children[home].phase is Phase.ENDED:
+            homes = self._homes_for(home, component, name)
+            if not homes or any(self.director.children[other].phase is Phase.ENDED for other in homes):
                 continue
-            process = self.processes.get(home)
-            assert process is not None and not process.is_killed, f"{component} came before {name}"
-            lowest = min(HEIGHT[process.states[name]], HEIGHT[process.moving.get(name, process.states[name])])
-            assert lowest >= HEIGHT[to], f"{component} came before {name}"
+            assert max(self._height(other, name, min) for other in homes) >= HEIGHT[to], (
+                f"{component} came before {name}"
+            )
 
     def _check_drain(self, backplane: str, process: LivingProcess) -> None:
         assert process.is_registered
@@ -225,37 +245,48 @@ class World:
         for name, other in self.processes.items():
             if name == backplane or not (self.is_going_down or self.director.children[name].is_leaving):
                 continue
-            needs = {self.home[need] for own in self.system.get(name, {}) for need in self.depends_on[own]}
-            if backplane in needs and not self._needs(backplane, name) and not other.is_killed:
+            if backplane in self._homes_needed(name) and not self._needs(backplane, name) and not other.is_killed:
                 assert not any(HEIGHT[state] for state in other.states.values()), f"{name} still needs {backplane}"
 
     def _needs(self, backplane: str, other: str) -> bool:
         """Whether one of its components depends on one of the other's, at however many removes."""
         ahead, found = [backplane], {backplane}
         while ahead:
-            needs = {self.home[need] for own in self.system[ahead.pop()] for need in self.depends_on[own]}
+            needs = self._homes_needed(ahead.pop())
             ahead += needs - found
             found |= needs
         return other in found
 
-    def _check_fall(self, component: str, to: ModuleState) -> None:
-        for name, needs in self.depends_on.items():
-            home = self.home.get(component)
-            if home is None or self.director.children[home].is_leaving:
-                return  # ordered to go, or to start again: who uses it stays, as if it had died
-            if component not in needs or self._is_nothing_to(component, name) or self._is_nothing_to(name, component):
-                continue
-            process = self.processes.get(self.home[name])
-            children = self.director.children
-            if children[self.home[component]].is_ordered and not children[self.home[name]].is_leaving:
-                continue  # it will be back in a moment: they stay
-            if process is not None and process.states and not process.is_killed:
-                highest = max(HEIGHT[process.states[name]], HEIGHT[process.moving.get(name, process.states[name])])
-                assert highest <= HEIGHT[to], f"{name} still needs {component}"
+    def _homes_needed(self, backplane: str) -> set[str]:
+        """Others that have what its components depend on."""
+        needs = {need for own in self.system.get(backplane, {}) for need in self.depends_on[own]}
+        return {home for need in needs if backplane not in self.homes[need] for home in self.homes[need]}
 
-    def _is_nothing_to(self, component: str, other: str) -> bool:
-        """It does not wait for the other: its own backplane drives it."""
-        return component in self.driven_by_backplane and self.home[component] != self.home[other]
+    def _check_fall(self, home: str, component: str, to: ModuleState) -> None:
+        for name, needs in self.depends_on.items():
+            for other in self.homes[name] if component in needs else ():
+                places = self._homes_for(other, name, component)
+                if home not in places or (component in self.driven_by_backplane and other != home):
+                    continue
+                if self.director.children[home].is_ordered and not self.director.children[other].is_leaving:
+                    continue  # it will be back in a moment: they stay
+                highest = self._height(other, name, max)
+                others = [self._height(place, component, min) for place in places if place != home]
+                assert highest <= HEIGHT[to] or max(others, default=-1) >= highest, f"{name} still needs {component}"
+
+    def _homes_for(self, home: str, component: str, needed: str) -> list[str]:
+        """Where `component` finds what it needs: at home, if that is there."""
+        if home in self.homes[needed]:
+            return [home]
+        return [] if component in self.driven_by_backplane else self.homes[needed]
+
+    def _height(self, home: str, component: str, end: Callable[[int, int], int]) -> int:
+        """The lower (`min`) or the upper end (`max`) of where it is."""
+        process = self.processes.get(home)
+        if process is None or not process.states or process.is_killed:
+            return -1
+        state = process.states[component]
+        return end(HEIGHT[state], HEIGHT[process.moving.get(component, state)])
 
     # What processes do
 
@@ -308,11 +339,25 @@ class World:
         self.tell(events.MoveOrdered(caller, to, component, limit_ns))
         return caller
 
-    def order_restart(self, *names: str, is_now: bool = False, limit_ns: int = 60 * SECOND_NS) -> Caller:
+    def look(self, *, silent: Collection[str] = ()) -> list[effects.Effect]:
+        """At all; these say nothing, the others beat, and have nothing to do."""
+        alive = BoardSlot(1, 1, self.now_ns, 0, 0, 0, 0, 0, 0, 0, 0, None)
+        return self.tell(
+            events.Looked({name: events.Sight(None if name in silent else alive) for name in self.processes})
+        )
+
+    def order_restart(
+        self,
+        *names: str,
+        is_now: bool = False,
+        is_rolling: bool = False,
+        is_forced: bool = False,
+        limit_ns: int = 60 * SECOND_NS,
+    ) -> Caller:
         """A client; its answer will be in `answers`."""
         caller = Caller(b"client", len(self.waiting) + len(self.answers) + 1)
         self.waiting[caller] = self.now_ns + limit_ns
-        self.tell(events.RestartOrdered(caller, names, limit_ns, is_now=is_now))
+        self.tell(events.RestartOrdered(caller, names, limit_ns, is_now, is_rolling, is_forced))
         return caller
 
     def reconfigure(self, *restarted: str, **backplanes: Mapping[str, tuple[str, ...]] | None) -> None:
@@ -321,12 +366,14 @@ class World:
         old = self._config(self.configured - 1, restarted)
         for name, components in backplanes.items():
             for component in self.system.pop(name, {}):
-                if self.home.get(component) == name:
-                    del self.home[component], self.depends_on[component]
+                self.homes[component].remove(name)
+                if not self.homes[component]:
+                    del self.depends_on[component]
             if components is not None:
                 self.system[name] = components
-                self.home |= dict.fromkeys(components, name)
                 self.depends_on |= components
+                for component in components:
+                    self.homes.setdefault(component, []).append(name)
         new = self._config(self.configured, restarted)
         self.tell(events.Reconfigured(old, new, plan(old, new)))
 
@@ -340,7 +387,11 @@ class World:
             for name, components in self.system.items()
         }
         system = SystemConfig("world", start_limit_ns=Duration(START_LIMIT_NS), stop_limit_ns=Duration(STOP_LIMIT_NS))
-        return Config("world.toml", system, found, "/", "/run")
+        alike: dict[str, tuple[str, ...]] = {}
+        for name, child in self.director.children.items():
+            if child.replica_of is not None and name in found:
+                alike[child.replica_of] = (*alike.get(child.replica_of, ()), name)
+        return Config("world.toml", system, found, "/", "/run", replicas=alike)
 
     def pass_time(self) -> bool:
         """To the instant that the director waits for. False: it waits for none."""

@@ -20,7 +20,7 @@ from appbackplane.runtime import (
     subscribe,
 )
 from appbackplane.runtime.execution import draining
-from appbackplane.runtime.execution.draining import GRACE_NS, LOOK_NS, Draining
+from appbackplane.runtime.execution.draining import FAREWELL_NS, GRACE_NS, LOOK_NS, RECENT_NS, Draining
 from appbackplane.runtime.execution.method_action import MethodAction
 from appbackplane.runtime.testing import VirtualBackplane, VirtualCall
 
@@ -124,6 +124,8 @@ class Drained:
         self.virtual = VirtualBackplane(self.office, Archive(), outside=("mine.dig",))
         self.answers: list[Any] = []
         self.draining: Draining | None = None
+        #: Callers say at once that they know.
+        self.all_know = True
 
     @property
     def clerk(self) -> Clerk:
@@ -145,6 +147,9 @@ class Drained:
     def look(self) -> None:
         """Once."""
         assert self.draining is not None
+        if self.all_know:
+            callers = self.virtual.backplane.engine.callers
+            callers.farewells |= set(callers.heard_ns)
         if not self.draining.is_over:
             self.draining.look(self.virtual.clock.now_ns())
 
@@ -206,6 +211,50 @@ def test_who_has_not_heard_of_it_is_served(drained: Drained) -> None:
     assert drained.answers == [], "nothing has come for less than the grace"
     drained.pass_time(GRACE_S * 0.4)
     assert late.result() == "late"
+    assert drained.answers == [{"refused": 0, "running": []}]
+
+
+def test_a_caller_that_does_not_know_yet_is_waited_for(drained: Drained) -> None:
+    """It has no time to read the directory, and more calls on their way: they would meet a closing socket."""
+    drained.all_know = False
+    first = drained.virtual.call("office.note", text="first")
+    drained.virtual.run_until_idle()
+    drained.begin()
+    drained.pass_time(GRACE_S * 4)
+    second = drained.virtual.call("office.note", text="second")
+    drained.virtual.run_until_idle()
+    drained.pass_time(GRACE_S * 4)
+    assert drained.answers == []
+    drained.virtual.call("backplane.virtual.farewell")  # it comes after all that its caller has sent
+    drained.virtual.run_until_idle()
+    drained.pass_time(GRACE_S + 0.02)
+    assert (first.result(), second.result()) == ("first", "second")
+    assert drained.answers == [{"refused": 0, "running": []}]
+
+
+@pytest.mark.parametrize("has_gone", [True, False])
+def test_who_says_no_farewell_is_not_waited_for_long(drained: Drained, has_gone: bool) -> None:
+    """He is not there any more, as the next frame to him tells; or he was stopped."""
+    drained.all_know = False
+    drained.virtual.call("office.note", text="first")
+    drained.virtual.run_until_idle()
+    if has_gone:
+        drained.virtual.link.gone |= set(drained.virtual.backplane.engine.callers.heard_ns)
+    drained.begin()
+    drained.pass_time(GRACE_S * 3)
+    assert (drained.answers != []) is has_gone
+    drained.pass_time(FAREWELL_NS / 1e9)
+    assert drained.answers == [{"refused": 0, "running": []}]
+
+
+def test_who_has_not_called_of_late_is_not_waited_for(drained: Drained) -> None:
+    """Before he calls again he reads what has come meanwhile."""
+    drained.all_know = False
+    drained.virtual.call("office.note", text="first")
+    drained.virtual.run_until_idle()
+    drained.virtual.advance(RECENT_NS / 1e9 + 0.1)
+    drained.begin()
+    drained.pass_time(GRACE_S + 0.02)
     assert drained.answers == [{"refused": 0, "running": []}]
 
 
