@@ -4,9 +4,26 @@ The supervisor writes it as JSON to the child's standard input; both sides check
 nanoseconds here: the TOML's "5ms" has been understood once, by `supervisor/config.py`.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
+
+_Natural = Annotated[int, msgspec.Meta(ge=0)]
+_Positive = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class LiveSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What of a `ProcessConfig` can be another while the process runs, by the same names; what is left out stays."""
+
+    threads: Annotated[int, msgspec.Meta(ge=1, le=256)] | UnsetType = UNSET
+    quotas: tuple[_Natural, ...] | UnsetType = UNSET
+    tick_ns: _Positive | UnsetType = UNSET
+    cpu_limit: _Positive | UnsetType | None = UNSET
+    cpu_exempt: _Natural | UnsetType = UNSET
+    max_latency_ns: _Positive | UnsetType = UNSET
+    slow_action_ns: _Positive | UnsetType = UNSET
+    log_level: _Natural | UnsetType = UNSET
 
 
 class ReplayPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -182,12 +182,16 @@ class Config(msgspec.Struct, frozen=True):
 
 def load(path: Path) -> Config:
     """Read and check `path`. Raises `ConfigError` with all that is wrong."""
+    return parse(read(path), path.absolute(), os.sched_getaffinity(0))
+
+
+def read(path: Path) -> str:
+    """What the file says. Raises `ConfigError`."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else f"not UTF-8: {error}"
         raise ConfigError(str(path), [f"cannot be read: {reason}"]) from error
-    return parse(text, path.absolute(), os.sched_getaffinity(0))
 
 
 def parse(text: str, path: Path, cpus: Collection[int] | None = None) -> Config:

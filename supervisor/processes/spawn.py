@@ -73,7 +73,9 @@ class Spawner:
         lifeline_fd: int,
     ) -> None:
         """`mark`: by which all that descends from us is known (leftovers.py). `lifeline_fd`: ends with us (guarding.py)."""
-        self._config, self._placement = config, placement
+        #: What the next generation of each is told.
+        self.config = config
+        self._placement = placement
         self._environment = leftovers.environment(mark)
         self._board_fd, self._slots = board_fd, slots
         self._lifeline_fd = lifeline_fd
@@ -83,7 +85,7 @@ class Spawner:
         placement = self._placement
         placement.begin(backplane)
         config = process_config(
-            self._config,
+            self.config,
             backplane,
             generation=generation,
             board_fd=self._board_fd,
