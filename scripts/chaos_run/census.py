@@ -25,7 +25,7 @@ def of_process(pid: int | str) -> dict[str, Any]:
 
 
 def fds(pid: int | str) -> dict[str, int]:
-    """How many of each kind: "socket", "pipe", "anon_inode:[eventfd]", "memfd", "file"."""
+    """How many of each kind: "socket", "pipe", "anon_inode:[eventfd]", "memfd", "file NAME"."""
     kinds: Counter[str] = Counter()
     for fd in os.listdir(f"/proc/{pid}/fd"):
         with suppress(FileNotFoundError):  # that of the listing itself
@@ -40,7 +40,7 @@ def kind_of(target: str) -> str:
     if target.startswith("/memfd:"):
         return "memfd"
     if target.startswith("/"):
-        return "file"
+        return f"file {target.rpartition('/')[2]}"
     return target.partition(":")[0]
 
 

@@ -19,7 +19,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from appbackplane.transport import AsyncClient, BackplaneError, Client, Message, PendingCall, connect, connect_async
+from appbackplane.transport import (
+    AsyncClient,
+    BackplaneError,
+    Cancelled,
+    Client,
+    Message,
+    PendingCall,
+    connect,
+    connect_async,
+)
 
 from .census import of_process
 from .components import BEAT, PARTS
@@ -28,6 +37,8 @@ from .tally import LATE_S_MAX, PATIENCE_S, Question, Tally, questions
 THREADS_COUNT, TASKS_COUNT, BURST = 4, 12, 100
 #: Between two bursts, and after a refusal: a client that spins takes the CPU that a restart needs.
 PAUSE_S = 0.03
+#: Between two looks at calls that are under way.
+LOOK_EVERY_S = 0.005
 #: Of the watcher: for an end that does not come though its deadline has.
 GIVE_UP_S = PATIENCE_S + LATE_S_MAX
 
@@ -142,18 +153,28 @@ def bursts(run_dir: Path, seed: int, stop: threading.Event) -> dict[str, Any]:
                     under_way[place] = pending
                     if question.is_taken_back:
                         pending.cancel()
-                for place, pending in list(under_way.items()):
-                    began_s, question = watch.outstanding[place]
-                    try:
-                        error = pending.exception(timeout=GIVE_UP_S)
-                    except TimeoutError:
-                        continue  # it stays in the watch
-                    tally.end(question, None if error else pending.result(), error, time.monotonic() - began_s)
-                    del watch.outstanding[place], under_way[place]
+                while under_way and not is_overdue(watch):
+                    collect(under_way, watch, tally)
+                    time.sleep(LOOK_EVERY_S)
                 while (message := subscription.try_get()) is not None:
                     hearing.take(message)
                 stop.wait(PAUSE_S)
         return report([tally], hearing, watch, client._calling.session.late_count)
+
+
+def collect(under_way: dict[int, PendingCall], watch: Watch, tally: Tally) -> None:
+    """Count those that have ended."""
+    for place, pending in list(under_way.items()):
+        if pending.done():
+            began_s, question = watch.outstanding.pop(place)
+            error = under_way.pop(place).exception()
+            tally.end(question, None if error else pending.result(), error, time.monotonic() - began_s)
+
+
+def is_overdue(watch: Watch) -> bool:
+    """Whether there is one that should have ended long ago: it is not waited for any more."""
+    oldest_s = min((began_s for began_s, _ in watch.outstanding.values()), default=None)
+    return oldest_s is not None and time.monotonic() - oldest_s > GIVE_UP_S
 
 
 # asyncio
@@ -208,7 +229,7 @@ async def work(client: AsyncClient, asked: Any, tally: Tally, watch: Watch, plac
         except asyncio.CancelledError:
             if not question.is_taken_back:
                 raise
-            answer = question.number
+            error = Cancelled("by us")
         except BackplaneError as failure:
             error = failure
         del watch.outstanding[place]

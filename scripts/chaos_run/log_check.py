@@ -15,7 +15,7 @@ from typing import Any, Final
 #: Of the supervisor: deaths that the moves bring about, and what follows from them.
 EXPLAINED: Final = re.compile(
     r"backplane '\w+': (killed by signal 9|killed by SIGKILL|closed its control link"
-    r"|component '\w+' did not become \w+: .*process has died)"
+    r"|component '\w+' did not become \w+: .*its process (has died|cannot be reached))"
 )
 #: Kept: the first ones are those to look at.
 LINES_MAX: Final = 20

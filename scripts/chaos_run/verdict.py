@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from .census import differences
@@ -54,7 +54,9 @@ class Verdict:
 
     def to_map(self) -> dict[str, Any]:
         """As data."""
-        return asdict(self) | {"holds": self.holds}
+        counters = {"moves": dict(self.moves), "ends": {name: dict(ends) for name, ends in self.ends.items()}}
+        plain = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {**plain, **counters, "holds": self.holds}
 
     def text(self) -> str:
         """For a person."""
