@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+#: Opened when one has to be boosted for the first time, and kept: one a limited group, however often that is restarted.
+WHEN_NEEDED = ("file cpu.shares", "file cpu.weight")
 _GENERATION = re.compile(r"\d+")
 
 
@@ -30,6 +32,8 @@ def fds(pid: int | str) -> dict[str, int]:
     for fd in os.listdir(f"/proc/{pid}/fd"):
         with suppress(FileNotFoundError):  # that of the listing itself
             kinds[kind_of(os.readlink(f"/proc/{pid}/fd/{fd}"))] += 1
+    for kind in WHEN_NEEDED:
+        kinds.pop(kind, None)
     return dict(sorted(kinds.items()))
 
 

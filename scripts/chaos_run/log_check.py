@@ -17,6 +17,8 @@ EXPLAINED: Final = re.compile(
     r"backplane '\w+': (killed by signal 9|killed by SIGKILL|closed its control link"
     r"|component '\w+' did not become \w+: .*its process (has died|cannot be reached))"
 )
+#: Of a backplane, the end of a traceback: whom it has called, and nobody waits for its answer who could be told.
+REFUSED: Final = re.compile(r"appbackplane\.transport\.errors\.(PeerDown|Unavailable|Busy): ")
 #: Kept: the first ones are those to look at.
 LINES_MAX: Final = 20
 
@@ -25,19 +27,22 @@ def unexplained(lines: Iterable[Mapping[str, Any]]) -> list[str]:
     """Those that nobody expected, as they would be shown."""
     found = []
     for line in lines:
-        said = line["message"]
-        is_error = line["level"] in ("ERROR", "CRITICAL")
-        is_odd = (
-            "BROKEN" in said
-            or "Traceback" in said
-            or (line.get("error") and is_error)
-            or (line["backplane"] == "supervisor" and is_error and not EXPLAINED.match(said))
-        )
-        if is_odd and len(found) < LINES_MAX:
-            found.append(
-                f"{line['backplane']}-{line.get('generation', 0)} {line['level']}: {said} {line.get('error', '')}"
-            )
+        if is_odd(line) and len(found) < LINES_MAX:
+            who = f"{line['backplane']}-{line.get('generation', 0)}"
+            found.append(f"{who} {line['level']}: {line['message']} {line.get('error', '')}")
     return found
+
+
+def is_odd(line: Mapping[str, Any]) -> bool:
+    """Whether no chaos explains it."""
+    said, error = line["message"], line.get("error", "").strip()
+    if "BROKEN" in said or "Traceback" in said:
+        return True
+    if line["level"] not in ("ERROR", "CRITICAL"):
+        return False
+    if line["backplane"] == "supervisor":
+        return bool(error) or not EXPLAINED.match(said)
+    return not (error and REFUSED.match(error.rpartition("\n")[2]))
 
 
 def read(folder: Path) -> list[dict[str, Any]]:

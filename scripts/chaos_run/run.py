@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 from .agent import Agent
 from .census import differences
@@ -30,22 +31,18 @@ def run(seconds: float, seed: int, without: tuple[str, ...] = (), say: Callable[
             say("warming up")
             play(system, warm_s, seed + 1_000_000, without, verdict)
             settle(system)
-            before = system.count()
+            before = system.count_steady()
             say("chaos")
             play(system, max(WARM_S_MIN, seconds - warm_s), seed, without, verdict)
             say("counting")
             settle(system)
             told = system.status()
             verdict.generations = {entry["name"]: entry["generation"] for entry in told["backplanes"]}
-            after = wait_same(system, before)
+            after = wait_same(before, system.count)
             verdict.take_counts(before, after)
         except NotInTime as late:
             verdict.problems.append(str(late))
-        verdict.problems += system.end()
-        verdict.problems += [f"log: {line}" for line in unexplained(read(system.folder))]
-        said = system.said.read_text()
-        if "Traceback" in said:
-            verdict.problems.append(f"the supervisor said: {said[said.index('Traceback') :][:2_000]}")
+        conclude(system, verdict)
     return verdict
 
 
@@ -60,6 +57,13 @@ def play(system: System, seconds: float, seed: int, without: tuple[str, ...], ve
         verdict.moves.update(agent.done)
 
 
+def conclude(system: System, verdict: Verdict) -> None:
+    """Take it down, and look at what it leaves, and at what it has said."""
+    verdict.problems += system.end()
+    verdict.problems += [f"log: {line}" for line in unexplained(read(system.folder))]
+    verdict.problems += [f"the supervisor said: {line}" for line in system.last_words()]
+
+
 def settle(system: System) -> None:
     """At rest, and every connection made that there can be between the parts."""
     system.wait_settled()
@@ -67,12 +71,12 @@ def settle(system: System) -> None:
     system.wait_settled()
 
 
-def wait_same(system: System, before: dict[str, object]) -> dict[str, object]:
+def wait_same(before: dict[str, Any], count: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """A census that is as it was before, or the last one: what is let go of takes its time."""
-    counts = [system.count()]
+    counts = [count()]
 
     def is_same() -> bool:
-        counts[0] = system.count()
+        counts[0] = count()
         return not differences(before, counts[0])
 
     with suppress(NotInTime):  # what differs is said by who judges

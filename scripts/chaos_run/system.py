@@ -27,6 +27,7 @@ SCRIPTS: Final = Path(__file__).resolve().parents[1]
 LIMIT_S: Final = 60.0
 #: Between two looks at what nobody announces.
 LOOK_EVERY_S: Final = 0.05
+STEADY_COUNT: Final = 5
 #: So many restarts as the moves make, and more; and short waits, since it is not the backoff that is looked at.
 RESTART: Final = '{ max = 1_000_000, within = "1h", backoff = "10ms", backoff_max = "50ms", healthy_after = "50ms" }'
 
@@ -103,10 +104,24 @@ class System:
                     self.client.call(f"{part}.relay", number=1, path=[other], timeout=LIMIT_S)
 
     def count(self) -> dict[str, Any]:
-        """A census, with nobody connected but its own processes."""
+        """A census, with nobody connected from here; of those that have just been let go of, a trace may still be in it."""
         pids = {entry["name"]: entry["pid"] for entry in self.status()["backplanes"]}
         self.let_go()
         return census.of_system(self.pid, pids, self.run_dir, self.scratch)
+
+    def count_steady(self, count: Callable[[], dict[str, Any]] | None = None) -> dict[str, Any]:
+        """A census that is the same several times in a row. `count`: how, if not by `count`."""
+        take = count or self.count
+        found = [take()]
+
+        def is_steady() -> bool:
+            found.append(take())
+            return len(found) > STEADY_COUNT and not any(
+                census.differences(found[-1], one) for one in found[-STEADY_COUNT:]
+            )
+
+        wait_for("a census is the same several times in a row", is_steady)
+        return found[-1]
 
     def let_go(self) -> None:
         """Close our client."""
@@ -133,6 +148,10 @@ class System:
         if files := [str(path) for path in self.scratch.rglob("*")]:
             left.append(f"temporary files are left: {files}")
         return left
+
+    def last_words(self) -> list[str]:
+        """What was said, but not as a line of the log: what Python itself says of a failure."""
+        return [line for line in self.said.read_text().splitlines() if " | " not in line]
 
     def kill_all(self) -> None:
         """Whatever has happened: nothing of it goes on."""
@@ -192,7 +211,7 @@ def unsettled(told: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def wait_for(what: str, is_so: Callable[[], bool], limit_s: float = LIMIT_S) -> None:
+def wait_for(what: str, is_so: Callable[[], bool], limit_s: float = LIMIT_S, every_s: float = LOOK_EVERY_S) -> None:
     """Look until it is so. Raises `NotInTime`."""
     end_s = time.monotonic() + limit_s
     while True:
@@ -204,4 +223,4 @@ def wait_for(what: str, is_so: Callable[[], bool], limit_s: float = LIMIT_S) -> 
             because = f" ({error})"
         if time.monotonic() > end_s:
             raise NotInTime(f"not within {limit_s:g} s: {what}{because}")
-        time.sleep(LOOK_EVERY_S)
+        time.sleep(every_s)

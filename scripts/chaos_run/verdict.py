@@ -29,6 +29,8 @@ class Verdict:
     before: dict[str, Any] = field(default_factory=dict)
     after: dict[str, Any] = field(default_factory=dict)
     generations: dict[str, int] = field(default_factory=dict)
+    #: Worth knowing, and not wrong.
+    notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -67,6 +69,7 @@ class Verdict:
         if self.after:
             grown_kib = (self.after["memory"]["supervisor"] - self.before["memory"]["supervisor"]) / 1024
             lines.append(f"supervisor: {grown_kib:+,.0f} KiB, fds {sum(self.after['fds']['supervisor'].values())}")
+        lines += self.notes
         lines += [f"WRONG: {problem}" for problem in self.problems] or ["nothing is wrong"]
         return "\n".join(lines)
 
@@ -74,7 +77,7 @@ class Verdict:
 def grown(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """Memory that is not where it was."""
     bytes = after["memory"]["supervisor"] - before["memory"]["supervisor"]
-    return [f"the supervisor has grown by {bytes:,} bytes"] if bytes > GROWN_BYTES_MAX else []
+    return [f"the supervisor has grown by {bytes:,} bytes"] if bytes >= GROWN_BYTES_MAX else []
 
 
 def in_words(counts: Mapping[str, int]) -> str:
