@@ -15,7 +15,7 @@ from typing import Any, Final
 from .agent import ClientProcess
 from .census import of_process
 from .components import PARTS
-from .run import wait_same
+from .run import conclude, wait_same
 from .system import NotInTime, System, running, wait_for
 from .verdict import Verdict
 
