@@ -26,6 +26,7 @@ from appbackplane.transport import (
     Client,
     Message,
     PendingCall,
+    Subscription,
     connect,
     connect_async,
 )
@@ -48,6 +49,8 @@ class Hearing:
 
     def __init__(self, tally: Tally) -> None:
         self.heard = self.lost = 0
+        #: Who has been heard since the last time that this was emptied.
+        self.origins: set[str] = set()
         self._tally = tally
         self._last: dict[int, int] = {}
 
@@ -55,6 +58,7 @@ class Hearing:
         """One message."""
         self.heard += 1
         self.lost += message.lost
+        self.origins.add(message.body["origin"])
         pid, number = message.body["pid"], message.body["number"]
         last = self._last.pop(pid, 0)
         if number <= last:
@@ -62,6 +66,28 @@ class Hearing:
         self._last[pid] = number
         while len(self._last) > 10 * len(PARTS):  # of processes that have died long ago
             del self._last[next(iter(self._last))]
+
+    @property
+    def unheard(self) -> list[str]:
+        """Parts that have not been heard since."""
+        return sorted({*PARTS} - self.origins)
+
+    def conclude(self) -> None:
+        """Who should have been heard by now, when all are up again, and was not: its subscription was lost."""
+        for part in self.unheard:
+            self._tally.note(f"{BEAT}: nothing is heard of {part} any more")
+
+
+def hear_all(subscription: Subscription, hearing: Hearing) -> None:
+    """At the end, when nobody is killed any more: until each part has been heard once more."""
+    hearing.origins.clear()
+    end_s = time.monotonic() + GIVE_UP_S
+    while hearing.unheard and time.monotonic() < end_s:
+        try:
+            hearing.take(subscription.get(timeout=0.5))
+        except TimeoutError:
+            continue
+    hearing.conclude()
 
 
 class Watch:
@@ -97,6 +123,7 @@ def threads(run_dir: Path, seed: int, stop: threading.Event) -> dict[str, Any]:
                     hearing.take(subscription.get(timeout=0.5))
                 except TimeoutError:
                     continue
+            hear_all(subscription, hearing)
         end_s = time.monotonic() + GIVE_UP_S
         for worker in workers:
             worker.join(max(0.0, end_s - time.monotonic()))
@@ -159,6 +186,7 @@ def bursts(run_dir: Path, seed: int, stop: threading.Event) -> dict[str, Any]:
                 while (message := subscription.try_get()) is not None:
                     hearing.take(message)
                 stop.wait(PAUSE_S)
+            hear_all(subscription, hearing)
         return report([tally], hearing, watch, client._calling.session.late_count)
 
 
@@ -201,6 +229,11 @@ async def run_tasks(run_dir: Path, seed: int, stop: threading.Event) -> dict[str
         ready()
         await asyncio.to_thread(stop.wait)
         await asyncio.wait(workers, timeout=GIVE_UP_S)
+        hearing.origins.clear()
+        end_s = time.monotonic() + GIVE_UP_S
+        while hearing.unheard and time.monotonic() < end_s:
+            await asyncio.sleep(0.1)
+        hearing.conclude()
         for worker in workers:
             if worker.done():
                 worker.result()

@@ -110,9 +110,9 @@ class Herald(AppObject):
         self.last_heard[origin] = (pid, number)
 
     @operation(priority=1)
-    def heard(self) -> list[str]:
-        """Who was heard."""
-        return sorted(self.last_heard)
+    def heard(self) -> dict[str, int]:
+        """Who was heard last of each part, by its process."""
+        return {origin: pid for origin, (pid, _) in self.last_heard.items()}
 
 
 class Part(Component):

@@ -68,6 +68,7 @@ def settle(system: System) -> None:
     """At rest, and every connection made that there can be between the parts."""
     system.wait_settled()
     system.connect_all(list(PARTS))
+    system.wait_heard()
     system.wait_settled()
 
 

@@ -103,6 +103,12 @@ class System:
                 if part != other:
                     self.client.call(f"{part}.relay", number=1, path=[other], timeout=LIMIT_S)
 
+    def wait_heard(self) -> None:
+        """Until each part has heard the present process of each: what was subscribed is subscribed again."""
+        pids = {entry["name"]: entry["pid"] for entry in self.status()["backplanes"]}
+        for part in pids:
+            wait_for(f"{part} hears all others", lambda part=part: self.client.call(f"{part}.heard") == pids)  # type: ignore[misc]
+
     def count(self) -> dict[str, Any]:
         """A census, with nobody connected from here; of those that have just been let go of, a trace may still be in it."""
         pids = {entry["name"]: entry["pid"] for entry in self.status()["backplanes"]}
