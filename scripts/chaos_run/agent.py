@@ -19,7 +19,7 @@ from typing import Any
 
 from appbackplane.transport import BackplaneError
 
-from .moves import STOP_S, SUPERVISOR_STOP_S, Move
+from .moves import LONG_S, STOP_S, SUPERVISOR_STOP_S, Move
 from .system import System, wait_for
 from .tally import LATE_S_MAX, PATIENCE_S
 
@@ -146,6 +146,13 @@ class Agent:
         pid = self.system.pid_of(part)
         return pid is not None and self._stop_for(pid, STOP_S)
 
+    def _stop_long(self, part: str) -> bool:
+        pid = self.system.pid_of(part)
+        return pid is not None and self._stop_for(pid, LONG_S)
+
+    def _stop_supervisor_long(self, _: str) -> bool:
+        return self._stop_for(self.system.pid, LONG_S)
+
     def _stop_supervisor(self, _: str) -> bool:
         return self._stop_for(self.system.pid, SUPERVISOR_STOP_S)
 
@@ -200,9 +207,11 @@ class Agent:
         "kill": _kill,
         "kill young": _kill_young,
         "stop": _stop,
+        "stop long": _stop_long,
         "restart": _restart,
         "rolling": _rolling,
         "stop supervisor": _stop_supervisor,
+        "stop supervisor long": _stop_supervisor_long,
         "kill client": _kill_client,
         "stop client": _stop_client,
         "flood": _flood,

@@ -15,10 +15,12 @@ from typing import Final
 WEIGHTS: Final = {
     "kill": 34,  # -9 of a backplane
     "kill young": 8,  # the same, and its successor as soon as there is one: amid its imports
-    "stop": 18,  # SIGSTOP of a backplane, SIGCONT a second later
+    "stop": 16,  # SIGSTOP of a backplane, SIGCONT a second later
+    "stop long": 4,  # for longer than ZeroMQ waits for a handshake
     "restart": 12,  # one backplane, in order
     "rolling": 4,  # all of them, one after the other
     "stop supervisor": 6,  # for a moment: nobody may depend on its being quick
+    "stop supervisor long": 2,
     "kill client": 8,  # amid its calls; another one takes its place
     "stop client": 6,  # it does not read for a second
     "flood": 4,  # a client that asks for much and reads nothing, killed after two seconds
@@ -26,7 +28,9 @@ WEIGHTS: Final = {
 #: From one move to the next, s. A backplane is back in half a second on a busy machine: with this some of the moves meet one
 #: that is on its way up, and most do not.
 PAUSE_S_MIN, PAUSE_S_MAX = 0.15, 1.4
-STOP_S, SUPERVISOR_STOP_S = 1.0, 0.4
+STOP_S, SUPERVISOR_STOP_S, LONG_S = 1.0, 0.4, 3.0
+#: Those without a choice of whom they concern.
+WITHOUT_TARGET: Final = ("rolling", "stop supervisor", "stop supervisor long", "flood")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +54,6 @@ def draw(
     while (at_s := at_s + dice.uniform(PAUSE_S_MIN, PAUSE_S_MAX)) < seconds:
         kind = dice.choices(kinds, weights)[0]
         backplane, client = dice.choice(backplanes), dice.choice(clients)
-        target = (
-            client if kind.endswith(" client") else "" if kind in ("rolling", "stop supervisor", "flood") else backplane
-        )
+        target = client if kind.endswith(" client") else "" if kind in WITHOUT_TARGET else backplane
         moves.append(Move(at_s, kind, target))
     return moves

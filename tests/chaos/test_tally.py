@@ -94,6 +94,17 @@ def test_messages_of_one_process_that_are_out_of_order_are_noticed() -> None:
     assert len(tally.problems) == 1
 
 
+def test_a_topic_that_falls_silent_is_noticed() -> None:
+    """A subscription that was not made again at the next generation."""
+    tally = Tally()
+    hearing = Hearing(tally)
+    for pid, part in enumerate(PARTS[1:]):
+        hearing.take(Message("chaos.beat", {"origin": part, "pid": pid, "number": 1}, 0))
+    assert hearing.unheard == [PARTS[0]]
+    hearing.conclude()
+    assert PARTS[0] in tally.problems[-1]
+
+
 def test_what_is_asked_is_of_every_kind_and_never_in_a_ring() -> None:
     """Objects that wait for each other in a ring would wait until the deadline, and it would be our own doing."""
     asked = list(islice(questions("somebody", random.Random(1)), 2_000))
