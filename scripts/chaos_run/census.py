@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -85,9 +85,15 @@ def shared_memory_of(pid: int) -> list[str]:
     return sorted({line.split(maxsplit=5)[5] for line in lines if "/dev/shm/" in line})
 
 
-def abstract_sockets() -> int:
-    """Of the whole machine: names without a file, which begin with our prefix or ZeroMQ's."""
-    return sum("@appbackplane" in line or "@zmq" in line for line in Path("/proc/net/unix").read_text().splitlines())
+def abstract_sockets(pids: Iterable[int]) -> list[str]:
+    """Names without a file that these processes listen on: they would be open to everybody."""
+    held = set()
+    for pid in pids:
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            with suppress(FileNotFoundError):
+                held.add(os.readlink(f"/proc/{pid}/fd/{fd}"))
+    lines = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()]
+    return sorted(line[7] for line in lines if len(line) > 7 and line[7][0] == "@" and f"socket:[{line[6]}]" in held)
 
 
 def groups_below(folder: Path | None) -> list[str]:
@@ -115,7 +121,7 @@ def of_system(supervisor: int, backplanes: Mapping[str, int], run_dir: Path, scr
         "fds": {"supervisor": fds(supervisor)} | {name: fds(pid) for name, pid in backplanes.items()},
         "threads": {"supervisor": threads(supervisor)} | {name: threads(pid) for name, pid in backplanes.items()},
         "sockets in the run directory": sorted(_GENERATION.sub("N", name) for name in sockets),
-        "abstract sockets": abstract_sockets(),
+        "abstract sockets": abstract_sockets(known),
         "groups": groups_below(group_of(run_dir)),
         "shared memory": [path for pid in sorted(known) for path in shared_memory_of(pid)],
         "temporary files": sorted(str(path.relative_to(scratch)) for path in scratch.rglob("*")),

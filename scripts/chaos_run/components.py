@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import time
 
 from appbackplane.runtime import AppObject, Component, every, operation, pause, subscribe
@@ -17,6 +18,8 @@ WORKERS_COUNT = 6
 PARTS = ("north", "east", "south", "west")
 #: Where every part publishes.
 BEAT = "chaos.beat"
+#: How long a hook takes at most, how often one fails, and what it says then.
+HOOK_S_MAX, HOOK_FAILS, HOOK_FAILED = 0.1, 0.1, "chaos: a hook fails"
 logger = logging.getLogger(__name__)
 
 
@@ -45,6 +48,12 @@ class Worker(AppObject):
         if number <= last:
             raise broken(f"{self.part}: {client} noted {number} after {last}")
         self.last_noted[client] = number
+        return number
+
+    @operation(priority=4)
+    def weigh(self, number: int, load: bytes) -> int:
+        """What came, with much that is of no use."""
+        assert load == bytes(len(load))
         return number
 
     @operation(priority=5)
@@ -116,14 +125,24 @@ class Herald(AppObject):
 
 
 class Part(Component):
-    """One of the four. Its name is given by its settings."""
+    """One of the four. Its name, and which of them it depends on, are given by its settings."""
 
-    def __init__(self, name: str) -> None:
-        self.component_name = name
-        self.part = name
+    def __init__(self, name: str, needs: list[str]) -> None:
+        self.component_name = self.part = name
+        self.depends_on = tuple(needs)
 
     def setup(self) -> None:
         """A key each, so that a client can ask one of them again and again."""
         for number in range(WORKERS_COUNT):
             self.add(Worker(self.part), key=f"worker-{number}")
         self.add(Herald(self.part))
+
+    async def on_initializing(self) -> None:
+        """Takes a moment, so that some die of it; and fails now and then: it is tried again."""
+        await pause(random.uniform(0.0, HOOK_S_MAX))
+        if random.random() < HOOK_FAILS:
+            raise RuntimeError(HOOK_FAILED)
+
+    async def on_down(self) -> None:
+        """Takes a moment, too."""
+        await pause(random.uniform(0.0, HOOK_S_MAX))

@@ -45,7 +45,7 @@ def run_kills(count: int, seed: int, say: Callable[[str], None] = print) -> Verd
             verdict.moves = Counter({"kill": WARM_COUNT + count})
             settle_under_load(system)
             after = wait_same(before, lambda: count_all(system, clients))
-            verdict.take_counts(before, after)
+            verdict.take_counts(before, after, who={*before["memory"]} - {VICTIM})
             verdict.notes.append(f"grown: {grown_in_words(before, after)}")
         except NotInTime as late:
             verdict.problems.append(str(late))

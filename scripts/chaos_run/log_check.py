@@ -12,13 +12,17 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from .components import HOOK_FAILED
+
 #: Of the supervisor: deaths that the moves bring about, and what follows from them.
 EXPLAINED: Final = re.compile(
     r"backplane '\w+': (killed by signal 9|killed by SIGKILL|closed its control link"
-    r"|component '\w+' did not become \w+: .*its process (has died|cannot be reached))"
+    rf"|component '\w+' did not become \w+: .*({HOOK_FAILED}|its process (has died|cannot be reached)))"
 )
 #: Of a backplane, the end of a traceback: whom it has called, and nobody waits for its answer who could be told.
 REFUSED: Final = re.compile(r"appbackplane\.transport\.errors\.(PeerDown|Unavailable|Busy): ")
+#: Of the same: a hook of ours.
+FAILED: Final = re.compile(rf"RuntimeError: {HOOK_FAILED}")
 #: Kept: the first ones are those to look at.
 LINES_MAX: Final = 20
 
@@ -42,7 +46,8 @@ def is_odd(line: Mapping[str, Any]) -> bool:
         return False
     if line["backplane"] == "supervisor":
         return bool(error) or not EXPLAINED.match(said)
-    return not (error and REFUSED.match(error.rpartition("\n")[2]))
+    last = error.rpartition("\n")[2]
+    return not (REFUSED.match(last) or FAILED.match(last))
 
 
 def read(folder: Path) -> list[dict[str, Any]]:

@@ -168,18 +168,24 @@ class System:
 
 
 def configuration(parts: Mapping[str, str]) -> str:
-    """Its TOML."""
+    """Its TOML. Each part depends on the next."""
     tables = [f'[system]\nname = "chaos"\nrun_dir = "run"\nrestart = {RESTART}\n']
-    for name, lines in parts.items():
-        tables.append(f'[backplane.{name}]\ncomponents = ["chaos_run.components:Part"]\n{lines}\n')
-        tables.append(f'[backplane.{name}.settings.Part]\nname = "{name}"\n')
+    names = list(parts)
+    for name, below in zip(names, [*names[1:], None], strict=True):
+        needs = [below] if below else []
+        tables.append(f'[backplane.{name}]\ncomponents = ["chaos_run.components:Part"]\n{parts[name]}\n')
+        tables.append(f'[backplane.{name}.settings.Part]\nname = "{name}"\nneeds = {needs}\n')
     return "\n".join(tables)
 
 
-#: As different from each other as they can be set: threads, a limit held by the kernel, another order.
+#: As different from each other as they can be set: threads, a limit held by the kernel, another order; and when the third
+#: dies, those before it, which depend on it, start again with it.
 SETTINGS: Final = (
-    "threads = 2", "threads = 1\npreempt = false", "threads = 3\ncpu_limit = 80", 'order = "deadline"',
-)  # fmt: skip
+    "threads = 2",
+    "threads = 1\npreempt = false",
+    'threads = 3\ncpu_limit = 80\nrestart = { strategy = "rest_for_one" }',
+    'order = "deadline"',
+)
 DIFFERENT: Final = dict(zip(PARTS, SETTINGS, strict=True))
 
 

@@ -23,6 +23,8 @@ PATIENCE_S: Final = 20.0
 LATE_S_MAX: Final = 5.0
 #: Kept of what is wrong: the first is the one to look at.
 PROBLEMS_MAX: Final = 20
+#: Of a heavy call: small, large enough to be handed over uncopied (link.LARGE_BYTES), and as large as a frame almost.
+LOADS_BYTES: Final = (10, 100_000, 900_000)
 EXCUSED: Final = frozenset({"reply", "PEER_DOWN", "UNAVAILABLE", "RESOURCE_EXHAUSTED"})
 
 
@@ -115,6 +117,8 @@ def questions(client: str, dice: random.Random) -> Iterator[Question]:
             yield Question(f"{part}.block", number, {"milliseconds": dice.randint(1, 30)})
         elif kind < 0.95:
             yield Question(f"{part}.hold", number, {"milliseconds": dice.randint(1, 300)})
+        elif kind < 0.96:
+            yield Question(f"{part}.weigh", number, {"load": bytes(dice.choice(LOADS_BYTES))})
         elif kind < 0.98:
             yield Question(f"{part}.hold", number, {"milliseconds": 200}, timeout=dice.uniform(0.001, 0.25))
         else:

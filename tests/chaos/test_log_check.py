@@ -24,6 +24,10 @@ def line(backplane: str, message: str, level: str = "ERROR", error: str = "") ->
             "north.relay failed",
             error="Traceback ...\nappbackplane.transport.errors.PeerDown: east.relay: died",
         ),
+        line(
+            "supervisor", "backplane 'north': component 'north' did not become initializing: chaos: a hook fails; again"
+        ),
+        line("north", "a hook failed", error="Traceback ...\nRuntimeError: chaos: a hook fails"),
         line("north", "a slow action", "WARNING"),
     ],
 )

@@ -116,6 +116,7 @@ def test_what_is_asked_is_of_every_kind_and_never_in_a_ring() -> None:
         "grind",
         "block",
         "hold",
+        "weigh",
     }
     assert [one.number for one in asked] == sorted({one.number for one in asked})
     assert any(one.timeout < PATIENCE_S for one in asked) and any(one.is_taken_back for one in asked)
