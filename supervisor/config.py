@@ -20,6 +20,7 @@ import msgspec
 from appbackplane.transport.addressing import SUPERVISOR, backplane_socket, default_run_dir
 from appbackplane.transport.errors import CallerError
 
+from . import replicas
 from .config_reader import Duration, Reader, hint, shown
 from .logs import settings as log_settings
 from .logs.settings import LogSettings
@@ -84,6 +85,9 @@ class SystemConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     start_limit_ns: Duration = msgspec.field(default=Duration(60 * _SECOND_NS), name="start_limit")
     #: How long a component's last hook, and then its process, may take before it is killed.
     stop_limit_ns: Duration = msgspec.field(default=Duration(10 * _SECOND_NS), name="stop_limit")
+    #: How long a backplane that goes down in order may finish what it has been asked; what it has not begun then is refused.
+    #: As long as most callers wait at most: what is queued for longer nobody waits for any more.
+    drain_limit_ns: Duration = msgspec.field(default=Duration(10 * _SECOND_NS), name="drain_limit")
     #: Of every backplane; what a backplane says itself goes before, key by key.
     restart: RestartPolicy = RestartPolicy()
     log: LogSettings = LogSettings()
@@ -94,10 +98,12 @@ class SystemConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BackplaneConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[backplane.NAME]: one process."""
+    """[backplane.NAME]: one process, or several alike."""
 
     #: "module:Class" each.
     components: tuple[str, ...]
+    #: So many processes alike, NAME-1, NAME-2, …; 1: one, of this name.
+    replicas: Annotated[int, msgspec.Meta(ge=1, le=BACKPLANES_MAX)] = 1
     threads: Annotated[int, msgspec.Meta(ge=1, le=256)] = 1
     priorities: Annotated[int, msgspec.Meta(ge=1, le=255)] = 8
     #: 0 is unlimited, the last repeats; empty: the default rule of the scheduler.
@@ -117,6 +123,7 @@ class BackplaneConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     #: Instead of the system's.
     start_limit_ns: Duration | None = msgspec.field(default=None, name="start_limit")
     stop_limit_ns: Duration | None = msgspec.field(default=None, name="stop_limit")
+    drain_limit_ns: Duration | None = msgspec.field(default=None, name="drain_limit")
     #: Class name to keyword arguments of the component.
     settings: dict[str, Any] = {}
 
@@ -126,13 +133,20 @@ class Config(msgspec.Struct, frozen=True):
 
     file: str
     system: SystemConfig
-    #: In the order of the file, which is the order of board slots and of what people are shown.
+    #: In the order of the file, which is the order of board slots and of what people are shown; replicas each by itself.
     backplane: dict[str, BackplaneConfig]
     #: The TOML's own folder: first on sys.path of every backplane.
     import_dir: str
     run_dir: str
     #: `up --debug`: remote tracebacks travel with INTERNAL.
     debug: bool = False
+    #: The name that replicas have in common, to their own.
+    replicas: dict[str, tuple[str, ...]] = {}
+
+    @property
+    def replica_of(self) -> dict[str, str]:
+        """To each that is a replica the name that it has in common with the others."""
+        return {name: common for common, names in self.replicas.items() for name in names}
 
 
 def load(path: Path) -> Config:
@@ -159,8 +173,11 @@ def parse(text: str, path: Path, cpus: Collection[int] | None = None) -> Config:
     if not isinstance(sections, dict) or not sections:
         reader.say(("backplane",), 'expected at least one table: [backplane.main] with components = ["module:Class"]')
         sections = {}
-    if len(sections) > BACKPLANES_MAX:
-        reader.say(("backplane",), f"{len(sections)} backplanes, at most {BACKPLANES_MAX} fit on a board")
+    counts = replicas.counts(sections, BACKPLANES_MAX)
+    if (count := sum(counts.values())) > BACKPLANES_MAX:
+        reader.say(("backplane",), f"{count} backplanes, at most {BACKPLANES_MAX} fit on a board")
+    for name, problem in replicas.problems(counts):
+        reader.say(("backplane", name, "replicas"), problem)
     system = reader.table(SystemConfig, table.get("system"), ("system",))
     _check_nice(reader, system.get("nice", ()))
     restart = system.get("restart", RestartPolicy())
@@ -169,7 +186,8 @@ def parse(text: str, path: Path, cpus: Collection[int] | None = None) -> Config:
         reader.say(("system", "log", key), problem)
     if cannot_listen := problem_of(system.get("metrics"), is_public=system.get("metrics_public", False)):
         reader.say(("system", "metrics"), cannot_listen)
-    run_dir = _run_dir(reader, system, path, sections)
+    names = {name: replicas.names(name, count) for name, count in counts.items()}
+    run_dir = _run_dir(reader, system, path, [each for alike in names.values() for each in alike])
     backplanes = {}
     for name, section in sections.items():
         at = ("backplane", name)
@@ -188,9 +206,10 @@ def parse(text: str, path: Path, cpus: Collection[int] | None = None) -> Config:
     return Config(
         file=str(path),
         system=SystemConfig(**system),
-        backplane={name: BackplaneConfig(**values) for name, values in backplanes.items()},
+        backplane={each: BackplaneConfig(**values) for name, values in backplanes.items() for each in names[name]},
         import_dir=str(path.parent),
         run_dir=str(run_dir),
+        replicas={name: alike for name, alike in names.items() if len(alike) > 1},
     )
 
 

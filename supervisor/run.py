@@ -35,10 +35,12 @@ from .control.control_socket import (
     generation_of,
 )
 from .control.desk import Desk
+from .control.drains import drain_body, drained
 from .control.questions import Questions
 from .direction import effects, events
-from .direction.child import Phase
+from .direction.child import MOVABLE, Phase
 from .direction.director import Director
+from .direction.draining import ANSWER_NS
 from .direction.effects import Caller
 from .logs.collector import Ears, Logs, open_log
 from .logs.output import Output
@@ -106,6 +108,11 @@ class _MoveToken:
     effect: effects.Move
 
 
+@dataclass(frozen=True, slots=True)
+class _DrainToken:
+    effect: effects.Drain
+
+
 class Supervisor:
     """One system's doer."""
 
@@ -137,7 +144,12 @@ class Supervisor:
             start_limit_ns=config.system.start_limit_ns,
             stop_limit_ns=config.system.stop_limit_ns,
             limits_ns={name: (one.start_limit_ns, one.stop_limit_ns) for name, one in config.backplane.items()},
+            drains_ns={
+                name: one.drain_limit_ns if one.drain_limit_ns is not None else config.system.drain_limit_ns
+                for name, one in config.backplane.items()
+            },
             random=random.random,
+            replica_of=config.replica_of,
         )
         self._running: dict[str, _Running] = {}
         stack.callback(self._kill_what_lives)
@@ -229,6 +241,9 @@ class Supervisor:
         token = answered.token
         if self._questions.take(answered):
             return
+        if isinstance(token, _DrainToken):
+            self._take(drained(token.effect, answered))
+            return
         assert isinstance(token, _MoveToken)
         move = token.effect
         if answered.error is None:
@@ -276,6 +291,10 @@ class Supervisor:
                 body = {"component": effect.component, "state": effect.state}
                 token = _MoveToken(effect)
                 self._call(effect.backplane, effect.generation, "control.move", body, token, effect.limit_ns)
+            case effects.Drain():
+                body = drain_body(effect)
+                limit_ns = effect.limit_ns + effect.stop_limit_ns + ANSWER_NS
+                self._call(effect.backplane, effect.generation, "control.drain", body, _DrainToken(effect), limit_ns)
             case effects.Stop():
                 self._placement.lift(effect.backplane)
                 self._control.cast(control_peer(effect.backplane, effect.generation), "control.stop", {})
@@ -346,7 +365,7 @@ class Supervisor:
     def _send_directory(self, effect: effects.SendDirectory) -> None:
         body = {"directory": effect.directory.to_body()}
         for child in self._director.children.values():
-            if child.phase in (Phase.UP, Phase.STOPPING):
+            if child.phase in (*MOVABLE, Phase.STOPPING):
                 self._control.cast(control_peer(child.name, child.generation), "control.directory", body)
         self._control.publish(effect.directory)
 

@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from appbackplane.transport.directory import Directory, Registration
-from appbackplane.transport.errors import InvalidArgument
+from appbackplane.transport.errors import FailedPrecondition, InvalidArgument
 from appbackplane.transport.link import Link
 
 from ..objects.module_state import ModuleState
 from .board import OwnSlot
 from .control import Answer, Control
+from .draining import LOOK_NS, Draining
 from .engine import Engine
 from .os_priority import OsPriority
 from .watch import QUANTUM_NS
@@ -73,10 +74,12 @@ class Sentinel:
                 "control.move": self._move,
                 "control.statistics": self._tell_statistics,
                 "control.why": self._tell_why,
+                "control.drain": self._drain,
                 "control.stop": self._stop,
             },
             self.wake,
         )
+        self._draining: Draining | None = None
         self._stop_reason: str | None = None
         self._looks_without_overrun = 0
         self._looks_idle = 0
@@ -111,6 +114,9 @@ class Sentinel:
         while self._stop_reason is None:
             self._control.turn()
             pause_ns = self._look(clock.now_ns())
+            if self._draining is not None and not self._draining.is_over:
+                self._draining.look(clock.now_ns())
+                pause_ns = min(pause_ns, LOOK_NS)
             if self._stop_reason is not None or self._link.has_input():
                 continue
             events = _wait(poll, pause_ns)
@@ -239,6 +245,19 @@ class Sentinel:
         if not isinstance(asked, str):
             raise InvalidArgument(f"control.why: expected the name of an object, a call or a route, got {asked!r}")
         answer(self._why(asked, with_stack=bool(body.get("stack"))), None)
+
+    def _drain(self, body: Any, answer: Answer) -> None:
+        if self._draining is not None:
+            raise FailedPrecondition("control.drain: it is drained already")
+        try:
+            limit_ns, stop_limit_ns = (round(float(body[key]) * 1e9) for key in ("limit", "stop_limit"))
+            because = str(body["because"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidArgument(f"control.drain: {type(error).__name__}: {error}") from error
+        now_ns = self._engine.clock.now_ns()
+        self._draining = Draining(
+            self._engine, limit_ns=limit_ns, stop_limit_ns=stop_limit_ns, because=because, answer=answer, now_ns=now_ns
+        )
 
     def _stop(self, body: Any, answer: Answer) -> None:
         self._stop_reason = "the supervisor said so"

@@ -15,7 +15,7 @@ import msgspec
 
 from appbackplane.runtime.build import BUILD
 
-from ..direction.child import Child
+from ..direction.child import Child, Phase
 from ..direction.director import Director
 
 if TYPE_CHECKING:
@@ -72,19 +72,25 @@ def state(director: Director) -> str:
 
 
 def routes(director: Director) -> list[dict[str, Any]]:
-    """The answer to `supervisor.routes`: every operation, where it is served, and whether it can be called now."""
-    return [
-        {
-            **msgspec.to_builtins(operation),
-            "backplane": child.name,
-            "component": component.name,
-            "is_up": child.states[component.name].value in operation.states and child.is_living,
-        }
-        for child in director.children.values()
-        if child.registration is not None
-        for component in child.registration.components
-        for operation in component.operations
-    ]
+    """The answer to `supervisor.routes`: every operation once, where it is served, and where it can be called now."""
+    entries: dict[str, dict[str, Any]] = {}
+    for child in director.children.values():
+        for component in child.registration.components if child.registration is not None else ():
+            for operation in component.operations:
+                entry = entries.setdefault(
+                    operation.route,
+                    {
+                        **msgspec.to_builtins(operation),
+                        "backplane": child.replica_of or child.name,
+                        "component": component.name,
+                        "is_up": False,
+                        "places": {},
+                    },
+                )
+                is_up = child.states[component.name].value in operation.states and child.phase is Phase.UP
+                entry["places"][child.name] = is_up
+                entry["is_up"] |= is_up
+    return list(entries.values())
 
 
 @dataclass(slots=True)
@@ -111,6 +117,7 @@ def _backplane(
 ) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "name": child.name,
+        "replica_of": child.replica_of,
         "state": child.phase.value,
         "pid": child.pid,
         "generation": child.generation,
@@ -161,7 +168,8 @@ def _waits_for(director: Director, child: Child) -> dict[str, list[str]]:
     """Component to those that keep it from its next step; those that run a hook wait for nobody."""
     if director.mode == "stopping":
         return {}
-    return {name: others for name, others in director.movement.waiting().items() if name in child.states}
+    waiting = director.movement.waiting()
+    return {name: waiting[node] for name in child.states if (node := child.node(name)) in waiting}
 
 
 def _failures(director: Director, child: Child, now_ns: int) -> dict[str, Any]:
@@ -173,7 +181,7 @@ def _failures(director: Director, child: Child, now_ns: int) -> dict[str, Any]:
             "since": (now_ns - failure.since_ns) / 1e9,
             "is_given_up": failure.is_given_up,
             "retry_in": None if failure.retry_ns is None else max(0.0, (failure.retry_ns - now_ns) / 1e9),
-            "holds_up": director.movement.held_up_by(name),
+            "holds_up": director.movement.held_up_by(child.node(name)),
         }
         for name, failure in child.failures.items()
     }

@@ -97,6 +97,34 @@ class MoveOrdered:
 
 
 @dataclass(frozen=True, slots=True)
+class RestartOrdered:
+    """A client wants backplanes restarted, one after the other; `is_now`: killed, and not drained."""
+
+    caller: Caller
+    backplanes: tuple[str, ...]
+    #: How long the caller waits. What has begun by then goes on.
+    limit_ns: int
+    is_now: bool = False
+    #: Replicas, each when the others answer (rolling.py); `is_forced`: also what has none.
+    is_rolling: bool = False
+    is_forced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """A backplane has finished what it had, or refused what it could not begin; or it did not answer."""
+
+    backplane: str
+    generation: int
+    #: What it had not begun when its time was over, and has refused.
+    refused_count: int = 0
+    #: What had begun, and has not ended in its time.
+    running: tuple[str, ...] = ()
+    #: Why it does not know.
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class LinkLost:
     """The process may live, but its control link is gone: it can no longer be told anything."""
 
@@ -136,6 +164,8 @@ Event = (
     | Moved
     | MoveFailed
     | MoveOrdered
+    | RestartOrdered
+    | Drained
     | LinkLost
     | Exited
     | TimePassed

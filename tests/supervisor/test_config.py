@@ -290,3 +290,47 @@ def test_a_wrong_restart_of_the_system_is_said_once() -> None:
     """Not again for each backplane that it would have held for."""
     found = problems(GOOD.replace("[backplane", 'restart = { backoff_max = "1ms" }\n[backplane', 1))
     assert len(found) == 1
+
+
+def test_replicas_are_backplanes_with_numbers_and_the_same_settings() -> None:
+    """Each is a process with limits of its own; one alone keeps the name of its table."""
+    found = parse(backplane("replicas = 3\ncpu_limit = 50"), FILE)
+    assert list(found.backplane) == ["main-1", "main-2", "main-3"]
+    assert {backplane.cpu_limit for backplane in found.backplane.values()} == {50}
+    assert found.replicas == {"main": ("main-1", "main-2", "main-3")}
+    assert found.replica_of == {"main-1": "main", "main-2": "main", "main-3": "main"}
+    one = parse(backplane("replicas = 1"), FILE)
+    assert (list(one.backplane), one.replicas) == (["main"], {})
+
+
+BOTH = "backplane.main.replicas: 'main-2' would be one of them, and is the name of"
+
+
+@pytest.mark.parametrize(
+    ("tables", "problem"),
+    [
+        ({"main": 2, "main-2": 1}, f"{BOTH} [backplane.main-2]"),
+        ({"main-2": 1, "main": 2}, f"{BOTH} [backplane.main-2]"),
+        ({"main": 2, "main-2": 2}, f"{BOTH} [backplane.main-2]"),
+        ({"a": 200, "b": 57}, "backplane: 257 backplanes, at most 256 fit on a board"),
+        ({"main": 0}, "backplane.main.replicas: expected a whole number >= 1, got 0"),
+        ({"main": 257}, "backplane.main.replicas: expected a whole number <= 256, got 257"),
+        ({"main": '"x"'}, "backplane.main.replicas: expected a whole number, got 'x'"),
+        ({"main": "true"}, "backplane.main.replicas: expected a whole number, got True"),
+    ],
+)  # fmt: skip
+def test_names_and_places_of_replicas_are_checked_with_all_others(tables: dict[str, object], problem: str) -> None:
+    """Two processes of one name would share a socket, a slot and a log."""
+    text = '[system]\nname = "demo"\n' + "".join(
+        f'[backplane.{name}]\ncomponents = ["demo:Main"]\nreplicas = {count}\n' for name, count in tables.items()
+    )
+    assert any(found.startswith(problem) for found in problems(text)), problems(text)
+
+
+def test_the_path_of_each_replica_has_to_fit() -> None:
+    """The last of a hundred has two digits more than the table's name."""
+    room = config.SOCKET_PATH_BYTES_MAX - len("//main-999999.sock")
+    text = f'run_dir = "/{"x" * room}"'
+    assert parse(system(text), FILE)
+    (problem,) = problems(system(text).replace("[backplane.main]", "[backplane.main]\nreplicas = 100"))
+    assert "main-1-999999.sock is longer" in problem

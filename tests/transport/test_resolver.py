@@ -22,6 +22,14 @@ def test_without_a_key_those_that_are_up_take_turns() -> None:
     assert [resolver.resolve("x.do") for _ in range(4)] == ["a", "c", "a", "c"]
 
 
+def test_those_that_are_ready_go_before_those_that_are_only_up() -> None:
+    """A replica that comes up, or goes, would refuse what another answers; where there is no other it is asked."""
+    places = {name: Place(1, f"/run/{name}-1.sock", name != "d", is_ready=name in "bd") for name in "abcd"}
+    resolver = Resolver(Directory("s", 1, places, {"x.do": tuple("abcd"), "y.do": ("a", "c", "d")}))
+    assert {resolver.resolve("x.do") for _ in range(4)} == {"b"}
+    assert [resolver.resolve("y.do") for _ in range(3)] == ["a", "c", "a"]
+
+
 @given(st.lists(names, min_size=1, unique=True), st.text(max_size=5))
 def test_a_key_stays_where_it_is_whoever_restarts(serving: list[str], key: str) -> None:
     """A key names an object: elsewhere its state would be missing."""

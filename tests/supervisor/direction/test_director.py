@@ -12,7 +12,7 @@ from appbackplane.supervisor.direction.child import Phase
 from appbackplane.supervisor.direction.effects import Caller
 from appbackplane.transport.directory import Registration
 
-from ..world import SECOND_NS, SYSTEM, LivingProcess, System, World, make_director, policy, up_world
+from ..world import REPLICATED, SECOND_NS, SYSTEM, LivingProcess, System, World, make_director, policy, up_world
 
 
 #: Those of one small system, and whatever else can be drawn: components that depend only on those before them.
@@ -29,7 +29,7 @@ def systems(draw: st.DrawFn) -> System:
     return backplanes
 
 
-SYSTEMS = st.one_of(st.just(SYSTEM), systems())
+SYSTEMS = st.one_of(st.just(SYSTEM), st.just(REPLICATED), systems())
 POLICIES = st.builds(
     policy,
     max=st.integers(0, 3),
@@ -116,7 +116,7 @@ class AnyOrder(RuleBasedStateMachine):
         limit_ns=st.integers(SECOND_NS, 60 * SECOND_NS),
     )
     def a_client_moves_something(self, data: st.DataObject, to: ModuleState, limit_ns: int) -> None:
-        component = data.draw(st.sampled_from([None, *sorted(self.world.home), "nobody"]))
+        component = data.draw(st.sampled_from([None, *sorted(self.world.homes), "nobody"]))
         if len(self.world.waiting) < 5:
             self.world.order_move(to, component, limit_ns=limit_ns)
 
@@ -166,9 +166,9 @@ def test_ordered_down_it_stops_in_reverse_order() -> None:
     world, downs = up_world(), []
     obey_move = world._obey_move
 
-    def note(process: LivingProcess, component: str, to: ModuleState) -> None:
+    def note(home: str, process: LivingProcess, component: str, to: ModuleState) -> None:
         downs.append(component)
-        obey_move(process, component, to)
+        obey_move(home, process, component, to)
 
     world._obey_move = note  # type: ignore[method-assign]
     world.order_down()
@@ -231,8 +231,10 @@ def test_a_process_that_ignores_stop_is_killed() -> None:
     """Nothing may be left behind, least of all by whoever does not listen."""
     world = up_world()
     world.order_down()
-    while any(process.moving for process in world.processes.values()):
+    while any(process.moving or process.is_draining for process in world.processes.values()):
         for name, process in list(world.processes.items()):
+            if process.is_draining:
+                world.finish_draining(name)
             for component in list(process.moving):
                 world.finish_hook(name, component)
     assert all(process.is_stopping for process in world.processes.values())
@@ -289,8 +291,8 @@ def test_who_waits_to_be_restarted_is_not_started_in_a_system_that_goes_down() -
             world.register("first")
     assert "first" not in world.processes, "the second death in a row is answered later"
     world.order_down()
-    while world.pass_time():
-        pass
-    world.do_what_is_asked()
+    while world.ended is None and world.pass_time():  # nobody does what it is told: all limits pass
+        while name := next((name for name, process in world.processes.items() if process.is_killed), None):
+            world.die(name, -9)
     assert world.ended is not None
     assert world.director.children["first"].generation == 2
