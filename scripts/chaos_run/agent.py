@@ -19,6 +19,7 @@ from typing import Any
 
 from appbackplane.transport import BackplaneError
 
+from .components import PARTS
 from .moves import LONG_S, STOP_S, SUPERVISOR_STOP_S, Move
 from .system import System, wait_for
 from .tally import LATE_S_MAX, PATIENCE_S
@@ -26,6 +27,8 @@ from .tally import LATE_S_MAX, PATIENCE_S
 #: How long a client may take until it has counted all its ends.
 CLIENT_S_MAX = PATIENCE_S + 4 * LATE_S_MAX
 FLOOD_S = 2.0
+#: For orders: what was not done by then is given up by whoever asked for it.
+ENDS = ("--timeout", "30")
 #: Until the successor of one that was killed is there, to be killed amid its imports.
 YOUNG_S_MAX = 10.0
 
@@ -100,7 +103,8 @@ class Agent:
         lines = []
         for words, process in self._commands:
             _, said = process.communicate(timeout=CLIENT_S_MAX)
-            self.done[f"{words}: exit code {process.returncode}"] += 1
+            if process.returncode:
+                self.done[f"{words.partition(' ')[0]} refused"] += 1
             if process.returncode not in (0, 1) or "Traceback" in said:
                 lines.append(f"{words} ended with {process.returncode}: {said.strip()}")
         return lines
@@ -179,18 +183,18 @@ class Agent:
         return self._command("restart", part)
 
     def _rolling(self, _: str) -> bool:
-        return self._command("restart", "--rolling")
+        return self._command("restart", "--rolling", "--force", *PARTS)
 
     def _command(self, *words: str) -> bool:
         process = subprocess.Popen(
-            [sys.executable, "-m", "appbackplane.supervisor", *words, "-s", str(self.system.run_dir)],
+            [sys.executable, "-m", "appbackplane.supervisor", *words, *ENDS, "-s", str(self.system.run_dir)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
             env=self.system.environment(),
         )
-        self._commands.append((" ".join(words), process))
+        self._commands.append((" ".join(words[:2]), process))
         return True
 
     def _stop_for(self, pid: int, seconds: float) -> bool:
