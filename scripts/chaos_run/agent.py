@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -31,6 +32,8 @@ FLOOD_S = 2.0
 ENDS = ("--timeout", "30")
 #: Until the successor of one that was killed is there, to be killed amid its imports.
 YOUNG_S_MAX = 10.0
+#: How old that one is at most: amid its imports, its registration, or its first hook.
+YOUNG_AGE_S = 0.5
 
 
 class ClientProcess:
@@ -74,7 +77,7 @@ class Agent:
     def __init__(self, system: System, clients: Sequence[str], seed: int) -> None:
         self.system = system
         self.done: Counter[str] = Counter()
-        self._seed, self._generation = seed, 0
+        self._seed, self._generation, self._dice = seed, 0, random.Random(seed)
         self._clients = {name: self._start(name) for name in clients}
         self._floods: list[ClientProcess] = []
         #: What is to be done later, by threads of their own: who stops the supervisor waits for it with the next question.
@@ -144,6 +147,7 @@ class Agent:
             return bool(found)
 
         wait_for(f"{part} has a successor", is_there, YOUNG_S_MAX)
+        time.sleep(self._dice.uniform(0.0, YOUNG_AGE_S))
         return send(found[0], signal.SIGKILL)
 
     def _stop(self, part: str) -> bool:

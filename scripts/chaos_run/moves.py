@@ -14,7 +14,7 @@ from typing import Final
 #: Each kind and how often it is drawn, out of the sum of all.
 WEIGHTS: Final = {
     "kill": 34,  # -9 of a backplane
-    "kill young": 8,  # the same, and its successor as soon as there is one: amid its imports
+    "kill young": 8,  # the same, and then its successor, amid its imports or its first hook
     "stop": 16,  # SIGSTOP of a backplane, SIGCONT a second later
     "stop long": 4,  # for longer than ZeroMQ waits for a handshake
     "restart": 12,  # one backplane, in order
