@@ -22,7 +22,7 @@ from appbackplane.transport import BackplaneError
 
 from .components import PARTS
 from .moves import LONG_S, STOP_S, SUPERVISOR_STOP_S, Move
-from .system import System, wait_for
+from .system import NotInTime, System, wait_for
 from .tally import LATE_S_MAX, PATIENCE_S
 
 #: How long a client may take until it has counted all its ends.
@@ -146,7 +146,10 @@ class Agent:
                 found.append(pid)
             return bool(found)
 
-        wait_for(f"{part} has a successor", is_there, YOUNG_S_MAX)
+        try:
+            wait_for(f"{part} has a successor", is_there, YOUNG_S_MAX)
+        except NotInTime:  # it waits for others that start again with it
+            return False
         time.sleep(self._dice.uniform(0.0, YOUNG_AGE_S))
         return send(found[0], signal.SIGKILL)
 

@@ -40,7 +40,7 @@ THREADS_COUNT, TASKS_COUNT, BURST = 4, 12, 100
 PAUSE_S = 0.03
 #: Between two looks at calls that are under way.
 LOOK_EVERY_S = 0.005
-#: Of the watcher: for an end that does not come though its deadline has.
+#: For an end that does not come though its deadline has.
 GIVE_UP_S = PATIENCE_S + LATE_S_MAX
 
 
@@ -90,11 +90,8 @@ def hear_all(subscription: Subscription, hearing: Hearing) -> None:
     hearing.conclude()
 
 
-class Watch:
-    """Calls that are under way, for whoever looks for those without an end."""
-
-    def __init__(self) -> None:
-        self.outstanding: dict[int, tuple[float, Question]] = {}
+#: Calls without an end, by their place: when they began, and what was asked.
+UnderWay = dict[int, tuple[float, Question]]
 
 
 # Blocking, one call a thread
@@ -103,14 +100,15 @@ class Watch:
 def threads(run_dir: Path, seed: int, stop: threading.Event) -> dict[str, Any]:
     with connect(run_dir) as client:
         tallies = [Tally() for _ in range(THREADS_COUNT + 1)]
-        watch, hearing = Watch(), Hearing(tallies[-1])
+        hearing = Hearing(tallies[-1])
+        begun: UnderWay = {}
 
         def work(number: int) -> None:
             name = f"threads-{seed}-{number}"
             for question in questions(name, random.Random(f"{seed}/{number}")):
                 if stop.is_set():
                     return
-                if not ask(client, question, tallies[number], watch, number):
+                if not ask(client, question, tallies[number], begun, number):
                     stop.wait(PAUSE_S)
 
         workers = [threading.Thread(target=work, args=(n,), daemon=True) for n in range(THREADS_COUNT)]
@@ -127,13 +125,13 @@ def threads(run_dir: Path, seed: int, stop: threading.Event) -> dict[str, Any]:
         end_s = time.monotonic() + GIVE_UP_S
         for worker in workers:
             worker.join(max(0.0, end_s - time.monotonic()))
-        return report(tallies, hearing, watch, client._calling.session.late_count)
+        return report(tallies, hearing, begun, client._calling.session.late_count)
 
 
-def ask(client: Client, question: Question, tally: Tally, watch: Watch, place: int) -> bool:
+def ask(client: Client, question: Question, tally: Tally, begun: UnderWay, place: int) -> bool:
     """One call, to its end. False: it was refused."""
     began_s = time.monotonic()
-    watch.outstanding[place] = (began_s, question)
+    begun[place] = (began_s, question)
     tally.begin()
     answer, error = None, None
     try:
@@ -143,7 +141,7 @@ def ask(client: Client, question: Question, tally: Tally, watch: Watch, place: i
         answer = pending.result()
     except BackplaneError as failure:
         error = failure
-    del watch.outstanding[place]
+    del begun[place]
     tally.end(question, answer, error, time.monotonic() - began_s)
     return error is None
 
@@ -160,7 +158,8 @@ def submit(client: Client, question: Question) -> PendingCall:
 
 def bursts(run_dir: Path, seed: int, stop: threading.Event) -> dict[str, Any]:
     with connect(run_dir) as client:
-        tally, watch = Tally(), Watch()
+        tally = Tally()
+        begun: UnderWay = {}
         hearing = Hearing(tally)
         under_way: dict[int, PendingCall] = {}
         asked = questions(f"bursts-{seed}", random.Random(seed))
@@ -176,32 +175,32 @@ def bursts(run_dir: Path, seed: int, stop: threading.Event) -> dict[str, Any]:
                     except BackplaneError as error:
                         tally.end(question, None, error, time.monotonic() - began_s)
                         continue
-                    watch.outstanding[place] = (began_s, question)
+                    begun[place] = (began_s, question)
                     under_way[place] = pending
                     if question.is_taken_back:
                         pending.cancel()
-                while under_way and not is_overdue(watch):
-                    collect(under_way, watch, tally)
+                while under_way and not is_overdue(begun):
+                    collect(under_way, begun, tally)
                     time.sleep(LOOK_EVERY_S)
                 while (message := subscription.try_get()) is not None:
                     hearing.take(message)
                 stop.wait(PAUSE_S)
             hear_all(subscription, hearing)
-        return report([tally], hearing, watch, client._calling.session.late_count)
+        return report([tally], hearing, begun, client._calling.session.late_count)
 
 
-def collect(under_way: dict[int, PendingCall], watch: Watch, tally: Tally) -> None:
+def collect(under_way: dict[int, PendingCall], begun: UnderWay, tally: Tally) -> None:
     """Count those that have ended."""
     for place, pending in list(under_way.items()):
         if pending.done():
-            began_s, question = watch.outstanding.pop(place)
+            began_s, question = begun.pop(place)
             error = under_way.pop(place).exception()
             tally.end(question, None if error else pending.result(), error, time.monotonic() - began_s)
 
 
-def is_overdue(watch: Watch) -> bool:
+def is_overdue(begun: UnderWay) -> bool:
     """Whether there is one that should have ended long ago: it is not waited for any more."""
-    oldest_s = min((began_s for began_s, _ in watch.outstanding.values()), default=None)
+    oldest_s = min((began_s for began_s, _ in begun.values()), default=None)
     return oldest_s is not None and time.monotonic() - oldest_s > GIVE_UP_S
 
 
@@ -213,7 +212,8 @@ def tasks(run_dir: Path, seed: int, stop: threading.Event) -> dict[str, Any]:
 
 
 async def run_tasks(run_dir: Path, seed: int, stop: threading.Event) -> dict[str, Any]:
-    tally, watch = Tally(), Watch()
+    tally = Tally()
+    begun: UnderWay = {}
     hearing = Hearing(tally)
     asked = questions(f"tasks-{seed}", random.Random(seed))
     client = await connect_async(run_dir)
@@ -225,7 +225,7 @@ async def run_tasks(run_dir: Path, seed: int, stop: threading.Event) -> dict[str
                 hearing.take(message)
 
         hearer = asyncio.create_task(hear())
-        workers = [asyncio.create_task(work(client, asked, tally, watch, n, stop)) for n in range(TASKS_COUNT)]
+        workers = [asyncio.create_task(work(client, asked, tally, begun, n, stop)) for n in range(TASKS_COUNT)]
         ready()
         await asyncio.to_thread(stop.wait)
         await asyncio.wait(workers, timeout=GIVE_UP_S)
@@ -238,16 +238,18 @@ async def run_tasks(run_dir: Path, seed: int, stop: threading.Event) -> dict[str
             if worker.done():
                 worker.result()
         hearer.cancel()
-        return report([tally], hearing, watch, client._session.late_count)
+        return report([tally], hearing, begun, client._session.late_count)
     finally:
         await client.close()
 
 
-async def work(client: AsyncClient, asked: Any, tally: Tally, watch: Watch, place: int, stop: threading.Event) -> None:
+async def work(
+    client: AsyncClient, asked: Any, tally: Tally, begun: UnderWay, place: int, stop: threading.Event
+) -> None:
     while not stop.is_set():
         question = next(asked)
         began_s = time.monotonic()
-        watch.outstanding[place] = (began_s, question)
+        begun[place] = (began_s, question)
         tally.begin()
         answer: Any = None
         error: BackplaneError | None = None
@@ -265,7 +267,7 @@ async def work(client: AsyncClient, asked: Any, tally: Tally, watch: Watch, plac
             error = Cancelled("by us")
         except BackplaneError as failure:
             error = failure
-        del watch.outstanding[place]
+        del begun[place]
         tally.end(question, answer, error, time.monotonic() - began_s)
         await asyncio.sleep(PAUSE_S if error else 0)
 
@@ -290,7 +292,7 @@ def flood(run_dir: Path, seed: int, stop: threading.Event) -> dict[str, Any]:
     return {}
 
 
-def report(tallies: list[Tally], hearing: Hearing, watch: Watch, late: int) -> dict[str, Any]:
+def report(tallies: list[Tally], hearing: Hearing, begun: UnderWay, late: int) -> dict[str, Any]:
     """What a client says at its end."""
     whole = Tally()
     for tally in tallies:
@@ -300,7 +302,7 @@ def report(tallies: list[Tally], hearing: Hearing, watch: Watch, late: int) -> d
         for operation, ends in tally.ends.items():
             for how, count in ends.items():
                 whole.ends.setdefault(operation, type(ends)())[how] += count
-    whole.problems += [f"{question}: no end" for _, question in watch.outstanding.values()]
+    whole.problems += [f"{question}: no end" for _, question in begun.values()]
     if whole.issued != whole.ended:
         whole.note(f"{whole.issued} calls were made, {whole.ended} have ended")
     if late > whole.excused_late:

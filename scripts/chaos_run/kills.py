@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
+from appbackplane.transport import BackplaneError
+
 from .agent import ClientProcess
 from .census import of_process
 from .components import PARTS
@@ -47,7 +49,7 @@ def run_kills(count: int, seed: int, say: Callable[[str], None] = print) -> Verd
             after = wait_same(before, lambda: count_all(system, clients))
             verdict.take_counts(before, after, who={*before["memory"]} - {VICTIM})
             verdict.notes.append(f"grown: {grown_in_words(before, after)}")
-        except NotInTime as late:
+        except (NotInTime, BackplaneError) as late:
             verdict.problems.append(str(late))
         finally:
             verdict.take_clients({name: client.finish() for name, client in clients.items()})

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from appbackplane.transport import BackplaneError
+
 from .agent import Agent
 from .census import differences
 from .components import PARTS
@@ -40,7 +42,7 @@ def run(seconds: float, seed: int, without: tuple[str, ...] = (), say: Callable[
             verdict.generations = {entry["name"]: entry["generation"] for entry in told["backplanes"]}
             after = wait_same(before, system.count)
             verdict.take_counts(before, after)
-        except NotInTime as late:
+        except (NotInTime, BackplaneError) as late:
             verdict.problems.append(str(late))
         conclude(system, verdict)
     return verdict

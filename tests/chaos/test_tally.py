@@ -4,7 +4,7 @@ import random
 from itertools import islice
 
 import pytest
-from chaos_run.clients import Hearing, Watch, report
+from chaos_run.clients import Hearing, report
 from chaos_run.components import PARTS
 from chaos_run.tally import LATE_S_MAX, PATIENCE_S, Question, Tally, questions
 
@@ -66,10 +66,9 @@ def test_an_answer_to_another_question_is_noticed() -> None:
 
 def test_a_call_without_an_end_is_named_by_its_route() -> None:
     """Which of ten thousand it was is all that there is to go by."""
-    tally, watch = Tally(), Watch()
+    tally = Tally()
     tally.begin()
-    watch.outstanding[0] = (0.0, PATIENT)
-    found = report([tally], Hearing(tally), watch, late=0)["problems"]
+    found = report([tally], Hearing(tally), {0: (0.0, PATIENT)}, late=0)["problems"]
     assert any("north.echo number 7: no end" in problem for problem in found)
     assert any("1 calls were made, 0 have ended" in problem for problem in found)
 
@@ -79,8 +78,8 @@ def test_an_answer_that_comes_twice_is_noticed() -> None:
     tally = Tally()
     tally.begin()
     tally.end(PATIENT, None, PeerDown("dead"), 0.1)
-    assert report([tally], Hearing(tally), Watch(), late=1)["problems"] == []
-    assert report([tally], Hearing(tally), Watch(), late=2)["problems"] != []
+    assert report([tally], Hearing(tally), {}, late=1)["problems"] == []
+    assert report([tally], Hearing(tally), {}, late=2)["problems"] != []
 
 
 def test_messages_of_one_process_that_are_out_of_order_are_noticed() -> None:
