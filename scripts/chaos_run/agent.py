@@ -28,6 +28,8 @@ from .tally import LATE_S_MAX, PATIENCE_S
 #: How long a client may take until it has counted all its ends.
 CLIENT_S_MAX = PATIENCE_S + 4 * LATE_S_MAX
 FLOOD_S = 2.0
+#: Percent of one core; 0: no limit.
+LIMITS = (0, 50, 80, 150)
 #: For orders: what was not done by then is given up by whoever asked for it.
 ENDS = ("--timeout", "30")
 #: Until the successor of one that was killed is there, to be killed amid its imports.
@@ -134,6 +136,14 @@ class Agent:
         pid = self.system.pid_of(part)
         return pid is not None and send(pid, signal.SIGKILL)
 
+    def _kill_all(self, _: str) -> bool:
+        pids = [entry["pid"] for entry in self.system.status()["backplanes"] if entry["pid"] is not None]
+        return any([send(pid, signal.SIGKILL) for pid in pids])
+
+    def _limit(self, part: str) -> bool:
+        self.system.limit(part, self._dice.choice(LIMITS))
+        return True
+
     def _kill_young(self, part: str) -> bool:
         before = self.system.pid_of(part)
         if before is None or not send(before, signal.SIGKILL):
@@ -216,7 +226,9 @@ class Agent:
 
     _doers = {
         "kill": _kill,
+        "kill all": _kill_all,
         "kill young": _kill_young,
+        "limit": _limit,
         "stop": _stop,
         "stop long": _stop_long,
         "restart": _restart,

@@ -10,18 +10,21 @@ from __future__ import annotations
 import asyncio
 import faulthandler
 import json
+import os
 import random
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from appbackplane.transport import (
     AsyncClient,
     BackplaneError,
+    Busy,
     Cancelled,
     Client,
     Message,
@@ -32,7 +35,7 @@ from appbackplane.transport import (
 )
 
 from .census import of_process
-from .components import BEAT, PARTS
+from .components import BEAT, PARTS, WORD
 from .tally import LATE_S_MAX, PATIENCE_S, Question, Tally, questions
 
 THREADS_COUNT, TASKS_COUNT, BURST = 4, 12, 100
@@ -40,6 +43,7 @@ THREADS_COUNT, TASKS_COUNT, BURST = 4, 12, 100
 PAUSE_S = 0.03
 #: Between two looks at calls that are under way.
 LOOK_EVERY_S = 0.005
+PUBLISH_EVERY = 10
 #: For an end that does not come though its deadline has.
 GIVE_UP_S = PATIENCE_S + LATE_S_MAX
 
@@ -147,7 +151,10 @@ def ask(client: Client, question: Question, tally: Tally, begun: UnderWay, place
 
 
 def submit(client: Client, question: Question) -> PendingCall:
-    """Begin it."""
+    """Begin it, and publish its number now and then."""
+    if question.number % PUBLISH_EVERY == 0:
+        with suppress(Busy):  # one of them has no room: it will see the gap
+            client.publish(WORD, client=f"{os.getpid()}-{threading.get_ident()}", number=question.number)
     return client.submit(
         question.route, key=question.key, timeout=question.timeout, number=question.number, **question.arguments
     )

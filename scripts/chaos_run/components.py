@@ -18,6 +18,8 @@ WORKERS_COUNT = 6
 PARTS = ("north", "east", "south", "west")
 #: Where every part publishes.
 BEAT = "chaos.beat"
+#: Where clients do.
+WORD = "chaos.word"
 #: How long a hook takes at most, how often one fails, and what it says then.
 HOOK_S_MAX, HOOK_FAILS, HOOK_FAILED = 0.1, 0.1, "chaos: a hook fails"
 logger = logging.getLogger(__name__)
@@ -103,6 +105,7 @@ class Herald(AppObject):
         self.part = part
         self.published = 0
         self.last_heard: dict[str, tuple[int, int]] = {}
+        self.last_words: dict[str, int] = {}
 
     @every(0.1)
     def beat(self) -> None:
@@ -117,6 +120,14 @@ class Herald(AppObject):
         if pid == last_pid and number <= last:
             raise broken(f"{self.part}: beat {number} of {origin} after {last}")
         self.last_heard[origin] = (pid, number)
+
+    @subscribe(WORD)
+    def on_word(self, client: str, number: int) -> None:
+        """What clients publish; the same holds of it."""
+        last = self.last_words.get(client, -1)
+        if number <= last:
+            raise broken(f"{self.part}: word {number} of {client} after {last}")
+        self.last_words[client] = number
 
     @operation(priority=1)
     def heard(self) -> dict[str, int]:

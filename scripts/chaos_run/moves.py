@@ -14,11 +14,13 @@ from typing import Final
 #: Each kind and how often it is drawn, out of the sum of all.
 WEIGHTS: Final = {
     "kill": 34,  # -9 of a backplane
+    "kill all": 3,  # at one instant
     "kill young": 8,  # the same, and then its successor, amid its imports or its first hook
     "stop": 16,  # SIGSTOP of a backplane, SIGCONT a second later
     "stop long": 4,  # for longer than ZeroMQ waits for a handshake
     "restart": 12,  # one backplane, in order
     "rolling": 4,  # all of them, one after the other
+    "limit": 4,  # another CPU limit, while it runs: the kernel, the supervisor and its own account have to agree
     "stop supervisor": 6,  # for a moment: nobody may depend on its being quick
     "stop supervisor long": 2,
     "kill client": 8,  # amid its calls; another one takes its place
@@ -30,7 +32,7 @@ WEIGHTS: Final = {
 PAUSE_S_MIN, PAUSE_S_MAX = 0.15, 1.4
 STOP_S, SUPERVISOR_STOP_S, LONG_S = 1.0, 0.4, 3.0
 #: Those without a choice of whom they concern.
-WITHOUT_TARGET: Final = ("rolling", "stop supervisor", "stop supervisor long", "flood")
+WITHOUT_TARGET: Final = ("kill all", "rolling", "stop supervisor", "stop supervisor long", "flood")
 
 
 @dataclass(frozen=True, slots=True)

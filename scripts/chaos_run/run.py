@@ -31,6 +31,8 @@ def run(seconds: float, seed: int, without: tuple[str, ...] = (), say: Callable[
     with running() as system:
         try:
             say("warming up")
+            for part in PARTS:
+                system.limit(part, 90)  # a group of its own each, which it keeps
             play(system, warm_s, seed + 1_000_000, without, verdict)
             settle(system)
             before = system.count_steady()

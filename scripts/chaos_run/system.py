@@ -27,6 +27,8 @@ SCRIPTS: Final = Path(__file__).resolve().parents[1]
 LIMIT_S: Final = 60.0
 #: Between two looks at what nobody announces.
 LOOK_EVERY_S: Final = 0.05
+LIMIT_CALL_S: Final = 10.0
+#: A census that has just been taken so often, with the same result, is believed.
 STEADY_COUNT: Final = 5
 #: So many restarts as the moves make, and more; and short waits, since it is not the backoff that is looked at.
 RESTART: Final = '{ max = 1_000_000, within = "1h", backoff = "10ms", backoff_max = "50ms", healthy_after = "50ms" }'
@@ -95,6 +97,10 @@ class System:
         except NotInTime as late:
             raise NotInTime(f"{late}: {'; '.join(unsettled(told))}") from None
         return told
+
+    def limit(self, part: str, percent: int) -> None:
+        """Another CPU limit, until its next generation."""
+        self.client.call(f"backplane.{part}.limits", cpu_limit=percent, timeout=LIMIT_CALL_S)
 
     def connect_all(self, parts: list[str]) -> None:
         """Have each part call each other, so that the same connections are there whoever was restarted last."""
