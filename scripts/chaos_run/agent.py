@@ -136,6 +136,10 @@ class Agent:
         pid = self.system.pid_of(part)
         return pid is not None and send(pid, signal.SIGKILL)
 
+    def _terminate(self, part: str) -> bool:
+        pid = self.system.pid_of(part)
+        return pid is not None and send(pid, signal.SIGTERM)
+
     def _kill_all(self, _: str) -> bool:
         pids = [entry["pid"] for entry in self.system.status()["backplanes"] if entry["pid"] is not None]
         return any([send(pid, signal.SIGKILL) for pid in pids])
@@ -226,6 +230,7 @@ class Agent:
 
     _doers = {
         "kill": _kill,
+        "terminate": _terminate,
         "kill all": _kill_all,
         "kill young": _kill_young,
         "limit": _limit,

@@ -1,6 +1,6 @@
 """The clients, each in a process of its own: `python -m chaos_run.clients NAME RUN_DIR SEED`.
 
-`threads`: a thread a call, several at a time. `bursts`: a hundred calls under way at once. `tasks`: asyncio. Each also hears
+`threads`: a thread a call, several at a time. `bursts`: hundreds of calls under way at once. `tasks`: asyncio. Each also hears
 a topic. They say `ready`, go on until a line comes on standard input, wait until each of their calls has ended, and say how in
 one line of JSON. `flood` asks for much, reads nothing, and waits to be killed.
 """
@@ -38,7 +38,7 @@ from .census import of_process
 from .components import BEAT, PARTS, WORD
 from .tally import LATE_S_MAX, PATIENCE_S, Question, Tally, questions
 
-THREADS_COUNT, TASKS_COUNT, BURST = 4, 12, 100
+THREADS_COUNT, TASKS_COUNT, BURST = 8, 40, 300
 #: Between two bursts, and after a refusal: a client that spins takes the CPU that a restart needs.
 PAUSE_S = 0.03
 #: Between two looks at calls that are under way.
@@ -160,7 +160,7 @@ def submit(client: Client, question: Question) -> PendingCall:
     )
 
 
-# Blocking, a hundred calls at a time
+# Blocking, hundreds of calls at a time
 
 
 def bursts(run_dir: Path, seed: int, stop: threading.Event) -> dict[str, Any]:

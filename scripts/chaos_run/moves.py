@@ -14,6 +14,7 @@ from typing import Final
 #: Each kind and how often it is drawn, out of the sum of all.
 WEIGHTS: Final = {
     "kill": 34,  # -9 of a backplane
+    "terminate": 6,  # SIGTERM, from somebody who does not know that there is a supervisor
     "kill all": 3,  # at one instant
     "kill young": 8,  # the same, and then its successor, amid its imports or its first hook
     "stop": 16,  # SIGSTOP of a backplane, SIGCONT a second later

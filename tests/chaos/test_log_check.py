@@ -28,6 +28,7 @@ def line(backplane: str, message: str, level: str = "ERROR", error: str = "") ->
             "supervisor", "backplane 'north': component 'north' did not become initializing: chaos: a hook fails; again"
         ),
         line("north", "a hook failed", error="Traceback ...\nRuntimeError: chaos: a hook fails"),
+        line("supervisor", "backplane 'north': exited with 0; starting it again now"),
         line("north", "a slow action", "WARNING"),
     ],
 )
@@ -40,7 +41,8 @@ def test_what_a_death_explains_is_no_finding(said: dict[str, Any]) -> None:
     "said",
     [
         line("supervisor", "backplane 'north': did not register within 60 s; starting it again now"),
-        line("supervisor", "backplane 'north': exit code 1; starting it again now"),
+        line("supervisor", "backplane 'north': exited with 1; starting it again now"),
+        line("supervisor", "backplane 'north': killed by signal 6: terminate called; starting it again now"),
         line("supervisor", "it went wrong", error="Traceback ...\nKeyError: 'north'"),
         line("north", "BROKEN north: somebody noted 3 after 4"),
         line("north", "north.relay failed", error="Traceback ...\nKeyError: 7"),

@@ -20,7 +20,7 @@ def test_every_kind_is_drawn_and_aims_at_what_it_is_for() -> None:
     for move in moves:
         if move.kind in ("kill client", "stop client"):
             assert move.target in CLIENTS
-        elif move.kind in ("kill", "kill young", "stop", "stop long", "restart"):
+        elif move.kind in ("kill", "kill young", "terminate", "limit", "stop", "stop long", "restart"):
             assert move.target in BACKPLANES
         else:
             assert move.target == ""
