@@ -20,6 +20,8 @@ EXPLAINED: Final = re.compile(
     rf"|component '\w+' did not become \w+: .*({HOOK_FAILED}|its process (has died|cannot be reached))"
     r"|drained, but did not say how far it came: .*its process (has died|cannot be reached))"
 )
+#: Of a backplane, the end of a traceback: whom it has called, and nobody waits for its answer who could be told.
+REFUSED: Final = re.compile(r"appbackplane\.transport\.errors\.(PeerDown|Unavailable|Busy): ")
 #: Of the same: a hook of ours.
 FAILED: Final = re.compile(rf"RuntimeError: {HOOK_FAILED}")
 #: Kept: the first ones are those to look at.
