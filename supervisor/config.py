@@ -48,7 +48,8 @@ class ConfigError(CallerError):
     """The TOML is wrong. `problems`: one line each, all that were found."""
 
     def __init__(self, file: str, problems: Collection[str]) -> None:
-        super().__init__("\n".join(f"{file}: {problem}" for problem in problems))
+        self.lines = tuple(f"{file}: {problem}" for problem in problems)
+        super().__init__("\n".join(self.lines))
         self.file, self.problems = file, tuple(problems)
 
 

@@ -46,10 +46,12 @@ from .logs.collector import Ears, Logs, open_log
 from .logs.output import Output
 from .logs.pipes import LogPipe
 from .poller import Poller
-from .processes import cgroups, orphans, signals
+from .processes import cgroups, orphans, signals, urgency
 from .processes.board_file import BoardFile
+from .processes.guarding import Guarding
 from .processes.placement import Placement
 from .processes.run_dir import RunDir
+from .processes.service_manager import ServiceManager
 from .processes.spawn import Process, Spawner
 
 #: At the end, for a reader of our output that is slow.
@@ -76,23 +78,30 @@ def run(
     """
     allow_descriptors()
     with ExitStack() as stack:
-        run_dir = RunDir(Path(config.run_dir))
+        run_dir = RunDir(Path(config.run_dir), config.system.name)
         stack.callback(run_dir.close)
         logs = Logs(config, open_log(config), output, RealClock.now_ns)
         stack.callback(logs.close, LAST_LINES_MS)
-        for notice in notices:
+        service = ServiceManager.of(os.environ, os.getpid(), logs.say)
+        stack.callback(service.close)
+        for notice in (*notices, *run_dir.reclaim()):
             logs.say(notice)
+        left = [life.cgroup for life in run_dir.left if life.cgroup is not None]
         placement = Placement.of(
-            config, lambda needed: cgroups.make(config.system.name, run_dir.path, run_dir.cgroup_left, is_needed=needed)
+            config, lambda needed: cgroups.make(config.system.name, run_dir.path, left, is_needed=needed)
         )
         groups = placement.groups
-        if groups.folder is not None:
-            run_dir.remember(str(groups.folder))
+        folder = None if groups.folder is None else str(groups.folder)
+        run_dir.settle(folder)
+        urgency.raise_own(is_alone=groups.folder is not None)
         stack.callback(groups.close, logs.say)
+        nice = min(config.system.nice, default=0)
+        guarding = Guarding(config.system.name, run_dir.mark, folder, nice, logs.say, RealClock.now_ns)
+        stack.callback(guarding.close)
         orphans.adopt()
-        stack.callback(lambda: orphans.kill_all(()))
+        stack.callback(lambda: orphans.kill_all((guarding.pid,)))
         signal_pipe = stack.enter_context(signals.as_events())
-        return Supervisor(config, run_dir, placement, signal_pipe, logs, on_up, stack).run()
+        return Supervisor(config, run_dir, placement, signal_pipe, logs, guarding, service, on_up, stack).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +132,8 @@ class Supervisor:
         placement: Placement,
         signal_pipe: signals.SignalPipe,
         logs: Logs,
+        guarding: Guarding,
+        service: ServiceManager,
         on_up: Callable[[tuple[str, ...]], None],
         stack: ExitStack,
     ) -> None:
@@ -134,8 +145,8 @@ class Supervisor:
         self._control = ControlSocket(supervisor_socket(run_dir.path))
         stack.callback(self._control.close)
         self._placement = placement
-        self._spawner = Spawner(config, self._board.fd, self._board.slots, self._placement)
-        stack.callback(self._spawner.close)
+        slots = self._board.slots
+        self._spawner = Spawner(config, self._board.fd, slots, placement, run_dir.mark, guarding.lifeline_fd)
         self._director = Director(
             config.system.name,
             {name: backplane.restart for name, backplane in config.backplane.items()},
@@ -169,6 +180,8 @@ class Supervisor:
         self._signals = signal_pipe
         self._poller.watch(signal_pipe.fd, self._on_signals)
         self._poller.watch(self._control.fileno(), lambda: None)  # each turn looks there anyway
+        guarding.watch(self._poller)
+        self._guarding, self._service = guarding, service
 
     def run(self) -> Outcome:
         """Until nothing is left."""
@@ -190,12 +203,15 @@ class Supervisor:
         if wakes_at_ns is not None and wakes_at_ns <= now_ns and self._outcome is None:
             self._take(events.TimePassed())
         self._logs.turn(now_ns)
+        self._service.turn(now_ns)
+        self._guarding.turn(now_ns)
         if self._outcome is None:
             self._wait()
 
     def _wait(self) -> None:
         now_ns = self._now_ns()
         wakes = [self._director.wakes_at_ns(), self._control.next_wake_ns(now_ns), self._logs.next_wake_ns()]
+        wakes += [self._service.next_wake_ns(now_ns), self._guarding.next_wake_ns()]
         nearest_ns = min((wake for wake in wakes if wake is not None), default=None)
         self._poller.wait(nearest_ns, now_ns, lambda: self._outcome is None, room_in=self._logs.waits_for_fd())
 
@@ -208,7 +224,7 @@ class Supervisor:
                 is_final = self._director.mode == "stopping" and number is not signal.SIGHUP
                 self._say(f"{number.name}: {'killing everything' if is_final else 'going down (again: kill at once)'}")
                 self._take(events.DownOrdered(number.name, is_final=is_final))
-        orphans.bury({running.process.pid for running in self._running.values()})
+        orphans.bury({running.process.pid for running in self._running.values()} | {self._guarding.pid})
 
     def _on_exit(self, running: _Running) -> None:
         process = running.process
@@ -282,6 +298,8 @@ class Supervisor:
             for effect in self._director.handle(self._events[0], self._now_ns()):
                 self._do(effect)
             self._events.popleft()
+        if self._service.is_heard:
+            self._service.tell(self._director.mode, status.headline(self._director))
 
     def _do(self, effect: effects.Effect) -> None:
         match effect:

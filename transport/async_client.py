@@ -9,7 +9,6 @@ import asyncio
 import heapq
 import itertools
 import os
-import secrets
 import time
 from collections.abc import Mapping
 from types import TracebackType
@@ -51,7 +50,7 @@ class AsyncClient:
     def __init__(self, location: Location) -> None:
         self._location = location
         self._loop = asyncio.get_running_loop()
-        self._link = Link(f"client/{os.getpid()}-{secrets.token_hex(8)}")
+        self._link = Link(f"client/{os.getpid()}-{os.urandom(8).hex()}")
         self._session = ClientSession(self._link, location.supervisor)
         self._subscriptions: set[AsyncSubscription] = set()
         self._starting: asyncio.Future[None] | None = None

@@ -84,6 +84,16 @@ class Directory(msgspec.Struct, frozen=True):
     #: Topic to the names of the backplanes that subscribe to it.
     topics: dict[str, tuple[str, ...]] = {}
 
+    def newly_draining(self, before: "Directory | None") -> list[str]:
+        """Those that are being drained, and were not in the version before."""
+        known = {} if before is None else before.backplanes
+        return [
+            name
+            for name, place in self.backplanes.items()
+            if place.is_draining
+            and ((was := known.get(name)) is None or place.generation != was.generation or not was.is_draining)
+        ]
+
     @property
     def unready(self) -> frozenset[str]:
         """Those that are up, but should not be called where another can be."""

@@ -7,6 +7,7 @@ what happened; whoever owns the link takes one before waiting and after every wa
 """
 
 import heapq
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -341,15 +342,25 @@ class ClientSession:
         return True
 
     def _adopt(self, directory: Directory, events: Events) -> None:
-        self.directory, self._resolver = directory, Resolver(directory)
+        before, self.directory, self._resolver = self.directory, directory, Resolver(directory)
         self._publishing.update(directory)
         for name in self._connections.outdated(directory, keep=addressing.SUPERVISOR):
             self._lose(name, PeerDown(f"backplane {name!r} died; whether the work ran is not known"), events)
+        for name in directory.newly_draining(before):
+            self._say_farewell(name)
         places = {name: place.generation for name, place in directory.backplanes.items() if place.is_up}
         asks, waiters = self._hearing.update(places)
         events += [Ended(waiter, None, None) for waiter in waiters]
         for ask in asks:
             self._ask(ask, self._now_ns)
+
+    def _say_farewell(self, name: str) -> None:
+        """It is drained: from now on we ask elsewhere. This comes there after all that we have asked."""
+        peer = self._connections.peer(name)
+        if peer is not None:
+            route = addressing.backplane_route(name, addressing.FAREWELL)
+            with suppress(Busy):  # it does not read; then it waits for us for a while
+                self._exchange.put(peer, Envelope(CAST, 0, None, route, None, None, None, {}))
 
     def _cannot_reach(self, name: str, events: Events) -> None:
         if name == addressing.SUPERVISOR:

@@ -12,7 +12,6 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from appbackplane.transport.addressing import BACKPLANE
 from appbackplane.transport.calls import OutstandingCalls
 from appbackplane.transport.directory import nearest
 from appbackplane.transport.envelope import CALL, Envelope, status
@@ -25,12 +24,10 @@ from appbackplane.transport.errors import (
     InternalError,
     InvalidArgument,
     NotFound,
-    PeerDown,
     Unavailable,
     UnknownRoute,
     text_of,
 )
-from appbackplane.transport.resolver import RETRY_AFTER_S
 from appbackplane.transport.topics import GapCounter
 
 from ..objects.action import DEADLINE_DEFAULT_NS, LOCAL, Action
@@ -43,6 +40,7 @@ from ..objects.registry import Route
 from ..objects.state_machine import StateMachine
 from ..scheduling.balance import least_busy
 from ..scheduling.throttle import OwnWork, Throttle
+from .closing import Closing
 from .digesting import Digest, Digesting
 from .method_action import MethodAction
 
@@ -68,8 +66,7 @@ class Intake:
         self.throttles: dict[str, Throttle] = {}
         #: What components have given themselves to do.
         self.own_work: dict[str, OwnWork] = {}
-        #: Why nothing new is taken in any more, as callers are told (draining.py); None: it is.
-        self.closed_because: str | None = None
+        self.closing = Closing(engine)
         self.gaps = GapCounter()
         self.refused_casts_count = 0
         self.digesting = Digesting(engine)
@@ -101,7 +98,7 @@ class Intake:
         if route is None:
             raise UnknownRoute(name, self.nearest(name))
         if not route.is_registered and (caller is None or caller._component is not route.component):
-            self._check_served(route, is_own=caller is not None)
+            self.closing.check_served(route, is_inside=caller is not None)
         priority = self._priority(name, envelope.priority, route.priority)
         deadline_ns = None
         if kind == CALL:
@@ -257,29 +254,6 @@ class Intake:
         )
         return 1
 
-    def stop(self, now_ns: int) -> None:
-        """The process ends: whoever still waits for an answer is told."""
-        running = [worker.action for worker in self._engine.watch.team]
-        for (peer, id), action in self.accepted.items():
-            if peer != LOCAL:
-                error: BackplaneError = self.not_begun(action.name)
-                if action.has_begun or action in running:
-                    error = PeerDown(f"{action.name}: backplane {self._engine.backplane} stopped before it ended")
-                self._engine.say(peer, status(id, error), now_ns)
-        self.accepted.clear()
-
-    def close(self, because: str) -> None:
-        """Take in nothing new, but for calls inside of this backplane, and its own operations."""
-        self.closed_because = because
-        for route in self._engine.registry.routes.values():
-            if not route.name.startswith(f"{BACKPLANE}."):
-                route.close()
-
-    def not_begun(self, name: str) -> Unavailable:
-        """What is told to who called something that will not begin here any more."""
-        why = self.closed_because or "is stopping"
-        return Unavailable(f"{name}: backplane {self._engine.backplane} {why}; not begun", retry_after=RETRY_AFTER_S)
-
     def nearest(self, name: str) -> str | None:
         """The known route most like `name`, for an error message."""
         return nearest(name, self._engine.registry.routes) or self._engine.outgoing.directory.nearest(name)
@@ -293,15 +267,6 @@ class Intake:
         self._engine.reports.refused(f"cast {envelope.route}", f"a cast was refused: {text_of(error)}", now_ns)
 
     # -- steps --------------------------------------------------------------------------------------------------------
-
-    def _check_served(self, route: Route, *, is_own: bool) -> None:
-        """Raises `Unavailable`, unless it is only closed, and an object of this backplane asks (`is_own`)."""
-        component, state = route.component.name, route.component.state.value
-        if self.closed_because is None:
-            served_in = ", ".join(route.states)
-            raise Unavailable(f"{route.name} is not served while {component} is {state} (served in: {served_in})")
-        if not is_own or state not in route.states:
-            raise self.not_begun(route.name)
 
     def _priority(self, name: str, asked: int | None, declared: int) -> int:
         if asked is None:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from appbackplane.transport import addressing
 from appbackplane.transport.calls import OutstandingCalls
 from appbackplane.transport.directory import Directory, Place
 from appbackplane.transport.envelope import CALL, CANCEL, CAST, STATUS, Envelope
@@ -146,6 +147,7 @@ class Outgoing:
         if directory.version < self.directory.version:
             return
         self._engine.callers.update(self.directory, directory)
+        leaving = directory.newly_draining(self.directory)
         self.directory, self._resolver = directory, Resolver(directory)
         for name, (generation, peer) in list(self._peers.items()):
             place = directory.backplanes.get(name)
@@ -156,6 +158,15 @@ class Outgoing:
                 self._engine.link.disconnect(peer)
                 self.fail_peer(peer, now_ns)
         self._engine.publishing.update(directory)
+        for name in leaving:
+            self._say_farewell(name, now_ns)
+
+    def _say_farewell(self, name: str, now_ns: int) -> None:
+        """It is drained: from now on we ask elsewhere. This comes there after all that we have asked."""
+        known = self._peers.get(name)
+        if known is not None:
+            route = addressing.backplane_route(name, addressing.FAREWELL)
+            self._engine.say(known[1], Envelope(CAST, 0, None, route, None, None, None, {}), now_ns)
 
     def peer_of(self, backplane: str) -> bytes | None:
         """The peer that a backplane is, connected if need be; None while it is down."""

@@ -38,6 +38,8 @@ SELDOM_NS = 2_000_000
 LOOKS_IDLE = 50
 #: Heartbeats, also while asleep: the supervisor calls a backplane silent after several of these.
 HEARTBEAT_NS = 250_000_000
+#: A reason to stop: nobody is left who would end what takes too long.
+SUPERVISOR_GONE = "the supervisor is gone"
 
 log = logging.getLogger("appbackplane.runtime")
 
@@ -84,6 +86,7 @@ class Sentinel:
         self._looks_without_overrun = 0
         self._looks_idle = 0
         self._beaten_ns = 0
+        self._parent, self._is_orphan = os.getppid(), False
 
     def register(self, registration: Registration) -> None:
         """Tell the supervisor what is here."""
@@ -125,7 +128,7 @@ class Sentinel:
                     os.eventfd_read(self._wake_fd)
                 self._looks_idle = 0
             if self._lifeline_fd is not None and self._lifeline_fd in events:
-                self._stop_reason = "the supervisor is gone"
+                self._stop_reason = SUPERVISOR_GONE
         return self._stop_reason
 
     def close(self) -> None:
@@ -182,6 +185,11 @@ class Sentinel:
 
     def _beat(self, now_ns: int, running_since_ns: int) -> None:
         self._beaten_ns = now_ns
+        if self._lifeline_fd is not None and os.getppid() != self._parent:
+            # The guardian is to cut the lifeline in a moment; at the next beat it has not done so, and never will.
+            if self._is_orphan:
+                self.stop(SUPERVISOR_GONE)
+            self._is_orphan = True
         if self._slot is None:
             return
         engine = self._engine

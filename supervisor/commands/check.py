@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import subprocess
 import time
-from pathlib import Path
 from typing import Any
 
 import click
@@ -22,19 +21,16 @@ from ..direction import plan
 from ..processes.spawn import process_config, start
 from . import show
 from .cli import debug_option, json_option
-from .systems import toml_here
+from .systems import toml_of
 
 
 @click.command("check")
-@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.argument("file", required=False)
 @json_option
 @debug_option
-def command(file: Path | None, as_json: bool) -> None:
+def command(file: str | None, as_json: bool) -> None:
     """Check the system of FILE (default: the one TOML in this folder) without starting it."""
-    path = file or toml_here()
-    if path is None:
-        raise click.UsageError("which system? There is not exactly one TOML of a system here: appbackplane check FILE")
-    config = load(path)
+    config = load(toml_of(file, "check"))
     registrations, problems = describe(config)
     findings = plan.find(registrations, config.replica_of) if not problems else []
     problems += [finding.text for finding in findings if finding.is_error]

@@ -24,8 +24,9 @@ from ..logs.folder import LINK, default_folder, names_in, numbers
 from ..logs.reader import Found, LogReader, end_of, last, start_of
 from ..logs.text import told
 from ..replicas import numbered
+from . import streams
 from .cli import debug_option, json_option
-from .systems import find, system_option
+from .systems import find, named_once, nearest, system_option
 
 #: Without `--lines` and `--since`: two screens.
 LINES = 100
@@ -33,7 +34,6 @@ LINES = 100
 LOOK_MS = 50
 #: Wide enough for most names, so that what was said stands in a column.
 _NAME_WIDTH = 12
-_STDOUT = 1
 
 
 @click.command("logs")
@@ -66,20 +66,17 @@ def command(
     as_json: bool,
 ) -> None:
     """Show what was said in a system, also when it is down."""
-    if named is not None and system is not None:
-        raise click.UsageError("which system? It is named twice")
+    named = named_once(named, system)
     try:
         instant = None if since is None else log_filter.since(since, datetime.now().astimezone())
     except ValueError as error:
         raise click.UsageError(f"--since: {error}") from None
-    folder = folder_of(find(named or system))
+    folder = folder_of(find(named))
     wanted = LogFilter(backplane, component, level, instant, numbered(backplane or "", names_in(folder)))
     try:
         _show(folder, wanted, lines, follow=follow, as_json=as_json)
     except KeyboardInterrupt:  # how one leaves --follow
         return
-    except BrokenPipeError:  # `appbackplane logs | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)
 
 
 def folder_of(location: Location) -> Path:
@@ -91,7 +88,9 @@ def folder_of(location: Location) -> Path:
                 return folder.resolve()
         except OSError as error:
             raise FailedPrecondition(f"log folder {folder} cannot be read: {error.strerror}") from error
-    raise NotFound(f"no log of system {location.system!r} (looked for in {usual}): it has never been up here")
+    near = nearest(location)
+    why = "it has never been up here" if near is None else f"did you mean {near!r}?"
+    raise NotFound(f"no log of system {location.system!r} (looked for in {usual}): {why}")
 
 
 def _show(folder: Path, wanted: LogFilter, lines: int | None, *, follow: bool, as_json: bool) -> None:
@@ -153,11 +152,4 @@ def _print(found: list[Found], *, in_colour: bool, as_json: bool) -> None:
             texts.append(f"(not a line of the log: {raw.decode(errors='replace')[:200]!r})")
         else:
             texts += told(line, name_width=_NAME_WIDTH, in_colour=in_colour)
-    data = memoryview("".join(f"{text}\n" for text in texts).encode(errors="replace"))
-    buffer = sys.stdout.buffer
-    out = getattr(buffer, "raw", buffer)  # nothing is left to be flushed when Ctrl-C comes
-    while data:
-        written = out.write(data)
-        if written is None:  # somebody has made the terminal non-blocking
-            select.select([], [_STDOUT], [])
-        data = data[written or 0 :]
+    streams.write("".join(f"{text}\n" for text in texts).encode(errors="replace"))

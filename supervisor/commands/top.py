@@ -29,7 +29,8 @@ from . import show
 from .asking import TIMEOUT_S, Asker
 from .cli import debug_option, json_option
 from .completing import backplanes
-from .systems import find, offered, system_option
+from .quantities import Seconds
+from .systems import find, named_once, offered, system_option
 
 #: Between the two looks of `--once`, and how long backplanes may take for each: together 120 ms, so that 80 are left of
 #: the 200 for the supervisor on a machine whose cores are all busy. A sentinel answers within 10 ms while all is busy.
@@ -37,6 +38,8 @@ ONCE_S, ONCE_LIMIT_S = 0.08, 0.04
 LIVE_S = 1.0
 #: More often, and looking would be what the machine is busy with.
 INTERVAL_S_MIN = 0.1
+#: An hour: whoever looks less often starts it when he looks.
+INTERVAL_S_MAX = 3_600
 #: Where nobody says how wide: all columns.
 WIDE = 200
 
@@ -45,7 +48,9 @@ WIDE = 200
 @click.argument("named", metavar="[SYSTEM]", required=False, shell_complete=offered)
 @system_option
 @click.option("--once", "is_once", is_flag=True, help="Look once, print it, and end; so it is without a terminal, too.")
-@click.option("--interval", type=click.FloatRange(min=INTERVAL_S_MIN), help="Seconds between two looks. Default: 1.")
+@click.option(
+    "--interval", type=Seconds(min=INTERVAL_S_MIN, max=INTERVAL_S_MAX), help="Seconds between two looks. Default: 1."
+)
 @click.option("--sort", type=click.Choice(SORTS), default=SORTS[0], help="What comes first; s changes it.")
 @click.option(
     "--backplane",
@@ -65,7 +70,7 @@ def command(
     as_json: bool,
 ) -> None:
     """Watch the system: what each backplane does, how long it takes, and what waits."""
-    location = find(named or system)
+    location = find(named_once(named, system))
     navigation = Navigation(sort=sort)
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     if is_once or as_json or not is_terminal:
@@ -93,7 +98,11 @@ def looking_at(found: Figures, navigation: Navigation, backplane: str) -> Naviga
         return replace(navigation, opened=backplane)
     if any(each.replica_of == backplane for each in found.backplanes):
         return replace(navigation, among=backplane)
-    raise NotFound(f"no backplane {backplane!r} in {found.system!r}: one of {', '.join(names)}")
+    import difflib  # only where somebody has mistyped
+
+    close = difflib.get_close_matches(backplane, names, n=1)
+    hint = f" (did you mean {close[0]!r}?)" if close else f": one of {', '.join(names)}"
+    raise NotFound(f"no backplane {backplane!r} in {found.system!r}{hint}")
 
 
 def once(asker: Asker, interval_s: float) -> Figures:

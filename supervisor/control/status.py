@@ -71,6 +71,15 @@ def state(director: Director) -> str:
     return "degraded" if director.mode == "up" and director.movement.problems() else director.mode
 
 
+def headline(director: Director) -> str:
+    """The state in a line, with the reason if it is not what it should be."""
+    said = state(director)
+    if said == "degraded":
+        first, *others = director.movement.problems()
+        return f"degraded: {first}" + (f" (and {len(others)} more)" if others else "")
+    return f"{said}: {director.reason}" if said in ("stopping", "down") and director.reason else said
+
+
 def routes(director: Director) -> list[dict[str, Any]]:
     """The answer to `supervisor.routes`: every operation once, where it is served, and where it can be called now."""
     entries: dict[str, dict[str, Any]] = {}

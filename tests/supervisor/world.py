@@ -230,6 +230,25 @@ class World:
         place = self.director.directory.backplanes[backplane]
         assert place.is_up, "who has not heard of it is still served"
         assert place.is_draining, "the directory says so first"
+        for name, other in self.processes.items():
+            if name == backplane or not (self.is_going_down or self.director.children[name].is_leaving):
+                continue
+            if backplane in self._homes_needed(name) and not self._needs(backplane, name) and not other.is_killed:
+                assert not any(HEIGHT[state] for state in other.states.values()), f"{name} still needs {backplane}"
+
+    def _needs(self, backplane: str, other: str) -> bool:
+        """Whether one of its components depends on one of the other's, at however many removes."""
+        ahead, found = [backplane], {backplane}
+        while ahead:
+            needs = self._homes_needed(ahead.pop())
+            ahead += needs - found
+            found |= needs
+        return other in found
+
+    def _homes_needed(self, backplane: str) -> set[str]:
+        """Others that have what its components depend on."""
+        needs = {need for own in self.system[backplane] for need in self.depends_on[own]}
+        return {home for need in needs if backplane not in self.homes[need] for home in self.homes[need]}
 
     def _check_fall(self, home: str, component: str, to: ModuleState) -> None:
         for name, needs in self.depends_on.items():
@@ -237,6 +256,8 @@ class World:
                 places = self._homes_for(other, name, component)
                 if home not in places or (component in self.driven_by_backplane and other != home):
                     continue
+                if self.director.children[home].is_ordered and not self.director.children[other].is_leaving:
+                    continue  # it will be back in a moment: they stay
                 highest = self._height(other, name, max)
                 others = [self._height(place, component, min) for place in places if place != home]
                 assert highest <= HEIGHT[to] or max(others, default=-1) >= highest, f"{name} still needs {component}"

@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.supervisor.direction import effects, events
-from appbackplane.supervisor.direction.child import Phase
+from appbackplane.supervisor.direction.child import Drain, Phase
 from appbackplane.supervisor.direction.effects import Caller
 from appbackplane.transport.directory import Registration
 
@@ -121,6 +121,20 @@ class AnyOrder(RuleBasedStateMachine):
             self.world.order_move(to, component, limit_ns=limit_ns)
 
     @precondition(lambda self: self.world.ended is None)
+    @rule(data=st.data(), is_now=st.booleans(), limit_ns=st.integers(SECOND_NS, 60 * SECOND_NS))
+    def a_client_restarts_something(self, data: st.DataObject, is_now: bool, limit_ns: int) -> None:
+        names = data.draw(st.lists(st.sampled_from([*sorted(self.world.system), "nobody"]), min_size=1, max_size=3))
+        if len(self.world.waiting) < 5:
+            self.world.order_restart(*names, is_now=is_now, limit_ns=limit_ns)
+
+    @precondition(lambda self: any(process.is_draining for process in self.world.processes.values()))
+    @rule(data=st.data(), refused_count=st.integers(0, 2), running=st.sampled_from([(), ("base.work",)]))
+    def one_has_drained(self, data: st.DataObject, refused_count: int, running: tuple[str, ...]) -> None:
+        draining = sorted(name for name, process in self.world.processes.items() if process.is_draining)
+        name = data.draw(st.sampled_from(draining))
+        self.world.finish_draining(name, refused_count=refused_count, running=running)
+
+    @precondition(lambda self: self.world.ended is None)
     @rule(data=st.data(), generation=st.integers(0, 2))
     def old_news_comes_late(self, data: st.DataObject, generation: int) -> None:
         """Of a generation that is not there: it must change nothing."""
@@ -131,6 +145,7 @@ class AnyOrder(RuleBasedStateMachine):
                 events.Exited(name, generation, 1),
                 events.Moved(name, generation, "base", "primary"),
                 events.LinkLost(name, generation),
+                events.Drained(name, generation, error="late"),
             ):
                 assert not [e for e in self.world.tell(event) if not isinstance(e, effects.Spawn)]
 
@@ -140,6 +155,9 @@ class AnyOrder(RuleBasedStateMachine):
             assert child.is_living == (name in self.world.processes)
             if child.phase in (Phase.STARTING, Phase.STOPPING):
                 assert child.deadline_ns is not None, "every wait has an end"
+            if child.drain is Drain.RUNNING:
+                assert child.phase in (Phase.DRAINING, Phase.KILLED)
+                assert child.deadline_ns is not None or child.phase is Phase.KILLED, "every wait has an end"
 
     def teardown(self) -> None:
         """Whatever has happened: ordered down, it comes down, and at no later time than its limits allow."""
