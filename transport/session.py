@@ -7,7 +7,6 @@ what happened; whoever owns the link takes one before waiting and after every wa
 """
 
 import heapq
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,6 +36,9 @@ from .topics import GapCounter, check_pattern
 
 #: Frames read in one turn, so that a flood of topics cannot keep a caller from its reply, nor from its deadline.
 FRAMES_MAX: Final = 64
+#: Frames that are read before a directory that has come is followed, while there are more: what four peers have sent ahead
+#: (link.READ_AHEAD), since answers of one that has ended may be among them. A flood of topics must not put it off for long.
+HELD_FRAMES_MAX: Final = 256
 #: Where the supervisor publishes new versions of the directory.
 DIRECTORY_TOPIC = "system.directory"
 #: A peer that does not read is offered its frames again after this; ZeroMQ usually wakes us before.
@@ -86,6 +88,7 @@ class ClientSession:
         self._connections = self._exchange.connections
         self._resolver: Resolver | None = None
         self._newest: Directory | None = None
+        self._held_frames = 0
         self._refresh_ns = 0
         self._publishing = Publishing(self._exchange)
         #: Peers who were cast or published something; nothing says whether it has arrived.
@@ -190,7 +193,7 @@ class ClientSession:
                     break
                 for envelope in envelopes:
                     self._take(exchange.sender, envelope, events)
-            if self._newest is not None:  # after all that came with it: a place may have answered before it died
+            if self._newest is not None and self._may_adopt(frames_max):
                 directory, self._newest = self._newest, None
                 self._adopt(directory, events)
             self._expire(events)
@@ -341,26 +344,23 @@ class ClientSession:
             self._newest = directory
         return True
 
+    def _may_adopt(self, frames: int) -> bool:
+        """Whether all that came with the newest directory has been read: a place may have answered before it died."""
+        is_held = self._exchange.has_more and self.directory is not None and self._held_frames < HELD_FRAMES_MAX
+        self._held_frames = self._held_frames + frames if is_held else 0
+        return not is_held
+
     def _adopt(self, directory: Directory, events: Events) -> None:
-        before, self.directory, self._resolver = self.directory, directory, Resolver(directory)
+        self._exchange.say_farewell(directory.newly_draining(self.directory))
+        self.directory, self._resolver = directory, Resolver(directory)
         self._publishing.update(directory)
         for name in self._connections.outdated(directory, keep=addressing.SUPERVISOR):
             self._lose(name, PeerDown(f"backplane {name!r} died; whether the work ran is not known"), events)
-        for name in directory.newly_draining(before):
-            self._say_farewell(name)
         places = {name: place.generation for name, place in directory.backplanes.items() if place.is_up}
         asks, waiters = self._hearing.update(places)
         events += [Ended(waiter, None, None) for waiter in waiters]
         for ask in asks:
             self._ask(ask, self._now_ns)
-
-    def _say_farewell(self, name: str) -> None:
-        """It is drained: from now on we ask elsewhere. This comes there after all that we have asked."""
-        peer = self._connections.peer(name)
-        if peer is not None:
-            route = addressing.backplane_route(name, addressing.FAREWELL)
-            with suppress(Busy):  # it does not read; then it waits for us for a while
-                self._exchange.put(peer, Envelope(CAST, 0, None, route, None, None, None, {}))
 
     def _cannot_reach(self, name: str, events: Events) -> None:
         if name == addressing.SUPERVISOR:

@@ -76,7 +76,6 @@ class Draining:
             refused = list(itertools.islice(self._not_begun(), REFUSED_MAX))
             for action in refused:
                 self._refuse(action, now_ns)
-            self._refused_count += len(refused)
             if refused:
                 self._engine.watch.notify()  # the refusals are to leave
                 return
@@ -148,6 +147,10 @@ class Draining:
 
     def _refuse(self, action: Action, now_ns: int) -> None:
         intake = self._engine.intake
+        if isinstance(action, MethodAction) and action.timer is not None:
+            self._engine.scheduler.withdraw(action)  # nobody has asked for it, and its timer is over
+            return
+        self._refused_count += 1
         name = action.asked.route or "" if isinstance(action, Digest) else action.name
         error = intake.closing.not_begun(name)
         if self._engine.scheduler.withdraw(action):

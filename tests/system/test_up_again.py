@@ -72,7 +72,7 @@ STAGES: tuple[Callable[[System], None], ...] = (has_begun, has_children, is_up, 
 def counted(system: System) -> dict[str, int]:
     """What there would be more of, if something were left each time."""
     claim = lock_of(system)
-    groups = [] if claim["cgroup"] is None else list(Path(str(claim["cgroup"])).parent.glob("appbackplane-demo-*"))
+    groups = [] if claim["cgroup"] is None else list(os.walk(claim["cgroup"]))
     return {
         "sockets": len(list(system.run_dir.glob("*.sock"))),
         "descriptors": len(os.listdir(f"/proc/{system.pid}/fd")),
