@@ -143,7 +143,7 @@ class System:
 
     def end(self) -> list[str]:
         """Take it down in order; what is not right about that, or is left behind."""
-        group = census.group_of(self.run_dir)
+        group, children = census.group_of(self.run_dir), census.children_of(self.pid)
         self.let_go()
         self.process.send_signal(signal.SIGTERM)
         try:
@@ -151,6 +151,10 @@ class System:
         except subprocess.TimeoutExpired:
             return [f"the supervisor does not go down within {LIMIT_S:g} s"]
         left = [] if code == 0 else [f"the supervisor ended with exit code {code}"]
+        try:  # its guardian sees its end, and has a session of its own
+            wait_for("its children have ended", lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
+        except NotInTime as late:
+            left.append(f"{late}: {children}")
         if processes := census.processes_of(self.pid):
             left.append(f"processes outlive the system: {processes}")
         if self.run_dir.exists():
