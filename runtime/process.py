@@ -38,6 +38,7 @@ from .execution.log_handler import LogHandler
 from .execution.log_ring import RingWriter
 from .execution.os_priority import OsPriority, allowed
 from .execution.sentinel import SUPERVISOR_GONE, Sentinel
+from .execution.stacks import write_on_signal
 from .objects.component import Component
 from .process_config import ProcessConfig
 
@@ -64,6 +65,7 @@ def main() -> int:
     except msgspec.DecodeError as error:
         print(f"appbackplane.runtime.process: not a process configuration on standard input: {error}", file=sys.stderr)
         return 2
+    write_on_signal()
     if config.lifeline_fd is not None:
         die_with_parent(config.lifeline_fd)
     if not config.describe:

@@ -21,7 +21,7 @@ from appbackplane.transport.addressing import SUPERVISOR, backplane_socket, defa
 from appbackplane.transport.errors import CallerError
 
 from . import replicas
-from .config_reader import Duration, Reader, hint, shown
+from .config_reader import Duration, Patience, Reader, hint, shown
 from .logs import settings as log_settings
 from .logs.settings import LogSettings
 from .metrics.address import problem_of
@@ -40,6 +40,8 @@ _GENERATION_MAX = 999_999
 _QUOTA_MAX, _CPU_LIMIT_MAX = 1_000_000_000, 1_000_000
 #: A tick costs a microsecond or two; 1 ms keeps that below a hundredth.
 _TICK_MIN_NS = 1_000_000
+#: A heartbeat comes every 250 ms, and may be late: who is impatient kills what is well.
+_STUCK_AFTER_MIN_NS = _SECOND_NS
 #: Threads take turns every fiftieth of it (runtime/process.py), and the interpreter's interval is a microsecond at least.
 _MAX_LATENCY_MIN_NS = 50_000
 
@@ -89,6 +91,9 @@ class SystemConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     #: How long a backplane that goes down in order may finish what it has been asked; what it has not begun then is refused.
     #: As long as most callers wait at most: what is queued for longer nobody waits for any more.
     drain_limit_ns: Duration = msgspec.field(default=Duration(10 * _SECOND_NS), name="drain_limit")
+    #: How long a backplane may give no sign of life, or of progress with work ready, before it is replaced. Callers wait 30 s
+    #: by default: after twice that nobody waits any more, and whatever is slow but well has finished something.
+    stuck_after_ns: Patience = msgspec.field(default=Patience(60 * _SECOND_NS), name="stuck_after")
     #: Of every backplane; what a backplane says itself goes before, key by key.
     restart: RestartPolicy = RestartPolicy()
     log: LogSettings = LogSettings()
@@ -125,6 +130,7 @@ class BackplaneConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     start_limit_ns: Duration | None = msgspec.field(default=None, name="start_limit")
     stop_limit_ns: Duration | None = msgspec.field(default=None, name="stop_limit")
     drain_limit_ns: Duration | None = msgspec.field(default=None, name="drain_limit")
+    stuck_after_ns: Patience | None = msgspec.field(default=None, name="stuck_after")
     #: Class name to keyword arguments of the component.
     settings: dict[str, Any] = {}
 
@@ -148,6 +154,16 @@ class Config(msgspec.Struct, frozen=True):
     def replica_of(self) -> dict[str, str]:
         """To each that is a replica the name that it has in common with the others."""
         return {name: common for common, names in self.replicas.items() for name in names}
+
+    def drain_limit_ns(self, backplane: str) -> int:
+        """Of this one."""
+        own = self.backplane[backplane].drain_limit_ns
+        return int(self.system.drain_limit_ns if own is None else own)
+
+    def stuck_after_ns(self, backplane: str) -> int:
+        """Of this one; 0: never."""
+        own = self.backplane[backplane].stuck_after_ns
+        return int(self.system.stuck_after_ns if own is None else own)
 
 
 def load(path: Path) -> Config:
@@ -187,6 +203,7 @@ def parse(text: str, path: Path, cpus: Collection[int] | None = None) -> Config:
         reader.say(("system", "log", key), problem)
     if cannot_listen := problem_of(system.get("metrics"), is_public=system.get("metrics_public", False)):
         reader.say(("system", "metrics"), cannot_listen)
+    _check_stuck_after(reader, ("system",), system, table.get("system"))
     names = {name: replicas.names(name, count) for name, count in counts.items()}
     run_dir = _run_dir(reader, system, path, [each for alike in names.values() for each in alike])
     backplanes = {}
@@ -201,6 +218,7 @@ def parse(text: str, path: Path, cpus: Collection[int] | None = None) -> Config:
             _check_restart(reader, at, backplane["restart"])
         _check_components(reader, at, backplane)
         _check_policy(reader, at, backplane, section)
+        _check_stuck_after(reader, at, backplane, section)
         _check_affinity(reader, at, backplane.get("affinity", ()), cpus)
     if reader.problems:
         raise ConfigError(str(path), reader.problems)
@@ -249,6 +267,12 @@ def _check_policy(reader: Reader, at: tuple[str, ...], backplane: dict[str, Any]
     if exempt >= priorities:
         problem = f"expected at most {priorities - 1}, or cpu_limit would hold none of the {priorities} priorities"
         reader.say((*at, "cpu_exempt"), f"{problem}, got {exempt}")
+
+
+def _check_stuck_after(reader: Reader, at: tuple[str, ...], table: dict[str, Any], section: Any) -> None:
+    if 0 < (table.get("stuck_after_ns") or 0) < _STUCK_AFTER_MIN_NS:
+        problem = f'expected 1s or more, or "never", got {shown(section["stuck_after"])}: heartbeats come every 250 ms'
+        reader.say((*at, "stuck_after"), problem)
 
 
 def _check_restart(reader: Reader, at: tuple[str, ...], restart: RestartPolicy) -> None:

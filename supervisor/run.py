@@ -49,6 +49,7 @@ from .poller import Poller
 from .processes import cgroups, orphans, signals, urgency
 from .processes.board_file import BoardFile
 from .processes.guarding import Guarding
+from .processes.looks import Looks
 from .processes.placement import Placement
 from .processes.run_dir import RunDir
 from .processes.service_manager import ServiceManager
@@ -155,13 +156,12 @@ class Supervisor:
             start_limit_ns=config.system.start_limit_ns,
             stop_limit_ns=config.system.stop_limit_ns,
             limits_ns={name: (one.start_limit_ns, one.stop_limit_ns) for name, one in config.backplane.items()},
-            drains_ns={
-                name: one.drain_limit_ns if one.drain_limit_ns is not None else config.system.drain_limit_ns
-                for name, one in config.backplane.items()
-            },
+            drains_ns={name: config.drain_limit_ns(name) for name in config.backplane},
             random=random.random,
             replica_of=config.replica_of,
+            stuck_after_ns={name: config.stuck_after_ns(name) for name in config.backplane},
         )
+        self._looks = Looks(self._director.health, self._board, self._placement)
         self._running: dict[str, _Running] = {}
         stack.callback(self._kill_what_lives)
         self._questions = Questions(self._control, self._director, self._board, self._now_ns, self._status)
@@ -202,6 +202,8 @@ class Supervisor:
         wakes_at_ns = self._director.wakes_at_ns()
         if wakes_at_ns is not None and wakes_at_ns <= now_ns and self._outcome is None:
             self._take(events.TimePassed())
+        if self._looks.due_ns <= now_ns and self._outcome is None:
+            self._take(self._looks.look([running.process for running in self._running.values()], now_ns))
         self._logs.turn(now_ns)
         self._service.turn(now_ns)
         self._guarding.turn(now_ns)
@@ -211,7 +213,7 @@ class Supervisor:
     def _wait(self) -> None:
         now_ns = self._now_ns()
         wakes = [self._director.wakes_at_ns(), self._control.next_wake_ns(now_ns), self._logs.next_wake_ns()]
-        wakes += [self._service.next_wake_ns(now_ns), self._guarding.next_wake_ns()]
+        wakes += [self._looks.due_ns, self._service.next_wake_ns(now_ns), self._guarding.next_wake_ns()]
         nearest_ns = min((wake for wake in wakes if wake is not None), default=None)
         self._poller.wait(nearest_ns, now_ns, lambda: self._outcome is None, room_in=self._logs.waits_for_fd())
 
@@ -242,6 +244,8 @@ class Supervisor:
     def _on_print(self, ears: Ears, stream: str, pipe: LogPipe) -> None:
         if not self._logs.on_print(ears, stream, pipe):
             self._poller.unwatch(pipe.fd)
+        if stream == "stderr" and self._director.health.awaits_stacks(ears.backplane) and self._outcome is None:
+            self._take(events.Wrote(ears.backplane, ears.generation))
 
     def _on_heard(self, heard: Heard) -> None:
         if self._outcome is not None:
@@ -316,10 +320,13 @@ class Supervisor:
             case effects.Stop():
                 self._placement.lift(effect.backplane)
                 self._control.cast(control_peer(effect.backplane, effect.generation), "control.stop", {})
-            case effects.Kill():
+            case effects.Kill() | effects.TakeStacks():
                 running = self._running.get(effect.backplane)
                 if running is not None and running.process.generation == effect.generation:
-                    running.process.kill()
+                    if isinstance(effect, effects.Kill):
+                        running.process.kill()
+                    else:
+                        self._looks.ask_for_stacks(running.process, by_force=effect.by_force)
             case effects.ClearSlot():
                 self._board.clear(effect.backplane)
             case effects.SendDirectory():

@@ -27,6 +27,7 @@ from .control import Answer, Control
 from .draining import LOOK_NS, Draining
 from .engine import Engine
 from .os_priority import OsPriority
+from .progress import Progress
 from .watch import QUANTUM_NS
 from .worker import Worker
 
@@ -86,6 +87,7 @@ class Sentinel:
         self._looks_without_overrun = 0
         self._looks_idle = 0
         self._beaten_ns = 0
+        self._progress = Progress(engine.clock.now_ns())
         self._parent, self._is_orphan = os.getppid(), False
 
     def register(self, registration: Registration) -> None:
@@ -193,6 +195,7 @@ class Sentinel:
         if self._slot is None:
             return
         engine = self._engine
+        ready_count, progress_ns = self._progress.look(engine, now_ns)
         # Integers that others write; each is read once, and the board is a picture, not an account.
         self._slot.beat(
             now_ns,
@@ -204,6 +207,8 @@ class Sentinel:
             sum(throttle.refused_count for throttle in list(engine.intake.throttles.values())),
             engine.reports.slow_actions.count,
             0 if self._os_priority is None else self._os_priority.boosts_count,
+            ready_count,
+            progress_ns,
         )
         if self._os_priority is not None:
             with engine.lead:

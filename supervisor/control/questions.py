@@ -118,7 +118,9 @@ class Questions:
                 return
         else:
             try:
-                question.fail(answered.error, status.health(child, self._board.read(child.name), now_ns))
+                question.fail(
+                    answered.error, self._director.health.of(child, self._board.read(child.name), now_ns).value
+                )
             except BackplaneError as error:
                 self._inquiries.discard(token.caller)
                 self._control.refuse(token.caller, error)

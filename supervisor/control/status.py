@@ -1,8 +1,7 @@
 """Status: what the supervisor tells of its system, as plain maps for the wire. Pure.
 
-Whether a process lives (its pidfd), whether its sentinel turns (heartbeat) and whether its scheduler makes progress are
-three answers, never one (DESIGN 12.2): a process that says nothing is "unknown", not dead. What is shown of the board
-was written by the backplane itself a moment ago and costs it nothing.
+What is shown of the board was written by the backplane itself a moment ago and costs it nothing; what health.py makes of it
+is shown in a word.
 """
 
 from __future__ import annotations
@@ -21,9 +20,6 @@ from ..direction.director import Director
 if TYPE_CHECKING:
     from appbackplane.runtime.execution.board import BoardSlot
 
-#: A sentinel beats four times a second (runtime/execution/sentinel.py): two seconds of silence are a process that was
-#: stopped, or an extension that keeps the GIL. With less, a machine that swaps looks like either.
-SILENT_NS = 2_000_000_000
 #: How long backplanes may take to hand in their statistics. Sentinels answer between two turns, in 10 ms where all is busy
 #: with the most urgent; where an extension keeps the interpreter to itself, whoever looks should not wait for a second.
 STATISTICS_LIMIT_NS = 750_000_000
@@ -138,24 +134,12 @@ def _backplane(
         "moving": {name: to.value for name, to in child.moving.items()},
         "failed": _failures(director, child, now_ns),
         "waits_for": _waits_for(director, child),
-        "health": health(child, slot, now_ns, unanswered.get(child.name, 0)),
+        "health": director.health.of(child, slot, now_ns, unanswered.get(child.name, 0)).value,
         "board": None if slot is None else _board(slot, now_ns),
     }
     if statistics is not None:
         entry["statistics"] = statistics.get(child.name)
     return entry
-
-
-def health(child: Child, slot: BoardSlot | None, now_ns: int, unanswered_ns: int = 0) -> str:
-    """ "dead", "unknown" (it says nothing), "busy" (work waits or runs) or "idle".
-
-    Who has left unanswered what it was asked at `unanswered_ns`, and has not beaten since, says nothing.
-    """
-    if not child.is_living:
-        return "dead"
-    if slot is None or slot.heartbeat_ns <= unanswered_ns or now_ns - slot.heartbeat_ns > SILENT_NS:
-        return "unknown"
-    return "busy" if slot.running_since_ns or slot.queued_count else "idle"
 
 
 def _board(slot: BoardSlot, now_ns: int) -> dict[str, Any]:

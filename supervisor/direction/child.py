@@ -190,4 +190,19 @@ class Child:
         self.moving, self.hooks_due_ns, self.failures = {}, {}, {}
 
 
+def children_of(
+    policies: Mapping[str, RestartPolicy],
+    first_generation: int,
+    replica_of: Mapping[str, str],
+    drains_ns: Mapping[str, int],
+) -> dict[str, Child]:
+    """One for each policy, before its first spawn."""
+    children = {}
+    for name, policy in policies.items():
+        children[name] = child = Child(name, policy, first_generation=first_generation, generation=first_generation - 1)
+        child.replica_of = replica_of.get(name)
+        child.drain_limit_ns = drains_ns.get(name, child.drain_limit_ns)
+    return children
+
+
 _START = ModuleState.START

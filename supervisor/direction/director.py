@@ -17,7 +17,7 @@ from appbackplane.transport.errors import FailedPrecondition
 
 from ..config import RestartPolicy
 from . import draining, group_restart, places, plan, replicas
-from .child import MOVABLE, Child, Phase
+from .child import MOVABLE, Child, Phase, children_of
 from .effects import Accept, AnnounceUp, ClearSlot, Effect, End, Kill, Refuse, Say, SendDirectory, Spawn, Stop
 from .events import (
     DownOrdered,
@@ -25,6 +25,7 @@ from .events import (
     Event,
     Exited,
     LinkLost,
+    Looked,
     Moved,
     MoveFailed,
     MoveOrdered,
@@ -35,7 +36,9 @@ from .events import (
     SpawnFailed,
     TimePassed,
     UpOrdered,
+    Wrote,
 )
+from .health import HealthWatch
 from .movement import Movement
 from .ordered_restart import OrderedRestarts
 from .restart import GiveUp, Random, StartAgain, after_end, is_wanted_back
@@ -61,21 +64,19 @@ class Director:
         limits_ns: Mapping[str, tuple[int | None, int | None]] | None = None,
         drains_ns: Mapping[str, int] | None = None,
         replica_of: Mapping[str, str] | None = None,
+        stuck_after_ns: Mapping[str, int] | None = None,
     ) -> None:
-        """`limits_ns`: the limits of a start and of a stop that a backplane has of its own. `drains_ns`: how long each may
-        drain. `random`: between 0 and 1. `replica_of`: to each that has replicas the name they have in common.
+        """`limits_ns`: of a start and of a stop, where a backplane has its own. `drains_ns`: how long each may drain. `random`:
+        0 to 1. `replica_of`: to each that has replicas the name they have in common. `stuck_after_ns`: health.py.
         """
         self.system = system
-        self.children = {}
-        for name, policy in policies.items():
+        self.children = children_of(policies, first_generation, replica_of or {}, drains_ns or {})
+        for name, child in self.children.items():
             start_ns, stop_ns = (limits_ns or {}).get(name, (None, None))
-            child = Child(name, policy, first_generation=first_generation, generation=first_generation - 1)
-            child.replica_of = (replica_of or {}).get(name)
             child.start_limit_ns, child.stop_limit_ns = start_ns or start_limit_ns, stop_ns or stop_limit_ns
-            child.drain_limit_ns = (drains_ns or {}).get(name, child.drain_limit_ns)
-            self.children[name] = child
         self.movement = Movement(self.children, role, random)
         self.restarts = OrderedRestarts(self.children, self.movement)
+        self.health = HealthWatch(self.children, stuck_after_ns or {})
         self.directory = Directory(system=system)
         #: "starting", "up", "stopping" or "down".
         self.mode = "starting"
@@ -125,8 +126,12 @@ class Director:
                 self._effects += draining.ended(self.children[event.backplane], event)
             case DownOrdered():
                 self._on_down_ordered(event, now_ns)
+            case Looked() | Wrote():
+                self._effects += self.health.take(event, now_ns, is_judging=self.mode == "up")
             case TimePassed():
                 self._on_time(now_ns)
+        for child, reason in self.health.due(now_ns, is_judging=self.mode == "up"):
+            self._kill(child, reason, now_ns)
         self._advance(now_ns)
         if self.directory.unready != replicas.unready(self.children):
             self._send_directory()
@@ -140,7 +145,8 @@ class Director:
             for child in self.children.values()
             if child.deadline_ns is not None and not group_restart.is_held(self.children, child)
         ]
-        waits += [at_ns for at_ns in (self.movement.wakes_at_ns(), self.restarts.wakes_at_ns()) if at_ns is not None]
+        others = (self.movement.wakes_at_ns(), self.restarts.wakes_at_ns(), self.health.wakes_at_ns())
+        waits += [at_ns for at_ns in others if at_ns is not None]
         return min(waits, default=None)
 
     # Up
@@ -196,7 +202,7 @@ class Director:
         if child.phase is Phase.KILLED and child.reason:
             reason = child.reason
         else:
-            reason = event.obituary
+            reason = self.health.obituary(event)
         # An exit code is the process's own word, and it would say the same again; a signal came from outside.
         repeats = event.code >= 0 or child.phase is Phase.KILLED
         self._on_death(child, reason, now_ns, repeats=repeats, is_normal=event.code == 0)
@@ -349,15 +355,11 @@ class Director:
             self._effects += begun
 
     def _try_plan(self, now_ns: int) -> None:
-        if not all(
-            child.registration is not None and child.phase in (Phase.UP, Phase.ENDED)
-            for child in self.children.values()
-        ):
+        if not all(each.registration and each.phase in (Phase.UP, Phase.ENDED) for each in self.children.values()):
             return
         findings = self._findings()
-        self._effects += [
-            Say(f"warning: {finding.text}", is_error=True) for finding in findings if not finding.is_error
-        ]
+        warnings = [finding.text for finding in findings if not finding.is_error]
+        self._effects += [Say(f"warning: {text}", is_error=True) for text in warnings]
         errors = [finding.text for finding in findings if finding.is_error]
         if errors:
             self._abort("\n".join(errors), now_ns)

@@ -69,6 +69,16 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True)
+class TakeStacks:
+    """Have it write the stacks of all its threads to its standard error; each batch of lines is told by Wrote."""
+
+    backplane: str
+    generation: int
+    #: Its sentinel does not answer, so that it has to be done behind its back, and may crash it.
+    by_force: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ClearSlot:
     """Its owner is dead: clear what it left on the board."""
 
@@ -130,5 +140,18 @@ class End:
 
 
 Effect = (
-    Spawn | Move | Drain | Stop | Kill | ClearSlot | SendDirectory | Accept | Answer | Refuse | Say | AnnounceUp | End
+    Spawn
+    | Move
+    | Drain
+    | Stop
+    | Kill
+    | TakeStacks
+    | ClearSlot
+    | SendDirectory
+    | Accept
+    | Answer
+    | Refuse
+    | Say
+    | AnnounceUp
+    | End
 )

@@ -6,9 +6,10 @@ real supervisor does wrong only on a bad day, it does here within a second.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
+from appbackplane.runtime.execution.board import BoardSlot
 from appbackplane.runtime.objects.module_state import MOVES, ModuleState
 from appbackplane.supervisor.config import Duration, RestartPolicy
 from appbackplane.supervisor.direction import effects, events
@@ -19,6 +20,7 @@ from appbackplane.transport.directory import ComponentEntry, Registration
 
 SECOND_NS = 1_000_000_000
 START_LIMIT_NS, STOP_LIMIT_NS = 30 * SECOND_NS, 10 * SECOND_NS
+STUCK_AFTER_NS = 5 * SECOND_NS
 #: backplane -> component -> what it depends on. Two of them share a process, and one chain crosses all three.
 System = Mapping[str, Mapping[str, tuple[str, ...]]]
 SYSTEM: System = {
@@ -53,6 +55,7 @@ class LivingProcess:
     is_registered: bool = False
     is_stopping: bool = False
     is_killed: bool = False
+    are_stacks_awaited: bool = False
     #: Told to finish what it has, and has not answered yet.
     is_draining: bool = False
     has_drained: bool = False
@@ -80,6 +83,7 @@ def make_director(
         start_limit_ns=START_LIMIT_NS,
         stop_limit_ns=STOP_LIMIT_NS,
         random=lambda: 0.0,
+        stuck_after_ns=dict.fromkeys(system, STUCK_AFTER_NS),
         replica_of=REPLICA_OF if system is REPLICATED else None,
     )
 
@@ -159,6 +163,11 @@ class World:
                 process.is_stopping = True
             case effects.Kill(name, generation):
                 self._process(name, generation).is_killed = True
+            case effects.TakeStacks(name, generation, _):
+                process = self._process(name, generation)
+                assert process.is_registered and not process.is_killed
+                assert not self.is_going_down, "who goes has limits of its own"
+                process.are_stacks_awaited = True
             case effects.ClearSlot(name):
                 assert name not in self.processes, "the slot of a living process is its own"
             case effects.SendDirectory(directory):
@@ -326,6 +335,13 @@ class World:
         self.waiting[caller] = self.now_ns + limit_ns
         self.tell(events.MoveOrdered(caller, to, component, limit_ns))
         return caller
+
+    def look(self, *, silent: Collection[str] = ()) -> list[effects.Effect]:
+        """At all; these say nothing, the others beat, and have nothing to do."""
+        alive = BoardSlot(1, 1, self.now_ns, 0, 0, 0, 0, 0, 0, 0, 0, None)
+        return self.tell(
+            events.Looked({name: events.Sight(None if name in silent else alive) for name in self.processes})
+        )
 
     def order_restart(
         self,

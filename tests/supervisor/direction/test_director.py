@@ -95,6 +95,20 @@ class AnyOrder(RuleBasedStateMachine):
             self.world.tell(events.LinkLost(name, self.world.processes[name].generation))
 
     @precondition(lambda self: self.world.ended is None)
+    @rule(data=st.data(), seconds=st.integers(1, 8), writes=st.booleans())
+    def somebody_says_nothing(self, data: st.DataObject, seconds: int, writes: bool) -> None:
+        """And writes its stacks when it is asked to, or does not."""
+        name = self._living(data, fits=lambda p: p.is_registered and not p.is_killed)
+        for _ in range(seconds):
+            self.time_passes(SECOND_NS)
+            if self.world.ended is not None:
+                return
+            self.world.look(silent=() if name is None else {name})
+            process = self.world.processes.get(name or "")
+            if writes and process is not None and process.are_stacks_awaited:
+                self.world.tell(events.Wrote(name or "", process.generation))
+
+    @precondition(lambda self: self.world.ended is None)
     @rule(ns=st.integers(0, 40 * SECOND_NS))
     def time_passes(self, ns: int) -> None:
         processes = self.world.processes
@@ -145,6 +159,7 @@ class AnyOrder(RuleBasedStateMachine):
                 events.Exited(name, generation, 1),
                 events.Moved(name, generation, "base", "primary"),
                 events.LinkLost(name, generation),
+                events.Wrote(name, generation),
                 events.Drained(name, generation, error="late"),
             ):
                 assert not [e for e in self.world.tell(event) if not isinstance(e, effects.Spawn)]
@@ -232,6 +247,53 @@ def test_a_backplane_that_keeps_dying_is_given_up_and_the_others_serve() -> None
     assert child.reason == "killed by signal 11: its last line; given up: 3 restarts within 60 s were not enough"
     assert world.director.mode == "up"
     assert set(world.processes) == {"second", "third"}
+
+
+def test_one_that_hangs_writes_its_stacks_is_killed_and_comes_back() -> None:
+    """As any other death: counted, with its reason; those beside it are left alone."""
+    world = up_world()
+    done: list[effects.Effect] = []
+    while not done:
+        world.now_ns += SECOND_NS // 2
+        done = world.look(silent={"second"})
+    assert [effect for effect in done if not isinstance(effect, effects.Say)] == [
+        effects.TakeStacks("second", 1, by_force=True)
+    ]
+    assert not world.processes["second"].is_killed, "first its stacks"
+    world.tell(events.Wrote("second", 1))
+    assert world.pass_time()
+    assert world.processes["second"].is_killed
+    world.do_what_is_asked()
+    child = world.director.children["second"]
+    assert (child.generation, child.restarts) == (2, 1)
+    assert child.reason is not None and child.reason.startswith("unknown: no heartbeat for 5")
+    assert [process.generation for process in world.processes.values()] == [1, 1, 2]
+    world.now_ns += SECOND_NS
+    assert world.look() == []
+
+
+def test_one_that_crashes_while_its_stacks_are_read_is_told_of_as_what_it_was() -> None:
+    """Reading them by force may do that; "killed by signal 11" alone would send whoever mends it the wrong way."""
+    world = up_world()
+    while not world.look(silent={"second"}):
+        world.now_ns += SECOND_NS // 2
+    world.die("second", -11)
+    reason = world.director.children["second"].reason
+    assert reason is not None and reason.startswith("unknown: no heartbeat for 5")
+    assert reason.endswith("; killed by signal 11: its last line")
+
+
+def test_one_that_hangs_while_all_go_down_is_left_to_their_limits() -> None:
+    """`stop_limit` is when it is killed; a second judge would only make it unclear why."""
+    world = up_world()
+    while not world.look(silent={"second"}):
+        world.now_ns += SECOND_NS // 2
+    world.order_down()
+    for _ in range(8):
+        world.now_ns += SECOND_NS
+        world.tell(events.TimePassed())
+        world.look(silent={"second"})
+    assert not world.processes["second"].is_killed
 
 
 def test_what_never_registers_is_killed_and_ends_the_start() -> None:
