@@ -16,7 +16,7 @@ from .components import HOOK_FAILED
 
 #: Of the supervisor: deaths that the moves bring about, and what follows from them.
 EXPLAINED: Final = re.compile(
-    r"backplane '\w+': (killed by signal (9|15)|exited with 0|killed by SIGKILL|closed its control link"
+    r"backplane '\w+': (killed by signal (9|15)|exited with 0|killed by SIGKILL|closed its control link|unknown: no heartbeat"
     rf"|component '\w+' did not become \w+: .*({HOOK_FAILED}|its process (has died|cannot be reached))"
     r"|drained, but did not say how far it came: .*its process (has died|cannot be reached))"
 )

@@ -188,11 +188,11 @@ def configuration(parts: Mapping[str, str]) -> str:
     return "\n".join(tables)
 
 
-#: As different from each other as they can be set: threads, a limit held by the kernel, another order; and when the third
-#: dies, those before it, which depend on it, start again with it.
+#: As different from each other as they can be set: threads, a limit held by the kernel, another order, little patience with who
+#: says nothing; and when the third dies, those before it, which depend on it, start again with it.
 SETTINGS: Final = (
     "threads = 2",
-    "threads = 1\npreempt = false",
+    'threads = 1\npreempt = false\nstuck_after = "2s"',
     'threads = 3\ncpu_limit = 80\nrestart = { strategy = "rest_for_one" }',
     'order = "deadline"',
 )
