@@ -311,12 +311,12 @@ class Supervisor:
                 self._spawn(effect)
             case effects.Move():
                 body = {"component": effect.component, "state": effect.state}
-                token = _MoveToken(effect)
-                self._call(effect.backplane, effect.generation, "control.move", body, token, effect.limit_ns)
+                peer = control_peer(effect.backplane, effect.generation)
+                self._call(peer, "control.move", body, _MoveToken(effect), effect.limit_ns)
             case effects.Drain():
-                body = drain_body(effect)
                 limit_ns = effect.limit_ns + effect.stop_limit_ns + ANSWER_NS
-                self._call(effect.backplane, effect.generation, "control.drain", body, _DrainToken(effect), limit_ns)
+                peer = control_peer(effect.backplane, effect.generation)
+                self._call(peer, "control.drain", drain_body(effect), _DrainToken(effect), limit_ns)
             case effects.Stop():
                 self._placement.lift(effect.backplane)
                 self._control.cast(control_peer(effect.backplane, effect.generation), "control.stop", {})
@@ -382,10 +382,8 @@ class Supervisor:
             self._take(events.Placed(name, generation, moved_to))
         self._control.reply(caller, self._placement.told(name))
 
-    def _call(
-        self, backplane: str, generation: int, route: str, body: dict[str, Any], token: object, limit_ns: int
-    ) -> None:
-        self._control.call(control_peer(backplane, generation), route, body, token, self._now_ns(), limit_ns)
+    def _call(self, peer: bytes, route: str, body: dict[str, Any], token: object, limit_ns: int) -> None:
+        self._control.call(peer, route, body, token, self._now_ns(), limit_ns)
 
     def _send_directory(self, effect: effects.SendDirectory) -> None:
         body = {"directory": effect.directory.to_body()}
