@@ -74,6 +74,7 @@ class Backplane:
             os_priority=os_priority,
             is_debug=config.debug,
         )
+        engine.intake.replays.policy = config.replay
         self._inspection = Inspection(engine)
         self._own = BackplaneOperations(self, config.backplane)
         for component in components:
@@ -198,12 +199,14 @@ class Backplane:
                     "malformed": engine.reports.malformed_count,
                     "undelivered": engine.undelivered_count,
                     "late": engine.outgoing.calls.late_count,
+                    "retried": engine.outgoing.again.account.taken_count,
                     "outstanding": len(engine.outgoing.calls),
                     "abandoned": engine.callers.abandoned_count,
                     "refused_casts": engine.intake.refused_casts_count,
                     "topics_lost_here": engine.publishing.lost_count,
                     "topics_lost_elsewhere": engine.intake.gaps.lost_count,
                 },
+                "replays": engine.intake.replays.figures(),
                 "os_priority": None if self.os_priority is None else self.os_priority.describe(),
                 "slow_actions": engine.reports.slow_actions.count,
             }

@@ -9,6 +9,15 @@ from typing import Any, Literal
 import msgspec
 
 
+class ReplayPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is kept of calls with an idempotency key (execution/replays.py), and no longer than any of these allows."""
+
+    count: int = 10_000
+    keep_ns: int = 600_000_000_000
+    #: Bytes.
+    size: int = 64 << 20
+
+
 class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything `runtime/process.py` needs to assemble one backplane."""
 
@@ -52,6 +61,7 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     nice: tuple[int, ...] = ()
     #: The folder of its own cgroup, where its weight is; None: it shares one with the others, or there are none.
     cgroup: str | None = None
+    replay: ReplayPolicy = ReplayPolicy()
     #: Remote tracebacks travel with INTERNAL.
     debug: bool = False
     #: Construct, print the registration as JSON and exit.

@@ -139,8 +139,7 @@ class Supervisor:
         stack: ExitStack,
     ) -> None:
         self._logs, self._say, self._on_up = logs, logs.say, on_up
-        self._now_ns = RealClock.now_ns
-        self._run_dir = run_dir
+        self._now_ns, self._run_dir = RealClock.now_ns, run_dir
         self._board = BoardFile(config.backplane)
         stack.callback(self._board.close)
         self._control = ControlSocket(supervisor_socket(run_dir.path))
@@ -202,8 +201,7 @@ class Supervisor:
         wakes_at_ns = self._director.wakes_at_ns()
         if wakes_at_ns is not None and wakes_at_ns <= now_ns and self._outcome is None:
             self._take(events.TimePassed())
-        if self._looks.due_ns <= now_ns and self._outcome is None:
-            self._take(self._looks.look([running.process for running in self._running.values()], now_ns))
+        self._looks.turn(now_ns, (running.process for running in self._running.values()), self._take)
         self._logs.turn(now_ns)
         self._service.turn(now_ns)
         self._guarding.turn(now_ns)

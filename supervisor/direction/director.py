@@ -66,9 +66,8 @@ class Director:
         replica_of: Mapping[str, str] | None = None,
         stuck_after_ns: Mapping[str, int] | None = None,
     ) -> None:
-        """`limits_ns`: of a start and of a stop, where a backplane has its own. `drains_ns`: how long each may drain. `random`:
-        0 to 1. `replica_of`: to each that has replicas the name they have in common. `stuck_after_ns`: health.py.
-        """
+        """`limits_ns`: of a start and a stop, where a backplane has its own. `drains_ns`: of draining. `random`: 0 to 1.
+        `replica_of`: to each that has replicas the name they have in common. `stuck_after_ns`: health.py."""
         self.system = system
         self.children = children_of(policies, first_generation, replica_of or {}, drains_ns or {})
         for name, child in self.children.items():

@@ -20,7 +20,7 @@ import msgspec
 
 from appbackplane.runtime.execution.log_ring import RingReader
 from appbackplane.runtime.observation.log_line import LEVELS
-from appbackplane.runtime.process_config import ProcessConfig
+from appbackplane.runtime.process_config import ProcessConfig, ReplayPolicy
 
 from ..config import BackplaneConfig, Config
 from . import leftovers
@@ -164,6 +164,7 @@ def process_config(
         preempt=share.preempt,
         affinity=share.affinity,
         nice=config.system.nice,
+        replay=ReplayPolicy(share.replay.count, int(share.replay.keep_ns), int(share.replay.size)),
         cgroup=cgroup,
         debug=config.debug,
         describe=describe,
