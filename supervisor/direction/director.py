@@ -386,8 +386,7 @@ class Director:
         self.mode, self.since_ns = mode, now_ns
 
     def _findings(self) -> list[plan.Finding]:
-        replica_of = {name: child.replica_of for name, child in self.children.items() if child.replica_of is not None}
-        return plan.find(group_restart.registrations(self.children), replica_of)
+        return plan.find(group_restart.registrations(self.children), replicas.in_common(self.children))
 
     def _send_directory(self) -> None:
         self.directory = places.directory_of(self.system, self.directory.version + 1, self.children)
