@@ -113,16 +113,6 @@ class _Running:
     ears: Ears
 
 
-@dataclass(frozen=True, slots=True)
-class _MoveToken:
-    effect: effects.Move
-
-
-@dataclass(frozen=True, slots=True)
-class _DrainToken:
-    effect: effects.Drain
-
-
 class Supervisor:
     """One system's doer."""
 
@@ -261,16 +251,15 @@ class Supervisor:
         token = answered.token
         if self._questions.take(answered):
             return
-        if isinstance(token, _DrainToken):
-            self._take(drained(token.effect, answered))
+        if isinstance(token, effects.Drain):
+            self._take(drained(token, answered))
             return
-        assert isinstance(token, _MoveToken)
-        move = token.effect
+        assert isinstance(token, effects.Move)
         if answered.error is None:
-            self._take(events.Moved(move.backplane, move.generation, move.component, move.state))
+            self._take(events.Moved(token.backplane, token.generation, token.component, token.state))
         else:
             reason = answered.error.message
-            self._take(events.MoveFailed(move.backplane, move.generation, move.component, move.state, reason))
+            self._take(events.MoveFailed(token.backplane, token.generation, token.component, token.state, reason))
 
     # Told
 
@@ -311,12 +300,11 @@ class Supervisor:
                 self._spawn(effect)
             case effects.Move():
                 body = {"component": effect.component, "state": effect.state}
-                token = _MoveToken(effect)
-                self._call(effect.backplane, effect.generation, "control.move", body, token, effect.limit_ns)
+                self._call(effect.backplane, effect.generation, "control.move", body, effect, effect.limit_ns)
             case effects.Drain():
                 body = drain_body(effect)
                 limit_ns = effect.limit_ns + effect.stop_limit_ns + ANSWER_NS
-                self._call(effect.backplane, effect.generation, "control.drain", body, _DrainToken(effect), limit_ns)
+                self._call(effect.backplane, effect.generation, "control.drain", body, effect, limit_ns)
             case effects.Stop():
                 self._placement.lift(effect.backplane)
                 self._control.cast(control_peer(effect.backplane, effect.generation), "control.stop", {})

@@ -16,7 +16,7 @@ from .cli import debug_option, json_option
 from .quantities import Seconds
 from .systems import check_running, find, system_option
 
-#: A drain has `drain_limit`, and what has begun, a hook and a process have `stop_limit` each (10 s): one that is stuck in all of
+#: A drain has `drain_limit`; what has begun, a hook and a process have `stop_limit` each (10 s): one that is stuck in all of
 #: them is done by then. Most are done within a second.
 TIMEOUT_S = 60.0
 #: A day: whoever needs longer looks again.
