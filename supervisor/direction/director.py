@@ -329,7 +329,9 @@ class Director:
         if self.mode == "starting" and not self.movement.is_planned:
             self._try_plan(now_ns)
         self._effects += self.restarts.advance(now_ns)
-        self._begin_drains(now_ns)
+        if begun := draining.begin(self.children, now_ns, is_going_down=self.mode == "stopping"):
+            self._send_directory()
+            self._effects += begun
         self._effects += self.movement.advance(now_ns)
         self._let_go(now_ns)
         if self.mode == "stopping":
@@ -340,11 +342,6 @@ class Director:
             is_due = child.deadline_ns is not None and child.deadline_ns <= now_ns
             if child.phase is Phase.WAITING and is_due and not group_restart.is_held(self.children, child):
                 self._spawn(child, now_ns)
-
-    def _begin_drains(self, now_ns: int) -> None:
-        if begun := draining.begin(self.children, now_ns, is_going_down=self.mode == "stopping"):
-            self._send_directory()
-            self._effects += begun
 
     def _try_plan(self, now_ns: int) -> None:
         if not all(each.registration and each.phase in (Phase.UP, Phase.ENDED) for each in self.children.values()):
