@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from appbackplane.transport.discovery import Location
-from appbackplane.transport.errors import FailedPrecondition, InternalError
+from appbackplane.transport.errors import FailedPrecondition
 
 from ..config import Config, ConfigError, load, parse, read
 from ..direction import plan
@@ -32,6 +33,14 @@ TIMEOUT_S_MAX = 86_400
 _SILENT_S = 1.0
 #: The supervisor's answer that the time is over is better than our own.
 _ANSWER_S = 2.0
+
+
+class NotDone(FailedPrecondition):
+    """Not done, or not all of it; a line for each reason."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        super().__init__("\n".join(lines))
+        self.lines = tuple(lines)
 
 
 @click.command("reload")
@@ -63,7 +72,7 @@ def command(file: Path | None, system: str | None, dry_run: bool, timeout: float
     if not as_json:
         _show_plan(told)
     if told["problems"]:
-        raise FailedPrecondition("\n".join([*told["problems"], "nothing was changed"]))
+        raise NotDone([*told["problems"], "nothing was changed"])
     if dry_run or not _is_any(told["plan"]):
         if as_json:
             show.as_json({"system": location.system, "done": False, **told})
@@ -75,7 +84,7 @@ def command(file: Path | None, system: str | None, dry_run: bool, timeout: float
         again = ", ".join(f"{name} (generation {number})" for name, number in answer["generations"].items())
         click.echo(f"done: {again} up" if again and not answer["problems"] else "done")
     if answer["problems"]:
-        raise InternalError("\n".join(f"but {problem}" for problem in answer["problems"]))
+        raise NotDone([f"but {problem}" for problem in answer["problems"]])
 
 
 def _carry_out(location: Location, route: str, body: dict[str, Any], timeout: float) -> dict[str, Any]:

@@ -6,13 +6,14 @@ from typing import Any
 
 import click
 
-from appbackplane.transport.errors import InternalError, InvalidArgument
+from appbackplane.transport.errors import InvalidArgument
 
 from ..direction.reconfiguration import check_threads
 from . import show
 from .asking import ask
 from .cli import debug_option, json_option
 from .completing import backplanes
+from .reload import NotDone
 from .systems import find, system_option
 
 
@@ -35,7 +36,7 @@ def command(name: str, system: str | None, threads: int, as_json: bool) -> None:
     else:
         _tell(name, threads, answer)
     if answer["problems"]:
-        raise InternalError("\n".join(answer["problems"]))
+        raise NotDone(answer["problems"])
 
 
 def _tell(name: str, threads: int, answer: dict[str, Any]) -> None:
