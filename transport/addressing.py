@@ -10,6 +10,8 @@ from pathlib import Path
 
 #: Reserved first words of routes. A component may not bear these names.
 SUPERVISOR, BACKPLANE, CONTROL = "supervisor", "backplane", "control"
+#: The operation of every backplane by which a caller says that he calls there no more.
+FAREWELL = "farewell"
 
 
 def default_run_dir(system: str) -> Path:

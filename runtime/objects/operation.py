@@ -45,6 +45,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
     otherwise: str = "refuse"
     topic: str | None = None
     interval_ns: int = 0
+    is_long: bool = False
 
 
 def operation(
@@ -57,6 +58,7 @@ def operation(
     digest: str | None = None,
     accepted_in: Sequence[Any] | None = None,
     otherwise: str = "refuse",
+    is_long: bool = False,
 ) -> Callable[[Method], Method]:
     """Make a method callable by others, on the route COMPONENT.NAME.
 
@@ -65,6 +67,7 @@ def operation(
     `appbackplane check` to find cycles in. `states`: the component states in which it is registered. `digest`: name of a
     method of the component that works out the key of the target slowly, in the digester (law 7). `accepted_in` and
     `otherwise` ("refuse" or "defer"): states of a `StateMachine` in which it is accepted, and what happens elsewhere.
+    `is_long`: it may run for as long as it likes, and its backplane is not taken for wedged meanwhile (`stuck_after`).
     """
     if otherwise not in ("refuse", "defer"):
         raise DeclarationError(f"otherwise={otherwise!r}: expected 'refuse' or 'defer'")
@@ -74,6 +77,7 @@ def operation(
         Mark(
             kind="operation", name=name, priority=priority, reentrant=reentrant, calls=tuple(calls), states=tuple(states),
             digest=digest, accepted_in=None if accepted_in is None else tuple(accepted_in), otherwise=otherwise,
+            is_long=is_long,
         )
     )  # fmt: skip
 

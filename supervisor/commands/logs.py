@@ -23,6 +23,7 @@ from ..logs.filter import LogFilter
 from ..logs.folder import LINK, default_folder, names_in, numbers
 from ..logs.reader import Found, LogReader, end_of, last, start_of
 from ..logs.text import told
+from ..replicas import numbered
 from . import streams
 from .cli import debug_option, json_option
 from .systems import find, named_once, nearest, system_option
@@ -39,7 +40,7 @@ _NAME_WIDTH = 12
 @click.argument("named", metavar="[SYSTEM]", required=False)
 @system_option
 @click.option("-f", "--follow", is_flag=True, help="Go on with what is said from now on, until Ctrl-C.")
-@click.option("--backplane", metavar="NAME", help="Only what this backplane said (or supervisor).")
+@click.option("--backplane", metavar="NAME", help="Only what this backplane, or its replicas, said (or supervisor).")
 @click.option("--component", metavar="NAME", help="Only what was said in actions of this component.")
 @click.option(
     "--level",
@@ -70,8 +71,8 @@ def command(
         instant = None if since is None else log_filter.since(since, datetime.now().astimezone())
     except ValueError as error:
         raise click.UsageError(f"--since: {error}") from None
-    wanted = LogFilter(backplane, component, level, instant)
     folder = folder_of(find(named))
+    wanted = LogFilter(backplane, component, level, instant, numbered(backplane or "", names_in(folder)))
     try:
         _show(folder, wanted, lines, follow=follow, as_json=as_json)
     except KeyboardInterrupt:  # how one leaves --follow
@@ -121,7 +122,8 @@ def _unknown_name(folder: Path, wanted: LogFilter) -> str | None:
         ("backplane", wanted.backplane, list(names)),
         ("component", wanted.component, components),
     ):
-        if name is not None and known and name not in known:
+        is_known = name in known or (kind == "backplane" and wanted.replicas)
+        if name is not None and known and not is_known:
             near = get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
             return f"no {kind} {name!r} has said anything here ({hint})"

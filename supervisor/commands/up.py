@@ -25,7 +25,7 @@ from ..logs.collector import folder_of
 from ..logs.folder import LAST_WORDS
 from ..logs.output import Output
 from ..metrics.port import PATH, MetricsPort
-from ..processes.run_dir import running_pid
+from ..processes.run_dir import already_running, running_pid
 from . import show
 from .asking import ask
 from .cli import FAILED, debug_option, is_debug, json_option
@@ -99,7 +99,7 @@ def _metrics_port(config: Config, address: str) -> MetricsPort:
 def _detached(config: Config, *, as_json: bool) -> None:
     pid = running_pid(Path(config.run_dir))
     if pid is not None:
-        raise FailedPrecondition(f"already running, pid {pid} (run directory {config.run_dir})")
+        raise already_running(Path(config.run_dir), pid)
     log = folder_of(config)
     last_words_fd = _open_last_words(log)
     ready_fd, their_end_fd = os.pipe2(os.O_CLOEXEC)

@@ -263,8 +263,8 @@ NOT_FOUND_KEY = "index/index has no object with key 'nobody'"
 WORDS: dict[str, Said] = {
     "statsu": Said(WRONG, r"no verb 'statsu' \(did you mean 'status'\?\) \(see appbackplane --help\)"),
     "--colour": Said(WRONG, r"No such option '?--colour'? \(see appbackplane --help\)"),
-    "up demo.toml --detach": Said(FAILED, r"already running, pid \d+ \(run directory \S+\)"),
-    "up demo.toml": Said(FAILED, r"already running, pid \d+ \(run directory \S+\)"),
+    "up demo.toml --detach": Said(FAILED, r"system 'demo' is already running, pid \d+ \(run directory \S+, since .*\)"),
+    "up demo.toml": Said(FAILED, r"system 'demo' is already running, pid \d+ \(run directory \S+, since .*\)"),
     "up open.toml": Said(FAILED, r"run directory \S+ is open to others: chmod 700 \S+"),
     "up open.toml --detach": Said(FAILED, r"run directory \S+ is open to others: chmod 700 \S+"),
     "up demo.toml --ready-fd x": Said(WRONG, "'x' is not a valid integer"),

@@ -11,6 +11,7 @@ import sys
 import threading
 from datetime import datetime, timedelta, tzinfo
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 from appbackplane.runtime import (
@@ -128,6 +129,45 @@ class Bystander(Component):
     def pid(self) -> int:
         """Who serves."""
         return os.getpid()
+
+
+# Replicas
+
+
+class Till(Component):
+    """Serves in several places; a new one cannot be made while a file `closed` lies beside this module."""
+
+    def __init__(self) -> None:
+        self.heard: list[int] = []
+        if Path(__file__).with_name("closed").exists():
+            raise RuntimeError("the shop is closed")
+
+    @operation()
+    def ring(self) -> int:
+        """Who serves."""
+        return os.getpid()
+
+    @operation()
+    def told(self) -> list[int]:
+        """What this place has heard."""
+        return self.heard
+
+    @subscribe("prices.new")
+    def on_prices(self, number: int) -> None:
+        """Each place hears it for itself."""
+        self.heard.append(number)
+
+
+class Porch(Component):
+    """Comes up when there are tills, and calls them."""
+
+    depends_on = ("till",)
+
+    @operation()
+    async def ring(self) -> int:
+        """Who serves over there."""
+        pid: int = await self.call("till.ring")
+        return pid
 
 
 # Many
