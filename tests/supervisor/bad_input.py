@@ -282,7 +282,7 @@ WORDS: dict[str, Said] = {
     "move primary ''": Said(FAILED, r"no component '' \(known: index, query\)"),
     "move primary --timeout nan": Said(WRONG, "nan is no time"),
     "move primary --timeout 1e9": Said(WRONG, "is not in the range 0<x<=86400"),
-    "restart": Said(WRONG, "Missing argument 'BACKPLANE\.\.\.'"),
+    "restart": Said(WRONG, r"Missing argument 'BACKPLANE\.\.\.'"),
     "restart index --timeout nan": Said(WRONG, "nan is no time"),
     "restart indx": Said(FAILED, "no backplane 'indx'"),
     "restart ''": Said(FAILED, "no backplane ''"),
