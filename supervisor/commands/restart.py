@@ -10,6 +10,7 @@ from . import show
 from .asking import ask
 from .cli import debug_option, json_option
 from .completing import backplanes
+from .quantities import Seconds
 from .systems import find, system_option
 
 #: A drain, a last hook, a process that ends and one that starts: most take a second, and by default 10 + 10 + 10 + 60 at most.
@@ -30,7 +31,7 @@ _ANSWER_S = 2.0
 @click.option("--now", is_flag=True, help="Kill it at once instead of letting it finish what it has.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(0, TIMEOUT_S_MAX, min_open=True),
+    type=Seconds(0, TIMEOUT_S_MAX, min_open=True),
     default=TIMEOUT_S,
     show_default=True,
     help="Seconds to wait for the end; what has begun goes on beyond it.",

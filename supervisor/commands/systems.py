@@ -93,8 +93,9 @@ def nearest(location: Location) -> str | None:
 
 
 def named_once(named: str | None, system: str | None) -> str | None:
-    """Of a verb that takes its system as an argument, too. Raises `UsageError`."""
-    if named is not None and system is not None and named != system:
+    """Of a verb that takes its system as an argument, too. Raises `UsageError`. The environment yields to the argument."""
+    source = click.get_current_context().get_parameter_source("system")
+    if named is not None and source is click.core.ParameterSource.COMMANDLINE:
         raise click.UsageError(f"which system? It is named twice: {named!r} and {system!r}")
     return system if named is None else named
 

@@ -41,6 +41,7 @@ TYPED: dict[str, tuple[str, ...]] = {
     "top": ("top", "--once"),
     "logs": ("logs",),
     "move": ("move", "primary"),
+    "restart": ("restart", "index"),
     "why": ("why", "index.pid"),
     "call": ("call", "index.pid"),
     "publish": ("publish", "news"),
@@ -51,7 +52,7 @@ TYPED: dict[str, tuple[str, ...]] = {
     "new": ("new", "thing"),
 }
 #: Those that ask a running system.
-ASKS = ("down", "status", "top", "move", "why", "call", "publish", "listen", "routes")
+ASKS = ("down", "status", "top", "move", "restart", "why", "call", "publish", "listen", "routes")
 #: Those that take a file, and those that know no system.
 FILES, ALONE = ("up", "check"), ("doctor", "new")
 
@@ -67,7 +68,7 @@ KNOWS_NONE = {
     "doctor": Said(WRONG, r"Got unexpected extra argument \(x\) \(see appbackplane doctor --help\)", ("doctor", "x")),
     "new": Said(WRONG, "'Thing' cannot be the name of a project: expected small letters", ("new", "Thing")),
 }
-HELP = {verb: Said(DONE, words=(verb, "--help")) for verb in ("up", "down")}
+HELP = {verb: Said(DONE, words=(verb, "--help")) for verb in ("up", "down", "restart")}
 #: Standard output fails while they print; what they do is done before.
 NO_SPACE = Said(FAILED, "standard output cannot be written: No space left on device")
 
@@ -252,6 +253,7 @@ SITUATIONS = {
         )
         | {
             "down": Said(FAILED, NO_SPACE.line, ("down", "--help")),
+            "restart": Said(FAILED, NO_SPACE.line, ("restart", "--help")),
             "publish": Said(FAILED, NO_SPACE.line, ("publish", "news", "--json", "-s", "demo")),
         },
         stdout="full",
@@ -280,6 +282,10 @@ WORDS: dict[str, Said] = {
     "move primary ''": Said(FAILED, r"no component '' \(known: index, query\)"),
     "move primary --timeout nan": Said(WRONG, "nan is no time"),
     "move primary --timeout 1e9": Said(WRONG, "is not in the range 0<x<=86400"),
+    "restart": Said(WRONG, r"Missing argument 'BACKPLANE\.\.\.'"),
+    "restart index --timeout nan": Said(WRONG, "nan is no time"),
+    "restart indx": Said(FAILED, "no backplane 'indx'"),
+    "restart ''": Said(FAILED, "no backplane ''"),
     "why index.pdi": Said(FAILED, r"'index.pdi' is no object .*\(did you mean 'index.pid'\?\)"),
     "why indx/index": Said(FAILED, r"no backplane 'indx' \(did you mean 'index'\?\)"),
     "why ''": Said(FAILED, "'' is no object"),

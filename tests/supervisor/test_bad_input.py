@@ -192,6 +192,17 @@ def test_what_a_killed_supervisor_left_does_not_keep_it_from_coming_up(shell: Sh
     assert shell.run("down", "-s", "stale").code == DONE
 
 
+def test_the_system_that_is_named_goes_before_that_of_the_environment(shell: Shell) -> None:
+    """Who has one in the environment may still look at another, without being told that it is named twice."""
+    shell.environment["APPBACKPLANE_SYSTEM"] = "idle"
+    try:
+        assert shell.run("top", "demo", "--once").code == DONE
+        assert shell.run("logs", "demo").code == DONE
+        assert shell.run("logs").code == FAILED
+    finally:
+        del shell.environment["APPBACKPLANE_SYSTEM"]
+
+
 def test_the_real_program_says_the_same(shell: Shell) -> None:
     """As it is installed, through a shell, with a reader that goes away: what the table takes for granted."""
     program = f"{shlex.quote(sys.executable)} -m appbackplane.supervisor"
