@@ -7,7 +7,7 @@ on, because its descriptor is edge-triggered: `has_more` says when that is due.
 
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 from .addressing import FAREWELL, backplane_route
 from .batching import Outbox
@@ -24,6 +24,9 @@ from .errors import Busy, DeadlineExceeded, InvalidArgument, MalformedFrame
 OUTSTANDING_MAX, OUTSTANDING_BYTES_MAX = 4096, 64 << 20
 #: What its owner wants back; the route; the bytes that it takes; and these themselves, if it may be made again.
 Call = tuple[object, str, int, bytes | None]
+#: Frames that are read before a directory that has come is followed, while there are more: what four peers have sent ahead
+#: (link.READ_AHEAD), since answers of one that has ended may be among them. A flood of topics must not put it off for long.
+HELD_FRAMES_MAX: Final = 256
 
 
 class Exchange:
@@ -31,6 +34,7 @@ class Exchange:
 
     def __init__(self, link: LinkPort) -> None:
         self.connections = Connections(link)
+        self._held_frames = 0
         #: Whether the link must be read before it is waited on.
         self.has_more = False
         #: Envelopes put since the last flush.
@@ -217,6 +221,16 @@ class Exchange:
             return []
         self.share_bytes = len(frame) // max(1, len(envelopes))
         return envelopes
+
+    def has_read_on(self, frames: int) -> bool:
+        """Asked after each turn of so many `frames` since a directory came: whether what came with it has been read, and so
+        what a place answered before it ended.
+        """
+        self._held_frames += frames
+        if self.has_more and self._held_frames <= HELD_FRAMES_MAX:
+            return False
+        self._held_frames = 0
+        return True
 
     def _fail(self, peer: bytes) -> list[tuple[int, Call]]:
         failed = self.calls.fail_peer(peer)

@@ -25,11 +25,11 @@ from appbackplane.transport.errors import (
     UnknownRoute,
 )
 from appbackplane.transport.events import Ended, Events, Heard
+from appbackplane.transport.exchange import HELD_FRAMES_MAX
 from appbackplane.transport.inbox import Message
 from appbackplane.transport.session import (
     DIRECTORY_TOPIC,
     FRAMES_MAX,
-    HELD_FRAMES_MAX,
     REFRESH_NS,
     STALLED_RETRY_NS,
     SUBSCRIBE_RETRY_NS,
