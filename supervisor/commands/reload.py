@@ -24,6 +24,7 @@ from . import show
 from .asking import ask
 from .check import describe
 from .cli import debug_option, json_option
+from .quantities import Seconds
 from .systems import find, system_option
 
 #: Whoever restarts has `stop_limit` and `start_limit`, 70 s in all, and goes on beyond it.
@@ -49,7 +50,7 @@ class NotDone(FailedPrecondition):
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(0, TIMEOUT_S_MAX, min_open=True),
+    type=Seconds(0, TIMEOUT_S_MAX, min_open=True),
     default=TIMEOUT_S,
     show_default=True,
     help="Seconds to wait for the end; what was begun goes on beyond it.",

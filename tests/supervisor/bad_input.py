@@ -42,6 +42,8 @@ TYPED: dict[str, tuple[str, ...]] = {
     "logs": ("logs",),
     "move": ("move", "primary"),
     "restart": ("restart", "index"),
+    "reload": ("reload", "--dry-run"),
+    "scale": ("scale", "index", "--threads", "1"),
     "why": ("why", "index.pid"),
     "call": ("call", "index.pid"),
     "publish": ("publish", "news"),
@@ -52,7 +54,7 @@ TYPED: dict[str, tuple[str, ...]] = {
     "new": ("new", "thing"),
 }
 #: Those that ask a running system.
-ASKS = ("down", "status", "top", "move", "restart", "why", "call", "publish", "listen", "routes")
+ASKS = ("down", "status", "top", "move", "restart", "reload", "scale", "why", "call", "publish", "listen", "routes")
 #: Those that take a file, and those that know no system.
 FILES, ALONE = ("up", "check"), ("doctor", "new")
 
@@ -68,7 +70,7 @@ KNOWS_NONE = {
     "doctor": Said(WRONG, r"Got unexpected extra argument \(x\) \(see appbackplane doctor --help\)", ("doctor", "x")),
     "new": Said(WRONG, "'Thing' cannot be the name of a project: expected small letters", ("new", "Thing")),
 }
-HELP = {verb: Said(DONE, words=(verb, "--help")) for verb in ("up", "down", "restart")}
+HELP = {verb: Said(DONE, words=(verb, "--help")) for verb in ("up", "down", "restart", "scale")}
 #: Standard output fails while they print; what they do is done before.
 NO_SPACE = Said(FAILED, "standard output cannot be written: No space left on device")
 
@@ -254,6 +256,7 @@ SITUATIONS = {
         | {
             "down": Said(FAILED, NO_SPACE.line, ("down", "--help")),
             "restart": Said(FAILED, NO_SPACE.line, ("restart", "--help")),
+            "scale": Said(FAILED, NO_SPACE.line, ("scale", "--help")),
             "publish": Said(FAILED, NO_SPACE.line, ("publish", "news", "--json", "-s", "demo")),
         },
         stdout="full",
@@ -286,6 +289,12 @@ WORDS: dict[str, Said] = {
     "restart index --timeout nan": Said(WRONG, "nan is no time"),
     "restart indx": Said(FAILED, "no backplane 'indx'"),
     "restart ''": Said(FAILED, "no backplane ''"),
+    "reload --timeout nan": Said(WRONG, "nan is no time"),
+    "reload nothere.toml": Said(WRONG, "nothere.toml: cannot be read: No such file or directory"),
+    "scale indx --threads 2": Said(FAILED, "no backplane 'indx' \\(did you mean 'index'\\?\\)"),
+    "scale index": Said(WRONG, "Missing option '--threads'"),
+    "scale index --threads 0": Said(WRONG, "backplane.index.threads: expected a whole number"),
+    "scale index --threads x": Said(WRONG, "'x' is not a valid integer"),
     "why index.pdi": Said(FAILED, r"'index.pdi' is no object .*\(did you mean 'index.pid'\?\)"),
     "why indx/index": Said(FAILED, r"no backplane 'indx' \(did you mean 'index'\?\)"),
     "why ''": Said(FAILED, "'' is no object"),
