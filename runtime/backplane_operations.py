@@ -167,10 +167,16 @@ class BackplaneOperations(Component):
         with self._backplane.engine.lead:
             self._backplane.engine.publishing.unsubscribe(self._peer(), topic)
 
+    @operation(priority=_PRIORITY)
+    def farewell(self) -> None:
+        """The caller knows that this backplane is drained, and sends nothing new."""
+        with self._backplane.engine.lead:
+            self._backplane.engine.callers.farewells.add(self._peer())
+
     def _peer(self) -> bytes:
         action = current.action
         if not isinstance(action, MethodAction) or not action.sender:
-            raise InvalidArgument("objects subscribe with @subscribe; this is for clients")
+            raise InvalidArgument("this is for clients and other backplanes; objects subscribe with @subscribe")
         return action.sender
 
     def _component_named(self, name: str) -> Component:

@@ -2,7 +2,7 @@
 
 Started by the supervisor, never by hand. The main thread is the sentinel; workers run user code. It ends with exit code 0
 when told to stop, 2 when its configuration or a component is at fault (one line on standard error says what), 1 when the
-supervisor refused it. Dies with its supervisor (PDEATHSIG), so that nothing is left behind.
+supervisor refused it. When the supervisor dies, it ends at once while it starts, and in order, but soon, once it serves.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import importlib
 import json
 import logging
 import os
+import select
 import signal
 import sys
 from collections.abc import Sequence
@@ -36,13 +37,17 @@ from .execution.forked import end_children_of
 from .execution.log_handler import LogHandler
 from .execution.log_ring import RingWriter
 from .execution.os_priority import OsPriority, allowed
-from .execution.sentinel import Sentinel
+from .execution.sentinel import SUPERVISOR_GONE, Sentinel
+from .execution.stacks import write_on_signal
 from .objects.component import Component
 from .process_config import ProcessConfig
 
 #: How long running actions may take to end once the process is told to stop; the supervisor has moved the components
 #: down before, so what still runs is what nobody waits for.
 STOP_TIMEOUT_S = 1.0
+#: The same when the supervisor has been killed: nothing is to outlive it by a second, and its guardian, which has more patience
+#: than this, needs some of that second to find and kill whoever does not end.
+ORPHAN_TIMEOUT_S = 0.4
 #: Threads take turns at the GIL at this fraction of the latency contract: at 5 ms every 0.1 ms, with which urgent p99
 #: behind 20 ms actions was 1.4 ms (DESIGN section 5).
 _SWITCH_FRACTION = 50
@@ -60,6 +65,11 @@ def main() -> int:
     except msgspec.DecodeError as error:
         print(f"appbackplane.runtime.process: not a process configuration on standard input: {error}", file=sys.stderr)
         return 2
+    write_on_signal()
+    if config.lifeline_fd is not None:
+        die_with_parent(config.lifeline_fd)
+    if not config.describe:
+        set_title(f"appbackplane: {config.system}/{config.backplane}")
     set_up_logging(config)
     if config.import_dir is not None:
         sys.path.insert(0, config.import_dir)
@@ -146,10 +156,8 @@ def assemble(
 
 def serve(config: ProcessConfig, components: Sequence[Component]) -> int:
     """Serve until told to stop."""
-    die_with(os.getppid())
     ring_handler = next((each for each in logging.getLogger().handlers if isinstance(each, LogHandler)), None)
     AsyncLog.install(count_lost=None if ring_handler is None else ring_handler.count_lost)
-    setproctitle.setproctitle(f"appbackplane: {config.system}/{config.backplane}")
     sys.setswitchinterval(min(_SWITCH_MAX_S, config.max_latency_ns / 1e9 / _SWITCH_FRACTION))
     if config.affinity:
         os.sched_setaffinity(0, config.affinity)
@@ -191,10 +199,14 @@ def serve(config: ProcessConfig, components: Sequence[Component]) -> int:
     board_slot = -1 if slot is None else config.board_slot
     entries = backplane.entries()
     sentinel.register(Registration(config.backplane, config.generation, os.getpid(), str(path), entries, board_slot))
+    outlive_parent()  # from now on its end is seen, and what runs may finish
     reason = sentinel.run()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it has been heard; who it would wake is about to be gone
     log.debug("stopping: %s", reason)
-    has_ended = backplane.stop(STOP_TIMEOUT_S)
+    is_orphan = reason == SUPERVISOR_GONE
+    if is_orphan:
+        die_in(ORPHAN_TIMEOUT_S)
+    has_ended = backplane.stop(ORPHAN_TIMEOUT_S if is_orphan else STOP_TIMEOUT_S)
     sentinel.close()
     if not has_ended:
         log.warning("an operation did not end within %s s of being told to stop", STOP_TIMEOUT_S)
@@ -205,11 +217,38 @@ def serve(config: ProcessConfig, components: Sequence[Component]) -> int:
     os._exit(0)
 
 
-def die_with(parent: int) -> None:
-    """Have the kernel kill this process when its parent dies."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before the call
+def set_title(title: str) -> None:
+    """For `ps`. The environment, which lies behind the arguments, stays readable: our processes are known by it."""
+    os.environ["SPT_NOENV"] = "1"
+    setproctitle.setproctitle(title)
+    del os.environ["SPT_NOENV"]
+
+
+def die_with_parent(lifeline_fd: int) -> None:
+    """Until `outlive_parent`, have the kernel kill this process when its parent dies: while user code is imported nobody
+    looks at the lifeline, and there is nothing yet that would have to be finished. Main thread only.
+    """
+    _set_death_signal(signal.SIGKILL)
+    lifeline = select.poll()
+    lifeline.register(lifeline_fd, select.POLLIN)
+    if lifeline.poll(0):  # it died before the call
         os._exit(1)
+
+
+def outlive_parent() -> None:
+    """By what it takes to go in order; the guardian sees to it that this is not long (supervisor/processes/guardian.py)."""
+    _set_death_signal(0)
+
+
+def die_in(seconds: float) -> None:
+    """Whatever happens, user code that keeps the GIL included: the kernel does it. Main thread only."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGALRM,))
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+def _set_death_signal(number: int) -> None:
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number)
 
 
 if __name__ == "__main__":

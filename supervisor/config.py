@@ -20,7 +20,8 @@ import msgspec
 from appbackplane.transport.addressing import SUPERVISOR, backplane_socket, default_run_dir
 from appbackplane.transport.errors import CallerError
 
-from .config_reader import Duration, Reader, hint, shown
+from . import replicas
+from .config_reader import Duration, Patience, Reader, hint, shown
 from .logs import settings as log_settings
 from .logs.settings import LogSettings, Size
 from .metrics.address import problem_of
@@ -41,6 +42,8 @@ _QUOTA_MAX, _CPU_LIMIT_MAX = 1_000_000_000, 1_000_000
 _REPLAYS_MAX = 1_000_000
 #: A tick costs a microsecond or two; 1 ms keeps that below a hundredth.
 _TICK_MIN_NS = 1_000_000
+#: A heartbeat comes every 250 ms, and may be late: who is impatient kills what is well.
+_STUCK_AFTER_MIN_NS = _SECOND_NS
 #: Threads take turns every fiftieth of it (runtime/process.py), and the interpreter's interval is a microsecond at least.
 _MAX_LATENCY_MIN_NS = 50_000
 
@@ -49,7 +52,8 @@ class ConfigError(CallerError):
     """The TOML is wrong. `problems`: one line each, all that were found."""
 
     def __init__(self, file: str, problems: Collection[str]) -> None:
-        super().__init__("\n".join(f"{file}: {problem}" for problem in problems))
+        self.lines = tuple(f"{file}: {problem}" for problem in problems)
+        super().__init__("\n".join(self.lines))
         self.file, self.problems = file, tuple(problems)
 
 
@@ -97,6 +101,12 @@ class SystemConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     start_limit_ns: Duration = msgspec.field(default=Duration(60 * _SECOND_NS), name="start_limit")
     #: How long a component's last hook, and then its process, may take before it is killed.
     stop_limit_ns: Duration = msgspec.field(default=Duration(10 * _SECOND_NS), name="stop_limit")
+    #: How long a backplane that goes down in order may finish what it has been asked; what it has not begun then is refused.
+    #: As long as most callers wait at most: what is queued for longer nobody waits for any more.
+    drain_limit_ns: Duration = msgspec.field(default=Duration(10 * _SECOND_NS), name="drain_limit")
+    #: How long a backplane may give no sign of life, or of progress with work ready, before it is replaced. Callers wait 30 s
+    #: by default: after twice that nobody waits any more, and whatever is slow but well has finished something.
+    stuck_after_ns: Patience = msgspec.field(default=Patience(60 * _SECOND_NS), name="stuck_after")
     #: Of every backplane; what a backplane says itself goes before, key by key.
     restart: RestartPolicy = RestartPolicy()
     log: LogSettings = LogSettings()
@@ -107,10 +117,12 @@ class SystemConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BackplaneConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[backplane.NAME]: one process."""
+    """[backplane.NAME]: one process, or several alike."""
 
     #: "module:Class" each.
     components: tuple[str, ...]
+    #: So many processes alike, NAME-1, NAME-2, …; 1: one, of this name.
+    replicas: Annotated[int, msgspec.Meta(ge=1, le=BACKPLANES_MAX)] = 1
     threads: Annotated[int, msgspec.Meta(ge=1, le=256)] = 1
     priorities: Annotated[int, msgspec.Meta(ge=1, le=255)] = 8
     #: 0 is unlimited, the last repeats; empty: the default rule of the scheduler.
@@ -131,6 +143,8 @@ class BackplaneConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     #: Instead of the system's.
     start_limit_ns: Duration | None = msgspec.field(default=None, name="start_limit")
     stop_limit_ns: Duration | None = msgspec.field(default=None, name="stop_limit")
+    drain_limit_ns: Duration | None = msgspec.field(default=None, name="drain_limit")
+    stuck_after_ns: Patience | None = msgspec.field(default=None, name="stuck_after")
     #: Class name to keyword arguments of the component.
     settings: dict[str, Any] = {}
 
@@ -140,13 +154,30 @@ class Config(msgspec.Struct, frozen=True):
 
     file: str
     system: SystemConfig
-    #: In the order of the file, which is the order of board slots and of what people are shown.
+    #: In the order of the file, which is the order of board slots and of what people are shown; replicas each by itself.
     backplane: dict[str, BackplaneConfig]
     #: The TOML's own folder: first on sys.path of every backplane.
     import_dir: str
     run_dir: str
     #: `up --debug`: remote tracebacks travel with INTERNAL.
     debug: bool = False
+    #: The name that replicas have in common, to their own.
+    replicas: dict[str, tuple[str, ...]] = {}
+
+    @property
+    def replica_of(self) -> dict[str, str]:
+        """To each that is a replica the name that it has in common with the others."""
+        return {name: common for common, names in self.replicas.items() for name in names}
+
+    def drain_limit_ns(self, backplane: str) -> int:
+        """Of this one."""
+        own = self.backplane[backplane].drain_limit_ns
+        return int(self.system.drain_limit_ns if own is None else own)
+
+    def stuck_after_ns(self, backplane: str) -> int:
+        """Of this one; 0: never."""
+        own = self.backplane[backplane].stuck_after_ns
+        return int(self.system.stuck_after_ns if own is None else own)
 
 
 def load(path: Path) -> Config:
@@ -173,8 +204,11 @@ def parse(text: str, path: Path, cpus: Collection[int] | None = None) -> Config:
     if not isinstance(sections, dict) or not sections:
         reader.say(("backplane",), 'expected at least one table: [backplane.main] with components = ["module:Class"]')
         sections = {}
-    if len(sections) > BACKPLANES_MAX:
-        reader.say(("backplane",), f"{len(sections)} backplanes, at most {BACKPLANES_MAX} fit on a board")
+    counts = replicas.counts(sections, BACKPLANES_MAX)
+    if (count := sum(counts.values())) > BACKPLANES_MAX:
+        reader.say(("backplane",), f"{count} backplanes, at most {BACKPLANES_MAX} fit on a board")
+    for name, problem in replicas.problems(counts):
+        reader.say(("backplane", name, "replicas"), problem)
     system = reader.table(SystemConfig, table.get("system"), ("system",))
     _check_nice(reader, system.get("nice", ()))
     restart = system.get("restart", RestartPolicy())
@@ -183,7 +217,9 @@ def parse(text: str, path: Path, cpus: Collection[int] | None = None) -> Config:
         reader.say(("system", "log", key), problem)
     if cannot_listen := problem_of(system.get("metrics"), is_public=system.get("metrics_public", False)):
         reader.say(("system", "metrics"), cannot_listen)
-    run_dir = _run_dir(reader, system, path, sections)
+    _check_stuck_after(reader, ("system",), system, table.get("system"))
+    names = {name: replicas.names(name, count) for name, count in counts.items()}
+    run_dir = _run_dir(reader, system, path, [each for alike in names.values() for each in alike])
     backplanes = {}
     for name, section in sections.items():
         at = ("backplane", name)
@@ -196,15 +232,17 @@ def parse(text: str, path: Path, cpus: Collection[int] | None = None) -> Config:
             _check_restart(reader, at, backplane["restart"])
         _check_components(reader, at, backplane)
         _check_policy(reader, at, backplane, section)
+        _check_stuck_after(reader, at, backplane, section)
         _check_affinity(reader, at, backplane.get("affinity", ()), cpus)
     if reader.problems:
         raise ConfigError(str(path), reader.problems)
     return Config(
         file=str(path),
         system=SystemConfig(**system),
-        backplane={name: BackplaneConfig(**values) for name, values in backplanes.items()},
+        backplane={each: BackplaneConfig(**values) for name, values in backplanes.items() for each in names[name]},
         import_dir=str(path.parent),
         run_dir=str(run_dir),
+        replicas={name: alike for name, alike in names.items() if len(alike) > 1},
     )
 
 
@@ -243,6 +281,12 @@ def _check_policy(reader: Reader, at: tuple[str, ...], backplane: dict[str, Any]
     if exempt >= priorities:
         problem = f"expected at most {priorities - 1}, or cpu_limit would hold none of the {priorities} priorities"
         reader.say((*at, "cpu_exempt"), f"{problem}, got {exempt}")
+
+
+def _check_stuck_after(reader: Reader, at: tuple[str, ...], table: dict[str, Any], section: Any) -> None:
+    if 0 < (table.get("stuck_after_ns") or 0) < _STUCK_AFTER_MIN_NS:
+        problem = f'expected 1s or more, or "never", got {shown(section["stuck_after"])}: heartbeats come every 250 ms'
+        reader.say((*at, "stuck_after"), problem)
 
 
 def _check_restart(reader: Reader, at: tuple[str, ...], restart: RestartPolicy) -> None:

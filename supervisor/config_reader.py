@@ -28,6 +28,10 @@ class Duration(int):
     """Nanoseconds; in the TOML "5ms", "60s", "1.5h" or a number of seconds."""
 
 
+class Patience(Duration):
+    """A duration, or "never", which is 0."""
+
+
 def duration_ns(value: Any) -> int:
     """Nanoseconds of "5ms" or of a number of seconds. Raises ValueError that says what was expected."""
     ns = 0.0
@@ -107,6 +111,11 @@ def hint(word: str, known: Collection[str]) -> str:
 def _to_quantity(kind: type, value: Any) -> Any:
     if kind is Duration:
         return Duration(duration_ns(value))
+    if kind is Patience:
+        try:
+            return Patience(0 if value == "never" else duration_ns(value))
+        except ValueError as error:
+            raise ValueError(f'{error}, or "never"') from None
     if kind is Size:
         return Size(log_settings.size_bytes(value))
     raise NotImplementedError(kind)

@@ -35,19 +35,24 @@ from .control.control_socket import (
     generation_of,
 )
 from .control.desk import Desk
+from .control.drains import drain_body, drained
 from .control.questions import Questions
 from .direction import effects, events
-from .direction.child import Phase
+from .direction.child import MOVABLE, Phase
 from .direction.director import Director
+from .direction.draining import ANSWER_NS
 from .direction.effects import Caller
 from .logs.collector import Ears, Logs, open_log
 from .logs.output import Output
 from .logs.pipes import LogPipe
 from .poller import Poller
-from .processes import cgroups, orphans, signals
+from .processes import cgroups, orphans, signals, urgency
 from .processes.board_file import BoardFile
+from .processes.guarding import Guarding
+from .processes.looks import Looks
 from .processes.placement import Placement
 from .processes.run_dir import RunDir
+from .processes.service_manager import ServiceManager
 from .processes.spawn import Process, Spawner
 
 #: At the end, for a reader of our output that is slow.
@@ -74,23 +79,30 @@ def run(
     """
     allow_descriptors()
     with ExitStack() as stack:
-        run_dir = RunDir(Path(config.run_dir))
+        run_dir = RunDir(Path(config.run_dir), config.system.name)
         stack.callback(run_dir.close)
         logs = Logs(config, open_log(config), output, RealClock.now_ns)
         stack.callback(logs.close, LAST_LINES_MS)
-        for notice in notices:
+        service = ServiceManager.of(os.environ, os.getpid(), logs.say)
+        stack.callback(service.close)
+        for notice in (*notices, *run_dir.reclaim()):
             logs.say(notice)
+        left = [life.cgroup for life in run_dir.left if life.cgroup is not None]
         placement = Placement.of(
-            config, lambda needed: cgroups.make(config.system.name, run_dir.path, run_dir.cgroup_left, is_needed=needed)
+            config, lambda needed: cgroups.make(config.system.name, run_dir.path, left, is_needed=needed)
         )
         groups = placement.groups
-        if groups.folder is not None:
-            run_dir.remember(str(groups.folder))
+        folder = None if groups.folder is None else str(groups.folder)
+        run_dir.settle(folder)
+        urgency.raise_own(is_alone=groups.folder is not None)
         stack.callback(groups.close, logs.say)
+        nice = min(config.system.nice, default=0)
+        guarding = Guarding(config.system.name, run_dir.mark, folder, nice, logs.say, RealClock.now_ns)
+        stack.callback(guarding.close)
         orphans.adopt()
-        stack.callback(lambda: orphans.kill_all(()))
+        stack.callback(lambda: orphans.kill_all((guarding.pid,)))
         signal_pipe = stack.enter_context(signals.as_events())
-        return Supervisor(config, run_dir, placement, signal_pipe, logs, on_up, stack).run()
+        return Supervisor(config, run_dir, placement, signal_pipe, logs, guarding, service, on_up, stack).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +118,11 @@ class _MoveToken:
     effect: effects.Move
 
 
+@dataclass(frozen=True, slots=True)
+class _DrainToken:
+    effect: effects.Drain
+
+
 class Supervisor:
     """One system's doer."""
 
@@ -116,19 +133,20 @@ class Supervisor:
         placement: Placement,
         signal_pipe: signals.SignalPipe,
         logs: Logs,
+        guarding: Guarding,
+        service: ServiceManager,
         on_up: Callable[[tuple[str, ...]], None],
         stack: ExitStack,
     ) -> None:
         self._logs, self._say, self._on_up = logs, logs.say, on_up
-        self._now_ns = RealClock.now_ns
-        self._run_dir = run_dir
+        self._now_ns, self._run_dir = RealClock.now_ns, run_dir
         self._board = BoardFile(config.backplane)
         stack.callback(self._board.close)
         self._control = ControlSocket(supervisor_socket(run_dir.path))
         stack.callback(self._control.close)
         self._placement = placement
-        self._spawner = Spawner(config, self._board.fd, self._board.slots, self._placement)
-        stack.callback(self._spawner.close)
+        slots = self._board.slots
+        self._spawner = Spawner(config, self._board.fd, slots, placement, run_dir.mark, guarding.lifeline_fd)
         self._director = Director(
             config.system.name,
             {name: backplane.restart for name, backplane in config.backplane.items()},
@@ -137,8 +155,12 @@ class Supervisor:
             start_limit_ns=config.system.start_limit_ns,
             stop_limit_ns=config.system.stop_limit_ns,
             limits_ns={name: (one.start_limit_ns, one.stop_limit_ns) for name, one in config.backplane.items()},
+            drains_ns={name: config.drain_limit_ns(name) for name in config.backplane},
             random=random.random,
+            replica_of=config.replica_of,
+            stuck_after_ns={name: config.stuck_after_ns(name) for name in config.backplane},
         )
+        self._looks = Looks(self._director.health, self._board, self._placement)
         self._running: dict[str, _Running] = {}
         stack.callback(self._kill_what_lives)
         self._questions = Questions(self._control, self._director, self._board, self._now_ns, self._status)
@@ -157,6 +179,8 @@ class Supervisor:
         self._signals = signal_pipe
         self._poller.watch(signal_pipe.fd, self._on_signals)
         self._poller.watch(self._control.fileno(), lambda: None)  # each turn looks there anyway
+        guarding.watch(self._poller)
+        self._guarding, self._service = guarding, service
 
     def run(self) -> Outcome:
         """Until nothing is left."""
@@ -177,13 +201,17 @@ class Supervisor:
         wakes_at_ns = self._director.wakes_at_ns()
         if wakes_at_ns is not None and wakes_at_ns <= now_ns and self._outcome is None:
             self._take(events.TimePassed())
+        self._looks.turn(now_ns, (running.process for running in self._running.values()), self._take)
         self._logs.turn(now_ns)
+        self._service.turn(now_ns)
+        self._guarding.turn(now_ns)
         if self._outcome is None:
             self._wait()
 
     def _wait(self) -> None:
         now_ns = self._now_ns()
         wakes = [self._director.wakes_at_ns(), self._control.next_wake_ns(now_ns), self._logs.next_wake_ns()]
+        wakes += [self._looks.due_ns, self._service.next_wake_ns(now_ns), self._guarding.next_wake_ns()]
         nearest_ns = min((wake for wake in wakes if wake is not None), default=None)
         self._poller.wait(nearest_ns, now_ns, lambda: self._outcome is None, room_in=self._logs.waits_for_fd())
 
@@ -196,7 +224,7 @@ class Supervisor:
                 is_final = self._director.mode == "stopping" and number is not signal.SIGHUP
                 self._say(f"{number.name}: {'killing everything' if is_final else 'going down (again: kill at once)'}")
                 self._take(events.DownOrdered(number.name, is_final=is_final))
-        orphans.bury({running.process.pid for running in self._running.values()})
+        orphans.bury({running.process.pid for running in self._running.values()} | {self._guarding.pid})
 
     def _on_exit(self, running: _Running) -> None:
         process = running.process
@@ -214,6 +242,8 @@ class Supervisor:
     def _on_print(self, ears: Ears, stream: str, pipe: LogPipe) -> None:
         if not self._logs.on_print(ears, stream, pipe):
             self._poller.unwatch(pipe.fd)
+        if stream == "stderr" and self._director.health.awaits_stacks(ears.backplane) and self._outcome is None:
+            self._take(events.Wrote(ears.backplane, ears.generation))
 
     def _on_heard(self, heard: Heard) -> None:
         if self._outcome is not None:
@@ -228,6 +258,9 @@ class Supervisor:
     def _on_answered(self, answered: Answered) -> None:
         token = answered.token
         if self._questions.take(answered):
+            return
+        if isinstance(token, _DrainToken):
+            self._take(drained(token.effect, answered))
             return
         assert isinstance(token, _MoveToken)
         move = token.effect
@@ -267,6 +300,8 @@ class Supervisor:
             for effect in self._director.handle(self._events[0], self._now_ns()):
                 self._do(effect)
             self._events.popleft()
+        if self._service.is_heard:
+            self._service.tell(self._director.mode, status.headline(self._director))
 
     def _do(self, effect: effects.Effect) -> None:
         match effect:
@@ -276,13 +311,20 @@ class Supervisor:
                 body = {"component": effect.component, "state": effect.state}
                 token = _MoveToken(effect)
                 self._call(effect.backplane, effect.generation, "control.move", body, token, effect.limit_ns)
+            case effects.Drain():
+                body = drain_body(effect)
+                limit_ns = effect.limit_ns + effect.stop_limit_ns + ANSWER_NS
+                self._call(effect.backplane, effect.generation, "control.drain", body, _DrainToken(effect), limit_ns)
             case effects.Stop():
                 self._placement.lift(effect.backplane)
                 self._control.cast(control_peer(effect.backplane, effect.generation), "control.stop", {})
-            case effects.Kill():
+            case effects.Kill() | effects.TakeStacks():
                 running = self._running.get(effect.backplane)
                 if running is not None and running.process.generation == effect.generation:
-                    running.process.kill()
+                    if isinstance(effect, effects.Kill):
+                        running.process.kill()
+                    else:
+                        self._looks.ask_for_stacks(running.process, by_force=effect.by_force)
             case effects.ClearSlot():
                 self._board.clear(effect.backplane)
             case effects.SendDirectory():
@@ -346,7 +388,7 @@ class Supervisor:
     def _send_directory(self, effect: effects.SendDirectory) -> None:
         body = {"directory": effect.directory.to_body()}
         for child in self._director.children.values():
-            if child.phase in (Phase.UP, Phase.STOPPING):
+            if child.phase in (*MOVABLE, Phase.STOPPING):
                 self._control.cast(control_peer(child.name, child.generation), "control.directory", body)
         self._control.publish(effect.directory)
 

@@ -6,18 +6,22 @@ created here.
 """
 
 import os
-import tempfile
 from pathlib import Path
 
 #: Reserved first words of routes. A component may not bear these names.
 SUPERVISOR, BACKPLANE, CONTROL = "supervisor", "backplane", "control"
+#: The operation of every backplane by which a caller says that he calls there no more.
+FAREWELL = "farewell"
 
 
 def default_run_dir(system: str) -> Path:
     """`$XDG_RUNTIME_DIR/appbackplane/NAME`, else a folder of the user's under the temporary directory."""
     runtime_dir = os.environ.get("XDG_RUNTIME_DIR")
-    base = Path(runtime_dir) if runtime_dir else Path(tempfile.gettempdir()) / f"appbackplane-{os.getuid()}"
-    return base / "appbackplane" / system if runtime_dir else base / system
+    if runtime_dir:
+        return Path(runtime_dir) / "appbackplane" / system
+    import tempfile  # 2 ms, of every command's start, that few need
+
+    return Path(tempfile.gettempdir()) / f"appbackplane-{os.getuid()}" / system
 
 
 def supervisor_socket(run_dir: Path) -> Path:

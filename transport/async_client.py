@@ -10,7 +10,6 @@ import heapq
 import itertools
 import os
 import random
-import secrets
 import time
 from collections.abc import Mapping
 from types import TracebackType
@@ -57,7 +56,7 @@ class AsyncClient:
     def __init__(self, location: Location, retry_budget: RetryBudget | None = None) -> None:
         self._location = location
         self._loop = asyncio.get_running_loop()
-        self._link = Link(f"client/{os.getpid()}-{secrets.token_hex(8)}")
+        self._link = Link(f"client/{os.getpid()}-{os.urandom(8).hex()}")
         account = RetryAccount(retry_budget or RetryBudget(), time.monotonic_ns())
         self._session = ClientSession(self._link, location.supervisor, account, random.random)
         self._subscriptions: set[AsyncSubscription] = set()

@@ -7,7 +7,6 @@ what comes is put into the waitables that users hold. Whatever touches the link 
 
 import os
 import random
-import secrets
 import time
 from collections.abc import Mapping
 from typing import Any, Final
@@ -48,7 +47,7 @@ class Calling:
     def __init__(self, location: Location, budget: RetryBudget) -> None:
         self.location = location
         self._pid = os.getpid()
-        self._link = Link(f"client/{self._pid}-{secrets.token_hex(8)}")
+        self._link = Link(f"client/{self._pid}-{os.urandom(8).hex()}")
         account = RetryAccount(budget, _monotonic_ns())
         self.session = ClientSession(self._link, location.supervisor, account, random.random)
         self._waiting = Waiting(self._link.fileno(), self._look_for_some, self._system_gone)

@@ -6,7 +6,7 @@ it a new socket path: nothing meant for the dead one can reach the new one (TRAP
 """
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -69,6 +69,10 @@ class Place(msgspec.Struct, frozen=True):
     cgroup: str | None = None
     #: Its slot on the board.
     slot: int = -1
+    #: It is up, and finishes what it has; who has a choice, or can wait, asks elsewhere, or later.
+    is_draining: bool = False
+    #: Its components are where they are to be, and it is not about to go. Who has a choice calls such a place.
+    is_ready: bool = True
 
 
 class Directory(msgspec.Struct, frozen=True):
@@ -83,6 +87,21 @@ class Directory(msgspec.Struct, frozen=True):
     topics: dict[str, tuple[str, ...]] = {}
     #: Routes that may be called again when nobody knows whether the work was done: those that all who serve them declare so.
     idempotent: tuple[str, ...] = ()
+
+    def newly_draining(self, before: "Directory | None") -> list[str]:
+        """Those that are being drained, and were not in the version before."""
+        known = {} if before is None else before.backplanes
+        return [
+            name
+            for name, place in self.backplanes.items()
+            if place.is_draining
+            and ((was := known.get(name)) is None or place.generation != was.generation or not was.is_draining)
+        ]
+
+    @property
+    def unready(self) -> frozenset[str]:
+        """Those that are up, but should not be called where another can be."""
+        return frozenset(name for name, place in self.backplanes.items() if not place.is_ready)
 
     @classmethod
     def from_body(cls, body: Any) -> "Directory":
@@ -113,9 +132,12 @@ def build(
     registrations: list[Registration],
     down: set[str],
     cgroups: Mapping[str, str | None] | None = None,
+    draining: Collection[str] = (),
+    unready: Collection[str] = (),
 ) -> Directory:
     """The directory of all registered backplanes; those in `down` keep their routes but cannot be reached. `cgroups`: the
-    folders of those that have a group of their own.
+    folders of those that have a group of their own. `draining`: those that are up, and take nothing new. `unready`: those
+    that are not to be called where another can be.
     """
     folders = cgroups or {}
     routes: dict[str, list[str]] = {}
@@ -135,7 +157,16 @@ def build(
         system=system,
         version=version,
         backplanes={
-            r.backplane: Place(r.generation, r.path, r.backplane not in down, r.pid, folders.get(r.backplane), r.slot)
+            r.backplane: Place(
+                generation=r.generation,
+                path=r.path,
+                is_up=r.backplane not in down,
+                pid=r.pid,
+                cgroup=folders.get(r.backplane),
+                slot=r.slot,
+                is_draining=r.backplane in draining,
+                is_ready=r.backplane not in unready,
+            )
             for r in registrations
         },
         routes={route: tuple(names) for route, names in routes.items()},

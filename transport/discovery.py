@@ -7,12 +7,11 @@ else: whether anybody is there is for `lifeline.py` to find out.
 
 import os
 import re
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
 from . import addressing
-from .errors import InvalidArgument, NotFound, SystemNotRunning
+from .errors import FailedPrecondition, InvalidArgument, NotFound, SystemNotRunning
 
 #: Names become folder names and words of a command line: no slashes, no dots, no surprises in a shell.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -39,6 +38,13 @@ class Location:
         """The error for a system that nobody serves."""
         return SystemNotRunning(self.system, str(self.run_dir), "SYSTEM.toml" if self.toml is None else str(self.toml))
 
+    def not_permitted(self) -> FailedPrecondition:
+        """The error for a system that may run or not: this user may not look."""
+        return FailedPrecondition(
+            f"system {self.system!r}: no permission to reach its supervisor in {self.run_dir}, which is for the user alone "
+            "who started it"
+        )
+
 
 def run_dir_of(system: str, given: str | None, folder: Path) -> Path:
     """The run directory of a system whose TOML lies in `folder` and says `[system] run_dir = given`."""
@@ -55,24 +61,34 @@ def locate(target: str | os.PathLike[str]) -> Location:
         if not _NAME.fullmatch(text):
             raise InvalidArgument(f"not a system's name, run directory or TOML: {text!r}")
         return Location(addressing.default_run_dir(text), text)
-    path = Path(text).expanduser()
-    if path.suffix == ".toml" or path.is_file():
-        return _from_toml(path)
+    try:
+        path = Path(text).expanduser()
+        if path.suffix == ".toml" or path.is_file():
+            return _from_toml(path)
+    except (OSError, RuntimeError) as error:  # too long, not to be looked at; or the home of nobody
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise InvalidArgument(f"{text}: {reason}") from error
     return Location(path, path.name, is_given=True)
 
 
 def _from_toml(path: Path) -> Location:
+    import tomllib  # 1.5 ms that nobody needs who names a system
+
     try:
         system = tomllib.loads(path.read_text(encoding="utf-8"))["system"]
         name, given = system["name"], system.get("run_dir")
     except FileNotFoundError:
         raise NotFound(f"no such file: {path}") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InvalidArgument(f"{path}: {error}") from error
+    except OSError as error:
+        raise InvalidArgument(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InvalidArgument(f"{path}: cannot be read: not UTF-8: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidArgument(f"{path}: not TOML: {error}") from error
     except (KeyError, TypeError, AttributeError):
         raise InvalidArgument(f"{path}: expected a table [system] with a name") from None
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidArgument(f"{path}: [system] name: expected letters, digits, - and _, got {name!r}")
-    if given is not None and not isinstance(given, str):
-        raise InvalidArgument(f"{path}: [system] run_dir: expected a string, got {given!r}")
+    if given is not None and (not isinstance(given, str) or "\0" in given):
+        raise InvalidArgument(f"{path}: [system] run_dir: expected a path, got {given!r}")
     return Location(run_dir_of(name, given, path.parent), name, path, is_given=given is not None)

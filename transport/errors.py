@@ -89,10 +89,9 @@ class Unavailable(PeerError):
 class SystemNotRunning(Unavailable):
     """Nobody serves the system that was asked for."""
 
-    def __init__(self, system: str, run_dir: str, toml: str) -> None:
-        super().__init__(
-            f"system {system!r} is not running: no supervisor listens in {run_dir} (start it: appbackplane up {toml})"
-        )
+    def __init__(self, system: str, run_dir: str, toml: str, nearest: str | None = None) -> None:
+        remedy = f"start it: appbackplane up {toml}" if nearest is None else f"did you mean {nearest!r}?"
+        super().__init__(f"system {system!r} is not running: no supervisor listens in {run_dir} ({remedy})")
         self.system, self.run_dir = system, run_dir
 
 

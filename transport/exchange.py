@@ -5,14 +5,17 @@ What is put leaves at the next `flush`. After whatever touches the link it must 
 on, because its descriptor is edge-triggered: `has_more` says when that is due.
 """
 
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
+from .addressing import FAREWELL, backplane_route
 from .batching import Outbox
 from .calls import OutstandingCalls
 from .codec import Encoder, decode, renumbered
 from .connections import Connections, LinkPort
 from .directory import Place
-from .envelope import CANCEL, Envelope
+from .envelope import CANCEL, CAST, Envelope
 from .errors import Busy, DeadlineExceeded, InvalidArgument, MalformedFrame
 
 #: Calls outstanding, and bytes of them, from which on whoever can wait should (client.py). Throughput is flat from 1000
@@ -149,6 +152,15 @@ class Exchange:
         if not self._outbox.add(peer, packed):
             raise Busy(f"{self.connections.name(peer)} does not read its messages: no room for more", retry_after=0.1)
         self.gathered_count += 1
+
+    def say_farewell(self, names: Iterable[str]) -> None:
+        """These are drained: from now on we ask elsewhere. It comes there after all that we have asked."""
+        for name in names:
+            peer = self.connections.peer(name)
+            if peer is not None:
+                route = backplane_route(name, FAREWELL)
+                with suppress(Busy):  # it does not read; then it waits for us for a while
+                    self.put(peer, Envelope(CAST, 0, None, route, None, None, None, {}))
 
     def cancel(self, id: int) -> object | None:
         """Take a call back; returns its token, or None when it has ended."""

@@ -26,13 +26,20 @@ def open_lifeline(location: Location) -> int | None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         try:
             probe.connect(os.fspath(location.supervisor))
+        except PermissionError as error:
+            raise location.not_permitted() from error
         except OSError as error:
             raise location.not_running() from error
         pid, uid, _gid = _CREDENTIALS.unpack(probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
-        here = os.getuid()
-        if uid not in (here, 0) and not (here == 0 and location.is_given):
-            raise FailedPrecondition(f"{location.supervisor} is served by another user (uid {uid}): not trusted")
+        check_trusted(location, uid)
         try:
             return os.pidfd_open(pid) if pid > 0 else None
         except OSError:  # it has ended in this very moment, or the kernel is older than pidfd: deadlines still hold
             return None
+
+
+def check_trusted(location: Location, uid: int) -> None:
+    """Raises `FailedPrecondition` when the user who listens there may not be believed."""
+    here = os.getuid()
+    if uid not in (here, 0) and not (here == 0 and location.is_given):
+        raise FailedPrecondition(f"{location.supervisor} is served by another user (uid {uid}): not trusted")

@@ -7,7 +7,6 @@ place (a duplicate routing id on connect would abort the process). One owner at 
 """
 
 import os
-import secrets
 import weakref
 from collections import deque
 from pathlib import Path
@@ -96,7 +95,7 @@ class Link:
 
     def connect(self, path: Path) -> bytes:
         """Connect to the process that listens on `path`; returns the peer to send to. Does not wait."""
-        peer = b"\x01" + secrets.token_bytes(8)
+        peer = b"\x01" + os.urandom(8)
         self._socket.setsockopt(zmq.CONNECT_ROUTING_ID, peer)
         endpoint = f"ipc://{path}"
         self._socket.connect(endpoint)

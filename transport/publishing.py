@@ -41,7 +41,7 @@ class Publishing:
         packed = (0, b"")  # a number, and the message with it: most subscribers have heard as much as the others
         for name in self._hearers.matching(topic):
             place = directory.backplanes.get(name)
-            if place is None or not place.is_up:
+            if place is None or not place.is_up or place.is_draining:
                 continue
             peer = self._exchange.connected(name, place)
             number = self._numbers.get((peer, topic), 0) + 1

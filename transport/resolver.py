@@ -1,8 +1,9 @@
 """Resolver: which backplane a route goes to, by one version of the directory.
 
-Several backplanes may serve one route. Without a key they take turns (who is least busy inside a backplane is the
-backplane's own matter); with a key the choice is a stable hash over all that serve it, up or not, because a key names
-an object, and its requests must not wander to another place whenever its own restarts. Pure, the same in clients and
+Several backplanes may serve one route. Without a key they take turns, those that are ready before any that are not (who
+is least busy inside a backplane is the backplane's own matter); with a key the choice is a stable hash over all that serve
+it, up or not, because a key names an object, and its requests must not wander to another place whenever its own restarts.
+A place that is being drained takes nothing new, but for the calls of what it is finishing. Pure, the same in clients and
 backplanes; a new directory is a new resolver. A resolution without a key costs two dictionary look-ups.
 """
 
@@ -14,6 +15,7 @@ from .errors import Unavailable, UnknownRoute
 
 #: When a caller may look again for a place that is down: a process is back in 56 ms (TRAPS 21), imports take longer.
 RETRY_AFTER_S = 0.25
+_OWN = f"{addressing.BACKPLANE}."
 
 
 class Resolver:
@@ -45,20 +47,31 @@ class Resolver:
         """Where a backplane that `resolve` named listens."""
         return self._directory.backplanes[name]
 
+    def draining(self, route: str, key: str | None = None) -> str | None:
+        """The name of a place that is being drained, for who belongs to the work that it finishes; None: there is none."""
+        names = self._serving(route)
+        if key is not None:
+            names = (_home(names, key),)
+        return next(
+            (name for name in names if self._is_up(name) and self._directory.backplanes[name].is_draining), None
+        )
+
     def _that_are_up(self, route: str) -> tuple[str, ...]:
         names = self._serving(route)
-        up = tuple(name for name in names if self._is_up(name))
+        up = tuple(name for name in names if self._takes(name, route))
         if not up:
-            raise Unavailable(f"{route!r} is served by {', '.join(names)}: down now", retry_after=RETRY_AFTER_S)
-        return up
+            raise self._unavailable(repr(route), names)
+        return tuple(name for name in up if self._directory.backplanes[name].is_ready) or up
 
     def _by_key(self, route: str, key: str) -> str:
-        # The highest of one hash a pair: when a backplane is added, only the keys that it takes over move.
-        # (A key that is not UTF-8 is for the codec to refuse.)
-        name = max(self._serving(route), key=lambda name: (_weight(name, key), name))
-        if not self._is_up(name):
-            raise Unavailable(f"{route!r}, key {key!r} is served by {name}: down now", retry_after=RETRY_AFTER_S)
+        name = _home(self._serving(route), key)
+        if not self._takes(name, route):
+            raise self._unavailable(f"{route!r}, key {key!r}", (name,))
         return name
+
+    def _unavailable(self, what: str, names: tuple[str, ...]) -> Unavailable:
+        why = "finishes what it has, and goes down" if any(map(self._is_up, names)) else "down now"
+        return Unavailable(f"{what} is served by {', '.join(names)}: {why}", retry_after=RETRY_AFTER_S)
 
     def _serving(self, route: str) -> tuple[str, ...]:
         names = self._directory.routes.get(route, ())
@@ -73,6 +86,16 @@ class Resolver:
     def _is_up(self, name: str) -> bool:
         place = self._directory.backplanes.get(name)
         return place is not None and place.is_up
+
+    def _takes(self, name: str, route: str) -> bool:
+        """Whether it takes something new; its own operations a backplane serves to the end."""
+        return self._is_up(name) and (not self._directory.backplanes[name].is_draining or route.startswith(_OWN))
+
+
+def _home(names: tuple[str, ...], key: str) -> str:
+    # The highest of one hash a pair: when a backplane is added, only the keys that it takes over move.
+    # (A key that is not UTF-8 is for the codec to refuse.)
+    return max(names, key=lambda name: (_weight(name, key), name))
 
 
 def _weight(name: str, key: str) -> int:

@@ -31,6 +31,9 @@ from .topics import GapCounter, check_pattern
 
 #: Frames read in one turn, so that a flood of topics cannot keep a caller from its reply, nor from its deadline.
 FRAMES_MAX: Final = 64
+#: Frames that are read before a directory that has come is followed, while there are more: what four peers have sent ahead
+#: (link.READ_AHEAD), since answers of one that has ended may be among them. A flood of topics must not put it off for long.
+HELD_FRAMES_MAX: Final = 256
 #: Where the supervisor publishes new versions of the directory.
 DIRECTORY_TOPIC = "system.directory"
 #: A peer that does not read is offered its frames again after this; ZeroMQ usually wakes us before.
@@ -60,6 +63,7 @@ class ClientSession:
         self._connections = self._exchange.connections
         self._resolver: Resolver | None = None
         self._newest: Directory | None = None
+        self._held_frames = 0
         self._refresh_ns = 0
         self._publishing = Publishing(self._exchange)
         #: Peers who were cast or published something; nothing says whether it has arrived.
@@ -182,7 +186,7 @@ class ClientSession:
                     break
                 for envelope in envelopes:
                     self._take(exchange.sender, envelope, events)
-            if self._newest is not None:  # after all that came with it: a place may have answered before it died
+            if self._newest is not None and self._may_adopt(frames_max):
                 directory, self._newest = self._newest, None
                 self._adopt(directory, events)
             self._expire(events)
@@ -349,7 +353,14 @@ class ClientSession:
             self._newest = directory
         return True
 
+    def _may_adopt(self, frames: int) -> bool:
+        """Whether all that came with the newest directory has been read: a place may have answered before it died."""
+        is_held = self._exchange.has_more and self.directory is not None and self._held_frames < HELD_FRAMES_MAX
+        self._held_frames = self._held_frames + frames if is_held else 0
+        return not is_held
+
     def _adopt(self, directory: Directory, events: Events) -> None:
+        self._exchange.say_farewell(directory.newly_draining(self.directory))
         self.directory, self._resolver = directory, Resolver(directory)
         self._publishing.update(directory)
         if self._exchange.waiting_count:

@@ -22,6 +22,8 @@ _GENERATION, _PID, _HEARTBEAT, _FINISHED, _QUEUED, _WAITING, _RUNNING_SINCE, _CP
 )
 #: The one word that others write: the priority somebody lends this backplane, and since when.
 _LENT = 11
+#: Again its owner's: what waits for nothing but a worker, and when a worker last began or ended something.
+_READY, _PROGRESS = 12, 13
 #: How long a loan holds by itself. A call is there within 0.1 ms; once it is, it speaks for itself, and if the caller has
 #: died meanwhile, nobody else's work is in the way for longer than this.
 LOAN_NS = 5_000_000
@@ -34,7 +36,7 @@ class BoardSlot(NamedTuple):
     pid: int
     #: Monotonic ns of its sentinel's last turn: proves that the process lives.
     heartbeat_ns: int
-    #: Actions finished: proves that its scheduler makes progress.
+    #: Actions finished.
     finished_count: int
     queued_count: int
     waiting_count: int
@@ -47,6 +49,10 @@ class BoardSlot(NamedTuple):
     slow_count: int
     #: None: no work.
     highest_priority: int | None
+    #: Work that waits for nothing but a worker (progress.py); 0 where the CPU budget is spent.
+    ready_count: int = 0
+    #: When a worker last began or ended something, to a heartbeat: while work is ready, the proof of progress.
+    progress_ns: int = 0
 
 
 class Board:
@@ -77,7 +83,8 @@ class Board:
         base = slot * _WORDS
         words = self._words[base : base + 11].tolist()
         byte = self._map[slot]
-        return BoardSlot._make([*words, 255 - byte if byte else None])
+        more = self._words[base + _READY : base + _PROGRESS + 1].tolist()
+        return BoardSlot._make([*words, 255 - byte if byte else None, *more])
 
     def clear_slot(self, slot: int) -> None:
         """Its owner is dead: what it left would stay for ever (DESIGN 12.9)."""
@@ -156,10 +163,11 @@ class OwnSlot:
         throttled: int,
         slow: int,
         boosts: int,
+        ready: int,
+        progress_ns: int,
     ) -> None:
         """The sentinel's report."""
         words, base = self._words, self._base
-        words[base + _HEARTBEAT] = now_ns
         words[base + _FINISHED] = finished
         words[base + _QUEUED] = queued
         words[base + _WAITING] = waiting
@@ -168,3 +176,6 @@ class OwnSlot:
         words[base + _THROTTLED] = throttled
         words[base + _SLOW] = slow
         words[base + _BOOSTS] = boosts
+        words[base + _READY] = ready
+        words[base + _PROGRESS] = progress_ns
+        words[base + _HEARTBEAT] = now_ns  # the last: a fresh one vouches for all the others

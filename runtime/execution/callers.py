@@ -1,4 +1,4 @@
-"""Callers: notices that whoever waits for answers, or messages, has died, and withdraws what is queued for it (DESIGN 12.5).
+"""Callers: who calls here; and withdraws what is queued for one who has died and waits for nothing more (DESIGN 12.5).
 
 A socket says nothing when its far end dies; whoever sends there learns it (EHOSTUNREACH). So an answer tells, and where none
 is due, an empty batch does, which says nothing: who has a call here is sent one a second. A backplane's death the supervisor
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 PROBE_NS = 1_000_000_000
 #: Asked at one look: 64 us.
 PROBED_MAX = 16
+#: Who has called is remembered for so long (by PROBE_NS), and all are while they are fewer than this: 100 bytes each.
+HEARD_MAX = 4_096
 #: Withdrawn at one look, and for how long: 6 us each at the head of a queue, 100 in the middle of a long one.
 WITHDRAWN_MAX, WITHDRAW_MAX_NS = 256, 500_000
 _NOTHING = codec.batch([])
@@ -38,6 +40,10 @@ class Callers:
         self.due_ns = 0
         #: Calls that were withdrawn because their callers had died.
         self.abandoned_count = 0
+        #: Who has said something here, and when he did last.
+        self.heard_ns: dict[bytes, int] = {}
+        #: Who has said that he will call here no more, since this backplane is drained.
+        self.farewells: set[bytes] = set()
         self._to_ask: list[bytes] = []
         self._asked_ns = 0
         #: What is to be taken back of each who has died, the oldest last.
@@ -52,6 +58,8 @@ class Callers:
         if not self._to_ask and now_ns - self._asked_ns >= PROBE_NS:
             self._asked_ns = now_ns
             self._to_ask = list({peer for peer, _ in self._engine.intake.accepted if peer})
+            if len(self.heard_ns) > HEARD_MAX:
+                self.heard_ns = {peer: at_ns for peer, at_ns in self.heard_ns.items() if now_ns - at_ns < PROBE_NS}
         asked, self._to_ask = self._to_ask[:PROBED_MAX], self._to_ask[PROBED_MAX:]
         for peer in asked:
             if self._engine.link.send(peer, _NOTHING) is Sent.UNREACHABLE:
@@ -65,8 +73,15 @@ class Callers:
         self._to_ask += peers
         self.due_ns = 0
 
+    def unaware(self, since_ns: int) -> list[bytes]:
+        """Who has called since then, and may not know yet that this backplane takes nothing new."""
+        answering = self._engine.outgoing.backplane_of
+        recent = [peer for peer, at_ns in self.heard_ns.items() if at_ns >= since_ns and peer not in self.farewells]
+        return [peer for peer in recent if answering(peer) is None]  # whom we call is another peer when he calls us
+
     def gone(self, peer: bytes) -> None:
         """Nobody can be reached there."""
+        self.heard_ns.pop(peer, None)
         if peer in self._abandoned:
             return
         calls = [id for one, id in self._engine.intake.accepted if one == peer]

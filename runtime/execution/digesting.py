@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from appbackplane.transport.envelope import CALL, Envelope, due_ns
-from appbackplane.transport.errors import Cancelled, DeadlineExceeded, InternalError, text_of
+from appbackplane.transport.errors import Cancelled, DeadlineExceeded, InternalError, Unavailable, text_of
 
 from ..objects.action import DEADLINE_DEFAULT_NS, Action
 from ..objects.app_object import AppObject
@@ -62,8 +62,8 @@ class Digesting:
         def dispatch(ended: Action) -> None:
             then_ns = self._engine.clock.now_ns()
             intake.accepted.pop((peer, envelope.id), None)
-            error = action.thrown or ended.error  # taken back while it ran, or whatever it ended in
-            if isinstance(error, (Cancelled, DeadlineExceeded)):
+            error = action.thrown or ended.error  # taken back while it ran, or refused, or whatever it ended in
+            if isinstance(error, (Cancelled, DeadlineExceeded, Unavailable)):
                 if isinstance(error, DeadlineExceeded):
                     self._engine.statistics.of(route.name).expired_count += 1
                 intake.turn_away(peer, envelope, error, then_ns)

@@ -258,7 +258,7 @@ class Engine:
             self.drain(self.now_ns())
             if not self.link.has_input():
                 break
-        self.intake.stop(self.now_ns())
+        self.intake.closing.end(self.now_ns())
         self._retry_ns = None
         self.flush(self.now_ns())
 
@@ -299,6 +299,7 @@ class Engine:
                     self._is_unsure = False
                     break
                 envelopes = codec.decode(received[1])
+                self.callers.heard_ns[received[0]] = now_ns
                 for envelope in envelopes:
                     self.hear(received[0], envelope, now_ns)
                 if is_awake and frames == 1 and len(envelopes) == 1 and self._is_short(envelopes[0]):

@@ -40,6 +40,7 @@ from ..objects.registry import Route
 from ..objects.state_machine import StateMachine
 from ..scheduling.balance import least_busy
 from ..scheduling.throttle import OwnWork, Throttle
+from .closing import Closing
 from .digesting import Digest, Digesting
 from .method_action import MethodAction
 from .replays import KeyedAction, Replays
@@ -66,6 +67,7 @@ class Intake:
         self.throttles: dict[str, Throttle] = {}
         #: What components have given themselves to do.
         self.own_work: dict[str, OwnWork] = {}
+        self.closing = Closing(engine)
         self.gaps = GapCounter()
         self.refused_casts_count = 0
         self.digesting = Digesting(engine)
@@ -98,10 +100,7 @@ class Intake:
         if route is None:
             raise UnknownRoute(name, self.nearest(name))
         if not route.is_registered and (caller is None or caller._component is not route.component):
-            state = route.component.state.value
-            raise Unavailable(
-                f"{name} is not served while {route.component.name} is {state} (served in: {', '.join(route.states)})"
-            )
+            self.closing.check_served(route, is_inside=caller is not None)
         priority = self._priority(name, envelope.priority, route.priority)
         deadline_ns = None
         if kind == CALL:
@@ -190,7 +189,7 @@ class Intake:
         elif isinstance(action, MethodAction):
             machine = action.object
             if isinstance(machine, StateMachine) and action in machine._deferred:
-                self._drop(action, Cancelled(f"{action.name}: taken back before it was accepted"), now_ns)
+                self.drop(action, Cancelled(f"{action.name}: taken back before it was accepted"), now_ns)
             else:
                 action.cancel()  # it runs: if it is to await something, it learns it there
         return 0
@@ -230,9 +229,9 @@ class Intake:
             if action in machine._deferred:  # if not, it is on its way to the queue, and ends there
                 self._engine.statistics.of(action.name).expired_count += 1
                 late = f"{action.name}: the deadline passed before {machine.name} accepted it"
-                self._drop(action, DeadlineExceeded(late), now_ns)
+                self.drop(action, DeadlineExceeded(late), now_ns)
 
-    def _drop(self, action: MethodAction, error: BackplaneError, now_ns: int) -> None:
+    def drop(self, action: MethodAction, error: BackplaneError, now_ns: int) -> None:
         """End what a state machine keeps beside its queue."""
         machine = action.object
         assert isinstance(machine, StateMachine)
@@ -267,15 +266,6 @@ class Intake:
             now_ns,
         )
         return 1
-
-    def stop(self, now_ns: int) -> None:
-        """The process ends: whoever still waits for an answer is told."""
-        for (peer, id), action in self.accepted.items():
-            if peer != LOCAL:
-                error = Unavailable(f"{action.name}: backplane {self._engine.backplane} is stopping")
-                self._engine.say(peer, status(id, error, is_refused=action.account is None), now_ns)
-        self.accepted.clear()
-        self.replays.stop(now_ns)
 
     def nearest(self, name: str) -> str | None:
         """The known route most like `name`, for an error message."""

@@ -76,6 +76,11 @@ class MethodAction(Action):
             self.error = error
             return DONE
 
+    @property
+    def has_begun(self) -> bool:
+        """It has run, and goes on; not known while it runs for the first time."""
+        return self.coroutine is not None
+
     def _drive(self, coroutine: Coroutine[Any, Any, Any]) -> Outcome:
         thrown, self.thrown = self.thrown, None
         value, self.inbox = self.inbox, None

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from appbackplane.transport import addressing
 from appbackplane.transport.calls import OutstandingCalls
 from appbackplane.transport.directory import Directory, Place
 from appbackplane.transport.envelope import CALL, CANCEL, CAST, REFUSED, STATUS, Envelope
@@ -168,6 +169,7 @@ class Outgoing:
         if directory.version < self.directory.version:
             return
         self._engine.callers.update(self.directory, directory)
+        leaving = directory.newly_draining(self.directory)
         self.directory, self._resolver = directory, Resolver(directory)
         for name, (generation, peer) in list(self._peers.items()):
             place = directory.backplanes.get(name)
@@ -178,8 +180,17 @@ class Outgoing:
                 self._engine.link.disconnect(peer)
                 self.fail_peer(peer, now_ns)
         self._engine.publishing.update(directory)
+        for name in leaving:
+            self._say_farewell(name, now_ns)
         if self._unplaced:
             self._look_again(now_ns)
+
+    def _say_farewell(self, name: str, now_ns: int) -> None:
+        """It is drained: from now on we ask elsewhere. This comes there after all that we have asked."""
+        known = self._peers.get(name)
+        if known is not None:
+            route = addressing.backplane_route(name, addressing.FAREWELL)
+            self._engine.say(known[1], Envelope(CAST, 0, None, route, None, None, None, {}), now_ns)
 
     def peer_of(self, backplane: str) -> bytes | None:
         """The peer that a backplane is, connected if need be; None while it is down."""
@@ -190,6 +201,11 @@ class Outgoing:
         if known is None:
             known = self._peers[backplane] = (place.generation, self._engine.link.connect(Path(place.path)))
         return known[1]
+
+    def is_draining(self, backplane: str) -> bool:
+        """Whether a backplane finishes what it has, and takes nothing new."""
+        place = self.directory.backplanes.get(backplane)
+        return place is not None and place.is_draining
 
     def is_nobody(self, peer: bytes) -> bool:
         """Whether a call is with nobody now: it has failed, and waits to be made again."""
@@ -227,7 +243,7 @@ class Outgoing:
                 deadline_ns = action.deadline_ns
             request.deadline_ns = deadline_ns
         request.attempts_count += 1
-        place = self._resolve(route, options.key, idempotency_key)
+        place = self._resolve(route, options.key, idempotency_key, action.chain)
         peer = LOCAL if place is None else self._peer(place)
         action.awaiting_id = id = self.calls.open(peer, deadline_ns, action)
         chain: Sequence[Sequence[str]] = (*action.chain, (action.object.name, action.name))
@@ -252,9 +268,16 @@ class Outgoing:
             assert place is not None
             self._engine.presence.lend(self.directory.backplanes[place], priority, now_ns)
 
-    def _resolve(self, route: str, key: str | None, idempotency_key: str | None = None) -> str | None:
-        """The backplane that is to serve a call: None is this one. Where several serve a call with an idempotency key, and no
-        object is named, the key leads to the same one each time.
+    def _resolve(
+        self,
+        route: str,
+        key: str | None,
+        idempotency_key: str | None = None,
+        chain: Sequence[Sequence[str]] = (),
+    ) -> str | None:
+        """The backplane that is to serve a call: None is this one. `chain`: the calls that wait for whoever makes it.
+
+        Where several serve a call with an idempotency key, and no object is named, the key leads to the same one each time.
         """
         engine = self._engine
         here = engine.registry.routes.get(route)
@@ -269,7 +292,24 @@ class Outgoing:
             if here is None:
                 raise UnknownRoute(route, engine.intake.nearest(route)) from None
             return None  # the supervisor has not told us of ourselves yet
+        except Unavailable:
+            if (
+                not self._is_finishing(chain)
+                or (draining := self._resolver.draining(route, key or idempotency_key)) is None
+            ):
+                raise
+            place = draining
         return None if place == engine.backplane else place
+
+    def _is_finishing(self, chain: Sequence[Sequence[str]]) -> bool:
+        """Whether work of a backplane that is being drained asks: this one's, or that of one that waits for us."""
+        if self.is_draining(self._engine.backplane):
+            return True
+        for _, route in chain:
+            for name in self.directory.routes.get(route, ()):
+                if self.is_draining(name):
+                    return True
+        return False
 
     def _peer(self, backplane: str) -> bytes:
         peer = self.peer_of(backplane)

@@ -127,7 +127,7 @@ class Publishing:
         down_count = 0
         for name in self._backplanes.matching(topic):
             peer = self._engine.outgoing.peer_of(name)
-            if peer is None:
+            if peer is None or self._engine.outgoing.is_draining(name):
                 down_count += 1
             else:
                 lines.append(self._line(peer, topic))

@@ -10,6 +10,7 @@ bounds (`ReplayPolicy`), make it forget is done again (docs/concepts/retries.md)
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import msgpack
@@ -153,11 +154,10 @@ class Replays:
         action.peer = None
         return True
 
-    def stop(self, now_ns: int) -> None:
-        """The process ends: who waits for another's work is told."""
+    def stop(self, last_word: Callable[[Action, int], Envelope], now_ns: int) -> None:
+        """The process ends: who waits for another's work is told what that one is told."""
         for action, record in self.running.items():
-            error = Unavailable(f"{action.name}: backplane {self._engine.backplane} is stopping")
-            packed = self._engine.encoder.encode(status(0, error, is_refused=action.account is None))
+            packed = self._engine.encoder.encode(last_word(action, 0))
             for peer, id in record.waiters:
                 self._say(peer, id, packed, now_ns)
             record.waiters = []

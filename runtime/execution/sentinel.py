@@ -18,14 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from appbackplane.transport.directory import Directory, Registration
-from appbackplane.transport.errors import InvalidArgument
+from appbackplane.transport.errors import FailedPrecondition, InvalidArgument
 from appbackplane.transport.link import Link
 
 from ..objects.module_state import ModuleState
 from .board import OwnSlot
 from .control import Answer, Control
+from .draining import LOOK_NS, Draining
 from .engine import Engine
 from .os_priority import OsPriority
+from .progress import Progress
 from .watch import QUANTUM_NS
 from .worker import Worker
 
@@ -37,6 +39,8 @@ SELDOM_NS = 2_000_000
 LOOKS_IDLE = 50
 #: Heartbeats, also while asleep: the supervisor calls a backplane silent after several of these.
 HEARTBEAT_NS = 250_000_000
+#: A reason to stop: nobody is left who would end what takes too long.
+SUPERVISOR_GONE = "the supervisor is gone"
 
 log = logging.getLogger("appbackplane.runtime")
 
@@ -73,14 +77,18 @@ class Sentinel:
                 "control.move": self._move,
                 "control.statistics": self._tell_statistics,
                 "control.why": self._tell_why,
+                "control.drain": self._drain,
                 "control.stop": self._stop,
             },
             self.wake,
         )
+        self._draining: Draining | None = None
         self._stop_reason: str | None = None
         self._looks_without_overrun = 0
         self._looks_idle = 0
         self._beaten_ns = 0
+        self._progress = Progress(engine.clock.now_ns())
+        self._parent, self._is_orphan = os.getppid(), False
 
     def register(self, registration: Registration) -> None:
         """Tell the supervisor what is here."""
@@ -111,6 +119,9 @@ class Sentinel:
         while self._stop_reason is None:
             self._control.turn()
             pause_ns = self._look(clock.now_ns())
+            if self._draining is not None and not self._draining.is_over:
+                self._draining.look(clock.now_ns())
+                pause_ns = min(pause_ns, LOOK_NS)
             if self._stop_reason is not None or self._link.has_input():
                 continue
             events = _wait(poll, pause_ns)
@@ -119,7 +130,7 @@ class Sentinel:
                     os.eventfd_read(self._wake_fd)
                 self._looks_idle = 0
             if self._lifeline_fd is not None and self._lifeline_fd in events:
-                self._stop_reason = "the supervisor is gone"
+                self._stop_reason = SUPERVISOR_GONE
         return self._stop_reason
 
     def close(self) -> None:
@@ -176,9 +187,15 @@ class Sentinel:
 
     def _beat(self, now_ns: int, running_since_ns: int) -> None:
         self._beaten_ns = now_ns
+        if self._lifeline_fd is not None and os.getppid() != self._parent:
+            # The guardian is to cut the lifeline in a moment; at the next beat it has not done so, and never will.
+            if self._is_orphan:
+                self.stop(SUPERVISOR_GONE)
+            self._is_orphan = True
         if self._slot is None:
             return
         engine = self._engine
+        ready_count, progress_ns = self._progress.look(engine, now_ns)
         # Integers that others write; each is read once, and the board is a picture, not an account.
         self._slot.beat(
             now_ns,
@@ -190,6 +207,8 @@ class Sentinel:
             sum(throttle.refused_count for throttle in list(engine.intake.throttles.values())),
             engine.reports.slow_actions.count,
             0 if self._os_priority is None else self._os_priority.boosts_count,
+            ready_count,
+            progress_ns,
         )
         if self._os_priority is not None:
             with engine.lead:
@@ -239,6 +258,19 @@ class Sentinel:
         if not isinstance(asked, str):
             raise InvalidArgument(f"control.why: expected the name of an object, a call or a route, got {asked!r}")
         answer(self._why(asked, with_stack=bool(body.get("stack"))), None)
+
+    def _drain(self, body: Any, answer: Answer) -> None:
+        if self._draining is not None:
+            raise FailedPrecondition("control.drain: it is drained already")
+        try:
+            limit_ns, stop_limit_ns = (round(float(body[key]) * 1e9) for key in ("limit", "stop_limit"))
+            because = str(body["because"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidArgument(f"control.drain: {type(error).__name__}: {error}") from error
+        now_ns = self._engine.clock.now_ns()
+        self._draining = Draining(
+            self._engine, limit_ns=limit_ns, stop_limit_ns=stop_limit_ns, because=because, answer=answer, now_ns=now_ns
+        )
 
     def _stop(self, body: Any, answer: Answer) -> None:
         self._stop_reason = "the supervisor said so"

@@ -93,6 +93,11 @@ class Action:
         #: Time in queues, time running and CPU time so far.
         self.wait_ns = self.run_ns = self.cpu_ns = 0
 
+    @property
+    def has_begun(self) -> bool:
+        """It has run, and goes on; not known while it runs for the first time."""
+        return self.continues
+
     def run(self) -> Outcome:
         """Do the work. Called by a worker, never at the same time as another action of the same object."""
         raise NotImplementedError(f"{type(self).__name__} does not say what it does: define run()")

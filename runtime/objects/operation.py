@@ -46,6 +46,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
     otherwise: str = "refuse"
     topic: str | None = None
     interval_ns: int = 0
+    is_long: bool = False
 
 
 def operation(
@@ -59,6 +60,7 @@ def operation(
     digest: str | None = None,
     accepted_in: Sequence[Any] | None = None,
     otherwise: str = "refuse",
+    is_long: bool = False,
 ) -> Callable[[Method], Method]:
     """Make a method callable by others, on the route COMPONENT.NAME.
 
@@ -68,6 +70,7 @@ def operation(
     `appbackplane check` to find cycles in. `states`: the component states in which it is registered. `digest`: name of a
     method of the component that works out the key of the target slowly, in the digester (law 7). `accepted_in` and
     `otherwise` ("refuse" or "defer"): states of a `StateMachine` in which it is accepted, and what happens elsewhere.
+    `is_long`: it may run for as long as it likes, and its backplane is not taken for wedged meanwhile (`stuck_after`).
     """
     if otherwise not in ("refuse", "defer"):
         raise DeclarationError(f"otherwise={otherwise!r}: expected 'refuse' or 'defer'")
@@ -78,6 +81,7 @@ def operation(
             kind="operation", name=name, priority=priority, reentrant=reentrant, idempotent=idempotent,
             calls=tuple(calls), states=tuple(states),
             digest=digest, accepted_in=None if accepted_in is None else tuple(accepted_in), otherwise=otherwise,
+            is_long=is_long,
         )
     )  # fmt: skip
 

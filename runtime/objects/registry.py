@@ -63,6 +63,10 @@ class Route:
         # Not `in`, nor by name: an enum's hash and value are Python functions.
         return any(state is now for state in self._states)
 
+    def close(self) -> None:
+        """From now on it is served in no state."""
+        self._states = ()
+
 
 class Hearer:
     """An object and the method by which it hears a topic. By identity: objects may be equal, or unhashable (a dataclass)."""

@@ -16,6 +16,7 @@ from . import (
     large,
     log_call,
     many_objects,
+    operator_view,
     pubsub,
     restart,
     startup,
@@ -27,5 +28,6 @@ from . import (
 _MODULES = (
     call_rtt, call_pipelined, urgent_short, urgent_long, urgent_same_client, blocking, inversion, inversion_limited,
     inversion_chain, cpu_limit, inproc, pubsub, large, log_call, many_objects, startup, restart, idle, executor,
+    operator_view,
 )  # fmt: skip
 CASES = [module.CASE for module in _MODULES]

@@ -7,7 +7,6 @@ uses the client (appbackplane.transport.connect).
 from __future__ import annotations
 
 import os
-import secrets
 import select
 import time
 from contextlib import closing
@@ -45,7 +44,7 @@ class Asker:
             self.pidfd = os.pidfd_open(self.pid)
         except ProcessLookupError:
             raise location.not_running() from None
-        self._link = Link(f"command-{os.getpid()}-{secrets.token_hex(4)}")
+        self._link = Link(f"command-{os.getpid()}-{os.urandom(4).hex()}")
         self._peer = self._link.connect(supervisor_socket(location.run_dir))
         self._encoder = Encoder()
         self._asked = 0

@@ -7,11 +7,14 @@ import click
 from . import show
 from .cli import debug_option, json_option
 from .completing import routes
+from .quantities import Seconds
 from .systems import check_running, find, system_option
 from .words import arguments
 
 #: The default deadline of every call (DESIGN 12.5).
 TIMEOUT_S = 30.0
+#: A week, as everywhere (transport/request.py, which a command that is mistyped does not wait for).
+TIMEOUT_S_MAX = 7 * 86_400
 
 
 @click.command("call")
@@ -20,7 +23,13 @@ TIMEOUT_S = 30.0
 @system_option
 @click.option("--key", help="The object to call, where several implement the operation.")
 @click.option("--priority", type=click.IntRange(0, 255), help="0 is the highest. Default: the operation's own.")
-@click.option("--timeout", type=float, default=TIMEOUT_S, show_default=True, help="Seconds until the call is given up.")
+@click.option(
+    "--timeout",
+    type=Seconds(0, TIMEOUT_S_MAX, min_open=True),
+    default=TIMEOUT_S,
+    show_default=True,
+    help="Seconds until the call is given up.",
+)
 @click.option("--idempotency-key", metavar="TEXT", help="Have it done once, however often it is called with this key.")
 @json_option
 @debug_option

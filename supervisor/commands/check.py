@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import subprocess
 import time
-from pathlib import Path
 from typing import Any
 
 import click
@@ -22,21 +21,18 @@ from ..direction import plan
 from ..processes.spawn import process_config, start
 from . import show
 from .cli import debug_option, json_option
-from .systems import toml_here
+from .systems import toml_of
 
 
 @click.command("check")
-@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.argument("file", required=False)
 @json_option
 @debug_option
-def command(file: Path | None, as_json: bool) -> None:
+def command(file: str | None, as_json: bool) -> None:
     """Check the system of FILE (default: the one TOML in this folder) without starting it."""
-    path = file or toml_here()
-    if path is None:
-        raise click.UsageError("which system? There is not exactly one TOML of a system here: appbackplane check FILE")
-    config = load(path)
+    config = load(toml_of(file, "check"))
     registrations, problems = describe(config)
-    findings = plan.find(registrations) if not problems else []
+    findings = plan.find(registrations, config.replica_of) if not problems else []
     problems += [finding.text for finding in findings if finding.is_error]
     if problems:
         raise ConfigError(config.file, problems)
@@ -54,17 +50,25 @@ def command(file: Path | None, as_json: bool) -> None:
 
 
 def describe(config: Config) -> tuple[list[Registration], list[str]]:
-    """What each backplane would register, and what keeps it from it. Raises `FailedPrecondition`: no process at all."""
+    """What each backplane would register, and what keeps it from it; of replicas the first speaks for all.
+
+    Raises `FailedPrecondition`: no process at all.
+    """
     processes: dict[str, subprocess.Popen[bytes]] = {}
     registrations, problems = [], []
     try:
+        others = {name for alike in config.replicas.values() for name in alike[1:]}
         for name in config.backplane:
+            if name in others:
+                continue
             processes[name] = start(process_config(config, name, describe=True))
         end_s = time.monotonic() + config.system.start_limit_ns / 1e9
         for name, process in processes.items():
             try:
                 printed, errors = process.communicate(timeout=max(0.0, end_s - time.monotonic()))
-                registrations.append(_registration(process.returncode, printed, errors))
+                described = _registration(process.returncode, printed, errors)
+                alike = config.replicas.get(config.replica_of.get(name, ""), (name,))
+                registrations += [msgspec.structs.replace(described, backplane=each) for each in alike]
             except subprocess.TimeoutExpired:
                 problems.append(f"backplane.{name}: not constructed within {config.system.start_limit_ns / 1e9:g} s")
             except _Undescribed as error:
@@ -96,5 +100,5 @@ def _registration(code: int, printed: bytes, errors: bytes) -> Registration:
 def _sizes(registrations: list[Registration]) -> dict[str, Any]:
     return {
         "backplanes": len(registrations),
-        "routes": sum(len(component.operations) for r in registrations for component in r.components),
+        "routes": len({one.route for r in registrations for component in r.components for one in component.operations}),
     }

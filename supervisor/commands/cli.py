@@ -6,31 +6,69 @@ bug's traceback unless `--debug` asks for it, but its type and place in one line
 
 from __future__ import annotations
 
-import errno
 import importlib
-import traceback
+import os
 from collections.abc import Callable
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
-from click.shell_completion import CompletionItem
 
 from appbackplane.transport.errors import BackplaneError
 
-from ..config import ConfigError
+from . import streams
 
 #: In the order in which a person needs them.
 VERBS = (
-    *("up", "down", "status", "top", "logs", "move", "why", "call", "publish", "listen", "routes"),
+    *("up", "down", "status", "top", "logs", "move", "restart", "why", "call", "publish", "listen", "routes"),
     *("check", "doctor", "new"),
 )
 FAILED, WRONG_USAGE = 1, 2
+#: Of an error: a screen of 80 columns is 1,920 characters.
+LINE_LENGTH_MAX = 1_600
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Verbs(click.Group):
     """Imports a verb when it is asked for."""
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run the command line. Without arguments it is the program itself, and ends the process."""
+        streams.hold_standard_ones()
+        if args or extra:
+            return super().main(*args, **extra)
+        try:
+            return super().main()
+        except SystemExit as end:
+            streams.end_process(end.code)
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Read what stands before the verb."""
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except click.exceptions.NoArgsIsHelpError:
+            raise
+        except click.UsageError as error:
+            _say(f"{_in_one_line(error)} (see appbackplane --help)")
+            raise click.exceptions.Exit(WRONG_USAGE) from error
+        except OSError as error:
+            raise click.exceptions.Exit(_after_output(error)) from error
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The verb, and its words."""
+        if args[0] not in VERBS and not args[0].startswith("-"):
+            import difflib  # only where somebody has mistyped
+
+            close = difflib.get_close_matches(args[0], VERBS, n=1)
+            raise click.UsageError(f"no verb {args[0]!r}" + (f" (did you mean {close[0]!r}?)" if close else ""), ctx)
+        return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All verbs."""
@@ -47,6 +85,8 @@ class Verbs(click.Group):
         """The verbs, without importing them for their help: whoever presses TAB waits for each import."""
         if incomplete.startswith("-"):
             return super().shell_complete(ctx, incomplete)
+        from click.shell_completion import CompletionItem
+
         return [CompletionItem(verb) for verb in VERBS if verb.startswith(incomplete)]
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -55,17 +95,16 @@ class Verbs(click.Group):
             return super().invoke(ctx)
         except click.UsageError as error:
             verb = error.ctx.command_path if error.ctx is not None else ctx.command_path
-            message = " ".join(error.format_message().split())  # click lists choices a line each
-            _fail(ctx, error, f"{message} (see {verb} --help)", WRONG_USAGE)
+            _fail(ctx, error, f"{_in_one_line(error)} (see {verb} --help)", WRONG_USAGE)
         except (click.exceptions.Exit, click.ClickException, click.Abort):
             raise
         except BackplaneError as error:
-            _fail(ctx, error, error.message, WRONG_USAGE if isinstance(error, ConfigError) else FAILED)
+            _fail(ctx, error, error.message, WRONG_USAGE if is_about_configuration(error) else FAILED)
         except Exception as error:
-            if (
-                isinstance(error, OSError) and error.errno == errno.EPIPE
-            ):  # `appbackplane routes | head`: click's affair
-                raise
+            if isinstance(error, OSError) and streams.is_about_output(error):
+                ctx.exit(_after_output(error))
+            import traceback  # 5 ms that nobody else needs
+
             last = traceback.extract_tb(error.__traceback__)[-1]
             where = f"{type(error).__name__} in {last.name}, line {last.lineno} of {last.filename}"
             _fail(ctx, error, f"a bug of ours: {where}: {error} (--debug shows the traceback)", FAILED)
@@ -110,11 +149,44 @@ def is_debug() -> bool:
     return bool(click.get_current_context().find_root().meta.get("appbackplane.debug"))
 
 
+def is_about_configuration(error: BackplaneError) -> bool:
+    """Whether the TOML is at fault."""
+    from ..config import ConfigError  # 10 ms that only those need who read one
+
+    return isinstance(error, ConfigError)
+
+
 def _fail(ctx: click.Context, error: BaseException, message: str, code: int) -> NoReturn:
     if ctx.find_root().meta.get("appbackplane.debug"):
+        import traceback
+
         click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
         if isinstance(error, BackplaneError) and error.trace:
             click.echo(f"remote traceback:\n{error.trace}", err=True)
-    for line in message.split("\n"):
-        click.echo(f"appbackplane: {line}", err=True)
+    for line in getattr(error, "lines", (message,)):  # those that have found several things wrong
+        _say(line)
     ctx.exit(code)
+
+
+def _say(line: str) -> None:
+    """Names and files come from anywhere: what would move the cursor of a terminal is shown, and not done; and of what fills a
+    screen, the begin and the end are.
+    """
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+    if len(shown) > LINE_LENGTH_MAX:
+        shown = f"{shown[: LINE_LENGTH_MAX // 2]} ... {shown[-LINE_LENGTH_MAX // 2 :]}"
+    click.echo(f"appbackplane: {shown}", err=True)
+
+
+def _in_one_line(error: click.UsageError) -> str:
+    """click lists choices a line each, and ends with a full stop."""
+    return " ".join(error.format_message().split()).removesuffix(".")
+
+
+def _after_output(error: OSError) -> int:
+    """The exit code when standard output could not be written: nobody reads it any more, or the disk is full."""
+    is_broken = isinstance(error, BrokenPipeError)
+    if not is_broken:
+        _say(f"standard output cannot be written: {error.strerror or os.strerror(error.errno or 0)}")
+    streams.write_nothing_more()
+    return 0 if is_broken else FAILED

@@ -7,34 +7,39 @@ offer. (Which systems there are, systems.py offers.) The scripts for the shells 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from appbackplane.transport.addressing import BACKPLANE, backplane_route
 from appbackplane.transport.errors import BackplaneError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 #: A supervisor answers in a few milliseconds.
 LIMIT_S = 0.5
 
 
 def backplanes(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Of the system that the line is about."""
-    told = _ask(ctx, "supervisor.status") or {"backplanes": []}
-    return [
-        CompletionItem(one["name"], help=one["state"])
-        for one in told["backplanes"]
-        if one["name"].startswith(incomplete)
-    ]
+    """Of the system that the line is about, and the names that replicas have in common."""
+    from click.shell_completion import CompletionItem  # for the shell alone
+
+    told = (_ask(ctx, "supervisor.status") or {"backplanes": []})["backplanes"]
+    offered = {one["name"]: one["state"] for one in told}
+    offered |= {one["replica_of"]: "its replicas" for one in told if one["replica_of"] is not None}
+    return [CompletionItem(name, help=what) for name, what in offered.items() if name.startswith(incomplete)]
 
 
 def routes(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Of the system that the line is about; a backplane's own where the word begins so."""
+    from click.shell_completion import CompletionItem
+
     if incomplete.startswith(f"{BACKPLANE}."):
         from appbackplane.runtime.backplane_operations import BackplaneOperations
 
-        names = [item.value for item in backplanes(ctx, parameter, "")]
+        told = _ask(ctx, "supervisor.status") or {"backplanes": []}
+        names = [one["name"] for one in told["backplanes"]]
         own = [backplane_route(name, operation) for name in names for operation in BackplaneOperations.__operations__]
         return [CompletionItem(route) for route in own if route.startswith(incomplete)]
     return [

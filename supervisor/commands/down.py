@@ -13,24 +13,37 @@ from appbackplane.transport.errors import DeadlineExceeded, PeerDown
 from . import show
 from .asking import ask
 from .cli import debug_option, json_option
+from .quantities import Seconds
 from .systems import check_running, find, system_option
 
-#: Every hook and every process has `stop_limit` (10 s) in order: a chain of five, all of them stuck, is done by then.
+#: A drain has `drain_limit`, and what has begun, a hook and a process have `stop_limit` each (10 s): one that is stuck in all of
+#: them is done by then. Most are done within a second.
 TIMEOUT_S = 60.0
+#: A day: whoever needs longer looks again.
+TIMEOUT_S_MAX = 86_400
 _SILENT_MS = 1_000
 
 
 @click.command("down")
 @system_option
 @click.option("--now", is_flag=True, help="Kill everything at once instead of stopping it in order.")
-@click.option("--timeout", type=float, default=TIMEOUT_S, show_default=True, help="Seconds to wait for the end.")
+@click.option(
+    "--timeout",
+    type=Seconds(0, TIMEOUT_S_MAX),
+    default=TIMEOUT_S,
+    show_default=True,
+    help="Seconds to wait for the end.",
+)
 @json_option
 @debug_option
 def command(system: str | None, now: bool, timeout: float, as_json: bool) -> None:
     """Take the system down."""
     location = find(system)
     pid = check_running(location)
-    pidfd = os.pidfd_open(pid)
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:  # it has gone down just now
+        raise location.not_running() from None
     try:
         with suppress(PeerDown):  # gone before it could answer: that is what was asked for
             ask(location, "supervisor.down", {"now": now})

@@ -23,8 +23,10 @@ from ..logs.filter import LogFilter
 from ..logs.folder import LINK, default_folder, names_in, numbers
 from ..logs.reader import Found, LogReader, end_of, last, start_of
 from ..logs.text import told
+from ..replicas import numbered
+from . import streams
 from .cli import debug_option, json_option
-from .systems import find, system_option
+from .systems import find, named_once, nearest, system_option
 
 #: Without `--lines` and `--since`: two screens.
 LINES = 100
@@ -32,14 +34,13 @@ LINES = 100
 LOOK_MS = 50
 #: Wide enough for most names, so that what was said stands in a column.
 _NAME_WIDTH = 12
-_STDOUT = 1
 
 
 @click.command("logs")
 @click.argument("named", metavar="[SYSTEM]", required=False)
 @system_option
 @click.option("-f", "--follow", is_flag=True, help="Go on with what is said from now on, until Ctrl-C.")
-@click.option("--backplane", metavar="NAME", help="Only what this backplane said (or supervisor).")
+@click.option("--backplane", metavar="NAME", help="Only what this backplane, or its replicas, said (or supervisor).")
 @click.option("--component", metavar="NAME", help="Only what was said in actions of this component.")
 @click.option(
     "--level",
@@ -65,20 +66,17 @@ def command(
     as_json: bool,
 ) -> None:
     """Show what was said in a system, also when it is down."""
-    if named is not None and system is not None:
-        raise click.UsageError("which system? It is named twice")
+    named = named_once(named, system)
     try:
         instant = None if since is None else log_filter.since(since, datetime.now().astimezone())
     except ValueError as error:
         raise click.UsageError(f"--since: {error}") from None
-    wanted = LogFilter(backplane, component, level, instant)
-    folder = folder_of(find(named or system))
+    folder = folder_of(find(named))
+    wanted = LogFilter(backplane, component, level, instant, numbered(backplane or "", names_in(folder)))
     try:
         _show(folder, wanted, lines, follow=follow, as_json=as_json)
     except KeyboardInterrupt:  # how one leaves --follow
         return
-    except BrokenPipeError:  # `appbackplane logs | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)
 
 
 def folder_of(location: Location) -> Path:
@@ -90,7 +88,9 @@ def folder_of(location: Location) -> Path:
                 return folder.resolve()
         except OSError as error:
             raise FailedPrecondition(f"log folder {folder} cannot be read: {error.strerror}") from error
-    raise NotFound(f"no log of system {location.system!r} (looked for in {usual}): it has never been up here")
+    near = nearest(location)
+    why = "it has never been up here" if near is None else f"did you mean {near!r}?"
+    raise NotFound(f"no log of system {location.system!r} (looked for in {usual}): {why}")
 
 
 def _show(folder: Path, wanted: LogFilter, lines: int | None, *, follow: bool, as_json: bool) -> None:
@@ -122,7 +122,8 @@ def _unknown_name(folder: Path, wanted: LogFilter) -> str | None:
         ("backplane", wanted.backplane, list(names)),
         ("component", wanted.component, components),
     ):
-        if name is not None and known and name not in known:
+        is_known = name in known or (kind == "backplane" and wanted.replicas)
+        if name is not None and known and not is_known:
             near = get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
             return f"no {kind} {name!r} has said anything here ({hint})"
@@ -151,11 +152,4 @@ def _print(found: list[Found], *, in_colour: bool, as_json: bool) -> None:
             texts.append(f"(not a line of the log: {raw.decode(errors='replace')[:200]!r})")
         else:
             texts += told(line, name_width=_NAME_WIDTH, in_colour=in_colour)
-    data = memoryview("".join(f"{text}\n" for text in texts).encode(errors="replace"))
-    buffer = sys.stdout.buffer
-    out = getattr(buffer, "raw", buffer)  # nothing is left to be flushed when Ctrl-C comes
-    while data:
-        written = out.write(data)
-        if written is None:  # somebody has made the terminal non-blocking
-            select.select([], [_STDOUT], [])
-        data = data[written or 0 :]
+    streams.write("".join(f"{text}\n" for text in texts).encode(errors="replace"))

@@ -9,6 +9,7 @@ import click
 from . import show
 from .asking import ask
 from .cli import debug_option, json_option
+from .quantities import Seconds
 from .systems import find, system_option
 
 #: The start of a component may take `start_limit`, by default as long; who has hooks that take longer says so.
@@ -27,7 +28,7 @@ _ANSWER_S = 2.0
 @system_option
 @click.option(
     "--timeout",
-    type=click.FloatRange(0, TIMEOUT_S_MAX, min_open=True),
+    type=Seconds(0, TIMEOUT_S_MAX, min_open=True),
     default=TIMEOUT_S,
     show_default=True,
     help="Seconds to wait for the end; what was ordered holds beyond it.",

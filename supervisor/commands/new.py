@@ -44,7 +44,11 @@ def command(name: str, as_json: bool) -> None:
     """Make a project in the folder NAME: a component, its test, its TOML."""
     check_name(name)
     folder = Path(name)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    try:
+        is_free = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+    except OSError as error:
+        raise FailedPrecondition(f"{name} cannot be looked at: {error.strerror}") from error
+    if not is_free:
         raise FailedPrecondition(f"{name} is there already, and not an empty folder: choose another name")
     files = written(folder, name)
     if as_json:

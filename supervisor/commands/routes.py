@@ -26,11 +26,15 @@ def command(system: str | None, as_json: bool) -> None:
             (
                 entry["route"],
                 str(entry["priority"]),
-                entry["backplane"],
-                "yes" if entry["is_up"] else "no",
+                ", ".join(entry["places"]),
+                _up(list(entry["places"].values())),
                 entry["signature"],
                 entry["summary"],
             )
-            for entry in sorted(entries, key=lambda entry: (entry["route"], entry["backplane"]))
+            for entry in sorted(entries, key=lambda entry: entry["route"])
         ],
     )
+
+
+def _up(places: list[bool]) -> str:
+    return "yes" if all(places) else f"{sum(places)} of {len(places)}" if any(places) else "no"

@@ -6,19 +6,21 @@ Without `-s`: $APPBACKPLANE_SYSTEM, else the one TOML of a system in this folder
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from click.shell_completion import CompletionItem
 
 from appbackplane.transport.addressing import default_run_dir
 from appbackplane.transport.discovery import Location, locate
-from appbackplane.transport.errors import CallerError
+from appbackplane.transport.errors import CallerError, SystemNotRunning
+from appbackplane.transport.lifeline import check_trusted
 
-from ..processes.run_dir import running_pid
+from ..processes.run_dir import listener, running_pid
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 VARIABLE = "APPBACKPLANE_SYSTEM"
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -34,6 +36,8 @@ def system_option(function: Function) -> Function:
 
 def offered(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """For the shell: those that run, and the TOMLs here."""
+    from click.shell_completion import CompletionItem  # for the shell alone
+
     found = [CompletionItem(one.system, help="running") for one in running_systems()]
     found += [CompletionItem(str(path)) for path in sorted(Path().glob("*.toml")) if is_system(path)]
     return [item for item in found if item.value.startswith(incomplete)]
@@ -61,11 +65,50 @@ def running_systems() -> list[Location]:
 
 
 def check_running(location: Location) -> int:
-    """The pid of its supervisor. Raises `SystemNotRunning`."""
-    pid = running_pid(location.run_dir)
-    if pid is None:
-        raise location.not_running()
-    return pid
+    """The pid of its supervisor. Raises `SystemNotRunning`, and `FailedPrecondition` where it is somebody else's."""
+    try:
+        found = listener(location.run_dir)
+    except PermissionError:
+        raise location.not_permitted() from None
+    if found is None:
+        near = nearest(location)
+        raise (
+            location.not_running()
+            if near is None
+            else SystemNotRunning(location.system, str(location.run_dir), "", near)
+        )
+    check_trusted(location, found.uid)
+    return found.pid
+
+
+def nearest(location: Location) -> str | None:
+    """The system that was probably meant, of those that run; None: there is none, or it was not named by its name."""
+    if location.toml is not None or location.is_given:
+        return None
+    import difflib  # only where somebody has mistyped
+
+    names = [one.system for one in running_systems()]
+    close = difflib.get_close_matches(location.system, [name for name in names if name != location.system], n=1)
+    return close[0] if close else None
+
+
+def named_once(named: str | None, system: str | None) -> str | None:
+    """Of a verb that takes its system as an argument, too. Raises `UsageError`."""
+    if named is not None and system is not None and named != system:
+        raise click.UsageError(f"which system? It is named twice: {named!r} and {system!r}")
+    return system if named is None else named
+
+
+def toml_of(file: str | None, verb: str) -> Path:
+    """The TOML that was named, or the one here. Raises `UsageError`."""
+    if file == "":  # as a path it would be this folder
+        raise click.UsageError(f"which system? The name of its TOML is empty: appbackplane {verb} FILE")
+    found = toml_here() if file is None else Path(file)
+    if found is None:
+        raise click.UsageError(
+            f"which system? There is not exactly one TOML of a system here: appbackplane {verb} FILE"
+        )
+    return found
 
 
 def toml_here() -> Path | None:
@@ -87,6 +130,8 @@ def _only_one() -> str | Path:
 
 def is_system(path: Path) -> bool:
     """Whether this is the TOML of one."""
+    import tomllib  # not where the system is named
+
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

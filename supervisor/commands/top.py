@@ -29,7 +29,8 @@ from . import show
 from .asking import TIMEOUT_S, Asker
 from .cli import debug_option, json_option
 from .completing import backplanes
-from .systems import find, offered, system_option
+from .quantities import Seconds
+from .systems import find, named_once, offered, system_option
 
 #: Between the two looks of `--once`, and how long backplanes may take for each: together 120 ms, so that 80 are left of
 #: the 200 for the supervisor on a machine whose cores are all busy. A sentinel answers within 10 ms while all is busy.
@@ -37,6 +38,8 @@ ONCE_S, ONCE_LIMIT_S = 0.08, 0.04
 LIVE_S = 1.0
 #: More often, and looking would be what the machine is busy with.
 INTERVAL_S_MIN = 0.1
+#: An hour: whoever looks less often starts it when he looks.
+INTERVAL_S_MAX = 3_600
 #: Where nobody says how wide: all columns.
 WIDE = 200
 
@@ -45,9 +48,16 @@ WIDE = 200
 @click.argument("named", metavar="[SYSTEM]", required=False, shell_complete=offered)
 @system_option
 @click.option("--once", "is_once", is_flag=True, help="Look once, print it, and end; so it is without a terminal, too.")
-@click.option("--interval", type=click.FloatRange(min=INTERVAL_S_MIN), help="Seconds between two looks. Default: 1.")
+@click.option(
+    "--interval", type=Seconds(min=INTERVAL_S_MIN, max=INTERVAL_S_MAX), help="Seconds between two looks. Default: 1."
+)
 @click.option("--sort", type=click.Choice(SORTS), default=SORTS[0], help="What comes first; s changes it.")
-@click.option("--backplane", metavar="NAME", shell_complete=backplanes, help="Show the operations of this one.")
+@click.option(
+    "--backplane",
+    metavar="NAME",
+    shell_complete=backplanes,
+    help="Show the operations of this one, or all its replicas.",
+)
 @json_option
 @debug_option
 def command(
@@ -60,14 +70,14 @@ def command(
     as_json: bool,
 ) -> None:
     """Watch the system: what each backplane does, how long it takes, and what waits."""
-    location = find(named or system)
-    navigation = Navigation(sort=sort, opened=backplane)
+    location = find(named_once(named, system))
+    navigation = Navigation(sort=sort)
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     if is_once or as_json or not is_terminal:
         with closing(Asker(location)) as asker:
             found = once(asker, ONCE_S if interval is None else interval)
         if backplane is not None:
-            check_known(found, backplane)
+            navigation = looking_at(found, navigation, backplane)
         if as_json:
             show.as_json(_data(found, backplane))
         else:
@@ -75,17 +85,24 @@ def command(
         return
     with closing(Asker(location)) as asker:  # what is not there is said now, not in a view that waits for it
         if backplane is not None:
-            check_known(once(asker, ONCE_S), backplane)
+            navigation = looking_at(once(asker, ONCE_S), navigation, backplane)
     from ..live.window import Window
 
     Window(lambda: Asker(location), navigation, interval or LIVE_S).run()
 
 
-def check_known(found: Figures, backplane: str) -> None:
-    """Raises `NotFound`."""
+def looking_at(found: Figures, navigation: Navigation, backplane: str) -> Navigation:
+    """At one, or at those that have the name in common. Raises `NotFound`."""
     names = [each.name for each in found.backplanes]
-    if backplane not in names:
-        raise NotFound(f"no backplane {backplane!r} in {found.system!r}: one of {', '.join(names)}")
+    if backplane in names:
+        return replace(navigation, opened=backplane)
+    if any(each.replica_of == backplane for each in found.backplanes):
+        return replace(navigation, among=backplane)
+    import difflib  # only where somebody has mistyped
+
+    close = difflib.get_close_matches(backplane, names, n=1)
+    hint = f" (did you mean {close[0]!r}?)" if close else f": one of {', '.join(names)}"
+    raise NotFound(f"no backplane {backplane!r} in {found.system!r}{hint}")
 
 
 def once(asker: Asker, interval_s: float) -> Figures:
@@ -104,7 +121,9 @@ def _data(found: Figures, backplane: str | None) -> Any:
     import msgspec
 
     if backplane is not None:
-        found = replace(found, backplanes=tuple(each for each in found.backplanes if each.name == backplane))
+        found = replace(
+            found, backplanes=tuple(each for each in found.backplanes if backplane in (each.name, each.replica_of))
+        )
     return msgspec.to_builtins(found)
 
 

@@ -25,11 +25,11 @@ from ..logs.collector import folder_of
 from ..logs.folder import LAST_WORDS
 from ..logs.output import Output
 from ..metrics.port import PATH, MetricsPort
-from ..processes.run_dir import running_pid
+from ..processes.run_dir import already_running, running_pid
 from . import show
 from .asking import ask
 from .cli import FAILED, debug_option, is_debug, json_option
-from .systems import toml_here
+from .systems import toml_of
 
 #: What a detached supervisor says once the system is up, and then what is not well; anything else is why it is not up.
 _UP = "up"
@@ -39,22 +39,28 @@ _STDERR = 2
 
 
 @click.command("up")
-@click.argument("file", required=False, type=click.Path(path_type=Path))
-@click.option("-s", "--system", "named", metavar="TOML", type=click.Path(path_type=Path), help="The same as FILE.")
+@click.argument("file", required=False)
+@click.option("-s", "--system", "named", metavar="TOML", help="The same as FILE.")
 @click.option("--detach", is_flag=True, help="Return once the system is up, and leave it running.")
 @click.option("--ready-fd", type=int, hidden=True, help="Say there that the system is up, or why not.")
 @json_option
 @debug_option
-def command(file: Path | None, named: Path | None, detach: bool, ready_fd: int | None, as_json: bool) -> None:
+def command(file: str | None, named: str | None, detach: bool, ready_fd: int | None, as_json: bool) -> None:
     """Start the system of FILE (default: the one TOML in this folder)."""
-    path = file or named or toml_here()
-    if path is None:
-        raise click.UsageError("which system? There is not exactly one TOML of a system here: appbackplane up FILE")
+    path = toml_of(file if named is None else named, "up")
     config = msgspec.structs.replace(load(path), debug=is_debug())
     if detach:
         _detached(config, as_json=as_json)
     else:
         _in_foreground(config, ready_fd)
+
+
+class NotWell(Unavailable):
+    """It is up, and not all of it is well: a line each."""
+
+    def __init__(self, problems: list[str]) -> None:
+        self.lines = tuple(f"but {problem}" for problem in problems)
+        super().__init__("\n".join(self.lines))
 
 
 def _in_foreground(config: Config, ready_fd: int | None) -> None:
@@ -93,7 +99,7 @@ def _metrics_port(config: Config, address: str) -> MetricsPort:
 def _detached(config: Config, *, as_json: bool) -> None:
     pid = running_pid(Path(config.run_dir))
     if pid is not None:
-        raise FailedPrecondition(f"already running, pid {pid} (run directory {config.run_dir})")
+        raise already_running(Path(config.run_dir), pid)
     log = folder_of(config)
     last_words_fd = _open_last_words(log)
     ready_fd, their_end_fd = os.pipe2(os.O_CLOEXEC)
@@ -128,7 +134,7 @@ def _detached(config: Config, *, as_json: bool) -> None:
     else:
         click.echo(f"system {config.system.name!r} is up, pid {supervisor.pid}; log: {log}")
     if problems:
-        raise Unavailable("\n".join(f"but {problem}" for problem in problems))
+        raise NotWell(problems)
 
 
 def _open_last_words(folder: Path) -> int:

@@ -31,6 +31,8 @@ def _value(text: str) -> Any:
         return json.loads(text, parse_constant=_refuse)
     except ValueError:
         return text
+    except RecursionError:
+        raise click.UsageError(f"{text[:20]!r}...: nested too deep") from None
 
 
 def _refuse(constant: str) -> Any:

@@ -39,9 +39,33 @@ def move(asked: Asked) -> tuple[ModuleState, str | None, int]:
         raise InvalidArgument(f"supervisor.move: state: expected {', '.join(ROLES)}, got {to!r}")
     if component is not None and not isinstance(component, str):
         raise InvalidArgument(f"supervisor.move: component: expected a name or nil, got {component!r}")
+    return ModuleState(to), component, _limit_ns("supervisor.move", limit_s)
+
+
+#: Backplanes in one order: more do not fit on a board.
+RESTARTED_MAX = 256
+
+
+def restart(asked: Asked) -> tuple[tuple[str, ...], int, bool, bool, bool]:
+    """(backplanes, how long its caller waits, whether they are killed, roll, and do so without replicas, too).
+
+    Raises `InvalidArgument`.
+    """
+    names, limit_s = asked.body.get("backplanes"), asked.body.get("timeout")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InvalidArgument(f"supervisor.restart: backplanes: expected a list of names, got {names!r}")
+    if not 1 <= len(names) <= RESTARTED_MAX:
+        raise InvalidArgument(f"supervisor.restart: backplanes: expected 1 to {RESTARTED_MAX} names, got {len(names)}")
+    is_now, is_rolling, is_forced = (asked.body.get(key) is True for key in ("now", "rolling", "force"))
+    if is_now and is_rolling:
+        raise InvalidArgument("supervisor.restart: now and rolling: who is killed loses the calls that rolling keeps")
+    return tuple(names), _limit_ns("supervisor.restart", limit_s), is_now, is_rolling, is_forced
+
+
+def _limit_ns(route: str, limit_s: object) -> int:
     if not isinstance(limit_s, int | float) or isinstance(limit_s, bool) or not 0 < limit_s <= MOVE_LIMIT_S_MAX:
-        raise InvalidArgument(f"supervisor.move: timeout: expected 0 to {MOVE_LIMIT_S_MAX} seconds, got {limit_s!r}")
-    return ModuleState(to), component, round(limit_s * 1e9)
+        raise InvalidArgument(f"{route}: timeout: expected 0 to {MOVE_LIMIT_S_MAX} seconds, got {limit_s!r}")
+    return round(limit_s * 1e9)
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,7 @@ class Desk:
             "supervisor.why": questions.ask_why,
             "supervisor.routes": self._routes,
             "supervisor.move": self._move,
+            "supervisor.restart": self._restart,
             "supervisor.down": self._down,
         }
 
@@ -82,6 +83,9 @@ class Desk:
 
     def _move(self, asked: Asked) -> None:
         self._take(events.MoveOrdered(asked.caller, *meaning.move(asked)))
+
+    def _restart(self, asked: Asked) -> None:
+        self._take(events.RestartOrdered(asked.caller, *meaning.restart(asked)))
 
     def _down(self, asked: Asked) -> None:
         self._control.reply(asked.caller, {})

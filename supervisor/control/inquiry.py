@@ -14,7 +14,7 @@ from typing import Any
 from appbackplane.transport.addressing import BACKPLANE
 from appbackplane.transport.errors import BackplaneError, InvalidArgument, NotFound
 
-from ..direction.child import Child, Phase
+from ..direction.child import Child
 
 #: Backplanes asked for one question. A chain of calls that is longer is a question for the architect.
 HOPS_MAX = 16
@@ -81,7 +81,7 @@ def is_down(child: Child | None) -> str | None:
     """Why a backplane cannot be asked; None: it can."""
     if child is None:
         return "there is no such backplane"
-    if child.phase is Phase.UP:
+    if child.is_movable:
         return None
     return f"backplane {child.name} is {child.phase}" + (f": {child.reason}" if child.reason else "")
 
@@ -89,7 +89,7 @@ def is_down(child: Child | None) -> str | None:
 def place_of(children: Mapping[str, Child], asked: str) -> tuple[str, str]:
     """(who is to be asked first, and how it is called there). Raises `NotFound`.
 
-    An object BACKPLANE/…, a call BACKPLANE:…, a route, or the bare name of a component.
+    An object BACKPLANE/…, a call BACKPLANE:…, a route, or the bare name of a component; of replicas that is the first.
     """
     ends = [at for at in (asked.find("/"), asked.find(":")) if at > 0]
     if ends:
@@ -100,11 +100,12 @@ def place_of(children: Mapping[str, Child], asked: str) -> tuple[str, str]:
     words = asked.split(".")
     if words[0] == BACKPLANE and len(words) == 3 and words[1] in children:
         return words[1], asked
-    known = {}
+    known: dict[str, tuple[str, str]] = {}
     for child in children.values():
         for component in child.registration.components if child.registration is not None else ():
-            known[component.name] = child.name, f"{child.name}/{component.name}"
-            known.update((operation.route, (child.name, operation.route)) for operation in component.operations)
+            known.setdefault(component.name, (child.name, f"{child.name}/{component.name}"))  # of replicas the first
+            for operation in component.operations:
+                known.setdefault(operation.route, (child.name, operation.route))
     if asked not in known:
         raise NotFound(
             f"{asked!r} is no object (BACKPLANE/COMPONENT.KEY), call (BACKPLANE:CALLER:NUMBER) or route"

@@ -12,7 +12,7 @@ from typing import Any
 
 from appbackplane.transport.errors import BackplaneError, Busy, DeadlineExceeded, InvalidArgument
 
-from ..direction.child import Child, Phase
+from ..direction.child import Child
 from ..direction.director import Director
 from ..direction.effects import Caller
 from ..processes.board_file import BoardFile
@@ -75,7 +75,7 @@ class Questions:
         """All that are up. Raises `Busy`."""
         if len(self._gatherings) >= status.GATHERINGS_MAX:
             raise Busy(f"{status.GATHERINGS_MAX} others wait for statistics", retry_after=1.0)
-        up = [child for child in self._director.children.values() if child.phase is Phase.UP]
+        up = [child for child in self._director.children.values() if child.is_movable]
         if not up:
             self._control.reply(caller, self._status_with({}))
             return
@@ -118,7 +118,9 @@ class Questions:
                 return
         else:
             try:
-                question.fail(answered.error, status.health(child, self._board.read(child.name), now_ns))
+                question.fail(
+                    answered.error, self._director.health.of(child, self._board.read(child.name), now_ns).value
+                )
             except BackplaneError as error:
                 self._inquiries.discard(token.caller)
                 self._control.refuse(token.caller, error)

@@ -1,8 +1,7 @@
 """Status: what the supervisor tells of its system, as plain maps for the wire. Pure.
 
-Whether a process lives (its pidfd), whether its sentinel turns (heartbeat) and whether its scheduler makes progress are
-three answers, never one (DESIGN 12.2): a process that says nothing is "unknown", not dead. What is shown of the board
-was written by the backplane itself a moment ago and costs it nothing.
+What is shown of the board was written by the backplane itself a moment ago and costs it nothing; what health.py makes of it
+is shown in a word.
 """
 
 from __future__ import annotations
@@ -15,15 +14,12 @@ import msgspec
 
 from appbackplane.runtime.build import BUILD
 
-from ..direction.child import Child
+from ..direction.child import Child, Phase
 from ..direction.director import Director
 
 if TYPE_CHECKING:
     from appbackplane.runtime.execution.board import BoardSlot
 
-#: A sentinel beats four times a second (runtime/execution/sentinel.py): two seconds of silence are a process that was
-#: stopped, or an extension that keeps the GIL. With less, a machine that swaps looks like either.
-SILENT_NS = 2_000_000_000
 #: How long backplanes may take to hand in their statistics. Sentinels answer between two turns, in 10 ms where all is busy
 #: with the most urgent; where an extension keeps the interpreter to itself, whoever looks should not wait for a second.
 STATISTICS_LIMIT_NS = 750_000_000
@@ -71,20 +67,35 @@ def state(director: Director) -> str:
     return "degraded" if director.mode == "up" and director.movement.problems() else director.mode
 
 
+def headline(director: Director) -> str:
+    """The state in a line, with the reason if it is not what it should be."""
+    said = state(director)
+    if said == "degraded":
+        first, *others = director.movement.problems()
+        return f"degraded: {first}" + (f" (and {len(others)} more)" if others else "")
+    return f"{said}: {director.reason}" if said in ("stopping", "down") and director.reason else said
+
+
 def routes(director: Director) -> list[dict[str, Any]]:
-    """The answer to `supervisor.routes`: every operation, where it is served, and whether it can be called now."""
-    return [
-        {
-            **msgspec.to_builtins(operation),
-            "backplane": child.name,
-            "component": component.name,
-            "is_up": child.states[component.name].value in operation.states and child.is_living,
-        }
-        for child in director.children.values()
-        if child.registration is not None
-        for component in child.registration.components
-        for operation in component.operations
-    ]
+    """The answer to `supervisor.routes`: every operation once, where it is served, and where it can be called now."""
+    entries: dict[str, dict[str, Any]] = {}
+    for child in director.children.values():
+        for component in child.registration.components if child.registration is not None else ():
+            for operation in component.operations:
+                entry = entries.setdefault(
+                    operation.route,
+                    {
+                        **msgspec.to_builtins(operation),
+                        "backplane": child.replica_of or child.name,
+                        "component": component.name,
+                        "is_up": False,
+                        "places": {},
+                    },
+                )
+                is_up = child.states[component.name].value in operation.states and child.phase is Phase.UP
+                entry["places"][child.name] = is_up
+                entry["is_up"] |= is_up
+    return list(entries.values())
 
 
 @dataclass(slots=True)
@@ -111,6 +122,7 @@ def _backplane(
 ) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "name": child.name,
+        "replica_of": child.replica_of,
         "state": child.phase.value,
         "pid": child.pid,
         "generation": child.generation,
@@ -122,24 +134,12 @@ def _backplane(
         "moving": {name: to.value for name, to in child.moving.items()},
         "failed": _failures(director, child, now_ns),
         "waits_for": _waits_for(director, child),
-        "health": health(child, slot, now_ns, unanswered.get(child.name, 0)),
+        "health": director.health.of(child, slot, now_ns, unanswered.get(child.name, 0)).value,
         "board": None if slot is None else _board(slot, now_ns),
     }
     if statistics is not None:
         entry["statistics"] = statistics.get(child.name)
     return entry
-
-
-def health(child: Child, slot: BoardSlot | None, now_ns: int, unanswered_ns: int = 0) -> str:
-    """ "dead", "unknown" (it says nothing), "busy" (work waits or runs) or "idle".
-
-    Who has left unanswered what it was asked at `unanswered_ns`, and has not beaten since, says nothing.
-    """
-    if not child.is_living:
-        return "dead"
-    if slot is None or slot.heartbeat_ns <= unanswered_ns or now_ns - slot.heartbeat_ns > SILENT_NS:
-        return "unknown"
-    return "busy" if slot.running_since_ns or slot.queued_count else "idle"
 
 
 def _board(slot: BoardSlot, now_ns: int) -> dict[str, Any]:
@@ -161,7 +161,8 @@ def _waits_for(director: Director, child: Child) -> dict[str, list[str]]:
     """Component to those that keep it from its next step; those that run a hook wait for nobody."""
     if director.mode == "stopping":
         return {}
-    return {name: others for name, others in director.movement.waiting().items() if name in child.states}
+    waiting = director.movement.waiting()
+    return {name: waiting[node] for name in child.states if (node := child.node(name)) in waiting}
 
 
 def _failures(director: Director, child: Child, now_ns: int) -> dict[str, Any]:
@@ -173,7 +174,7 @@ def _failures(director: Director, child: Child, now_ns: int) -> dict[str, Any]:
             "since": (now_ns - failure.since_ns) / 1e9,
             "is_given_up": failure.is_given_up,
             "retry_in": None if failure.retry_ns is None else max(0.0, (failure.retry_ns - now_ns) / 1e9),
-            "holds_up": director.movement.held_up_by(name),
+            "holds_up": director.movement.held_up_by(child.node(name)),
         }
         for name, failure in child.failures.items()
     }

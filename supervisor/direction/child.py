@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Enum, StrEnum
 
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.transport.directory import Registration
@@ -20,6 +20,7 @@ class Phase(StrEnum):
     WAITING = "waiting"  # there is none: not spawned yet, or its next start is due later
     STARTING = "starting"  # spawned, not registered
     UP = "up"  # registered: its components are being moved, or serve
+    DRAINING = "draining"  # takes nothing new: what it has is finished, then its components go down (draining.py)
     STOPPING = "stopping"  # told to go
     KILLED = "killed"  # SIGKILL is on its way
     FAILED = "failed"  # given up: it stays down while the others go on
@@ -28,7 +29,18 @@ class Phase(StrEnum):
 
 
 #: There is a process.
-LIVING = frozenset((Phase.STARTING, Phase.UP, Phase.STOPPING, Phase.KILLED))
+LIVING = frozenset((Phase.STARTING, Phase.UP, Phase.DRAINING, Phase.STOPPING, Phase.KILLED))
+#: It has registered, and its components can be moved.
+MOVABLE = (Phase.UP, Phase.DRAINING)
+
+
+class Drain(Enum):
+    """How far it is with finishing what it has, before its components go down."""
+
+    NONE = "none"  # nothing to finish, or nobody asks for it
+    DUE = "due"  # ordered: those that depend on it are drained first
+    RUNNING = "running"
+    DONE = "done"
 
 
 @dataclass(slots=True)
@@ -50,6 +62,8 @@ class Child:
 
     name: str
     policy: RestartPolicy
+    #: The name that it has in common with its replicas, if it has some.
+    replica_of: str | None = None
     phase: Phase = Phase.WAITING
     generation: int = 0
     #: Above what a killed supervisor may have left in this run directory: no name is used twice there.
@@ -57,6 +71,8 @@ class Child:
     #: How long its process may take to register and a hook on its way up to end; and the last hook, and then the process.
     start_limit_ns: int = 60_000_000_000
     stop_limit_ns: int = 10_000_000_000
+    #: How long it may work off what it has been asked before it goes down.
+    drain_limit_ns: int = 10_000_000_000
     pid: int | None = None
     #: The folder of its own cgroup, in which its next generation begins, too.
     cgroup: str | None = None
@@ -69,13 +85,18 @@ class Child:
     failures: dict[str, Failure] = field(default_factory=dict)
     #: When it is killed (starting, stopping) or spawned (waiting).
     deadline_ns: int | None = None
-    #: It goes down, in order, to be started again with another that died.
+    #: It goes down, in order, to be started again: with another that died, or because somebody ordered it.
     is_leaving: bool = False
+    #: Its restart was ordered: it is started again whatever its type, and that counts for nothing.
+    is_ordered: bool = False
+    drain: Drain = Drain.NONE
     #: Those that have to be gone before it is spawned.
     spawns_after: frozenset[str] = frozenset()
     since_ns: int = 0
     #: When all its components had reached where they were to be.
     up_since_ns: int | None = None
+    #: That was so once, in whatever generation.
+    has_been_up: bool = False
     history: RestartHistory = field(default_factory=RestartHistory)
     #: Of the hooks of each component.
     hook_histories: dict[str, RestartHistory] = field(default_factory=dict)
@@ -87,8 +108,17 @@ class Child:
         return self.phase in LIVING
 
     @property
+    def is_in_service(self) -> bool:
+        """Its components are where they are to be, and it is not about to go."""
+        return self.up_since_ns is not None and not self.is_leaving
+
+    @property
     def restarts(self) -> int:
         return max(0, self.generation - self.first_generation)
+
+    @property
+    def is_movable(self) -> bool:
+        return self.phase in MOVABLE
 
     def is_at(self, generation: int, *phases: Phase) -> bool:
         """Whether news of `generation` concerns the present process, and it is in one of these phases."""
@@ -98,22 +128,30 @@ class Child:
         self.phase, self.since_ns, self.deadline_ns = phase, now_ns, deadline_ns
 
     def standings(self) -> dict[str, Standing]:
-        """Its components, for the lifecycle."""
+        """Its components, for the lifecycle: nodes of the graph."""
         if self.registration is None:
             return {}
+        is_coming_back = self.has_been_up and self.up_since_ns is None
+        may_be_missing = is_coming_back or self.is_leaving or self.phase is Phase.FAILED or bool(self.failures)
         return {
-            c.name: Standing(
+            self.node(c.name): Standing(
                 self.states.get(c.name, ModuleState.START),
                 c.depends_on,
                 self.name,
-                is_reachable=self.phase is Phase.UP,
+                c.name,
+                is_reachable=self.is_movable,
                 moving_to=self.moving.get(c.name),
                 refuses=self._refuses(c.name),
                 has_ended=self.phase is Phase.ENDED,
                 is_driven_by_backplane=c.driven_by == "backplane",
+                may_be_missing=may_be_missing,
             )
             for c in self.registration.components
         }
+
+    def node(self, component: str) -> str:
+        """What it is called in the graph: by its own name, where no other backplane has it."""
+        return component if self.replica_of is None else f"{self.name}/{component}"
 
     def _refuses(self, component: str) -> ModuleState | None:
         failure = self.failures.get(component)
@@ -121,7 +159,7 @@ class Child:
 
     def has_begun(self) -> bool:
         """Some of its components have left the bottom: it cannot be taken for one that was just started."""
-        return self.phase is Phase.UP and (bool(self.moving) or any(s is not _START for s in self.states.values()))
+        return self.is_movable and (bool(self.moving) or any(s is not _START for s in self.states.values()))
 
     def holds_nothing(self) -> bool:
         """All its components are down, so it may be told to go."""
@@ -143,13 +181,28 @@ class Child:
         """Forget what was true of the process only. Returns how long it had been up; 0 if it never was."""
         up_ns = 0 if self.up_since_ns is None else now_ns - self.up_since_ns
         self.up_since_ns = self.pid = None
-        self.is_leaving = False
+        self.is_leaving, self.drain = False, Drain.NONE
         self.states = dict.fromkeys(self.states, ModuleState.DOWN)
         self._forget_hooks()
         return up_ns
 
     def _forget_hooks(self) -> None:
         self.moving, self.hooks_due_ns, self.failures = {}, {}, {}
+
+
+def children_of(
+    policies: Mapping[str, RestartPolicy],
+    first_generation: int,
+    replica_of: Mapping[str, str],
+    drains_ns: Mapping[str, int],
+) -> dict[str, Child]:
+    """One for each policy, before its first spawn."""
+    children = {}
+    for name, policy in policies.items():
+        children[name] = child = Child(name, policy, first_generation=first_generation, generation=first_generation - 1)
+        child.replica_of = replica_of.get(name)
+        child.drain_limit_ns = drains_ns.get(name, child.drain_limit_ns)
+    return children
 
 
 _START = ModuleState.START

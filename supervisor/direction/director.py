@@ -12,30 +12,35 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from appbackplane.runtime.objects.module_state import ModuleState
-from appbackplane.transport import directory
 from appbackplane.transport.directory import Directory
 from appbackplane.transport.errors import FailedPrecondition
 
 from ..config import RestartPolicy
-from . import group_restart, plan
-from .child import Child, Phase
+from . import draining, group_restart, places, plan, replicas
+from .child import MOVABLE, Child, Phase, children_of
 from .effects import Accept, AnnounceUp, ClearSlot, Effect, End, Kill, Refuse, Say, SendDirectory, Spawn, Stop
 from .events import (
     DownOrdered,
+    Drained,
     Event,
     Exited,
     LinkLost,
+    Looked,
     Moved,
     MoveFailed,
     MoveOrdered,
     Placed,
     Registered,
+    RestartOrdered,
     Spawned,
     SpawnFailed,
     TimePassed,
     UpOrdered,
+    Wrote,
 )
+from .health import HealthWatch
 from .movement import Movement
+from .ordered_restart import OrderedRestarts
 from .restart import GiveUp, Random, StartAgain, after_end, is_wanted_back
 
 #: How long SIGKILL may take while going down (0.9 s were measured for a throttled process: TRAPS 22). A process that
@@ -57,16 +62,20 @@ class Director:
         stop_limit_ns: int,
         random: Random,
         limits_ns: Mapping[str, tuple[int | None, int | None]] | None = None,
+        drains_ns: Mapping[str, int] | None = None,
+        replica_of: Mapping[str, str] | None = None,
+        stuck_after_ns: Mapping[str, int] | None = None,
     ) -> None:
-        """`limits_ns`: the limits of a start and of a stop that a backplane has of its own. `random`: between 0 and 1."""
+        """`limits_ns`: of a start and a stop, where a backplane has its own. `drains_ns`: of draining. `random`: 0 to 1.
+        `replica_of`: to each that has replicas the name they have in common. `stuck_after_ns`: health.py."""
         self.system = system
-        self.children = {}
-        for name, policy in policies.items():
+        self.children = children_of(policies, first_generation, replica_of or {}, drains_ns or {})
+        for name, child in self.children.items():
             start_ns, stop_ns = (limits_ns or {}).get(name, (None, None))
-            child = Child(name, policy, first_generation=first_generation, generation=first_generation - 1)
             child.start_limit_ns, child.stop_limit_ns = start_ns or start_limit_ns, stop_ns or stop_limit_ns
-            self.children[name] = child
         self.movement = Movement(self.children, role, random)
+        self.restarts = OrderedRestarts(self.children, self.movement)
+        self.health = HealthWatch(self.children, stuck_after_ns or {})
         self.directory = Directory(system=system)
         #: "starting", "up", "stopping" or "down".
         self.mode = "starting"
@@ -104,17 +113,27 @@ class Director:
                 self._on_move_failed(event, now_ns)
             case LinkLost():
                 child = self.children[event.backplane]
-                if child.is_at(event.generation, Phase.UP):
+                if child.is_at(event.generation, *MOVABLE):
                     self._kill(child, "closed its control link", now_ns)
             case Exited():
                 self._on_exited(event, now_ns)
             case MoveOrdered():
                 self.movement.order(event, now_ns)
+            case RestartOrdered():
+                self._effects += self.restarts.order(event, now_ns, is_going_down=self.mode == "stopping")
+            case Drained():
+                self._effects += draining.ended(self.children[event.backplane], event)
             case DownOrdered():
                 self._on_down_ordered(event, now_ns)
+            case Looked() | Wrote():
+                self._effects += self.health.take(event, now_ns, is_judging=self.mode == "up")
             case TimePassed():
                 self._on_time(now_ns)
+        for child, reason in self.health.due(now_ns, is_judging=self.mode == "up"):
+            self._kill(child, reason, now_ns)
         self._advance(now_ns)
+        if self.directory.unready != replicas.unready(self.children):
+            self._send_directory()
         effects, self._effects = self._effects, []
         return effects
 
@@ -125,8 +144,8 @@ class Director:
             for child in self.children.values()
             if child.deadline_ns is not None and not group_restart.is_held(self.children, child)
         ]
-        if (wakes_ns := self.movement.wakes_at_ns()) is not None:
-            waits.append(wakes_ns)
+        others = (self.movement.wakes_at_ns(), self.restarts.wakes_at_ns(), self.health.wakes_at_ns())
+        waits += [at_ns for at_ns in others if at_ns is not None]
         return min(waits, default=None)
 
     # Up
@@ -155,13 +174,13 @@ class Director:
 
     def _on_moved(self, event: Moved, now_ns: int) -> None:
         child = self.children[event.backplane]
-        if child.is_at(event.generation, Phase.UP) and event.component in child.moving:
+        if child.is_at(event.generation, *MOVABLE) and event.component in child.moving:
             self.movement.moved(child, event, now_ns)
             self._limit_hooks(child, now_ns)
 
     def _on_move_failed(self, event: MoveFailed, now_ns: int) -> None:
         child = self.children[event.backplane]
-        if child.is_at(event.generation, Phase.UP) and event.component in child.moving:
+        if child.is_at(event.generation, *MOVABLE) and event.component in child.moving:
             because = self.movement.failed(child, event, now_ns)
             if because is not None:
                 self._abort(because, now_ns)
@@ -182,7 +201,7 @@ class Director:
         if child.phase is Phase.KILLED and child.reason:
             reason = child.reason
         else:
-            reason = event.obituary
+            reason = self.health.obituary(event)
         # An exit code is the process's own word, and it would say the same again; a signal came from outside.
         repeats = event.code >= 0 or child.phase is Phase.KILLED
         self._on_death(child, reason, now_ns, repeats=repeats, is_normal=event.code == 0)
@@ -271,6 +290,7 @@ class Director:
             self.reason = f"{reason}; had been given up: {', '.join(given_up)}"
         self.movement.is_going_down = True
         self.movement.refuse_orders()
+        self._effects += self.restarts.refuse_all()
         for child in self.children.values():
             if child.phase is Phase.WAITING:
                 child.enter(Phase.DOWN, now_ns)
@@ -279,16 +299,12 @@ class Director:
             elif child.phase is Phase.KILLED:
                 child.deadline_ns = now_ns + KILL_LIMIT_NS
             else:
+                draining.order(child)
                 self._limit_hooks(child, now_ns)
 
     def _limit_hooks(self, child: Child, now_ns: int) -> None:
-        """While it goes down: a hook on its way up gets no longer than one on its way down, which has its own limit."""
-        if (self.mode == "stopping" or child.is_leaving) and child.phase is Phase.UP:
-            rising = any(to is not ModuleState.DOWN for to in child.moving.values())
-            if not rising:
-                child.deadline_ns = None
-            elif child.deadline_ns is None:
-                child.deadline_ns = now_ns + child.stop_limit_ns
+        if self.mode == "stopping" or child.is_leaving:
+            draining.limit_hooks(child, now_ns)
 
     def _on_time(self, now_ns: int) -> None:
         if (because := self.movement.time_passed(now_ns)) is not None:
@@ -310,7 +326,7 @@ class Director:
             else:
                 if self.mode == "stopping":
                     self._exit_code = 1
-                reason = f"did not stop within {child.stop_limit_ns / 1e9:g} s"
+                reason = draining.too_late(child)
                 self._effects.append(Say(f"backplane {child.name!r}: {reason}: killed", is_error=True))
                 self._kill(child, reason, now_ns)
 
@@ -319,6 +335,8 @@ class Director:
     def _advance(self, now_ns: int) -> None:
         if self.mode == "starting" and not self.movement.is_planned:
             self._try_plan(now_ns)
+        self._effects += self.restarts.advance(now_ns)
+        self._begin_drains(now_ns)
         self._effects += self.movement.advance(now_ns)
         self._let_go(now_ns)
         if self.mode == "stopping":
@@ -330,16 +348,17 @@ class Director:
             if child.phase is Phase.WAITING and is_due and not group_restart.is_held(self.children, child):
                 self._spawn(child, now_ns)
 
+    def _begin_drains(self, now_ns: int) -> None:
+        if begun := draining.begin(self.children, now_ns, is_going_down=self.mode == "stopping"):
+            self._send_directory()
+            self._effects += begun
+
     def _try_plan(self, now_ns: int) -> None:
-        if not all(
-            child.registration is not None and child.phase in (Phase.UP, Phase.ENDED)
-            for child in self.children.values()
-        ):
+        if not all(each.registration and each.phase in (Phase.UP, Phase.ENDED) for each in self.children.values()):
             return
         findings = self._findings()
-        self._effects += [
-            Say(f"warning: {finding.text}", is_error=True) for finding in findings if not finding.is_error
-        ]
+        warnings = [finding.text for finding in findings if not finding.is_error]
+        self._effects += [Say(f"warning: {text}", is_error=True) for text in warnings]
         errors = [finding.text for finding in findings if finding.is_error]
         if errors:
             self._abort("\n".join(errors), now_ns)
@@ -349,7 +368,7 @@ class Director:
         """Tell those to go that are to, and hold nothing any more."""
         for child in self.children.values():
             is_to_go = self.mode == "stopping" or child.is_leaving
-            if is_to_go and child.phase is Phase.UP and child.holds_nothing():
+            if is_to_go and child.is_movable and child.holds_nothing():
                 child.enter(Phase.STOPPING, now_ns, now_ns + child.stop_limit_ns)
                 self._effects.append(Stop(child.name, child.generation))
 
@@ -357,7 +376,7 @@ class Director:
         targets = self.movement.targets(self.movement.standings())
         for child in self.children.values():
             if child.up_since_ns is None and not child.is_leaving and child.has_reached(targets):
-                child.up_since_ns = now_ns
+                child.up_since_ns, child.has_been_up = now_ns, True
                 if self.mode == "up":
                     self._effects.append(Say(f"backplane {child.name!r}: up again, generation {child.generation}"))
         if self.mode == "starting" and self.movement.is_settled():
@@ -373,12 +392,9 @@ class Director:
         self.mode, self.since_ns = mode, now_ns
 
     def _findings(self) -> list[plan.Finding]:
-        return plan.find(group_restart.registrations(self.children))
+        replica_of = {name: child.replica_of for name, child in self.children.items() if child.replica_of is not None}
+        return plan.find(group_restart.registrations(self.children), replica_of)
 
     def _send_directory(self) -> None:
-        down = {name for name, child in self.children.items() if child.phase not in (Phase.UP, Phase.STOPPING)}
-        cgroups = {name: child.cgroup for name, child in self.children.items()}
-        self.directory = directory.build(
-            self.system, self.directory.version + 1, group_restart.registrations(self.children), down, cgroups
-        )
+        self.directory = places.directory_of(self.system, self.directory.version + 1, self.children)
         self._effects.append(SendDirectory(self.directory))

@@ -40,6 +40,19 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
+class Drain:
+    """Call `control.drain`; answered by Drained, whatever becomes of it."""
+
+    backplane: str
+    generation: int
+    #: How long it works off what it has; then what has not begun is refused, and what has gets `stop_limit_ns` to end.
+    limit_ns: int
+    stop_limit_ns: int
+    #: What those are told who are refused.
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """Cast `control.stop`: its components are down, it may go."""
 
@@ -53,6 +66,16 @@ class Kill:
 
     backplane: str
     generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class TakeStacks:
+    """Have it write the stacks of all its threads to its standard error; each batch of lines is told by Wrote."""
+
+    backplane: str
+    generation: int
+    #: Its sentinel does not answer, so that it has to be done behind its back, and may crash it.
+    by_force: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,4 +139,19 @@ class End:
     reason: str
 
 
-Effect = Spawn | Move | Stop | Kill | ClearSlot | SendDirectory | Accept | Answer | Refuse | Say | AnnounceUp | End
+Effect = (
+    Spawn
+    | Move
+    | Drain
+    | Stop
+    | Kill
+    | TakeStacks
+    | ClearSlot
+    | SendDirectory
+    | Accept
+    | Answer
+    | Refuse
+    | Say
+    | AnnounceUp
+    | End
+)

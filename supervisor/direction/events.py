@@ -6,12 +6,17 @@ for news of its successor. Whoever saw it (a pidfd, the control socket, a signal
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.transport.directory import Registration
 
 from .effects import Caller
+
+if TYPE_CHECKING:
+    from appbackplane.runtime.execution.board import BoardSlot
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +102,34 @@ class MoveOrdered:
 
 
 @dataclass(frozen=True, slots=True)
+class RestartOrdered:
+    """A client wants backplanes restarted, one after the other; `is_now`: killed, and not drained."""
+
+    caller: Caller
+    backplanes: tuple[str, ...]
+    #: How long the caller waits. What has begun by then goes on.
+    limit_ns: int
+    is_now: bool = False
+    #: Replicas, each when the others answer (rolling.py); `is_forced`: also what has none.
+    is_rolling: bool = False
+    is_forced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """A backplane has finished what it had, or refused what it could not begin; or it did not answer."""
+
+    backplane: str
+    generation: int
+    #: What it had not begun when its time was over, and has refused.
+    refused_count: int = 0
+    #: What had begun, and has not ended in its time.
+    running: tuple[str, ...] = ()
+    #: Why it does not know.
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class LinkLost:
     """The process may live, but its control link is gone: it can no longer be told anything."""
 
@@ -122,6 +155,34 @@ class Exited:
 
 
 @dataclass(frozen=True, slots=True)
+class Sight:
+    """One backplane at one look."""
+
+    #: What it says of itself; None: nothing.
+    slot: BoardSlot | None
+    #: The percentage of a core at which the kernel holds it; None: no such limit.
+    limit_percent: int | None = None
+    #: What the kernel says of its process. Looked up for those who are suspected only.
+    is_stopped: bool = False
+    is_traced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """The board was looked at: backplane to what was seen there, of those whose processes live."""
+
+    sights: Mapping[str, Sight]
+
+
+@dataclass(frozen=True, slots=True)
+class Wrote:
+    """It has written to its standard error, where its stacks are awaited."""
+
+    backplane: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
 class TimePassed:
     """The instant that the director asked for (`wakes_at_ns`) has come."""
 
@@ -136,7 +197,11 @@ Event = (
     | Moved
     | MoveFailed
     | MoveOrdered
+    | RestartOrdered
+    | Drained
     | LinkLost
     | Exited
+    | Looked
+    | Wrote
     | TimePassed
 )

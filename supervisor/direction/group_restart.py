@@ -1,4 +1,4 @@
-"""Group restart: those that start again with one that died, because its strategy says so (restart.py). Pure.
+"""Group restart: those that start again with one that died, or is to, because its strategy says so (restart.py). Pure.
 
 As OTP has it: first all of them go down, in order, then all are started; so no hook of a new process meets one of an old.
 Who has not begun is left alone, since nothing of the dead one can be in it. The director asks; only children are changed.
@@ -17,9 +17,7 @@ from .restart import group
 
 def begin(children: Mapping[str, Child], died: Child, at_ns: int, now_ns: int) -> list[Child]:
     """`died` is to be spawned at `at_ns`, once those that are returned have gone down."""
-    above: dict[str, set[str]] = {name: set() for name in children}
-    above |= dependants(registrations(children))
-    others = [children[name] for name in sorted(group(died.policy, died.name, above))]
+    others = _others(children, died)
     leaving = [other for other in others if other.has_begun()]
     names = frozenset(other.name for other in leaving)
     died.enter(Phase.WAITING, now_ns, at_ns)
@@ -33,13 +31,29 @@ def begin(children: Mapping[str, Child], died: Child, at_ns: int, now_ns: int) -
     return leaving
 
 
+def begin_ordered(children: Mapping[str, Child], child: Child, now_ns: int, *, is_alone: bool = False) -> list[Child]:
+    """`child`, which lives, is to start again, and with it those that are returned; each begins to leave."""
+    others = [] if is_alone else [other for other in _others(children, child) if other.has_begun()]
+    names = frozenset((child.name, *(other.name for other in others)))
+    for one in (child, *others):
+        one.is_leaving, one.spawns_after = True, names
+    return others
+
+
 def has_gone(child: Child, now_ns: int) -> None:
-    """One that went down with another: it is spawned again, unless nobody wants it back."""
-    if child.policy.type == "temporary":
+    """One that went down in order: it is spawned again, unless nobody wants it back."""
+    if child.policy.type == "temporary" and not child.is_ordered:
         child.reason = "went down with another that died; it is temporary, and not started again"
         child.enter(Phase.ENDED, now_ns)
     else:
         child.enter(Phase.WAITING, now_ns, now_ns)
+    child.is_ordered = False
+
+
+def _others(children: Mapping[str, Child], child: Child) -> list[Child]:
+    above: dict[str, set[str]] = {name: set() for name in children}
+    above |= dependants(registrations(children))
+    return [children[name] for name in sorted(group(child.policy, child.name, above))]
 
 
 def is_held(children: Mapping[str, Child], child: Child) -> bool:

@@ -4,7 +4,8 @@ Nobody is to be higher than what it depends on: a component that is moved to sec
 it. Up: a component moves when all it depends on have reached the state. Down: when all that depend on it, and are to
 come down, are there. The steps are those of the module table (runtime/objects/module_state.py), and nothing else decides
 the order: no list is kept, so a process that comes back late, or twice, is fitted in by the same rule. Who is driven by
-its backplane knows no edge that leaves it.
+its backplane knows no edge that leaves it. A component of replicas is a node in each (replicas.py): who depends on it may
+be as high as the highest of them, and on its way up waits for all of them, but for those that are missed by nobody.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ class Standing:
     state: ModuleState
     depends_on: tuple[str, ...] = ()
     backplane: str = ""
+    #: Its name, where that is not the node's: replicas have it in common.
+    component: str = ""
     #: Its process is there, has registered, and is not being killed: it can be moved.
     is_reachable: bool = True
     #: The state it is on its way to, its hook running.
@@ -40,6 +43,9 @@ class Standing:
     #: Its process has ended, as it was meant to: nobody waits for it any more.
     has_ended: bool = False
     is_driven_by_backplane: bool = False
+    #: Its process is coming back, leaving or given up, or a hook in it has failed: nobody waits for it where another
+    #: replica has come so far.
+    may_be_missing: bool = False
 
     @property
     def is_idle(self) -> bool:
@@ -79,12 +85,15 @@ def targets(
     while not is_settled:  # once more for each link of a chain that lies in the wrong order; no recursion
         is_settled = True
         for name in standings:
-            for dependency in _dependencies(name, standings):
-                if dependency not in standings:
-                    continue
-                for bound in (found[dependency], ceilings.get(dependency)):
-                    if bound is not None and HEIGHT[bound] < HEIGHT[found[name]]:
-                        found[name], is_settled = bound, False
+            for places in _needs(name, standings):
+                bounds = [
+                    min(found[place], ceilings.get(place, found[place]), key=_height)
+                    for place in places
+                    if place in standings
+                ]
+                bound = max(bounds, key=_height, default=found[name])
+                if HEIGHT[bound] < HEIGHT[found[name]]:
+                    found[name], is_settled = bound, False
     return found
 
 
@@ -111,8 +120,7 @@ def waits_for(
     """Those that have to move before it may: what `status` shows when something does not move."""
     standing, height = standings[name], HEIGHT[to]
     if height > HEIGHT[standing.state]:
-        needed = _dependencies(name, standings)
-        return [other for other in needed if other not in standings or standings[other].reached < height]
+        return [other for places in _needs(name, standings) for other in _missed(places, height, standings)]
     return [
         other
         for other in dependants[name]
@@ -159,6 +167,27 @@ def all_above(names: Collection[str], standings: Standings) -> set[str]:
         found |= news
         is_settled = not news
     return found
+
+
+def _missed(places: list[str], height: int, standings: Standings) -> list[str]:
+    """Of the places of one component those that keep whoever depends on it below `height`."""
+    behind = [place for place in places if place not in standings or standings[place].reached < height]
+    if len(behind) == len(places):
+        return behind
+    return [place for place in behind if not standings[place].may_be_missing]
+
+
+def _needs(name: str, standings: Standings) -> list[list[str]]:
+    """To each component that its own moves wait for, where that is: in one place, or in each replica."""
+    found: dict[str, list[str]] = {}
+    for other in _dependencies(name, standings):
+        component = standings[other].component if other in standings else ""
+        found.setdefault(component or other, []).append(other)
+    return list(found.values())
+
+
+def _height(state: ModuleState) -> int:
+    return HEIGHT[state]
 
 
 def _dependencies(name: str, standings: Standings) -> tuple[str, ...]:

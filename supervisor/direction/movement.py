@@ -21,11 +21,12 @@ from appbackplane.transport.errors import (
     Unavailable,
 )
 
-from .child import Child, Failure, Phase
+from .child import Child, Drain, Failure, Phase
 from .effects import Answer, Effect, Move, Refuse, Say
 from .events import Moved, MoveFailed, MoveOrdered
 from .lifecycle import HEIGHT, Standing, all_above, dependants, is_there, moves, next_step, targets, waits_for
 from .orders import Order, Orders
+from .replicas import linked
 from .restart import GiveUp, Random, RestartHistory, StartAgain, after_failure
 
 #: How long the answer to a move up is waited for, once its own limit is over: a century, and it fits into a machine word.
@@ -59,25 +60,30 @@ class Movement:
     # Where everybody is, and is to be
 
     def standings(self) -> dict[str, Standing]:
-        """All components of the system."""
-        return {name: standing for child in self._children.values() for name, standing in child.standings().items()}
+        """All components of the system, those of replicas in each."""
+        return linked({name: each for child in self._children.values() for name, each in child.standings().items()})
 
     def targets(self, standings: Mapping[str, Standing]) -> dict[str, ModuleState]:
         """Where each is to be."""
         if self.is_going_down:
             return dict.fromkeys(standings, ModuleState.DOWN)
-        wanted, ceilings = dict(self.wanted), self._ceilings()
+        wanted = {name: self._goal(standing) for name, standing in standings.items()}
+        ceilings = self._ceilings()
         for child in self._children.values():
             if child.phase is Phase.FAILED and child.policy.strategy == "one_for_all":
                 ceiling = _CEILINGS[child.policy.on_give_up]
                 for name in standings:
-                    if HEIGHT[wanted.get(name, self.role)] > HEIGHT[ceiling]:
+                    if HEIGHT[wanted[name]] > HEIGHT[ceiling]:
                         wanted[name] = ceiling
         found = targets(standings, self.role, wanted, ceilings)
         for child in self._children.values():
             if child.is_leaving:
-                found |= dict.fromkeys(child.states, ModuleState.DOWN)
+                found |= dict.fromkeys(map(child.node, child.states), ModuleState.DOWN)
         return found
+
+    def _goal(self, standing: Standing) -> ModuleState:
+        """Where it was ordered to be."""
+        return self.wanted.get(standing.component, self.role)
 
     def waiting(self) -> dict[str, list[str]]:
         """To each component that rests elsewhere than it is to be, those that have to move before it."""
@@ -89,13 +95,13 @@ class Movement:
             if standing.is_idle and (to := next_step(standing.state, goals[name])) is not None
         }
 
-    def held_up_by(self, component: str) -> list[str]:
+    def held_up_by(self, node: str) -> list[str]:
         """Those that depend on it and are not where they are to be, or were told to stay below."""
         standings = self.standings()
         return [
             name
-            for name in sorted(all_above({component}, standings) - {component})
-            if standings[name].state is not self.wanted.get(name, self.role)
+            for name in sorted(all_above({node}, standings) - {node})
+            if standings[name].state is not self._goal(standings[name])
         ]
 
     def failures(self) -> Iterable[tuple[Child, str, Failure]]:
@@ -110,9 +116,9 @@ class Movement:
             if child.phase is Phase.FAILED
         ]
         for child, name, failure in self.failures():
-            held_up = self.held_up_by(name)
+            held_up = self.held_up_by(child.node(name))
             because = f"; waiting for it: {', '.join(held_up)}" if held_up else ""
-            lines.append(f"{_told(child, name, failure)}{because}")
+            lines.append(f"{told(child, name, failure)}{because}")
         return lines
 
     def is_settled(self) -> bool:
@@ -140,7 +146,7 @@ class Movement:
         name, to = event.component, child.moving.pop(event.component)
         child.hooks_due_ns.pop(name, None)
         failure = child.failures[name] = Failure(to, event.reason, now_ns)
-        line = _told(child, name, failure)
+        line = told(child, name, failure)
         if to is ModuleState.DOWN or self.is_going_down:
             if to is ModuleState.DOWN:
                 child.states[name] = to
@@ -164,7 +170,7 @@ class Movement:
                 reason = f"its hook has not ended within {child.start_limit_ns / 1e9:g} s"
                 failure = Failure(child.moving[name], reason, now_ns, is_given_up=True)
                 child.failures[name] = failure
-                because = self._give_up(child, name, _told(child, name, failure), child.policy.type != "temporary")
+                because = self._give_up(child, name, told(child, name, failure), child.policy.type != "temporary")
                 if because is not None:
                     return because
         return None
@@ -179,12 +185,15 @@ class Movement:
     def consequence(self, child: Child, components: Iterable[str]) -> str:
         """What is said of those who depend on what was given up."""
         standings = self.standings()
-        ceiling = _CEILINGS[child.policy.on_give_up]
+        ceiling, goals = _CEILINGS[child.policy.on_give_up], self.targets(standings)
+        nodes = set(map(child.node, components))
         if child.policy.strategy == "one_for_all" and child.phase is Phase.FAILED:
             above = set(standings)
         else:
-            above = all_above(set(components), standings)
-        lowered = sorted(name for name in above - set(components) if standings[name].holds > HEIGHT[ceiling])
+            above = all_above(nodes, standings)
+        lowered = sorted(
+            name for name in above - nodes if standings[name].holds > HEIGHT[ceiling] >= HEIGHT[goals[name]]
+        )
         return f"; to {ceiling.value} with what depends on it: {', '.join(lowered)}" if lowered else ""
 
     # Orders
@@ -192,12 +201,12 @@ class Movement:
     def order(self, event: MoveOrdered, now_ns: int) -> None:
         """A client wants something moved."""
         try:
-            standings = self.standings()
+            known = {standing.component for standing in self.standings().values()}
             if self.is_going_down:
                 raise Unavailable("the system is going down")
-            if event.component is not None and event.component not in standings:
-                near = difflib.get_close_matches(event.component, standings, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(standings)) or 'none yet'}"
+            if event.component is not None and event.component not in known:
+                near = difflib.get_close_matches(event.component, known, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(known)) or 'none yet'}"
                 raise NotFound(f"no component {event.component!r} ({hint})")
             self._orders.add(Order(event.caller, event.to, event.component, now_ns + event.limit_ns))
         except BackplaneError as error:
@@ -236,13 +245,15 @@ class Movement:
     def _begin_moves(self, now_ns: int) -> None:
         standings = self.standings()
         for name, to in moves(standings, self.targets(standings)):
-            child = self._children[standings[name].backplane]
-            child.moving[name] = to
+            child, component = self._children[standings[name].backplane], standings[name].component
+            if child.drain in (Drain.DUE, Drain.RUNNING):
+                continue
+            child.moving[component] = to
             limit_ns = child.stop_limit_ns
             if to is not ModuleState.DOWN:
                 limit_ns = LATE_LIMIT_NS
-                child.hooks_due_ns[name] = now_ns + child.start_limit_ns
-            self._effects.append(Move(child.name, child.generation, name, to.value, limit_ns))
+                child.hooks_due_ns[component] = now_ns + child.start_limit_ns
+            self._effects.append(Move(child.name, child.generation, component, to.value, limit_ns))
 
     def _begin_orders(self) -> bool:
         has_begun = False
@@ -263,10 +274,10 @@ class Movement:
         else:
             self._want(order.component, order.to, standings)
         for name in self._concerned(order, standings):
-            child = self._children[standings[name].backplane]
-            if name not in child.moving:  # what is hanging now is not tried again beside itself
-                child.failures.pop(name, None)
-                child.hook_histories.pop(name, None)
+            child, component = self._children[standings[name].backplane], standings[name].component
+            if component not in child.moving:  # what is hanging now is not tried again beside itself
+                child.failures.pop(component, None)
+                child.hook_histories.pop(component, None)
 
     def _want(self, component: str, to: ModuleState, standings: Mapping[str, Standing]) -> None:
         before = dict(self.wanted)
@@ -279,13 +290,15 @@ class Movement:
 
     def _check(self, component: str, to: ModuleState, standings: Mapping[str, Standing]) -> None:
         """Raises `FailedPrecondition` where it cannot get there."""
-        child = self._children[standings[component].backplane]
-        if child.phase in _GONE and to is not ModuleState.DOWN:
+        homes = {name: self._children[standings[name].backplane] for name in _nodes(component, standings)}
+        if to is not ModuleState.DOWN and all(child.phase in _GONE for child in homes.values()):
+            child = next(iter(homes.values()))
             raise FailedPrecondition(f"backplane {child.name!r} of component {component!r}: {child.reason}")
         goals, ceilings = self.targets(standings), self._ceilings()
-        if child.is_leaving or HEIGHT[goals[component]] >= HEIGHT[to]:
+        there = [name for name, child in homes.items() if child.phase not in _GONE] or homes
+        if any(homes[name].is_leaving or HEIGHT[goals[name]] >= HEIGHT[to] for name in there):
             return
-        for other in standings[component].depends_on:
+        for other in dict.fromkeys(other for name in homes for other in standings[name].depends_on):
             for bound in (goals.get(other), ceilings.get(other)):
                 if bound is not None and HEIGHT[bound] < HEIGHT[to]:
                     why = f"it depends on {other!r}, {_keeps(other, bound, ceilings)}"
@@ -297,9 +310,9 @@ class Movement:
         for child in self._children.values():
             ceiling = _CEILINGS[child.policy.on_give_up]
             if child.phase is Phase.FAILED:
-                found |= dict.fromkeys(child.states, ceiling)
+                found |= dict.fromkeys(map(child.node, child.states), ceiling)
             elif child.policy.type != "temporary":
-                found |= {name: ceiling for name, failure in child.failures.items() if failure.is_given_up}
+                found |= {child.node(name): ceiling for name, failure in child.failures.items() if failure.is_given_up}
         return found
 
     def _end_orders(self, now_ns: int) -> bool:
@@ -310,7 +323,7 @@ class Movement:
             standings = self.standings()
             concerned = self._concerned(order, standings)
             try:
-                if failed := [_told(*each) for each in self.failures() if each[1] in concerned]:
+                if failed := [told(*each) for each in self.failures() if each[0].node(each[1]) in concerned]:
                     raise InternalError("\n".join(failed))
                 if order.component is not None:
                     self._check(order.component, order.to, standings)
@@ -331,11 +344,11 @@ class Movement:
         if any(standings[name].moving_to is not None or homes[name].is_leaving for name in concerned):
             return False
         goals = self.targets(standings)
-        ordered = concerned if order.component is None else {order.component}
+        ordered = concerned if order.component is None else _nodes(order.component, standings)
         return all(homes[name].phase in _GONE or is_there(standings[name], goals[name]) for name in ordered)
 
     def _concerned(self, order: Order, standings: Mapping[str, Standing]) -> set[str]:
-        return set(standings) if order.component is None else all_above({order.component}, standings)
+        return set(standings) if order.component is None else all_above(_nodes(order.component, standings), standings)
 
     def _late(self, order: Order) -> str:
         standings, waiting = self.standings(), self.waiting()
@@ -356,8 +369,14 @@ class Movement:
         self._orders.end(order)
 
 
-def _told(child: Child, component: str, failure: Failure) -> str:
+def told(child: Child, component: str, failure: Failure) -> str:
+    """What is said of a hook that failed."""
     return f"backplane {child.name!r}: component {component!r} did not become {failure.to.value}: {failure.reason}"
+
+
+def _nodes(component: str, standings: Mapping[str, Standing]) -> list[str]:
+    """Where it is: in one backplane, or in each replica."""
+    return [name for name, standing in standings.items() if standing.component == component]
 
 
 def _keeps(component: str, bound: ModuleState, given_up: Mapping[str, ModuleState]) -> str:

@@ -2,7 +2,8 @@
 
 Works on what the backplanes say of themselves (`Registration`), so `check` and `up` judge alike. What is wrong is
 spelled out: a cycle link by link, a missing component with who wanted it. Deadlocks by waiting (a call that comes back
-to where it began, DESIGN 12.6) are found in the routes that operations declare to call.
+to where it began, DESIGN 12.6) are found in the routes that operations declare to call. Replicas have their components
+and routes in common; nobody else may share a name.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+
+import msgspec
 
 from appbackplane.transport.addressing import BACKPLANE, CONTROL, SUPERVISOR
 from appbackplane.transport.directory import ComponentEntry, OperationEntry, Registration
@@ -23,16 +26,17 @@ class Finding:
     is_error: bool = True
 
 
-def find(registrations: Iterable[Registration]) -> list[Finding]:
-    """Everything that is wrong with these backplanes together."""
-    registrations = list(registrations)
+def find(registrations: Iterable[Registration], replica_of: Mapping[str, str] | None = None) -> list[Finding]:
+    """Everything that is wrong with these backplanes together. `replica_of`: to replicas the name they have in common."""
+    registrations = [_in_common(r, (replica_of or {}).get(r.backplane)) for r in registrations]
     components = {c.name: c for r in registrations for c in r.components}
-    return [
+    findings = [
         *_names(registrations),
         *_missing(registrations, components),
         *_dependency_cycles(components),
         *_call_findings(components.values()),
     ]
+    return list(dict.fromkeys(findings))  # what is wrong with all replicas is said once
 
 
 def order(registrations: Iterable[Registration]) -> list[str]:
@@ -54,36 +58,47 @@ def order(registrations: Iterable[Registration]) -> list[str]:
 def dependants(registrations: Iterable[Registration]) -> dict[str, set[str]]:
     """To each backplane those others that have a component which depends on one of its."""
     registrations = list(registrations)
-    homes = {c.name: r.backplane for r in registrations for c in r.components}
+    homes: dict[str, list[str]] = {}
+    for registration in registrations:
+        for component in registration.components:
+            homes.setdefault(component.name, []).append(registration.backplane)
     found: dict[str, set[str]] = {r.backplane: set() for r in registrations}
     for registration in registrations:
         for component in registration.components:
             for needed in component.depends_on:
-                if homes.get(needed, registration.backplane) != registration.backplane:
-                    found[homes[needed]].add(registration.backplane)
+                places = homes.get(needed, ())
+                if registration.backplane not in places:  # who has it himself depends on no other's
+                    for place in places:
+                        found[place].add(registration.backplane)
     return found
+
+
+def _in_common(registration: Registration, name: str | None) -> Registration:
+    return registration if name is None else msgspec.structs.replace(registration, backplane=name)
 
 
 def _names(registrations: list[Registration]) -> Iterable[Finding]:
     home: dict[str, str] = {}
     serves: dict[str, str] = {}
     for registration in registrations:
+        own: set[str] = set()
         for component in registration.components:
             place = f"backplane {registration.backplane!r}"
             if component.name in (SUPERVISOR, BACKPLANE, CONTROL):
                 yield Finding(
                     f"{place}: a component may not be named {component.name!r}: the word is reserved for routes"
                 )
-            if component.name in home:
+            if home.get(component.name, place) != place or component.name in own:
                 both = f"{home[component.name]} and {place}"
                 yield Finding(
                     f"two components are named {component.name!r}, in {both}: set component_name on one of them"
                 )
                 continue
             home[component.name] = place
+            own.add(component.name)
             for operation in component.operations:
                 owner = f"component {component.name!r} in {place}"
-                if operation.route in serves:
+                if serves.get(operation.route, owner) != owner:
                     yield Finding(
                         f"route {operation.route!r} is served twice: by {serves[operation.route]} and by {owner}"
                     )

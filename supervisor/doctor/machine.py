@@ -110,7 +110,7 @@ def _groups() -> tuple[int, str, str, bool]:
 
 def _use(run_dir: Path) -> None:
     """As a supervisor does: make it, lock it, bind a socket in it."""
-    taken = RunDir(run_dir)
+    taken = RunDir(run_dir, "doctor")
     try:
         link = Link("doctor")
         try:

@@ -19,7 +19,9 @@ Row = TypeVar("Row", BackplaneFigures, OperationFigures)
 #: A name of more than so many characters is cut.
 NAME_MAX = 32
 #: Health as a sign, for who sees no colours, and in which style.
-SIGNS = {"busy": ("●", "bar"), "idle": ("○", "quiet"), "unknown": ("?", "warn"), "dead": ("✕", "bad")}
+SIGNS = {
+    "busy": ("●", "bar"), "idle": ("○", "quiet"), "wedged": ("!", "bad"), "unknown": ("?", "warn"), "dead": ("✕", "bad"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,6 +87,8 @@ class BackplaneFigures:
     throttled_new: int
     slow_new: int
     operations: tuple[OperationFigures, ...]
+    #: The name that it has in common with its replicas.
+    replica_of: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +178,7 @@ def _backplane(before: BackplaneSample | None, now: BackplaneSample, interval_s:
         throttled_new=0 if figures_of is None or was is None else max(0, figures_of.throttled - was.throttled),
         slow_new=0 if figures_of is None or was is None else max(0, figures_of.slow - was.slow),
         operations=operations,
+        replica_of=now.replica_of,
     )
 
 

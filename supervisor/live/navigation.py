@@ -32,6 +32,8 @@ class Navigation:
     #: The row, by its name; None: none yet.
     selected: str | None = None
     has_help: bool = False
+    #: Only the replicas that have this name in common; None: all backplanes.
+    among: str | None = None
 
 
 def press(now: Navigation, key: str, names: Sequence[str]) -> Navigation | None:

@@ -80,6 +80,8 @@ class BackplaneSample:
     limit_by: str | None
     board: BoardWords | None
     statistics: Statistics | None
+    #: The name that it has in common with its replicas.
+    replica_of: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,7 @@ def _backplane(entry: Mapping[str, Any]) -> BackplaneSample:
         limit_by=entry["cpu_limit"]["by"],
         board=None if board is None else _board(board),
         statistics=None if statistics is None else _statistics(statistics),
+        replica_of=entry["replica_of"],
     )
 
 

@@ -46,9 +46,15 @@ def names(figures: Figures | None, navigation: Navigation) -> list[str]:
     if figures is None:
         return []
     if navigation.opened is None:
-        return [row.name for row in columns.ordered(figures.backplanes, navigation.sort)]
+        return [row.name for row in columns.ordered(_among(figures, navigation).backplanes, navigation.sort)]
     opened = find(figures, navigation.opened)
     return [] if opened is None else [row.name for row in columns.ordered(opened.operations, navigation.sort)]
+
+
+def _among(figures: Figures, navigation: Navigation) -> Figures:
+    if navigation.among is None:
+        return figures
+    return replace(figures, backplanes=tuple(b for b in figures.backplanes if b.replica_of == navigation.among))
 
 
 def find(figures: Figures, name: str) -> BackplaneFigures | None:
@@ -62,6 +68,8 @@ def screen(
     """Exactly `height` lines, `width` wide at most. `remark`: what is to be said about the figures, if anything."""
     if width < WIDTH_MIN or height < HEIGHT_MIN:
         return [fit((("too small", "warn"),), width)] + [()] * (height - 1)
+    if figures is not None:
+        figures = _among(figures, navigation)
     head: list[Line] = [_head(figures, navigation, width, remark), ()]
     foot = [_keys(navigation, width, interval_s)]
     room = height - len(head) - len(foot)
@@ -78,6 +86,7 @@ def screen(
 
 def report(figures: Figures, navigation: Navigation, width: int) -> list[Line]:
     """The same for once, as long as it is: without keys, with all that is to be said of any backplane."""
+    figures = _among(figures, navigation)
     head = [_head(figures, navigation, width, ""), ()]
     opened = None if navigation.opened is None else find(figures, navigation.opened)
     if opened is not None:
@@ -132,7 +141,7 @@ def _table(figures: Figures, navigation: Navigation, width: int) -> list[Line]:
 def _head(figures: Figures | None, navigation: Navigation, width: int, remark: str) -> Line:
     if figures is None:
         return fit(((" ", ""), (remark or "waiting for the first figures", "quiet")), width)
-    opened = f" › {navigation.opened}" if navigation.opened is not None else ""
+    opened = "".join(f" › {name}" for name in (navigation.among, navigation.opened) if name is not None)
     state_style = "" if figures.state == "up" else "warn"
     left: Line = (
         (f" {figures.system}{opened}", "title"),

@@ -26,11 +26,13 @@ class LogFilter:
     #: Lines of this level and above.
     level: str | None = None
     since: datetime | None = None
+    #: The replicas that have the name of `backplane` in common.
+    replicas: tuple[str, ...] = ()
 
     def matches(self, line: LogLine) -> bool:
         """Whether this line is wanted."""
         return (
-            (self.backplane is None or line.backplane == self.backplane)
+            (self.backplane is None or line.backplane == self.backplane or line.backplane in self.replicas)
             and (self.component is None or line.component == self.component)
             and (self.level is None or line.level_number >= LEVELS[self.level])
             and (self.since is None or line.time >= self.since)
@@ -43,7 +45,8 @@ class LogFilter:
         """
         for key, value in (("component", self.component), ("backplane", self.backplane)):
             if value is not None:
-                return (f'"{key}":{json.dumps(value, ensure_ascii=False)}'.encode(),)
+                alike = self.replicas if key == "backplane" else ()
+                return tuple(f'"{key}":{json.dumps(each, ensure_ascii=False)}'.encode() for each in (value, *alike))
         if self.level is not None and LEVELS[self.level] > LEVELS["INFO"]:
             names = [name for name, number in LEVELS.items() if number >= LEVELS[self.level]]
             return (*(f'"level":"{name}"'.encode() for name in names), b'"severity":')

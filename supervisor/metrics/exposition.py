@@ -14,6 +14,8 @@ from typing import Any, Literal
 from appbackplane.runtime.observation.histogram import Histogram, bucket_of
 from appbackplane.runtime.observation.statistics import OTHERS
 
+from ..direction.health import Health
+
 #: Bounds, as powers of two in nanoseconds: 1 us to 69 s. What is longer is in +Inf.
 BOUNDS = tuple(range(10, 37))
 #: Operations of a backplane that are told apart, each with some 70 series; users' own actions may make up a name for each
@@ -148,8 +150,8 @@ def _component(value: Callable[[Any], Value]) -> Read:
 
 def _health(answer: Answer) -> Iterator[tuple[Labels, Value]]:
     for entry in answer["backplanes"]:
-        for health in ("idle", "busy", "unknown", "dead"):
-            yield (entry["name"], health), float(entry["health"] == health)
+        for health in Health:
+            yield (entry["name"], health.value), float(entry["health"] == health)
 
 
 def _cpu_s(entry: Any) -> Value | None:

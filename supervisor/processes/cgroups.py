@@ -171,9 +171,9 @@ class Groups:
 
 
 def make(
-    system: str, run_dir: Path, left: str | None = None, proc: Path = Path("/proc/self"), *, is_needed: bool = True
+    system: str, run_dir: Path, left: Iterable[str] = (), proc: Path = Path("/proc/self"), *, is_needed: bool = True
 ) -> Groups:
-    """The groups of a system. `left`: the folder that an earlier supervisor of this run directory had.
+    """The groups of a system. `left`: the folders that earlier supervisors of this run directory had.
 
     Not `is_needed`: no backplane is to have a group of its own. Then there is no group at all, because a system in one is,
     to the rest of a busy machine, as urgent as one process, however urgent its work.
@@ -187,8 +187,9 @@ def make(
     for hierarchy in found:
         groups = Groups()
         try:
-            if left is not None and is_ours(left) and Path(hierarchy.mount) in Path(left).parents:
-                reclaim(Path(left))
+            for each in left:
+                if is_ours(each) and Path(hierarchy.mount) in Path(each).parents:
+                    reclaim(Path(each))
             if not is_needed:
                 return Groups(because="no group was made at start: no backplane had a cpu_limit")
             groups._make(hierarchy, name)
@@ -214,12 +215,17 @@ def reclaim(folder: Path) -> None:
         os.close(lock_fd)
 
 
-def _clear(folder: Path) -> None:
-    end_s = time.monotonic() + PATIENCE_S
+def lift(folder: Path) -> None:
+    """Take the limits from a system's groups: nobody in them is slow to die then."""
     for group in _inside_out(folder):
         version = 2 if (group / "cgroup.type").exists() else 1
-        with suppress(OSError):  # there is no quota here: then nobody is slow to die
+        with suppress(OSError):  # there is no quota here
             _limit(group, version, None)
+
+
+def _clear(folder: Path) -> None:
+    end_s = time.monotonic() + PATIENCE_S
+    lift(folder)
     while pids := _all_pids(folder):
         for pid in pids:
             with suppress(ProcessLookupError):

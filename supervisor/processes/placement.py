@@ -135,6 +135,10 @@ class Placement:
             return "scheduler"
         return f"os ({self.groups.name})"
 
+    def percent_of_kernel(self, backplane: str) -> int | None:
+        """Its limit, where the kernel holds it: there it is slowed down while it runs."""
+        return None if self.in_force(backplane) in (None, "scheduler") else self._limits[backplane]
+
     def _change(self, backplane: str, percent: int | None, pgid: int) -> None:
         if self.folder_of(backplane) is None:
             self.groups.add(backplane)

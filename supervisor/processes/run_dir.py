@@ -13,36 +13,69 @@ import re
 import socket
 import stat
 import struct
+import time
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from appbackplane.transport.addressing import backplane_socket, supervisor_socket
 from appbackplane.transport.errors import FailedPrecondition
 
 from ..logs.folder import LINK
+from . import claim, leftovers
 
-#: Holds the pid of whoever has it locked, and on a line of its own the folder of its cgroups.
+#: Held by whoever has the folder, with its claim in it (claim.py).
 LOCK = "lock"
+#: For what a killed supervisor left to end by itself, which its guardian sees to in the same time.
+PATIENCE_NS = 1_000_000_000
+#: From the lock to the claim is a matter of microseconds, on a machine that has a moment for it.
+_CLAIM_S = 1.0
+_LOOK_S = 0.005
 _BACKPLANE_SOCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*-(\d+)\.sock")
 
 
 class RunDir:
     """A locked run directory. The lock is held until `close`, or until the process dies."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, system: str) -> None:
         """Raises `FailedPrecondition` when a supervisor runs there, or the folder is not private."""
         self.path = path
         _make_private(path)
-        self._lock_fd, left = _lock(path)
-        #: The folder of cgroups that a killed supervisor left.
-        self.cgroup_left = left
+        self._lock_fd = _lock(path)
+        before = claim.read(self._lock_fd)
+        #: Of supervisors that were killed; `reclaim` cleans up after them.
+        self.left = before.lives() if before is not None else ()
+        #: Those that have it locked are named by this; what is not cleaned up yet is not forgotten, should we be killed.
+        self._claim = claim.claim(system, self.left)
+        claim.write(self._lock_fd, self._claim)
         #: Above every generation whose sockets were left here: an old process that has not noticed yet that its
         #: supervisor was killed shares no name with ours.
-        self.first_generation = 1 + max(self._remove_sockets(), default=0)
+        self.first_generation = 1
 
-    def remember(self, cgroup: str) -> None:
-        """Should we be killed, the next supervisor removes this folder."""
-        os.pwrite(self._lock_fd, f"{os.getpid()}\n{cgroup}\n".encode(), 0)
+    @property
+    def mark(self) -> str:
+        """What all that descends from this supervisor carries."""
+        return self._claim.mark
+
+    def reclaim(self) -> list[str]:
+        """End the processes and remove the sockets that killed supervisors left. Returns what was found, a line each."""
+        found = []
+        if self.left:
+            pids = ", ".join(str(life.pid) for life in self.left)
+            ended = leftovers.end([life.mark for life in self.left], PATIENCE_NS)
+            found.append(f"the supervisor before this one was killed (pid {pids}); {ended}")
+        generations = self._remove_sockets()
+        self.first_generation = 1 + max(generations, default=0)
+        if generations:
+            found.append(f"removed {len(generations)} socket{'s' if len(generations) > 1 else ''} left behind")
+        return found
+
+    def settle(self, cgroup: str | None) -> None:
+        """Nothing is left of those before. Should we be killed, the next supervisor removes this folder of cgroups."""
+        self._claim = msgspec.structs.replace(self._claim, cgroup=cgroup, left=())
+        claim.write(self._lock_fd, self._claim)
 
     def remove_socket(self, backplane: str, generation: int) -> None:
         """Of a process that has died: nobody will ever listen there again."""
@@ -51,7 +84,8 @@ class RunDir:
     def close(self) -> None:
         """Remove everything that is ours, and the folder if nothing else is in it."""
         self._remove_sockets()
-        (self.path / LOCK).unlink(missing_ok=True)
+        if not self._claim.left:  # else it tells the next supervisor what is still to be cleaned up
+            (self.path / LOCK).unlink(missing_ok=True)
         if (link := self.path / LINK).is_symlink():
             link.unlink()
         with suppress(OSError):  # not empty: it was the user's before it was ours
@@ -59,9 +93,11 @@ class RunDir:
         os.close(self._lock_fd)
 
     def _remove_sockets(self) -> list[int]:
-        """Returns the generations that had one."""
-        supervisor_socket(self.path).unlink(missing_ok=True)
+        """Returns the generations that had one; 0 is ours."""
         generations = []
+        if (ours := supervisor_socket(self.path)).is_socket():
+            ours.unlink()
+            generations.append(0)
         for entry in os.scandir(self.path):
             match = _BACKPLANE_SOCKET.fullmatch(entry.name)
             if match and stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode):
@@ -70,23 +106,64 @@ class RunDir:
         return generations
 
 
-def locked_by(path: Path) -> int | None:
-    """The pid that the lock file names, whether it lives or not."""
-    try:
-        return int((path / LOCK).read_text().split("\n")[0])
-    except (OSError, ValueError):
-        return None
+def already_running(path: Path, pid: int | None = None) -> FailedPrecondition:
+    """Who has it, in one line; `pid` if its claim cannot be read."""
+    held = _holder(path)
+    if held is None:
+        return FailedPrecondition(f"already running, pid {pid or 'unknown'} (run directory {path})")
+    return FailedPrecondition(
+        f"system {held.system!r} is already running, pid {held.pid} (run directory {path}, since {held.since()})"
+    )
 
 
-def running_pid(path: Path) -> int | None:
-    """Who listens there; None: nobody. Takes no lock: a supervisor that starts just now would believe in another."""
+def _holder(path: Path) -> claim.Claim | None:
+    """Who has it locked: it writes its claim a moment after the lock, over that of whoever was killed before it."""
+    end_s = time.monotonic() + _CLAIM_S
+    while True:
+        try:
+            with open(path / LOCK, "rb") as file:
+                found = claim.read(file.fileno())
+        except OSError:
+            return None
+        if found is not None and found.is_held():
+            return found
+        if time.monotonic() > end_s:
+            return None
+        time.sleep(_LOOK_S)
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """The process that serves a run directory."""
+
+    pid: int
+    uid: int
+
+
+def listener(path: Path) -> Listener | None:
+    """Who listens there; None: nobody. Raises PermissionError: that is not for us to know. Takes no lock: a supervisor that
+    starts just now would believe in another.
+    """
     with socket.socket(socket.AF_UNIX) as probe:
         try:
             probe.connect(str(supervisor_socket(path)))
-        except OSError:
+        except PermissionError:
+            raise
+        except (OSError, ValueError):  # nobody; or no path that could be one
             return None
-        pid, _, _ = struct.unpack("3i", probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
-        return int(pid)
+        pid, uid, _ = struct.unpack(
+            "3i", probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        )
+        return Listener(pid, uid)
+
+
+def running_pid(path: Path) -> int | None:
+    """Whose pid, of those that we may ask; None: nobody's."""
+    try:
+        found = listener(path)
+    except PermissionError:
+        return None
+    return None if found is None else found.pid
 
 
 def _make_private(path: Path) -> None:
@@ -108,22 +185,19 @@ def _make_private(path: Path) -> None:
         )
 
 
-def _lock(path: Path) -> tuple[int, str | None]:
-    """The descriptor that holds the lock, and the folder of cgroups that was written there."""
+def _lock(path: Path) -> int:
+    """The descriptor that holds the lock."""
     while True:
-        fd = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(fd)
-            raise FailedPrecondition(f"already running, pid {locked_by(path)} (run directory {path})") from None
+            raise already_running(path) from None
         try:
             is_same = os.path.samestat(os.fstat(fd), os.stat(path / LOCK))
         except FileNotFoundError:
             is_same = False
         if is_same:
-            lines = os.pread(fd, os.fstat(fd).st_size, 0).decode(errors="replace").split("\n")
-            os.ftruncate(fd, 0)
-            os.write(fd, b"%d\n" % os.getpid())
-            return fd, lines[1] if len(lines) > 2 else None
+            return fd
         os.close(fd)  # its holder went down, and removed it, between our open and our lock

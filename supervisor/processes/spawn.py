@@ -2,7 +2,7 @@
 
 Exec only, from the main thread, no code between (TRAPS 20). A process group of its own, so that all of it can be
 killed; the supervisor's session, because nice does not count between sessions (DESIGN section 5). It learns of the
-supervisor's death by a pipe that only we hold open, and we of its death by a pidfd; when it is dead, what is left of its
+supervisor's death by a pipe (guarding.py), and we of its death by a pidfd; when it is dead, what is left of its
 group is killed before its number can be given to somebody else. About a millisecond a process.
 """
 
@@ -12,8 +12,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 
 import msgspec
 
@@ -22,6 +23,7 @@ from appbackplane.runtime.observation.log_line import LEVELS
 from appbackplane.runtime.process_config import ProcessConfig, ReplayPolicy
 
 from ..config import BackplaneConfig, Config
+from . import leftovers
 from .placement import Placement
 
 #: -P: the folder that `up` happened to be typed in does not decide what is imported; the TOML's own folder does.
@@ -61,10 +63,20 @@ class Process:
 class Spawner:
     """Starts the processes of one system."""
 
-    def __init__(self, config: Config, board_fd: int, slots: dict[str, int], placement: Placement) -> None:
+    def __init__(
+        self,
+        config: Config,
+        board_fd: int,
+        slots: dict[str, int],
+        placement: Placement,
+        mark: str,
+        lifeline_fd: int,
+    ) -> None:
+        """`mark`: by which all that descends from us is known (leftovers.py). `lifeline_fd`: ends with us (guarding.py)."""
         self._config, self._placement = config, placement
+        self._environment = leftovers.environment(mark)
         self._board_fd, self._slots = board_fd, slots
-        self._lifeline_fd, self._lifeline_end_fd = os.pipe2(os.O_CLOEXEC)
+        self._lifeline_fd = lifeline_fd
 
     def spawn(self, backplane: str, generation: int, ring: RingReader) -> Process:
         """Start one generation, whose log is read from `ring`. Raises OSError when there can be no process."""
@@ -81,16 +93,14 @@ class Spawner:
             ring=ring,
         )
         with placement.groups.entered(backplane):
-            popen = start(config, pass_fds=(self._board_fd, self._lifeline_fd, ring.fd, ring.wake_fd))
+            fds = (self._board_fd, self._lifeline_fd, ring.fd, ring.wake_fd)
+            popen = start(config, pass_fds=fds, environment=self._environment)
         return Process(config, popen, lambda: placement.lift(backplane))
 
-    def close(self) -> None:
-        """Cut the lifeline: whoever still lives ends itself."""
-        os.close(self._lifeline_end_fd)
-        os.close(self._lifeline_fd)
 
-
-def start(config: ProcessConfig, pass_fds: Sequence[int] = ()) -> subprocess.Popen[bytes]:
+def start(
+    config: ProcessConfig, pass_fds: Sequence[int] = (), environment: Mapping[str, str] = MappingProxyType({})
+) -> subprocess.Popen[bytes]:
     """The process, with pipes for what it prints. Raises OSError."""
     # A memfd, not a pipe: a child that never reads cannot make us wait, however long its settings are.
     stdin = os.memfd_create("appbackplane-config", os.MFD_CLOEXEC)
@@ -99,7 +109,8 @@ def start(config: ProcessConfig, pass_fds: Sequence[int] = ()) -> subprocess.Pop
             file.write(msgspec.json.encode(config))
         os.lseek(stdin, 0, os.SEEK_SET)
         return subprocess.Popen(
-            COMMAND,
+            # The last word is for `ps`, until it has given itself a title, which has the room of these words.
+            (*COMMAND, f"{config.system}/{config.backplane}"),
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -107,7 +118,7 @@ def start(config: ProcessConfig, pass_fds: Sequence[int] = ()) -> subprocess.Pop
             process_group=0,
             pass_fds=pass_fds,
             # What it prints is shown when it is printed, and is not lost when it dies.
-            env={"PYTHONUNBUFFERED": "1", **os.environ},
+            env={"PYTHONUNBUFFERED": "1", **os.environ, **environment},
         )
     finally:
         os.close(stdin)

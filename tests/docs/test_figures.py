@@ -21,9 +21,10 @@ from appbackplane.runtime.process_config import ProcessConfig
 from appbackplane.runtime.scheduling.balance import LOOK_MAX
 from appbackplane.runtime.scheduling.deadline_order import LOOK_AHEAD_MAX, PATIENCE_NS
 from appbackplane.supervisor.commands.logs import LINES
-from appbackplane.supervisor.config import BACKPLANES_MAX, SOCKET_PATH_BYTES_MAX
+from appbackplane.supervisor.config import BACKPLANES_MAX, SOCKET_PATH_BYTES_MAX, SystemConfig
 from appbackplane.supervisor.control.inquiry import HOPS_MAX, LIMIT_NS
-from appbackplane.supervisor.control.status import SILENT_NS, STATISTICS_LIMIT_NS
+from appbackplane.supervisor.control.status import STATISTICS_LIMIT_NS
+from appbackplane.supervisor.direction.health import SILENT_NS, STACKS_LIMIT_NS, STUCK_AFTER_NS
 from appbackplane.supervisor.logs.settings import LogSettings
 from appbackplane.transport.batching import PEER_BYTES_MAX
 from appbackplane.transport.calling import BURST_EAGER, GATHER_MAX
@@ -76,13 +77,17 @@ SENTENCES = [
     ("logs", f"(`ring`, {LogSettings().ring >> 20} MiB) fills up"),
     ("logs", f"the last {LINES} lines"),
     ("configuration", f"may not exceed {SOCKET_PATH_BYTES_MAX} bytes"),
-    ("configuration", f"There are 1 to {BACKPLANES_MAX} of them"),
+    ("configuration", f"There may be 1 to {BACKPLANES_MAX} processes"),
     ("configuration", f"every {WORDS[_SWITCH_FRACTION]} of it, {seconds(_SWITCH_MAX_S * 1e9)} at most"),
     ("errors", f"one that names none has {seconds(DEADLINE_DEFAULT_NS)}"),
     ("priorities_and_quotas", f"N is `priorities` in the TOML, {DEFAULT['priorities']} by default"),
     ("priorities_and_quotas", f"(`tick`, {seconds(DEFAULT['tick_ns'])} by default)"),
     ("statistics", f"does not answer within {seconds(STATISTICS_LIMIT_NS)}"),
     ("statistics", f"said nothing for {WORDS[SILENT_NS // 10**9]} seconds"),
+    ("health", f"`unknown` | not for {WORDS[SILENT_NS // 10**9]} seconds"),
+    ("health", f'With `"never"` it is shown as wedged after {seconds(STUCK_AFTER_NS)} all the same'),
+    ("health", f"for `stuck_after` ({seconds(SystemConfig('x').stuck_after_ns)};"),
+    ("health", f"or after {seconds(STACKS_LIMIT_NS)}, its process group is killed"),
     ("backpressure", f"`max_posted`, {POSTED_MAX_DEFAULT:,} by default"),
     ("throttling", f"`max_requests`, {REQUESTS_MAX_DEFAULT:,} by default"),
     ("throttling", f"({PEER_BYTES_MAX >> 20} MiB, then the sender gets `Busy`)"),

@@ -27,6 +27,8 @@ from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.supervisor.commands import main
 from appbackplane.supervisor.commands.cli import VERBS
 from appbackplane.supervisor.config import BackplaneConfig, Duration, ReplaySettings, RestartPolicy, SystemConfig
+from appbackplane.supervisor.config_reader import Patience
+from appbackplane.supervisor.direction.health import Health
 from appbackplane.supervisor.logs.settings import LogSettings, Size, in_words
 from appbackplane.transport.errors import error_from
 from appbackplane.transport.retrying import RETRIED, is_retryable
@@ -96,6 +98,11 @@ def test_what_is_made_again() -> None:
     assert {status.name for status in Status if status.name in not_now} == {status.name for status in NOT_NOW}
 
 
+def test_healths() -> None:
+    """health.md; from good to bad."""
+    assert [row[0] for row in table(page("health"), "Health")] == [health.value for health in Health]
+
+
 def test_moves_of_components() -> None:
     """states.md; the table of the module state machine."""
     rows = table(page("states"), "The state of a component")
@@ -137,6 +144,8 @@ def type_in_words(kind: Any) -> str:
         return f"{type_in_words(parts[0])}, {f'{least} or more' if most is None else f'{least} to {most:,}'}"
     if origin is dict or issubclass(kind, msgspec.Struct):
         return "table"
+    if kind is Patience:
+        return 'duration or "never"'
     return {str: "text", int: "whole number", bool: "true or false", Duration: "duration", Size: "size"}[kind]
 
 

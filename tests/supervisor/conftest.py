@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
@@ -211,5 +212,5 @@ def start(tmp_path: Path) -> Iterator[Callable[..., RunningSystem]]:
         if system.process.stderr is not None:
             system.process.stderr.close()
     lock = tmp_path / "run" / "lock"
-    if lock.exists() and len(lines := lock.read_text().splitlines()) == 2:
-        reclaim(Path(lines[1]))
+    if lock.exists() and (folder := json.loads(lock.read_text())["cgroup"]) is not None:
+        reclaim(Path(folder))

@@ -42,8 +42,8 @@ TABLE = {
     ),
     "a key of nowhere": (
         system("zzz = 1"),
-        "system.zzz: unknown key (known here: name, role, run_dir, nice, start_limit, stop_limit, restart, log, metrics,"
-        " metrics_public)",
+        "system.zzz: unknown key (known here: name, role, run_dir, nice, start_limit, stop_limit, drain_limit, stuck_after, "
+        "restart, log, metrics, metrics_public)",
     ),
     "a mistyped table": (
         GOOD.replace("[backplane.", "[backplan."),
@@ -105,6 +105,19 @@ TABLE = {
     "a start limit of a backplane": (
         backplane("start_limit = 0"),
         'backplane.main.start_limit: expected a duration above 0: "5ms", "60s", "2m" or a number of seconds, got 0',
+    ),
+    "a backplane that is given no time to be slow": (
+        backplane('stuck_after = "500ms"'),
+        "backplane.main.stuck_after: expected 1s or more, or \"never\", got '500ms': heartbeats come every 250 ms",
+    ),
+    "a system that is given no time to be slow": (
+        system("stuck_after = 0.9"),
+        'system.stuck_after: expected 1s or more, or "never", got 0.9: heartbeats come every 250 ms',
+    ),
+    "a patience that is none": (
+        backplane("stuck_after = false"),
+        'backplane.main.stuck_after: expected a duration above 0: "5ms", "60s", "2m" or a number of seconds, or "never", '
+        "got False",
     ),
     "a nice that no kernel knows": (
         system("nice = [-21]"),
@@ -290,3 +303,68 @@ def test_a_wrong_restart_of_the_system_is_said_once() -> None:
     """Not again for each backplane that it would have held for."""
     found = problems(GOOD.replace("[backplane", 'restart = { backoff_max = "1ms" }\n[backplane', 1))
     assert len(found) == 1
+
+
+def test_who_hangs_is_replaced_as_the_backplane_says_and_otherwise_the_system() -> None:
+    """A minute where nobody says anything; "never" is a word, not a number that happens to be large."""
+    config = parse(
+        """
+[system]
+name = "demo"
+stuck_after = "5m"
+[backplane.main]
+components = ["demo:Main"]
+[backplane.batch]
+components = ["demo:Batch"]
+stuck_after = "never"
+""",
+        FILE,
+    )
+    assert (config.stuck_after_ns("main"), config.stuck_after_ns("batch")) == (300 * 10**9, 0)
+    assert parse(GOOD, FILE).stuck_after_ns("main") == 60 * 10**9
+    config = parse(GOOD.replace("[backplane", 'stuck_after = "never"\n[backplane') + 'stuck_after = "2s"\n', FILE)
+    assert config.stuck_after_ns("main") == 2 * 10**9
+
+
+def test_replicas_are_backplanes_with_numbers_and_the_same_settings() -> None:
+    """Each is a process with limits of its own; one alone keeps the name of its table."""
+    found = parse(backplane("replicas = 3\ncpu_limit = 50"), FILE)
+    assert list(found.backplane) == ["main-1", "main-2", "main-3"]
+    assert {backplane.cpu_limit for backplane in found.backplane.values()} == {50}
+    assert found.replicas == {"main": ("main-1", "main-2", "main-3")}
+    assert found.replica_of == {"main-1": "main", "main-2": "main", "main-3": "main"}
+    one = parse(backplane("replicas = 1"), FILE)
+    assert (list(one.backplane), one.replicas) == (["main"], {})
+
+
+BOTH = "backplane.main.replicas: 'main-2' would be one of them, and is the name of"
+
+
+@pytest.mark.parametrize(
+    ("tables", "problem"),
+    [
+        ({"main": 2, "main-2": 1}, f"{BOTH} [backplane.main-2]"),
+        ({"main-2": 1, "main": 2}, f"{BOTH} [backplane.main-2]"),
+        ({"main": 2, "main-2": 2}, f"{BOTH} [backplane.main-2]"),
+        ({"a": 200, "b": 57}, "backplane: 257 backplanes, at most 256 fit on a board"),
+        ({"main": 0}, "backplane.main.replicas: expected a whole number >= 1, got 0"),
+        ({"main": 257}, "backplane.main.replicas: expected a whole number <= 256, got 257"),
+        ({"main": '"x"'}, "backplane.main.replicas: expected a whole number, got 'x'"),
+        ({"main": "true"}, "backplane.main.replicas: expected a whole number, got True"),
+    ],
+)  # fmt: skip
+def test_names_and_places_of_replicas_are_checked_with_all_others(tables: dict[str, object], problem: str) -> None:
+    """Two processes of one name would share a socket, a slot and a log."""
+    text = '[system]\nname = "demo"\n' + "".join(
+        f'[backplane.{name}]\ncomponents = ["demo:Main"]\nreplicas = {count}\n' for name, count in tables.items()
+    )
+    assert any(found.startswith(problem) for found in problems(text)), problems(text)
+
+
+def test_the_path_of_each_replica_has_to_fit() -> None:
+    """The last of a hundred has two digits more than the table's name."""
+    room = config.SOCKET_PATH_BYTES_MAX - len("//main-999999.sock")
+    text = f'run_dir = "/{"x" * room}"'
+    assert parse(system(text), FILE)
+    (problem,) = problems(system(text).replace("[backplane.main]", "[backplane.main]\nreplicas = 100"))
+    assert "main-1-999999.sock is longer" in problem

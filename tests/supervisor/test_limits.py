@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -93,7 +94,7 @@ with_groups = pytest.mark.skipif(bool(WHY_NOT), reason=f"no groups may be made h
 
 def folder_of(system: RunningSystem) -> Path:
     """Of all its groups."""
-    return Path((system.run_dir / "lock").read_text().split("\n")[1])
+    return Path(json.loads((system.run_dir / "lock").read_text())["cgroup"])
 
 
 def cpu_share(pid: int, seconds: float) -> float:

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -28,7 +28,7 @@ HEIGHT = {"start": 0, "down": 0, "initializing": 1, "secondary": 2, "primary": 3
 #: One class a module, from graph.json; a hook in two is a coroutine. Lines appended with O_APPEND are in the order of time.
 MODULE = '''
 """Modules of a graph that a file describes."""
-import json, os, pathlib
+import json, os, pathlib, threading
 from appbackplane.runtime import Component, checkpoint, pause
 
 HERE = pathlib.Path(__file__).parent
@@ -38,25 +38,39 @@ TRACE = os.open(HERE / "trace", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 def tell(self, state, what):
     os.write(TRACE, f"{self.component_name} {state} {what}\\n".encode())
 
-def plain(state):
+def is_ill(module, kind, state):
+    return module[kind] == state and not (HERE / "mended").exists()
+
+def fail(self, state):
+    tell(self, state, "fails")
+    raise RuntimeError("no disk")
+
+def plain(state, module):
     def hook(self):
         tell(self, state, "begins")
+        threading.Event().wait(module["takes"])
+        if is_ill(module, "fails", state):
+            fail(self, state)
         tell(self, state, "ends")
     return hook
 
-def coroutine(state):
+def coroutine(state, module):
     async def hook(self):
         tell(self, state, "begins")
         await checkpoint()
-        await pause(0.002)
+        await pause(module["takes"])
+        if is_ill(module, "fails", state):
+            fail(self, state)
+        while is_ill(module, "hangs", state):
+            await pause(0.01)
         tell(self, state, "ends")
     return hook
 
 for number, (name, module) in enumerate(GRAPH.items()):
-    make = coroutine if number % 2 else plain
+    make = coroutine if number % 2 or module["hangs"] else plain
     globals()[name.upper()] = type(name.upper(), (Component,), {
         "component_name": name, "depends_on": tuple(module["needs"]), "driven_by": module["driven_by"],
-        **{f"on_{state}": make(state) for state in ("initializing", "primary", "secondary", "down")},
+        **{f"on_{state}": make(state, module) for state in ("initializing", "primary", "secondary", "down")},
     })
 '''
 
@@ -68,6 +82,11 @@ class Module:
     home: str
     needs: tuple[str, ...]
     driven_by: str = "system"
+    #: Seconds, of each of its hooks.
+    takes: float = 0.0
+    #: The state whose hook raises, or does not end, until a file named `mended` is there.
+    fails: str = ""
+    hangs: str = ""
 
 
 Graph = dict[str, Module]
@@ -82,28 +101,45 @@ def random_graph(seed: int) -> Graph:
         driven_by = "backplane" if chance.random() < 1 / 8 else "system"
         # The first six are spread, so that no backplane is empty.
         home = f"b{number if number < BACKPLANES else chance.randrange(BACKPLANES)}"
-        graph[f"m{number:02}"] = Module(home, tuple(needs), driven_by)
+        graph[f"m{number:02}"] = Module(home, tuple(needs), driven_by, chance.choice((0.0, 0.001, 0.003, 0.01)))
     return graph
+
+
+def edge_counts(graph: Graph, name: str, other: str) -> bool:
+    """Whether `name`, which depends on `other`, waits for it."""
+    return graph[name].driven_by == "system" or graph[name].home == graph[other].home
+
+
+def dependants(graph: Graph, name: str) -> set[str]:
+    """Who cannot be where `name` is not, at any distance."""
+    found: set[str] = set()
+    for other, module in graph.items():  # listed after what they need
+        if any(need in {name, *found} and edge_counts(graph, other, need) for need in module.needs):
+            found.add(other)
+    return found
 
 
 def lay_out(folder: Path, graph: Graph) -> str:
     """The files of a system; the rest of its TOML, after [system]."""
-    plain = {name: {"needs": module.needs, "driven_by": module.driven_by} for name, module in graph.items()}
-    (folder / "graph.json").write_text(json.dumps(plain))
+    (folder / "graph.json").write_text(json.dumps({name: asdict(module) for name, module in graph.items()}))
     sections = []
     # Listed in no order of use: a supervisor that went by the file would be found out.
     for home in sorted({module.home for module in graph.values()}, reverse=True):
         components = [f"demo:{name.upper()}" for name, module in reversed(graph.items()) if module.home == home]
-        sections.append(f"[backplane.{home}]\ncomponents = {json.dumps(components)}")
+        hangs = any(module.hangs for module in graph.values() if module.home == home)
+        limit = 'start_limit = "8s"\n' if hangs else ""  # a start on a busy machine included
+        sections.append(f"[backplane.{home}]\n{limit}components = {json.dumps(components)}")
     return "\n".join(sections)
 
 
-def judge(lines: list[str], graph: Graph, before: dict[str, str]) -> dict[str, str]:
-    """Where each is after these hooks; fails at the first that was not due. `before`: where each was."""
-    now, moving = dict(before), dict[str, str]()
-
-    def edge_counts(name: str, other: str) -> bool:
-        return graph[name].driven_by == "system" or graph[name].home == graph[other].home
+def judge(
+    lines: list[str], graph: Graph, before: dict[str, str], moving: dict[str, str] | None = None
+) -> dict[str, str]:
+    """Where each is after these hooks; fails at the first that was not due. `before`: where each was. `moving`: whose hooks
+    run, before and afterwards; None: all are to have ended.
+    """
+    now, has_to_end = dict(before), moving is None
+    moving = {} if moving is None else moving
 
     def heights(name: str) -> tuple[int, int]:
         """What others can rely on, and what it may rely on: the two ends of a move."""
@@ -112,21 +148,34 @@ def judge(lines: list[str], graph: Graph, before: dict[str, str]) -> dict[str, s
 
     for line in lines:
         name, state, what = line.split()
-        if what == "ends":
-            now[name] = moving.pop(name)
+        if what != "begins":
+            state = moving.pop(name)
+            now[name] = state if what == "ends" else now[name]
             continue
         assert name not in moving, f"{line}: it runs a hook already"
         if HEIGHT[state] > HEIGHT[now[name]]:
-            early = [o for o in graph[name].needs if edge_counts(name, o) and heights(o)[0] < HEIGHT[state]]
+            early = [o for o in graph[name].needs if edge_counts(graph, name, o) and heights(o)[0] < HEIGHT[state]]
         else:
             users = [o for o, module in graph.items() if name in module.needs]
             early = [
-                o for o in users if edge_counts(name, o) and edge_counts(o, name) and heights(o)[1] > HEIGHT[state]
+                o
+                for o in users
+                if edge_counts(graph, name, o) and edge_counts(graph, o, name) and heights(o)[1] > HEIGHT[state]
             ]
         assert not early, f"{line}, while {early[0]} is {now[early[0]]}"
         moving[name] = state
-    assert not moving
+    assert not (moving and has_to_end)
     return now
+
+
+def overlaps(lines: list[str]) -> int:
+    """How many hooks began while another ran."""
+    count, running = 0, 0
+    for line in lines:
+        begins = line.endswith(" begins")
+        count += begins and running > 0
+        running += 1 if begins else -1
+    return count
 
 
 class Trace:
@@ -153,8 +202,11 @@ def test_forty_modules_come_up_move_and_go_down_in_a_legal_order(
     monkeypatch.setattr("tests.supervisor.conftest.TOML", '[system]\nname = "demo"\nrun_dir = "run"\n' + rest)
     system, trace = start(module=MODULE), Trace(tmp_path)
     system.wait_up()
-    at = judge(trace.news(), graph, dict.fromkeys(graph, "start"))
+    up = trace.news()
+    at = judge(up, graph, dict.fromkeys(graph, "start"))
     assert at == dict.fromkeys(graph, "primary")
+    assert any(edge_counts(graph, n, o) and graph[n].home != graph[o].home for n in graph for o in graph[n].needs)
+    assert overlaps(up) > MODULES / 4, "one after the other would be legal, and slow"
 
     def move(state: str, component: str | None = None) -> set[str]:
         nonlocal at
@@ -173,6 +225,50 @@ def test_forty_modules_come_up_move_and_go_down_in_a_legal_order(
     assert middle in taken_along and len(taken_along) > 1
     assert move("primary", middle) == taken_along
     assert at == dict.fromkeys(graph, "primary")
+    system.signal(signal.SIGTERM)
+    assert system.wait_down() == 0
+    down = trace.news()
+    assert judge(down, graph, at) == dict.fromkeys(graph, "down")
+    assert overlaps(down) > MODULES / 8
+
+
+@pytest.mark.parametrize("seed", [5])
+def test_in_a_graph_of_forty_a_hook_that_fails_and_one_that_hangs_hold_up_who_needs_them_and_nobody_else(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Both are shown with their reason and with all whom they hold up; mended, everybody comes up, in order again."""
+    graph = random_graph(seed)
+    by_needed = sorted(graph, key=lambda name: len(dependants(graph, name)))
+    fails, hangs = by_needed[-6], next(n for n in by_needed[-7::-1] if n not in dependants(graph, by_needed[-6]))
+    graph[fails] = replace(graph[fails], fails="initializing")
+    graph[hangs] = replace(graph[hangs], hangs="primary")
+    rest = lay_out(tmp_path, graph)
+    head = '[system]\nname = "demo"\nrun_dir = "run"\nrestart = {{ max = 0 }}\n'
+    monkeypatch.setattr("tests.supervisor.conftest.TOML", head + rest)
+    system, trace = start(module=MODULE), Trace(tmp_path)
+    system.wait_said("is up, pid")
+    entries = system.status()["backplanes"]
+    found = {name: state for entry in entries for name, state in entry["components"].items()}
+    held, stuck = dependants(graph, fails), dependants(graph, hangs)
+    assert held and stuck - held
+    for name, state in found.items():
+        is_held, is_stuck = name in {fails, *held}, name in {hangs, *stuck}
+        assert state == ("start" if is_held else "initializing" if is_stuck else "primary"), name
+    failed = {name: failure for entry in entries for name, failure in entry["failed"].items()}
+    assert set(failed) == {fails, hangs}
+    assert (failed[fails]["to"], set(failed[fails]["holds_up"])) == ("initializing", held)
+    assert "no disk" in failed[fails]["reason"]
+    assert (failed[hangs]["to"], set(failed[hangs]["holds_up"])) == ("primary", stuck)
+    assert "its hook has not ended within 8 s" in failed[hangs]["reason"]
+    moving: dict[str, str] = {}
+    at = judge(trace.news(), graph, dict.fromkeys(graph, "start"), moving)
+    assert (at, moving) == (found, {hangs: "primary"})
+    (tmp_path / "mended").touch()
+    system.wait_said(f"component {hangs!r} is primary now")
+    system.ask("supervisor.move", {"state": "primary", "component": None, "timeout": LIMIT_S})
+    at = judge(trace.news(), graph, at, moving)
+    assert (at, moving) == (dict.fromkeys(graph, "primary"), {})
+    assert {entry["generation"] for entry in system.status()["backplanes"]} == {1}, "no process had to die for it"
     system.signal(signal.SIGTERM)
     assert system.wait_down() == 0
     assert judge(trace.news(), graph, at) == dict.fromkeys(graph, "down")
@@ -246,3 +342,7 @@ def test_the_judge_sees_what_is_not_due() -> None:
         judge([legal[0], legal[2]], graph, start)
     with pytest.raises(AssertionError, match="a down begins, while b is primary"):
         judge(["a down begins"], graph, dict.fromkeys(graph, "primary"))
+    with pytest.raises(AssertionError, match="while a is start"):
+        judge([legal[0], "a initializing fails", legal[2]], graph, start)
+    assert overlaps(legal) == 0
+    assert overlaps([legal[0], legal[2], legal[1], legal[3]]) == 1

@@ -68,7 +68,7 @@ def test_one_backplane_can_be_asked_for(up: RunningSystem) -> None:
     assert "OPERATION" in run("top", "-s", str(up.toml), "--backplane", "index").stdout
     wrong = run("top", "-s", str(up.toml), "--backplane", "indx")
     assert (wrong.exit_code, wrong.stderr) == (
-        1, "appbackplane: no backplane 'indx' in 'demo': one of query, index\n"
+        1, "appbackplane: no backplane 'indx' in 'demo' (did you mean 'index'?)\n"
     )  # fmt: skip
 
 

@@ -6,9 +6,10 @@ real supervisor does wrong only on a bad day, it does here within a second.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
+from appbackplane.runtime.execution.board import BoardSlot
 from appbackplane.runtime.objects.module_state import MOVES, ModuleState
 from appbackplane.supervisor.config import Duration, RestartPolicy
 from appbackplane.supervisor.direction import effects, events
@@ -19,6 +20,7 @@ from appbackplane.transport.directory import ComponentEntry, Registration
 
 SECOND_NS = 1_000_000_000
 START_LIMIT_NS, STOP_LIMIT_NS = 30 * SECOND_NS, 10 * SECOND_NS
+STUCK_AFTER_NS = 5 * SECOND_NS
 #: backplane -> component -> what it depends on. Two of them share a process, and one chain crosses all three.
 System = Mapping[str, Mapping[str, tuple[str, ...]]]
 SYSTEM: System = {
@@ -26,6 +28,14 @@ SYSTEM: System = {
     "second": {"middle": ("base",), "side": ()},
     "third": {"top": ("middle", "side")},
 }
+#: The same where two replicas share the middle, one of whose components needs another beside it.
+REPLICATED: System = {
+    "first": {"base": ()},
+    "second-1": {"middle": ("base",), "side": ("middle",)},
+    "second-2": {"middle": ("base",), "side": ("middle",)},
+    "third": {"top": ("middle", "side")},
+}
+REPLICA_OF = {"second-1": "second", "second-2": "second"}
 #: Who may rely on what: nobody is to be higher than what it depends on.
 HEIGHT = {
     ModuleState.START: 0,
@@ -45,6 +55,10 @@ class LivingProcess:
     is_registered: bool = False
     is_stopping: bool = False
     is_killed: bool = False
+    are_stacks_awaited: bool = False
+    #: Told to finish what it has, and has not answered yet.
+    is_draining: bool = False
+    has_drained: bool = False
     states: dict[str, ModuleState] = field(default_factory=dict)
     moving: dict[str, ModuleState] = field(default_factory=dict)
 
@@ -69,6 +83,8 @@ def make_director(
         start_limit_ns=START_LIMIT_NS,
         stop_limit_ns=STOP_LIMIT_NS,
         random=lambda: 0.0,
+        stuck_after_ns=dict.fromkeys(system, STUCK_AFTER_NS),
+        replica_of=REPLICA_OF if system is REPLICATED else None,
     )
 
 
@@ -80,7 +96,10 @@ class World:
     ) -> None:
         self.director, self.system = director, system
         self.driven_by_backplane = driven_by_backplane
-        self.home = {name: backplane for backplane, components in system.items() for name in components}
+        self.homes: dict[str, list[str]] = {}
+        for backplane, components in system.items():
+            for name in components:
+                self.homes.setdefault(name, []).append(backplane)
         self.depends_on = {name: needs for components in system.values() for name, needs in components.items()}
         self.now_ns = SECOND_NS
         self.processes: dict[str, LivingProcess] = {}
@@ -91,6 +110,8 @@ class World:
         self.version = 0
         #: Begun moves, in order: (component, state).
         self.moves: list[tuple[str, ModuleState]] = []
+        #: Begun drains, in order.
+        self.drains: list[str] = []
         #: Who waits for the end of an order, and until when.
         self.waiting: dict[Caller, int] = {}
         self.answers: dict[Caller, effects.Answer | effects.Refuse] = {}
@@ -128,14 +149,25 @@ class World:
                 self.processes[name] = LivingProcess(generation, self._last_pid)
                 return [events.Spawned(name, generation, self._last_pid)]
             case effects.Move(name, generation, component, state):
-                self._obey_move(self._process(name, generation), component, ModuleState(state))
+                self._obey_move(name, self._process(name, generation), component, ModuleState(state))
+            case effects.Drain(name, generation):
+                process = self._process(name, generation)
+                self._check_drain(name, process)
+                process.is_draining = True
+                self.drains.append(name)
             case effects.Stop(name, generation):
                 process = self._process(name, generation)
                 assert not process.moving
+                assert not process.is_draining
                 assert all(state in (ModuleState.START, ModuleState.DOWN) for state in process.states.values())
                 process.is_stopping = True
             case effects.Kill(name, generation):
                 self._process(name, generation).is_killed = True
+            case effects.TakeStacks(name, generation, _):
+                process = self._process(name, generation)
+                assert process.is_registered and not process.is_killed
+                assert not self.is_going_down, "who goes has limits of its own"
+                process.are_stacks_awaited = True
             case effects.ClearSlot(name):
                 assert name not in self.processes, "the slot of a living process is its own"
             case effects.SendDirectory(directory):
@@ -167,51 +199,91 @@ class World:
         """Everything is where it is to be, of what is not ordered elsewhere or has ended as it was meant to."""
         if self.director.movement.wanted or self.director.movement.role is not ModuleState.PRIMARY:
             return
-        states = self.states()
-        for name, home in self.home.items():
-            if self.director.children[home].phase is not Phase.ENDED:
-                assert states.get(name) is ModuleState.PRIMARY, f"{name} is not up"
+        for name, homes in self.homes.items():
+            for home in homes:
+                if self.director.children[home].phase is not Phase.ENDED:
+                    assert self.processes[home].states.get(name) is ModuleState.PRIMARY, f"{name} is not up"
 
     def _process(self, name: str, generation: int) -> LivingProcess:
         process = self.processes[name]
         assert process.generation == generation
         return process
 
-    def _obey_move(self, process: LivingProcess, component: str, to: ModuleState) -> None:
+    def _obey_move(self, home: str, process: LivingProcess, component: str, to: ModuleState) -> None:
         assert process.is_registered
         assert not process.is_killed
         assert component not in process.moving, "one hook of a component at a time"
+        assert not process.is_draining, "nothing moves before it has finished what it had"
         assert to in MOVES[process.states[component]]
         if HEIGHT[to] > HEIGHT[process.states[component]]:
-            self._check_rise(component, to)
+            self._check_rise(home, component, to)
         else:
-            self._check_fall(component, to)
+            self._check_fall(home, component, to)
         process.moving[component] = to
         self.moves.append((component, to))
 
-    def _check_rise(self, component: str, to: ModuleState) -> None:
+    def _check_rise(self, home: str, component: str, to: ModuleState) -> None:
         assert not self.is_going_down
         for name in self.depends_on[component]:
-            home = self.home[name]
-            if self._is_nothing_to(component, name) or self.director.children[home].phase is Phase.ENDED:
+            homes = self._homes_for(home, component, name)
+            if not homes or any(self.director.children[other].phase is Phase.ENDED for other in homes):
                 continue
-            process = self.processes.get(home)
-            assert process is not None and not process.is_killed, f"{component} came before {name}"
-            lowest = min(HEIGHT[process.states[name]], HEIGHT[process.moving.get(name, process.states[name])])
-            assert lowest >= HEIGHT[to], f"{component} came before {name}"
+            assert max(self._height(other, name, min) for other in homes) >= HEIGHT[to], (
+                f"{component} came before {name}"
+            )
 
-    def _check_fall(self, component: str, to: ModuleState) -> None:
+    def _check_drain(self, backplane: str, process: LivingProcess) -> None:
+        assert process.is_registered
+        assert not (process.is_killed or process.is_draining or process.has_drained), "one drain a process"
+        assert not process.moving
+        place = self.director.directory.backplanes[backplane]
+        assert place.is_up, "who has not heard of it is still served"
+        assert place.is_draining, "the directory says so first"
+        for name, other in self.processes.items():
+            if name == backplane or not (self.is_going_down or self.director.children[name].is_leaving):
+                continue
+            if backplane in self._homes_needed(name) and not self._needs(backplane, name) and not other.is_killed:
+                assert not any(HEIGHT[state] for state in other.states.values()), f"{name} still needs {backplane}"
+
+    def _needs(self, backplane: str, other: str) -> bool:
+        """Whether one of its components depends on one of the other's, at however many removes."""
+        ahead, found = [backplane], {backplane}
+        while ahead:
+            needs = self._homes_needed(ahead.pop())
+            ahead += needs - found
+            found |= needs
+        return other in found
+
+    def _homes_needed(self, backplane: str) -> set[str]:
+        """Others that have what its components depend on."""
+        needs = {need for own in self.system[backplane] for need in self.depends_on[own]}
+        return {home for need in needs if backplane not in self.homes[need] for home in self.homes[need]}
+
+    def _check_fall(self, home: str, component: str, to: ModuleState) -> None:
         for name, needs in self.depends_on.items():
-            if component not in needs or self._is_nothing_to(component, name) or self._is_nothing_to(name, component):
-                continue
-            process = self.processes.get(self.home[name])
-            if process is not None and process.states and not process.is_killed:
-                highest = max(HEIGHT[process.states[name]], HEIGHT[process.moving.get(name, process.states[name])])
-                assert highest <= HEIGHT[to], f"{name} still needs {component}"
+            for other in self.homes[name] if component in needs else ():
+                places = self._homes_for(other, name, component)
+                if home not in places or (component in self.driven_by_backplane and other != home):
+                    continue
+                if self.director.children[home].is_ordered and not self.director.children[other].is_leaving:
+                    continue  # it will be back in a moment: they stay
+                highest = self._height(other, name, max)
+                others = [self._height(place, component, min) for place in places if place != home]
+                assert highest <= HEIGHT[to] or max(others, default=-1) >= highest, f"{name} still needs {component}"
 
-    def _is_nothing_to(self, component: str, other: str) -> bool:
-        """It does not wait for the other: its own backplane drives it."""
-        return component in self.driven_by_backplane and self.home[component] != self.home[other]
+    def _homes_for(self, home: str, component: str, needed: str) -> list[str]:
+        """Where `component` finds what it needs: at home, if that is there."""
+        if home in self.homes[needed]:
+            return [home]
+        return [] if component in self.driven_by_backplane else self.homes[needed]
+
+    def _height(self, home: str, component: str, end: Callable[[int, int], int]) -> int:
+        """The lower (`min`) or the upper end (`max`) of where it is."""
+        process = self.processes.get(home)
+        if process is None or not process.states or process.is_killed:
+            return -1
+        state = process.states[component]
+        return end(HEIGHT[state], HEIGHT[process.moving.get(component, state)])
 
     # What processes do
 
@@ -242,6 +314,12 @@ class World:
                 process.states[component] = to
             self.tell(events.MoveFailed(name, process.generation, component, to.value, "it raised"))
 
+    def finish_draining(self, name: str, **left: object) -> list[effects.Effect]:
+        """It has nothing left, or says what."""
+        process = self.processes[name]
+        process.is_draining, process.has_drained = False, True
+        return self.tell(events.Drained(name, process.generation, **left))  # type: ignore[arg-type]
+
     def die(self, name: str, code: int) -> list[effects.Effect]:
         """A process has ended."""
         process = self.processes.pop(name)
@@ -256,6 +334,27 @@ class World:
         caller = Caller(b"client", len(self.waiting) + len(self.answers) + 1)
         self.waiting[caller] = self.now_ns + limit_ns
         self.tell(events.MoveOrdered(caller, to, component, limit_ns))
+        return caller
+
+    def look(self, *, silent: Collection[str] = ()) -> list[effects.Effect]:
+        """At all; these say nothing, the others beat, and have nothing to do."""
+        alive = BoardSlot(1, 1, self.now_ns, 0, 0, 0, 0, 0, 0, 0, 0, None)
+        return self.tell(
+            events.Looked({name: events.Sight(None if name in silent else alive) for name in self.processes})
+        )
+
+    def order_restart(
+        self,
+        *names: str,
+        is_now: bool = False,
+        is_rolling: bool = False,
+        is_forced: bool = False,
+        limit_ns: int = 60 * SECOND_NS,
+    ) -> Caller:
+        """A client; its answer will be in `answers`."""
+        caller = Caller(b"client", len(self.waiting) + len(self.answers) + 1)
+        self.waiting[caller] = self.now_ns + limit_ns
+        self.tell(events.RestartOrdered(caller, names, limit_ns, is_now, is_rolling, is_forced))
         return caller
 
     def pass_time(self) -> bool:
@@ -280,6 +379,8 @@ class World:
                 return lambda name=name: self.die(name, 0)  # type: ignore[misc]
             if not process.is_registered:
                 return lambda name=name: self.register(name)  # type: ignore[misc]
+            if process.is_draining:
+                return lambda name=name: self.finish_draining(name)  # type: ignore[misc]
             for component in process.moving:
                 return lambda name=name, component=component: self.finish_hook(name, component)  # type: ignore[misc]
         return None

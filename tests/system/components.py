@@ -11,6 +11,7 @@ import sys
 import threading
 from datetime import datetime, timedelta, tzinfo
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 from appbackplane.runtime import (
@@ -128,6 +129,51 @@ class Bystander(Component):
     def pid(self) -> int:
         """Who serves."""
         return os.getpid()
+
+
+# Replicas
+
+
+class Till(Component):
+    """Serves in several places; a new one cannot be made while a file `closed` lies beside this module."""
+
+    def __init__(self) -> None:
+        self.heard: list[int] = []
+        if Path(__file__).with_name("closed").exists():
+            raise RuntimeError("the shop is closed")
+
+    @operation()
+    def ring(self) -> int:
+        """Who serves."""
+        return os.getpid()
+
+    def on_primary(self) -> None:
+        print("the till is open")
+
+    @operation()
+    def told(self) -> list[int]:
+        """What this place has heard."""
+        return self.heard
+
+    @subscribe("prices.new")
+    def on_prices(self, number: int) -> None:
+        """Each place hears it for itself."""
+        self.heard.append(number)
+
+
+class Porch(Component):
+    """Comes up when there are tills, and calls them."""
+
+    depends_on = ("till",)
+
+    def on_primary(self) -> None:
+        print("the porch is open")
+
+    @operation()
+    async def ring(self) -> int:
+        """Who serves over there."""
+        pid: int = await self.call("till.ring")
+        return pid
 
 
 # Many
@@ -641,6 +687,19 @@ class Mill(Component):
         return self.ground_count
 
 
+class Forge(Mill):
+    """Another, that takes longer."""
+
+
+class Weir(Component):
+    """Blocks, without computing."""
+
+    @operation(priority=6)
+    def hold(self, seconds: float) -> None:
+        """So long."""
+        threading.Event().wait(seconds)
+
+
 class Bell(AppObject):
     """Answers at once."""
 
@@ -850,7 +909,7 @@ class Gong(Component):
 # Retries
 
 
-class Till(Component):
+class Cashier(Component):
     """What may be asked again, and what may not; counts what it does, and what it is asked in vain."""
 
     def __init__(self) -> None:
@@ -892,4 +951,4 @@ class Buyer(Component):
 
     @operation()
     async def buy(self, item: int) -> Any:
-        return await self.call("till.price", item=item)
+        return await self.call("cashier.price", item=item)

@@ -6,6 +6,7 @@ their standard input ends.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import select
 import sys
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import psutil
 
-from appbackplane.transport import BackplaneError, Client, PendingCall, connect
+from appbackplane.transport import AsyncClient, BackplaneError, Client, PendingCall, connect, connect_async
 
 #: Calls outstanding at a time: what a busy program has, far below what a component admits.
 WINDOW = 500
@@ -54,7 +55,7 @@ def _take(outstanding: deque[tuple[int, PendingCall]], wrong: list[str], answere
 def payer(client: Client, words: list[str]) -> object:
     """Pay COUNT orders, each under a key of its own, and never look at an answer."""
     for number in range(int(words[0])):
-        client.submit("till.pay", number=number, idempotency_key=f"order-{number}")
+        client.submit("cashier.pay", number=number, idempotency_key=f"order-{number}")
     client.flush()
     print("ready", flush=True)
     sys.stdin.read()
@@ -75,6 +76,52 @@ def steady(client: Client, words: list[str]) -> object:
         if count == 1:
             _ready()
     return {"count": count, "answers": sorted(answers), "errors": errors}
+
+
+def pipelined(client: Client, words: list[str]) -> object:
+    """Call ROUTE, with COUNT calls outstanding all the time."""
+    route, window = words[0], int(words[1])
+    outstanding: deque[PendingCall] = deque()
+    errors: list[str] = []
+    count = replies = 0
+    while outstanding or not _is_over():
+        while len(outstanding) < window and not _is_over():
+            outstanding.append(client.submit(route))
+            count += 1
+        try:
+            if outstanding:
+                outstanding.popleft().result()
+                replies += 1
+        except BackplaneError as error:
+            errors.append(repr(error))
+        if count == window:
+            _ready()
+    return {"count": count, "replies": replies, "errors": errors}
+
+
+def concurrent(client: Client, words: list[str]) -> object:
+    """Call ROUTE from COUNT tasks of an event loop."""
+    route, tasks_count = words[0], int(words[1])
+    errors: list[str] = []
+    counts = [0, 0]
+
+    async def call_on(client: AsyncClient) -> None:
+        while not _is_over():
+            counts[0] += 1
+            try:
+                await client.call(route)
+                counts[1] += 1
+            except BackplaneError as error:
+                errors.append(repr(error))
+            if counts[1] == 1:
+                _ready()
+
+    async def run() -> None:
+        async with await connect_async(sys.argv[2]) as asynchronous:
+            await asyncio.gather(*(call_on(asynchronous) for _ in range(tasks_count)))
+
+    asyncio.run(run())
+    return {"count": counts[0], "replies": counts[1], "errors": errors}
 
 
 def crowd(client: Client, words: list[str]) -> object:
@@ -240,7 +287,7 @@ def _is_over() -> bool:
 
 PROGRAMS = {
     "outrun": outrun, "deaf": deaf, "flood": flood, "steady": steady, "crowd": crowd, "hearer": hearer, "hurry": hurry,
-    "hold": hold, "heap": heap, "engage": engage, "payer": payer,
+    "hold": hold, "heap": heap, "engage": engage, "pipelined": pipelined, "concurrent": concurrent, "payer": payer,
 }  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from .conftest import LIMIT_S, System, Up, ask_until, wait_dead, wait_ready
 
 TILL = """
 [backplane.shop]
-components = ["components:Till"]
+components = ["components:Cashier"]
 restart = { max = 100, backoff = "20ms", backoff_max = "50ms" }
 [backplane.street]
 components = ["components:Buyer"]
@@ -50,18 +50,18 @@ def test_no_call_of_an_idempotent_operation_fails_while_its_callee_is_killed(up:
         async with await connect_async(system.run_dir) as client:
             done = 0
             while not is_over.is_set():
-                calls = (client.call("till.price", item=n, timeout=LIMIT_S) for n in range(20))
+                calls = (client.call("cashier.price", item=n, timeout=LIMIT_S) for n in range(20))
                 assert await asyncio.gather(*calls) == list(range(1, 21))
                 done += 20
             return done
 
     with system.connect() as client, ThreadPoolExecutor(THREADS_COUNT + 2) as pool:
-        loads = [pool.submit(load, client, "till.price") for _ in range(THREADS_COUNT)]
+        loads = [pool.submit(load, client, "cashier.price") for _ in range(THREADS_COUNT)]
         loads += [pool.submit(load, client, "buyer.buy"), pool.submit(asyncio.run, load_async())]
         try:
             for _ in range(KILLS_COUNT):
                 dead = kill(system, "shop")
-                ask_until(client, "till.pid", lambda pid, dead=dead: pid != dead)
+                ask_until(client, "cashier.pid", lambda pid, dead=dead: pid != dead)
                 served = client.call("backplane.shop.statistics")["actions"]
                 ask_until(client, "backplane.shop.statistics", lambda told, n=served: told["actions"] > n + 100)
         finally:
@@ -74,13 +74,13 @@ def test_what_may_have_been_done_is_not_done_again(up: Up) -> None:
     """The caller alone knows what to do then."""
     system = up(TILL)
     with system.connect() as client:
-        held = client.submit("till.pay_slowly", seconds=LIMIT_S)
+        held = client.submit("cashier.pay_slowly", seconds=LIMIT_S)
         ask_until(client, "backplane.shop.statistics", lambda told: told["queues"]["waiting"] == 1)
         kill(system, "shop")
         error = held.exception(LIMIT_S)
         assert isinstance(error, PeerDown) and error.attempts == 1
         # But what finds nobody has not begun: it waits for the next generation, and finds it.
-        assert client.call("till.pay", number=1, timeout=LIMIT_S) == [1, 1]
+        assert client.call("cashier.pay", number=1, timeout=LIMIT_S) == [1, 1]
 
 
 @pytest.mark.parametrize("ratio", [0.2, 0.0])
@@ -93,10 +93,10 @@ def test_an_outage_is_not_multiplied_by_those_who_try_again(up: Up, ratio: float
     with connect(system.run_dir, retry_budget=budget) as client:
         pending = []
         for _ in range(calls_count // 50):
-            pending += [client.submit("till.ask_in_vain", timeout=1.0) for _ in range(50)]
+            pending += [client.submit("cashier.ask_in_vain", timeout=1.0) for _ in range(50)]
             pending[-50].exception(LIMIT_S)
         errors = [each.exception(LIMIT_S) for each in pending]
-        asked = client.call("till.counts")[1]
+        asked = client.call("cashier.counts")[1]
     assert all(isinstance(error, Busy) for error in errors)
     assert sum(error.attempts for error in errors if error is not None) == asked, "each says how often it was tried"
     seconds = time.monotonic() - began_s + 10
@@ -111,13 +111,13 @@ def test_a_client_that_is_killed_and_comes_again_pays_once(up: Up) -> None:
     payer = system.program("payer", str(count))
     wait_ready(payer)
     with system.connect() as client:
-        ask_until(client, "till.counts", lambda counts: counts[0] > 0)
+        ask_until(client, "cashier.counts", lambda counts: counts[0] > 0)
         payer.kill()
         payer.wait(LIMIT_S)
         for _ in range(2):
-            answers = [client.submit("till.pay", number=n, idempotency_key=f"order-{n}") for n in range(count)]
+            answers = [client.submit("cashier.pay", number=n, idempotency_key=f"order-{n}") for n in range(count)]
             assert [answer.result(LIMIT_S)[0] for answer in answers] == list(range(count))
-        assert client.call("till.counts")[0] == count
+        assert client.call("cashier.counts")[0] == count
 
 
 def test_one_piece_of_work_for_many_who_ask_at_once(up: Up) -> None:
@@ -125,12 +125,12 @@ def test_one_piece_of_work_for_many_who_ask_at_once(up: Up) -> None:
     system = up(TILL)
     with system.connect() as one, system.connect() as other:
         calls = [
-            client.submit("till.pay_slowly", seconds=0.3, idempotency_key="k") for client in (one, other, one, other)
+            client.submit("cashier.pay_slowly", seconds=0.3, idempotency_key="k") for client in (one, other, one, other)
         ]
         assert {call.result(LIMIT_S) for call in calls} == {1}
-        assert one.call("till.counts")[0] == 1
-        assert system.command("call", "till.pay_slowly", "seconds=0.3", "--idempotency-key", "k").stdout == "1\n"
-        wrong = system.command("call", "till.pay_slowly", "seconds=0.4", "--idempotency-key", "k")
+        assert one.call("cashier.counts")[0] == 1
+        assert system.command("call", "cashier.pay_slowly", "seconds=0.3", "--idempotency-key", "k").stdout == "1\n"
+        wrong = system.command("call", "cashier.pay_slowly", "seconds=0.4", "--idempotency-key", "k")
         assert (wrong.returncode, wrong.stdout) == (1, "")
         assert "was used with other arguments" in wrong.stderr and wrong.stderr.count("\n") == 1
 
@@ -139,8 +139,8 @@ def test_a_restart_forgets(up: Up) -> None:
     """As the page says: the memory of the process, and no more."""
     system = up(TILL)
     with system.connect() as client:
-        assert client.call("till.pay", number=1, idempotency_key="k") == [1, 1]
-        assert client.call("till.pay", number=2) == [2, 2]
+        assert client.call("cashier.pay", number=1, idempotency_key="k") == [1, 1]
+        assert client.call("cashier.pay", number=2) == [2, 2]
         kill(system, "shop")
-        assert client.call("till.pay", number=1, idempotency_key="k", timeout=LIMIT_S) == [1, 1]
-        assert client.call("till.counts")[0] == 1
+        assert client.call("cashier.pay", number=1, idempotency_key="k", timeout=LIMIT_S) == [1, 1]
+        assert client.call("cashier.counts")[0] == 1

@@ -1,5 +1,7 @@
 """Resolver and directory: which backplane a route goes to, and what is said when there is none."""
 
+from collections.abc import Collection
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,15 +13,24 @@ from appbackplane.transport.resolver import Resolver
 names = st.sampled_from(["a", "b", "c", "d"])
 
 
-def directory(serving: list[str], up: set[str]) -> Directory:
+def directory(serving: list[str], up: set[str], draining: Collection[str] = ()) -> Directory:
     """All of them serve one route; those in `up` can be reached."""
-    return Directory("s", 1, {n: Place(1, f"/run/{n}-1.sock", n in up) for n in serving}, {"x.do": tuple(serving)})
+    places = {n: Place(1, f"/run/{n}-1.sock", n in up, is_draining=n in draining) for n in serving}
+    return Directory("s", 1, places, {"x.do": tuple(serving)})
 
 
 def test_without_a_key_those_that_are_up_take_turns() -> None:
     """A place that is never asked does no work; one that is down must not be asked."""
     resolver = Resolver(directory(["a", "b", "c"], {"a", "c"}))
     assert [resolver.resolve("x.do") for _ in range(4)] == ["a", "c", "a", "c"]
+
+
+def test_those_that_are_ready_go_before_those_that_are_only_up() -> None:
+    """A replica that comes up, or goes, would refuse what another answers; where there is no other it is asked."""
+    places = {name: Place(1, f"/run/{name}-1.sock", name != "d", is_ready=name in "bd") for name in "abcd"}
+    resolver = Resolver(Directory("s", 1, places, {"x.do": tuple("abcd"), "y.do": ("a", "c", "d")}))
+    assert {resolver.resolve("x.do") for _ in range(4)} == {"b"}
+    assert [resolver.resolve("y.do") for _ in range(3)] == ["a", "c", "a"]
 
 
 @given(st.lists(names, min_size=1, unique=True), st.text(max_size=5))
@@ -34,6 +45,33 @@ def test_a_key_stays_where_it_is_whoever_restarts(serving: list[str], key: str) 
             with pytest.raises(Unavailable) as caught:
                 resolver.resolve("x.do", key)
             assert caught.value.retry_after and f"served by {home}" in str(caught.value)
+
+
+def test_one_that_is_drained_is_asked_nothing_new() -> None:
+    """It would never come to an end; the others can do it, and where there are none, waiting helps."""
+    resolver = Resolver(directory(["a", "b"], {"a", "b"}, {"a"}))
+    assert [resolver.resolve("x.do") for _ in range(3)] == ["b", "b", "b"]
+    assert resolver.resolve("backplane.a.statistics") == "a", "its own operations are served to the end"
+    alone = Resolver(directory(["a", "b"], {"a"}, {"a"}))
+    with pytest.raises(Unavailable, match="served by a, b: finishes what it has, and goes down") as caught:
+        alone.resolve("x.do")
+    assert caught.value.retry_after
+
+
+def test_a_key_of_one_that_is_drained_goes_nowhere_else() -> None:
+    """Its object is there, and will be again in a moment."""
+    home = Resolver(directory(["a", "b"], {"a", "b"})).resolve("x.do", "k")
+    resolver = Resolver(directory(["a", "b"], {"a", "b"}, {home}))
+    with pytest.raises(Unavailable, match="key 'k'"):
+        resolver.resolve("x.do", "k")
+
+
+def test_what_is_being_finished_may_ask_one_that_is_drained() -> None:
+    """It could not be finished otherwise: the caller says whether it belongs to that work."""
+    resolver = Resolver(directory(["a", "b"], {"a", "b"}, {"b"}))
+    assert resolver.draining("x.do") == "b"
+    assert {resolver.draining("x.do", key) for key in "klmnop"} == {None, "b"}
+    assert Resolver(directory(["a", "b"], {"a"}, {"b"})).draining("x.do") is None, "it is gone"
 
 
 @given(st.lists(names, min_size=2, unique=True), st.text(max_size=5))

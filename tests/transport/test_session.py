@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -28,6 +29,7 @@ from appbackplane.transport.inbox import Message
 from appbackplane.transport.session import (
     DIRECTORY_TOPIC,
     FRAMES_MAX,
+    HELD_FRAMES_MAX,
     REFRESH_NS,
     STALLED_RETRY_NS,
     SUBSCRIBE_RETRY_NS,
@@ -386,6 +388,40 @@ def test_a_peer_that_does_not_read_is_tried_again_and_at_its_bound_refused(world
     assert len(world.link.take("query-1")) == outstanding
 
 
+def test_what_a_place_answered_before_it_ended_counts(world: World) -> None:
+    """A thread that waits reads a frame a turn: followed at once, the directory would end calls whose answers wait beside it,
+    and a backplane that was drained would seem to have died with its work.
+    """
+    ids = [world.call(f"call-{number}") for number in range(100)]
+    world.turn()
+    new = directory(2, query=None)
+    world.link.feed("query-1", reply(ids[0], 0))
+    world.link.feed("supervisor", Envelope(PUBLISH, 2, None, DIRECTORY_TOPIC, body=new.to_body()))
+    for number, id in enumerate(ids[1:], 1):
+        world.link.feed("query-1", reply(id, number))
+    ended: list[Ended | Heard] = []
+    while world.session.outstanding_count:
+        ended += take_all(world.session.turn(world.now_ns, 1))
+    assert [event.error for event in ended if isinstance(event, Ended)] == [None] * 100
+    world.turn()
+    assert world.session.directory == new
+
+
+def test_a_flood_does_not_keep_a_directory_from_being_followed(world: World) -> None:
+    """Whoever waits for the dead would learn it when the flood is over."""
+    world.call("mine")
+    world.turn()
+    new = directory(2, query=None)
+    world.link.feed("supervisor", Envelope(PUBLISH, 2, None, DIRECTORY_TOPIC, body=new.to_body()))
+    turns = 0
+    while world.session.directory != new:
+        world.link.feed("index-1", peer=b"flood")
+        world.link.feed("index-1", peer=b"flood")
+        world.session.turn(world.now_ns, 1)
+        turns += 1
+        assert turns <= HELD_FRAMES_MAX + 2
+
+
 def test_who_cannot_be_reached_ends_its_calls_and_is_connected_again(world: World) -> None:
     """EHOSTUNREACH is a status, not a loss (DESIGN 6)."""
     world.call("mine")
@@ -682,3 +718,21 @@ class CallsOfASession(RuleBasedStateMachine):
 
 TestCallsOfASession = CallsOfASession.TestCase
 TestCallsOfASession.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+
+
+def test_a_place_that_is_drained_is_told_once_that_nothing_more_comes(world: World) -> None:
+    """Behind all that was asked there: it closes when all who call have said so. Who is not connected says nothing."""
+    world.call("one")
+    drained = msgspec.structs.replace(directory(2).backplanes["query"], is_draining=True)
+    idle = msgspec.structs.replace(directory(2).backplanes["index"], is_draining=True)
+    new = msgspec.structs.replace(directory(2), backplanes={"query": drained, "index": idle})
+    world.push(new)
+    world.turn()
+    said = [(envelope.kind, envelope.route) for envelope in world.link.take("query-1")]
+    assert said == [(CALL, "query.search"), (CAST, "backplane.query.farewell")]
+    with pytest.raises(Unavailable):
+        world.call("two")
+    world.push(msgspec.structs.replace(new, version=3))
+    world.turn()
+    assert world.link.take("query-1") == []
+    assert world.link.take("index-1") == []

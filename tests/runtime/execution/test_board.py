@@ -37,7 +37,17 @@ def test_a_slot_is_read_as_it_was_written(board: Board) -> None:
     slot = OwnSlot(board, 3, generation=7)
     slot.present(2)
     slot.beat(
-        now_ns=11, finished=12, queued=13, waiting=14, running_since_ns=15, cpu_ns=16, throttled=17, slow=18, boosts=19
+        now_ns=11,
+        finished=12,
+        queued=13,
+        waiting=14,
+        running_since_ns=15,
+        cpu_ns=16,
+        throttled=17,
+        slow=18,
+        boosts=19,
+        ready=20,
+        progress_ns=21,
     )
     seen = board.read(3)
     assert (seen.generation, seen.pid, seen.heartbeat_ns, seen.finished_count) == (7, os.getpid(), 11, 12)

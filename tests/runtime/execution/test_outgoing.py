@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+import msgspec
 import pytest
 
 from appbackplane.runtime import (
@@ -23,6 +24,7 @@ from appbackplane.runtime import (
     should_yield,
 )
 from appbackplane.runtime.testing import VirtualBackplane
+from appbackplane.transport.envelope import CALL, Envelope
 
 
 class Teller(AppObject):
@@ -281,3 +283,85 @@ def test_a_pause_ends_at_the_deadline(bank: VirtualBackplane) -> None:
     bank.advance(1.1)
     assert isinstance(call.error(), DeadlineExceeded)
     assert bank.call("bank.count", amount=1, key="one").result() == 1
+
+
+def test_a_place_that_is_drained_is_told_once_that_nothing_more_comes(bank: VirtualBackplane) -> None:
+    """Behind all that was asked there: it closes when all who call have said so."""
+    bank.call("bank.ask", key="one")
+    bank.run_until_idle()
+    outgoing = bank.backplane.engine.outgoing
+    for _ in range(2):
+        known = outgoing.directory
+        drained = {
+            **known.backplanes,
+            "outside": msgspec.structs.replace(known.backplanes["outside"], is_draining=True),
+        }
+        new = msgspec.structs.replace(known, version=known.version + 1, backplanes=drained)
+        outgoing.update(new, bank.clock.now_ns())
+        bank.run_until_idle()
+    assert bank.casts == [("backplane.outside.farewell", {})]
+
+
+def tell(bank: VirtualBackplane, *, here: bool = False, outside: bool = False) -> None:
+    """Who is draining, says the supervisor."""
+    engine = bank.backplane.engine
+    old = engine.outgoing.directory
+    places = {
+        "virtual": msgspec.structs.replace(old.backplanes["virtual"], is_draining=here),
+        "outside": msgspec.structs.replace(old.backplanes["outside"], is_draining=outside),
+    }
+    new = msgspec.structs.replace(old, version=old.version + 1, backplanes=places)
+    engine.outgoing.update(new, bank.clock.now_ns())
+
+
+def draining_bank() -> VirtualBackplane:
+    """Asks an oracle, which is drained."""
+    bank = VirtualBackplane(outside=("oracle.answer",), topics=("news",))
+    bank.add(Teller())
+    tell(bank, outside=True)
+    return bank
+
+
+def test_one_that_is_drained_is_not_asked_by_strangers() -> None:
+    """It would not come to an end while anybody works; who asks waits until it is back, within his deadline."""
+    bank = draining_bank()
+    call = bank.call("bench.ask")
+    bank.advance(5.0)
+    assert not call.is_done
+    assert bank.outside_calls() == []
+    tell(bank)
+    bank.advance(0.1)
+    bank.outside_calls("oracle.answer")[0].reply("yes")
+    assert call.result() == "yes"
+
+
+def test_one_that_is_drained_is_asked_by_others_that_are() -> None:
+    """Both go down, and need each other to finish what they have."""
+    bank = draining_bank()
+    tell(bank, here=True, outside=True)
+    call = bank.call("bench.ask")
+    bank.run_until_idle()
+    bank.outside_calls("oracle.answer")[0].reply("yes")
+    assert call.result() == "yes"
+
+
+def test_one_that_is_drained_is_asked_for_work_that_it_waits_for() -> None:
+    """Its own work has come by here: refused, that could not be finished, though everybody is there."""
+    bank = draining_bank()
+    chain = (("outside/oracle", "oracle.answer"),)
+    bank.hear(Envelope(CALL, 77, None, "bench.ask", None, None, None, {}, chain), b"outside-1")
+    bank.run_until_idle()
+    assert [call.envelope.route for call in bank.outside_calls()] == ["oracle.answer"]
+
+
+def test_calls_that_one_holds_that_is_drained_are_not_given_up() -> None:
+    """It will answer them: that is what it is drained for."""
+    bank = VirtualBackplane(outside=("oracle.answer",))
+    bank.add(Teller())
+    call = bank.call("bench.ask")
+    bank.run_until_idle()
+    tell(bank, outside=True)
+    bank.run_until_idle()
+    assert not call.is_done
+    bank.outside_calls()[0].reply("yes")
+    assert call.result() == "yes"

@@ -8,11 +8,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.supervisor.direction import effects, events
-from appbackplane.supervisor.direction.child import Phase
+from appbackplane.supervisor.direction.child import Drain, Phase
 from appbackplane.supervisor.direction.effects import Caller
 from appbackplane.transport.directory import Registration
 
-from ..world import SECOND_NS, SYSTEM, LivingProcess, System, World, make_director, policy, up_world
+from ..world import REPLICATED, SECOND_NS, SYSTEM, LivingProcess, System, World, make_director, policy, up_world
 
 
 #: Those of one small system, and whatever else can be drawn: components that depend only on those before them.
@@ -29,7 +29,7 @@ def systems(draw: st.DrawFn) -> System:
     return backplanes
 
 
-SYSTEMS = st.one_of(st.just(SYSTEM), systems())
+SYSTEMS = st.one_of(st.just(SYSTEM), st.just(REPLICATED), systems())
 POLICIES = st.builds(
     policy,
     max=st.integers(0, 3),
@@ -95,6 +95,20 @@ class AnyOrder(RuleBasedStateMachine):
             self.world.tell(events.LinkLost(name, self.world.processes[name].generation))
 
     @precondition(lambda self: self.world.ended is None)
+    @rule(data=st.data(), seconds=st.integers(1, 8), writes=st.booleans())
+    def somebody_says_nothing(self, data: st.DataObject, seconds: int, writes: bool) -> None:
+        """And writes its stacks when it is asked to, or does not."""
+        name = self._living(data, fits=lambda p: p.is_registered and not p.is_killed)
+        for _ in range(seconds):
+            self.time_passes(SECOND_NS)
+            if self.world.ended is not None:
+                return
+            self.world.look(silent=() if name is None else {name})
+            process = self.world.processes.get(name or "")
+            if writes and process is not None and process.are_stacks_awaited:
+                self.world.tell(events.Wrote(name or "", process.generation))
+
+    @precondition(lambda self: self.world.ended is None)
     @rule(ns=st.integers(0, 40 * SECOND_NS))
     def time_passes(self, ns: int) -> None:
         processes = self.world.processes
@@ -116,9 +130,23 @@ class AnyOrder(RuleBasedStateMachine):
         limit_ns=st.integers(SECOND_NS, 60 * SECOND_NS),
     )
     def a_client_moves_something(self, data: st.DataObject, to: ModuleState, limit_ns: int) -> None:
-        component = data.draw(st.sampled_from([None, *sorted(self.world.home), "nobody"]))
+        component = data.draw(st.sampled_from([None, *sorted(self.world.homes), "nobody"]))
         if len(self.world.waiting) < 5:
             self.world.order_move(to, component, limit_ns=limit_ns)
+
+    @precondition(lambda self: self.world.ended is None)
+    @rule(data=st.data(), is_now=st.booleans(), limit_ns=st.integers(SECOND_NS, 60 * SECOND_NS))
+    def a_client_restarts_something(self, data: st.DataObject, is_now: bool, limit_ns: int) -> None:
+        names = data.draw(st.lists(st.sampled_from([*sorted(self.world.system), "nobody"]), min_size=1, max_size=3))
+        if len(self.world.waiting) < 5:
+            self.world.order_restart(*names, is_now=is_now, limit_ns=limit_ns)
+
+    @precondition(lambda self: any(process.is_draining for process in self.world.processes.values()))
+    @rule(data=st.data(), refused_count=st.integers(0, 2), running=st.sampled_from([(), ("base.work",)]))
+    def one_has_drained(self, data: st.DataObject, refused_count: int, running: tuple[str, ...]) -> None:
+        draining = sorted(name for name, process in self.world.processes.items() if process.is_draining)
+        name = data.draw(st.sampled_from(draining))
+        self.world.finish_draining(name, refused_count=refused_count, running=running)
 
     @precondition(lambda self: self.world.ended is None)
     @rule(data=st.data(), generation=st.integers(0, 2))
@@ -131,6 +159,8 @@ class AnyOrder(RuleBasedStateMachine):
                 events.Exited(name, generation, 1),
                 events.Moved(name, generation, "base", "primary"),
                 events.LinkLost(name, generation),
+                events.Wrote(name, generation),
+                events.Drained(name, generation, error="late"),
             ):
                 assert not [e for e in self.world.tell(event) if not isinstance(e, effects.Spawn)]
 
@@ -140,6 +170,9 @@ class AnyOrder(RuleBasedStateMachine):
             assert child.is_living == (name in self.world.processes)
             if child.phase in (Phase.STARTING, Phase.STOPPING):
                 assert child.deadline_ns is not None, "every wait has an end"
+            if child.drain is Drain.RUNNING:
+                assert child.phase in (Phase.DRAINING, Phase.KILLED)
+                assert child.deadline_ns is not None or child.phase is Phase.KILLED, "every wait has an end"
 
     def teardown(self) -> None:
         """Whatever has happened: ordered down, it comes down, and at no later time than its limits allow."""
@@ -166,9 +199,9 @@ def test_ordered_down_it_stops_in_reverse_order() -> None:
     world, downs = up_world(), []
     obey_move = world._obey_move
 
-    def note(process: LivingProcess, component: str, to: ModuleState) -> None:
+    def note(home: str, process: LivingProcess, component: str, to: ModuleState) -> None:
         downs.append(component)
-        obey_move(process, component, to)
+        obey_move(home, process, component, to)
 
     world._obey_move = note  # type: ignore[method-assign]
     world.order_down()
@@ -216,6 +249,53 @@ def test_a_backplane_that_keeps_dying_is_given_up_and_the_others_serve() -> None
     assert set(world.processes) == {"second", "third"}
 
 
+def test_one_that_hangs_writes_its_stacks_is_killed_and_comes_back() -> None:
+    """As any other death: counted, with its reason; those beside it are left alone."""
+    world = up_world()
+    done: list[effects.Effect] = []
+    while not done:
+        world.now_ns += SECOND_NS // 2
+        done = world.look(silent={"second"})
+    assert [effect for effect in done if not isinstance(effect, effects.Say)] == [
+        effects.TakeStacks("second", 1, by_force=True)
+    ]
+    assert not world.processes["second"].is_killed, "first its stacks"
+    world.tell(events.Wrote("second", 1))
+    assert world.pass_time()
+    assert world.processes["second"].is_killed
+    world.do_what_is_asked()
+    child = world.director.children["second"]
+    assert (child.generation, child.restarts) == (2, 1)
+    assert child.reason is not None and child.reason.startswith("unknown: no heartbeat for 5")
+    assert [process.generation for process in world.processes.values()] == [1, 1, 2]
+    world.now_ns += SECOND_NS
+    assert world.look() == []
+
+
+def test_one_that_crashes_while_its_stacks_are_read_is_told_of_as_what_it_was() -> None:
+    """Reading them by force may do that; "killed by signal 11" alone would send whoever mends it the wrong way."""
+    world = up_world()
+    while not world.look(silent={"second"}):
+        world.now_ns += SECOND_NS // 2
+    world.die("second", -11)
+    reason = world.director.children["second"].reason
+    assert reason is not None and reason.startswith("unknown: no heartbeat for 5")
+    assert reason.endswith("; killed by signal 11: its last line")
+
+
+def test_one_that_hangs_while_all_go_down_is_left_to_their_limits() -> None:
+    """`stop_limit` is when it is killed; a second judge would only make it unclear why."""
+    world = up_world()
+    while not world.look(silent={"second"}):
+        world.now_ns += SECOND_NS // 2
+    world.order_down()
+    for _ in range(8):
+        world.now_ns += SECOND_NS
+        world.tell(events.TimePassed())
+        world.look(silent={"second"})
+    assert not world.processes["second"].is_killed
+
+
 def test_what_never_registers_is_killed_and_ends_the_start() -> None:
     """Else `up` would wait for ever for an import that hangs."""
     world = World(make_director())
@@ -231,8 +311,10 @@ def test_a_process_that_ignores_stop_is_killed() -> None:
     """Nothing may be left behind, least of all by whoever does not listen."""
     world = up_world()
     world.order_down()
-    while any(process.moving for process in world.processes.values()):
+    while any(process.moving or process.is_draining for process in world.processes.values()):
         for name, process in list(world.processes.items()):
+            if process.is_draining:
+                world.finish_draining(name)
             for component in list(process.moving):
                 world.finish_hook(name, component)
     assert all(process.is_stopping for process in world.processes.values())
@@ -289,8 +371,8 @@ def test_who_waits_to_be_restarted_is_not_started_in_a_system_that_goes_down() -
             world.register("first")
     assert "first" not in world.processes, "the second death in a row is answered later"
     world.order_down()
-    while world.pass_time():
-        pass
-    world.do_what_is_asked()
+    while world.ended is None and world.pass_time():  # nobody does what it is told: all limits pass
+        while name := next((name for name, process in world.processes.items() if process.is_killed), None):
+            world.die(name, -9)
     assert world.ended is not None
     assert world.director.children["first"].generation == 2

@@ -100,3 +100,36 @@ def test_a_chain_of_calls_longer_than_pythons_stack_is_followed() -> None:
     chain = {str(n): [str(n + 1)] for n in range(5_000)} | {"5000": ["0"]}
     (ring,) = plan.rings(chain)
     assert len(ring) == 5_002
+
+
+def test_replicas_have_their_components_and_routes_in_common() -> None:
+    """Nobody else may: a call would reach one of them by chance."""
+    shop = component("shop", operation("shop.serve", "shop.left"), operation("shop.left"))
+    replicas = system(**{"web-1": (shop,), "web-2": (shop,)})
+    in_common = {"web-1": "web", "web-2": "web"}
+    assert plan.find(replicas, in_common) == []
+    (*_, alone) = [finding.text for finding in plan.find([*replicas, *system(old=(shop,))], in_common)]
+    assert (
+        alone
+        == "two components are named 'shop', in backplane 'web' and backplane 'old': set component_name on one of them"
+    )
+    twice = system(**{"web-1": (shop, shop), "web-2": (shop, shop)})
+    assert [finding.is_error for finding in plan.find(twice, in_common)] == [True]
+
+
+def test_what_is_wrong_with_all_replicas_is_said_once() -> None:
+    """By the name that the file has for them."""
+    shop = component("shop", operation("shop.serve", "shop.serve"), depends_on=("nothing",))
+    findings = plan.find(system(**{"web-1": (shop,), "web-2": (shop,)}), {"web-1": "web", "web-2": "web"})
+    missing, ring = [finding.text for finding in findings]
+    assert missing == "component 'shop' (backplane 'web') depends on 'nothing', which no backplane has"
+    assert "shop.serve -> shop.serve" in ring
+
+
+def test_those_above_replicas_depend_on_each_and_those_beside_only_on_their_own() -> None:
+    """Who starts again with one of them (rest_for_one)."""
+    shop, stock = component("shop", depends_on=("stock",)), component("stock")
+    above = plan.dependants(
+        system(**{"web-1": (shop, stock), "web-2": (shop, stock), "front": (component("page", depends_on=("shop",)),)})
+    )
+    assert above == {"web-1": {"front"}, "web-2": {"front"}, "front": set()}

@@ -56,7 +56,8 @@ def board(**more: Any) -> dict[str, Any]:
 def backplane(name: str, told: dict[str, Any] | None, **more: Any) -> dict[str, Any]:
     """One entry of the status."""
     entry = {
-        "name": name, "state": "up", "health": "idle", "pid": 100, "generation": 1, "restarts": 0, "since": 60.0,
+        "name": name, "replica_of": None, "state": "up",
+        "health": "idle", "pid": 100, "generation": 1, "restarts": 0, "since": 60.0,
         "reason": None, "components": {name: "primary"}, "cpu_limit": {"percent": None, "by": None}, "board": board(),
         "statistics": told,
     }  # fmt: skip

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from appbackplane.supervisor.direction.health import Health
 from appbackplane.supervisor.live import cells
-from appbackplane.supervisor.live.columns import BACKPLANES, OPERATIONS, SORTS, chosen, table
+from appbackplane.supervisor.live.columns import BACKPLANES, OPERATIONS, SIGNS, SORTS, chosen, table
 from appbackplane.supervisor.live.figures import Figures, figures
 from appbackplane.supervisor.live.line import STYLES, Line, text
 from appbackplane.supervisor.live.navigation import Navigation
@@ -60,6 +61,15 @@ def test_eighty_columns() -> None:
         "",
         " ── query ─────────────────────────────────────────────────────────────────────",
     ]
+
+
+def test_every_health_has_a_sign_and_what_is_bad_is_seen_without_colours() -> None:
+    """A word that has no sign would end the view just when somebody has to look at it."""
+    assert set(SIGNS) == {health.value for health in Health}
+    assert len({sign for sign, _ in SIGNS.values()}) == len(Health)
+    hangs = figures(None, look(61.0, backplane("query", None, health="wedged")))
+    assert "! primary" in "\n".join(shown(screen(hangs, Navigation(), 80, 24)))
+    assert "health wedged" in "\n".join(shown(screen(hangs, Navigation(), 80, 24)))
 
 
 def test_what_does_not_fit_is_told_of_the_selected_row() -> None:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appbackplane.runtime.observation.histogram import Histogram
+from appbackplane.supervisor.direction.health import Health
 from appbackplane.supervisor.metrics.exposition import BOUNDS, METRICS, OPERATIONS_MAX, Counted, Exposition, counted
 from tests.docs.pages import DOCS, table
 from tests.supervisor.live.looks import account
@@ -71,6 +72,7 @@ def test_figures_are_read_where_they_stand() -> None:
     assert found["appbackplane_operation_errors_total"] == {("demo", "main", "shop.sell"): 1}
     assert found["appbackplane_backplane_health"][("demo", "main", "busy")] == 1.0
     assert sum(found["appbackplane_backplane_health"].values()) == 1.0
+    assert {labels[2] for labels in found["appbackplane_backplane_health"]} == {health.value for health in Health}
     for metric in METRICS:
         assert all(len(labels) == 1 + len(metric.labels) for labels in found[metric.name])
 

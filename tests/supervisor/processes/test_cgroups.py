@@ -240,7 +240,7 @@ def test_what_a_killed_supervisor_left_is_reclaimed(tmp_path: Path) -> None:
 def test_what_was_left_elsewhere_is_found_by_what_was_written_down(tmp_path: Path) -> None:
     """The next one may be started from another session, and thereby in another group."""
     _, folder, pid = leave(tmp_path / "old")
-    groups = make("demo", tmp_path / "new", str(folder))
+    groups = make("demo", tmp_path / "new", [str(folder)])
     assert not folder.exists()
     assert not is_alive(pid)
     groups.close(pytest.fail)
@@ -251,7 +251,7 @@ def test_what_is_not_ours_is_never_touched(tmp_path: Path, groups: Groups) -> No
     assert groups.folder is not None
     strange = groups.folder / "strange"
     strange.mkdir()
-    make("demo", tmp_path / "other", str(strange)).close(pytest.fail)
+    make("demo", tmp_path / "other", [str(strange)]).close(pytest.fail)
     assert strange.is_dir()
 
 

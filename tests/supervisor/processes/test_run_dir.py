@@ -13,7 +13,7 @@ import pytest
 from appbackplane.supervisor.processes.run_dir import RunDir, running_pid
 from appbackplane.transport.errors import FailedPrecondition
 
-HOLD = "import sys; from pathlib import Path; from appbackplane.supervisor.processes.run_dir import RunDir; r = RunDir(Path(sys.argv[1])); print('locked', flush=True); sys.stdin.read()"  # noqa: E501
+HOLD = "import sys; from pathlib import Path; from appbackplane.supervisor.processes.run_dir import RunDir; r = RunDir(Path(sys.argv[1]), 'demo'); print('locked', flush=True); sys.stdin.read()"  # noqa: E501
 
 
 def hold(path: Path) -> subprocess.Popen[str]:
@@ -35,7 +35,7 @@ def leave_socket(path: Path) -> None:
 def test_it_is_made_private_and_removed(tmp_path: Path) -> None:
     """Its mode is all that keeps strangers from the sockets."""
     path = tmp_path / "deep" / "run"
-    run_dir = RunDir(path)
+    run_dir = RunDir(path, "demo")
     assert path.stat().st_mode & 0o777 == 0o700
     run_dir.close()
     assert not path.exists()
@@ -45,8 +45,8 @@ def test_a_second_supervisor_is_told_who_runs(tmp_path: Path) -> None:
     """It would steal the first one's socket."""
     path = tmp_path / "run"
     holder = hold(path)
-    with pytest.raises(FailedPrecondition, match=f"already running, pid {holder.pid} "):
-        RunDir(path)
+    with pytest.raises(FailedPrecondition, match=f"system 'demo' is already running, pid {holder.pid} "):
+        RunDir(path, "demo")
     holder.kill()
     holder.communicate()
 
@@ -59,10 +59,17 @@ def test_what_a_killed_supervisor_left_is_reclaimed(tmp_path: Path) -> None:
     holder.communicate()
     for name in ("supervisor.sock", "query-1.sock", "query-7.sock"):
         leave_socket(path / name)
-    run_dir = RunDir(path)
+    run_dir = RunDir(path, "demo")
+    said = run_dir.reclaim()
+    assert said == [
+        f"the supervisor before this one was killed (pid {holder.pid}); none of its processes left",
+        "removed 3 sockets left behind",
+    ]
     assert os.listdir(path) == ["lock"]
     assert run_dir.first_generation == 8, "an old process that still dies shares no name with the new ones"
+    run_dir.settle(None)
     run_dir.close()
+    assert not path.exists()
 
 
 def test_what_is_not_ours_stays(tmp_path: Path) -> None:
@@ -71,7 +78,7 @@ def test_what_is_not_ours_stays(tmp_path: Path) -> None:
     path.mkdir(mode=0o700)
     (path / "thesis.txt").write_text("ten years")
     (path / "query-1.sock").write_text("named like a socket")
-    run_dir = RunDir(path)
+    run_dir = RunDir(path, "demo")
     run_dir.close()
     assert sorted(os.listdir(path)) == ["query-1.sock", "thesis.txt"]
 
@@ -83,7 +90,7 @@ def test_a_folder_that_is_open_to_others_is_refused(tmp_path: Path, mode: int) -
     path.mkdir()
     path.chmod(mode)
     with pytest.raises(FailedPrecondition, match="open to others: chmod 700"):
-        RunDir(path)
+        RunDir(path, "demo")
 
 
 def test_a_link_to_a_folder_is_refused(tmp_path: Path) -> None:
@@ -91,7 +98,38 @@ def test_a_link_to_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     (tmp_path / "run").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(FailedPrecondition, match="not a folder of yours"):
-        RunDir(tmp_path / "run")
+        RunDir(tmp_path / "run", "demo")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
+def test_another_users_folder_is_refused(tmp_path: Path) -> None:
+    """Who owns it can put anything in the place of our sockets."""
+    path = tmp_path / "run"
+    path.mkdir(mode=0o700)
+    os.chown(path, 12_345, -1)
+    with pytest.raises(FailedPrecondition, match="not a folder of yours: choose another"):
+        RunDir(path, "demo")
+
+
+def test_one_that_is_killed_before_it_has_cleaned_up_forgets_nothing(tmp_path: Path) -> None:
+    """The third must end what the first has left, or nobody ever does."""
+    path = tmp_path / "run"
+    pids = []
+    for _ in range(2):
+        holder = hold(path)
+        pids.append(holder.pid)
+        holder.kill()
+        holder.communicate()
+    run_dir = RunDir(path, "demo")
+    assert [life.pid for life in run_dir.left] == pids
+    run_dir.close()
+    assert (path / "lock").exists(), "one that fails before it cleans up hands it on, too"
+    again = RunDir(path, "demo")
+    assert [life.pid for life in again.left] == [*pids, os.getpid()]
+    again.reclaim()
+    again.settle(None)
+    again.close()
+    assert not path.exists()
 
 
 def test_who_listens_is_known_without_a_lock(tmp_path: Path) -> None:

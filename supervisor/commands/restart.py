@@ -1,0 +1,66 @@
+"""restart: end the process of a backplane in order and start a new one, without losing a call; come back when it is up."""
+
+from __future__ import annotations
+
+import threading
+
+import click
+
+from . import show
+from .asking import ask
+from .cli import debug_option, json_option
+from .completing import backplanes
+from .systems import find, system_option
+
+#: A drain, a last hook, a process that ends and one that starts: most take a second, and by default 10 + 10 + 10 + 60 at most.
+TIMEOUT_S = 90.0
+#: A day: whoever needs longer looks again.
+TIMEOUT_S_MAX = 86_400
+#: Progress is shown for whatever takes longer.
+_SILENT_S = 1.0
+#: The supervisor's answer that its time is over is better than our own.
+_ANSWER_S = 2.0
+
+
+@click.command("restart")
+@click.argument("names", metavar="BACKPLANE...", nargs=-1, required=True, shell_complete=backplanes)
+@system_option
+@click.option("--rolling", is_flag=True, help="Replicas: each only while all the others answer.")
+@click.option("--force", is_flag=True, help="With --rolling: also what has no replicas.")
+@click.option("--now", is_flag=True, help="Kill it at once instead of letting it finish what it has.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, TIMEOUT_S_MAX, min_open=True),
+    default=TIMEOUT_S,
+    show_default=True,
+    help="Seconds to wait for the end; what has begun goes on beyond it.",
+)
+@json_option
+@debug_option
+def command(
+    names: tuple[str, ...], system: str | None, rolling: bool, force: bool, now: bool, timeout: float, as_json: bool
+) -> None:
+    """Restart backplanes in order, one after the other.
+
+    Each finishes what it has been asked, its components go down, and its process ends and is started again. The name that
+    replicas have in common means all of them.
+    """
+    if now and rolling:
+        raise click.UsageError("--now kills, and loses the calls that --rolling is there to keep: one of them only")
+    if force and not rolling:
+        raise click.UsageError("--force is for --rolling")
+    location = find(system)
+    text = f"waiting for {', '.join(names)} to finish, and to be up again"
+    progress = threading.Timer(_SILENT_S, click.echo, [text], {"err": True})
+    progress.daemon = True
+    progress.start()
+    try:
+        body = {"backplanes": list(names), "timeout": timeout, "now": now, "rolling": rolling, "force": force}
+        answer = ask(location, "supervisor.restart", body, timeout + _ANSWER_S)
+    finally:
+        progress.cancel()
+    if as_json:
+        show.as_json({"system": location.system, **answer})
+        return
+    for name, generation in answer["backplanes"].items():
+        click.echo(f"backplane {name!r} is up again, generation {generation}")

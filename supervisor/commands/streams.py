@@ -1,0 +1,69 @@
+"""Streams: standard input, output and error, as they are found: closed, broken, or on a disk that is full.
+
+`>&-` closes standard output, and the next descriptor that is opened would be number 1: a socket, into which all that is
+printed would go. So what is closed is held by /dev/null before anything else is opened. `| head` is how people look: that
+nobody reads on is no error. A disk that is full is one, and no bug of ours.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import threading
+
+import click
+
+_STDOUT, _STDERR = 1, 2
+
+
+def hold_standard_ones() -> None:
+    """Before anything is opened."""
+    for fd in range(3):
+        try:
+            os.fstat(fd)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)
+            assert opened == fd, "the lowest number that is free"
+            os.set_inheritable(fd, True)
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(_STDOUT, "w", closefd=False)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(_STDERR, "w", closefd=False)
+
+
+def write(data: bytes) -> None:
+    """To standard output, past its buffer: nothing is left to be written when Ctrl-C comes."""
+    buffer = sys.stdout.buffer
+    out, left = getattr(buffer, "raw", buffer), memoryview(data)
+    while left:
+        written = out.write(left)
+        if written is None:  # somebody has made the terminal non-blocking
+            select.select([], [_STDOUT], [])
+        left = left[written or 0 :]
+
+
+def is_about_output(error: OSError) -> bool:
+    """Whether it was raised by writing what is printed, and not by something else that we write."""
+    entry = error.__traceback__
+    while entry is not None:
+        if entry.tb_frame.f_code in (click.echo.__code__, write.__code__):
+            return True
+        entry = entry.tb_next
+    return False
+
+
+def write_nothing_more() -> None:
+    """What is left in buffers would be tried again at the end, and be said to have failed."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)
+
+
+def end_process(code: int | str | None) -> None:
+    """At once, where nothing is left to be done: the interpreter takes 5 ms to take itself apart, and a person waits. Where
+    something cannot be written, its own end says so.
+    """
+    if isinstance(code, str) or threading.active_count() > 1:
+        raise SystemExit(code)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code or 0)

@@ -1,0 +1,103 @@
+"""Draining: who finishes what it has before its components go down, and when that may begin. Part of the director, as pure.
+
+Whoever goes down because somebody wants it is drained: `down`, an ordered restart. Not what a crash pulls along (there the
+crashed one has to be back first), and not what serves nobody yet. A backplane is drained after those that depend on it
+have gone down, since until then they need it to finish their own work; backplanes that depend on each other are drained
+at the same time. What a process does while it drains: runtime/execution/draining.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from appbackplane.runtime.objects.module_state import ModuleState
+
+from . import effects
+from .child import Child, Drain, Phase
+from .events import Drained
+from .group_restart import registrations
+from .plan import dependants
+
+#: Beyond both of its limits a process answers within a turn of its sentinel; on a machine that is overloaded, within this.
+ANSWER_NS = 2_000_000_000
+RESTARTING, GOING_DOWN = "is being restarted", "is going down"
+_SERVING = (ModuleState.PRIMARY, ModuleState.SECONDARY)
+
+
+def order(child: Child) -> None:
+    """It is to go down. What has nothing to finish, or is at it already, is left alone."""
+    if child.phase is Phase.UP and child.drain is Drain.NONE and _serves(child):
+        child.drain = Drain.DUE
+
+
+def begin(children: Mapping[str, Child], now_ns: int, *, is_going_down: bool) -> list[effects.Effect]:
+    """Those whose turn has come. Whoever calls sends a directory before these effects."""
+    due = [child for child in children.values() if child.drain is Drain.DUE and _is_at_rest(child)]
+    if not due:
+        return []
+    for child in [child for child in due if not _serves(child)]:  # it had begun to go down before it was ordered to
+        child.drain = Drain.NONE
+        due.remove(child)
+    above = dependants(registrations(children))
+    begun: list[effects.Effect] = []
+    for child in due:
+        before = [children[name] for name in above[child.name] if child.name not in _all_above(name, above)]
+        if all(other.holds_nothing() for other in before if is_going_down or other.is_leaving):
+            child.drain = Drain.RUNNING
+            child.enter(Phase.DRAINING, now_ns, now_ns + child.drain_limit_ns + child.stop_limit_ns + ANSWER_NS)
+            because = GOING_DOWN if is_going_down else RESTARTING
+            begun.append(
+                effects.Drain(child.name, child.generation, child.drain_limit_ns, child.stop_limit_ns, because)
+            )
+    return begun
+
+
+def ended(child: Child, event: Drained) -> list[effects.Effect]:
+    """Its components may go down now, whatever it could not finish."""
+    if not child.is_at(event.generation, Phase.DRAINING) or child.drain is not Drain.RUNNING:
+        return []
+    child.drain, child.deadline_ns = Drain.DONE, None
+    left = []
+    if event.error:
+        left.append(f"did not say how far it came: {event.error}")
+    if event.refused_count:
+        left.append(f"{event.refused_count} not begun within {child.drain_limit_ns / 1e9:g} s, and refused")
+    if event.running:
+        left.append(f"not ended: {', '.join(event.running)}")
+    return [effects.Say(f"backplane {child.name!r}: drained, but {'; '.join(left)}", is_error=True)] if left else []
+
+
+def limit_hooks(child: Child, now_ns: int) -> None:
+    """While it goes down: a hook on its way up gets no longer than one on its way down, which has its own limit."""
+    if child.is_movable and child.drain is not Drain.RUNNING:
+        rising = any(to is not ModuleState.DOWN for to in child.moving.values())
+        if not rising:
+            child.deadline_ns = None
+        elif child.deadline_ns is None:
+            child.deadline_ns = now_ns + child.stop_limit_ns
+
+
+def too_late(child: Child) -> str:
+    """Why one that goes down is killed at its limit."""
+    if child.drain is Drain.RUNNING:
+        return f"did not answer within {(child.drain_limit_ns + child.stop_limit_ns + ANSWER_NS) / 1e9:g} s of being drained"
+    return f"did not stop within {child.stop_limit_ns / 1e9:g} s"
+
+
+def _serves(child: Child) -> bool:
+    return any(state in _SERVING for state in child.states.values())
+
+
+def _is_at_rest(child: Child) -> bool:
+    """No hook runs: one on its way up ends first, or the process is killed at its limit."""
+    return child.phase is Phase.UP and not child.moving
+
+
+def _all_above(name: str, above: Mapping[str, Collection[str]]) -> set[str]:
+    """It, and those that depend on it, and so on."""
+    found, ahead = {name}, [name]
+    while ahead:
+        news = set(above[ahead.pop()]) - found
+        found |= news
+        ahead += news
+    return found

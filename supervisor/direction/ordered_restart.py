@@ -1,0 +1,230 @@
+"""Ordered restart: backplanes that somebody wants started again, one after the other. Part of the director, as pure.
+
+One that lives is drained, its components go down, its process ends and is started again (`begin`: the entry for whoever
+restarts a child in order); one that had ended, or was given up, is started with a fresh history. That counts for no
+restart intensity, since nothing has failed. What happens to the new process is judged as ever (restart.py). An order ends
+once all its backplanes are where they are to be, at the first that is not, or at its limit. Orders wait for their target
+only: two for one backplane are carried out one after the other, all others at the same time. In a rolling one it is
+rolling.py that says who goes, and when.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from appbackplane.transport.errors import (
+    BackplaneError,
+    Busy,
+    DeadlineExceeded,
+    InternalError,
+    NotFound,
+    Unavailable,
+)
+
+from . import draining, group_restart
+from .child import Child, Phase
+from .effects import Answer, Caller, Effect, Kill, Refuse, Say
+from .events import RestartOrdered
+from .movement import Movement, told
+from .orders import ORDERS_MAX
+from .restart import RestartHistory
+from .rolling import Begin, Rolling, Stop, Wait
+
+_GONE = (Phase.FAILED, Phase.ENDED)
+
+
+@dataclass(slots=True)
+class RestartOrder:
+    """One order, from when it was given."""
+
+    caller: Caller
+    #: In this order.
+    backplanes: tuple[str, ...]
+    ends_ns: int
+    is_now: bool
+    #: How many are done.
+    done_count: int = 0
+    #: The generation that the present one had when its turn came; None: it has not come.
+    old_generation: int | None = None
+    rolling: Rolling | None = None
+    #: When a rolling one looks again.
+    looks_at_ns: int | None = None
+
+    @property
+    def begun(self) -> str | None:
+        """The one that is on its way."""
+        if self.rolling is not None:
+            return self.rolling.present
+        return None if self.old_generation is None else self.present
+
+    @property
+    def present(self) -> str:
+        return self.backplanes[self.done_count]
+
+
+class OrderedRestarts:
+    """Those that have not ended, oldest first."""
+
+    def __init__(self, children: Mapping[str, Child], movement: Movement) -> None:
+        self._children, self._movement = children, movement
+        self._orders: list[RestartOrder] = []
+        self._effects: list[Effect] = []
+
+    def order(self, event: RestartOrdered, now_ns: int, *, is_going_down: bool) -> list[Effect]:
+        """Take one in, or refuse it."""
+        try:
+            if is_going_down:
+                raise Unavailable("the system is going down")
+            names = tuple(dict.fromkeys(name for word in event.backplanes for name in self._meant(word)))
+            rolling = Rolling(self._children, names, is_forced=event.is_forced) if event.is_rolling else None
+            if len(self._orders) >= ORDERS_MAX:
+                raise Busy(f"{ORDERS_MAX} orders to restart have not ended yet", retry_after=1.0)
+        except BackplaneError as error:
+            return [Refuse(event.caller, error)]
+        order = RestartOrder(event.caller, names, now_ns + event.limit_ns, event.is_now, rolling=rolling)
+        self._orders.append(order)
+        return []
+
+    def advance(self, now_ns: int) -> list[Effect]:
+        """Everything that can be begun or ended now."""
+        for order in tuple(self._orders):
+            while order in self._orders and self._advance(order, now_ns):
+                pass
+        effects, self._effects = self._effects, []
+        return effects
+
+    def refuse_all(self) -> list[Effect]:
+        """The system goes down."""
+        refused: list[Effect] = [
+            Refuse(order.caller, Unavailable("the system is going down")) for order in self._orders
+        ]
+        self._orders.clear()
+        return refused
+
+    def wakes_at_ns(self) -> int | None:
+        """When the next one runs out, or looks again."""
+        waits = [order.ends_ns for order in self._orders]
+        waits += [order.looks_at_ns for order in self._orders if order.looks_at_ns is not None]
+        return min(waits, default=None)
+
+    def _meant(self, word: str) -> list[str]:
+        """A backplane, or all replicas that have the name in common."""
+        alike = [child.name for child in self._children.values() if child.replica_of == word]
+        if not alike and word not in self._children:
+            known = [*self._children, *dict.fromkeys(c.replica_of for c in self._children.values() if c.replica_of)]
+            near = difflib.get_close_matches(word, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(known))}"
+            raise NotFound(f"no backplane {word!r} ({hint})")
+        return alike or [word]
+
+    def _roll(self, order: RestartOrder, rolling: Rolling, now_ns: int) -> bool:
+        """The same for a rolling one."""
+        older = self._orders[: self._orders.index(order)]
+        if any(one.rolling is not None and one.rolling.touches(rolling) for one in older):
+            return False
+        step, order.looks_at_ns = rolling.step(now_ns), None
+        if isinstance(step, Begin):
+            self._effects += begin(self._children, self._children[step.backplane], now_ns, is_alone=True)
+            return True
+        if isinstance(step, Wait):
+            order.looks_at_ns = now_ns if self._has_risen() else step.until_ns
+            return False
+        if isinstance(step, Stop):
+            self._refuse(order, InternalError(step.because))
+        else:
+            self._answer(order)
+        return True
+
+    def _has_risen(self) -> bool:
+        """One has come up by what is judged now: the director notes that after us."""
+        targets = self._movement.targets(self._movement.standings())
+        return any(
+            child.up_since_ns is None and not child.is_leaving and child.has_reached(targets)
+            for child in self._children.values()
+        )
+
+    def _advance(self, order: RestartOrder, now_ns: int) -> bool:
+        """Whether there may be more to do."""
+        if order.ends_ns <= now_ns:
+            self._refuse(order, DeadlineExceeded(self._late(order)))
+            return True
+        if order.rolling is not None:
+            return self._roll(order, order.rolling, now_ns)
+        child = self._children[order.present]
+        if order.old_generation is None:
+            if self._is_in_the_way(order, child):
+                return False
+            order.old_generation = child.generation
+            self._effects += begin(self._children, child, now_ns, is_now=order.is_now)
+        elif child.generation == order.old_generation or child.is_leaving:
+            return False
+        elif child.phase in _GONE:
+            self._refuse(order, InternalError(f"backplane {child.name!r}: {child.reason}"))
+        elif failed := [told(child, name, failure) for name, failure in child.failures.items()]:
+            self._refuse(order, InternalError("; ".join(failed)))
+        elif not child.has_reached(self._movement.targets(self._movement.standings())):
+            return False
+        else:
+            order.done_count, order.old_generation = order.done_count + 1, None
+            if order.done_count == len(order.backplanes):
+                self._answer(order)
+        return True
+
+    def _answer(self, order: RestartOrder) -> None:
+        generations = {name: self._children[name].generation for name in order.backplanes}
+        self._effects.append(Answer(order.caller, {"backplanes": generations}))
+        self._orders.remove(order)
+
+    def _is_in_the_way(self, order: RestartOrder, child: Child) -> bool:
+        """It is being restarted by another order, or goes down with another that died."""
+        return child.is_leaving or any(one.begun == order.present for one in self._orders if one is not order)
+
+    def _refuse(self, order: RestartOrder, error: BackplaneError) -> None:
+        left, how_many = list(order.backplanes[order.done_count + (order.old_generation is not None) :]), ""
+        if order.rolling is not None:
+            left = [name for name in order.rolling.left() if name != order.rolling.present]
+            how_many = f" ({len(left)} of {len(order.backplanes)} are as they were)"
+        if left:
+            error.message += f"; not restarted: {', '.join(left)}{how_many}"
+        self._effects.append(Refuse(order.caller, error))
+        self._orders.remove(order)
+
+    def _late(self, order: RestartOrder) -> str:
+        if order.rolling is not None and order.begun is None:
+            return "nobody is restarted: not all others of these replicas are there, or another order is not done"
+        child = self._children[order.begun or order.present]
+        who = f"backplane {child.name!r}"
+        if order.begun is None:
+            return f"{who} is not restarted: it waits for another restart of it to end"
+        waiting = self._movement.waiting()
+        behind = [f"{name!r} is still in its hook of {to.value}" for name, to in child.moving.items()]
+        behind += [f"{name!r} waits for {', '.join(waiting[name])}" for name in child.states if waiting.get(name)]
+        if not child.is_movable or child.generation == order.old_generation:
+            behind = [f"it is {child.phase.value}"]
+        return f"{who} is not up again yet, and goes on: {'; '.join(behind) or 'it has just begun'}"
+
+
+def begin(
+    children: Mapping[str, Child], child: Child, now_ns: int, *, is_now: bool = False, is_alone: bool = False
+) -> list[Effect]:
+    """Restart `child`, and (unless `is_alone`) those that its strategy names, in order. Not while it is leaving."""
+    child.is_ordered = True
+    if not child.is_living:
+        child.history, child.hook_histories = RestartHistory(), {}
+        child.spawns_after = frozenset()
+        child.enter(Phase.WAITING, now_ns, now_ns)
+        return [Say(f"backplane {child.name!r}: ordered to start")]
+    others = group_restart.begin_ordered(children, child, now_ns, is_alone=is_alone)
+    with_whom = f", and with it {', '.join(one.name for one in others)} ({child.policy.strategy})" if others else ""
+    effects: list[Effect] = [Say(f"backplane {child.name!r}: ordered to restart{with_whom}")]
+    for one in (child, *others):
+        if is_now or one.phase is Phase.STARTING:  # that serves nobody yet
+            one.reason = "killed: ordered to restart at once"
+            one.enter(Phase.KILLED, now_ns)
+            effects.append(Kill(one.name, one.generation))
+        else:
+            draining.order(one)
+            draining.limit_hooks(one, now_ns)
+    return effects

@@ -1,0 +1,23 @@
+"""Places: the directory, as it follows from where the processes of all backplanes are. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from appbackplane.transport import directory
+from appbackplane.transport.directory import Directory
+
+from .child import Child, Phase
+from .group_restart import registrations
+from .replicas import unready
+
+#: They answer, and take nothing new.
+_LEAVING = (Phase.DRAINING, Phase.STOPPING)
+
+
+def directory_of(system: str, version: int, children: Mapping[str, Child]) -> Directory:
+    """The map of all who have ever registered."""
+    down = {name for name, child in children.items() if child.phase not in (Phase.UP, *_LEAVING)}
+    draining = {name for name, child in children.items() if child.phase in _LEAVING}
+    cgroups = {name: child.cgroup for name, child in children.items()}
+    return directory.build(system, version, registrations(children), down, cgroups, draining, unready(children))

@@ -1,0 +1,123 @@
+"""Guarding: the supervisor's side of its guardian (guardian.py): started, started again when it dies, dismissed at the end.
+
+In a session of its own, so that what is sent to ours (Ctrl-C, kill of the group) does not take both. Not in the group of
+any backplane: it must not be slowed with them. A millisecond to spawn.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+
+from ..poller import Poller
+from .guardian import DISMISSED
+
+_COMMAND = (sys.executable, "-P", "-m", f"{__package__}.guardian")
+#: One that dies is started again at once, unless that was done so little time ago: something kills it as often as it is there,
+#: and neither the log nor the CPU is to be spent on that. Each time twice as long, up to a minute.
+_PAUSE_MIN_NS, _PAUSE_MAX_NS = 1_000_000_000, 60_000_000_000
+#: For it to go when dismissed; it has nothing to do then.
+_PATIENCE_S = 1.0
+
+
+class Guarding:
+    """One system's guardian. Main thread only."""
+
+    def __init__(
+        self, system: str, mark: str, cgroup: str | None, nice: int, say: Callable[..., None], now_ns: Callable[[], int]
+    ) -> None:
+        #: What backplanes look at: it ends when the supervisor is dead, and the guardian too or ready for their end.
+        self.lifeline_fd, self._lifeline_end_fd = os.pipe2(os.O_CLOEXEC)
+        self._words = (
+            *_COMMAND, system, str(os.getpid()), mark, str(nice), str(self._lifeline_end_fd), cgroup or "",
+        )  # fmt: skip
+        self._say, self._now_ns = say, now_ns
+        self._poller: Poller | None = None
+        self._pause_ns = _PAUSE_MIN_NS
+        #: When the next is started; None: one lives.
+        self._due_ns: int | None = None
+        self._start()
+
+    @property
+    def pid(self) -> int:
+        """Of the guardian that lives, or was the last."""
+        return self._popen.pid
+
+    def watch(self, poller: Poller) -> None:
+        """From now on its death is seen."""
+        self._poller = poller
+        poller.watch(self._pidfd, self._on_death)
+
+    def turn(self, now_ns: int) -> None:
+        """Start another, if it is time."""
+        if self._due_ns is None or now_ns < self._due_ns:
+            return
+        assert self._poller is not None
+        try:
+            self._start()
+        except OSError as error:
+            self._due_ns = now_ns + _PAUSE_MAX_NS
+            self._say(f"warning: no guardian: {error.strerror}; tried again in a minute", "WARNING")
+            return
+        self.watch(self._poller)
+        self._say("another guardian was started")
+
+    def next_wake_ns(self) -> int | None:
+        """When it is time."""
+        return self._due_ns
+
+    def close(self) -> None:
+        """Nothing is left that would have to be guarded."""
+        if self.lifeline_fd >= 0:
+            os.close(self._lifeline_end_fd)
+            os.close(self.lifeline_fd)
+            self.lifeline_fd = -1
+        if self._pidfd < 0:
+            return
+        if self._poller is not None:
+            self._poller.unwatch(self._pidfd)
+        with suppress(BrokenPipeError):
+            os.write(self._pipe_fd, DISMISSED)
+        os.close(self._pipe_fd)
+        try:
+            self._popen.wait(_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self._popen.kill()
+            self._popen.wait()
+        self._bury()
+
+    def _start(self) -> None:
+        self._started_ns, self._due_ns = self._now_ns(), None
+        read_fd, self._pipe_fd = os.pipe2(os.O_CLOEXEC)
+        try:
+            self._popen = subprocess.Popen(
+                self._words,
+                stdin=read_fd,
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,
+                pass_fds=(self._lifeline_end_fd,),
+            )
+        except OSError:
+            os.close(self._pipe_fd)
+            raise
+        finally:
+            os.close(read_fd)
+        self._pidfd = os.pidfd_open(self._popen.pid)
+
+    def _on_death(self) -> None:
+        assert self._poller is not None
+        self._poller.unwatch(self._pidfd)
+        os.close(self._pipe_fd)
+        code = self._popen.wait()
+        self._bury()
+        lived_ns = self._now_ns() - self._started_ns
+        self._due_ns = self._started_ns + self._pause_ns
+        self._pause_ns = min(2 * self._pause_ns, _PAUSE_MAX_NS) if lived_ns < _PAUSE_MAX_NS else _PAUSE_MIN_NS
+        self._say(f"warning: the guardian died (exit code {code})", "WARNING")
+
+    def _bury(self) -> None:
+        os.close(self._pidfd)
+        self._pidfd = -1

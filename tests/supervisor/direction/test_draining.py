@@ -1,0 +1,159 @@
+"""Draining: whoever goes down in order finishes first what he has, and nobody loses what he needs for that."""
+
+from __future__ import annotations
+
+from appbackplane.runtime.objects.module_state import ModuleState
+from appbackplane.supervisor.direction import draining, effects, events
+from appbackplane.supervisor.direction.child import Drain, Phase
+
+from ..world import SECOND_NS, STOP_LIMIT_NS, World, make_director, policy, up_world
+
+#: Two backplanes that need each other, through different components, and one that needs nobody.
+MUTUAL = {
+    "left": {"floor": (), "roof": ("walls",)},
+    "right": {"walls": ("floor",)},
+    "aside": {"shed": ()},
+}
+
+
+def test_nothing_moves_before_it_is_drained() -> None:
+    """A component that is down serves nobody: what is queued for it would be refused although there is time."""
+    world = up_world()
+    begun = len(world.moves)
+    world.order_down()
+    assert world.drains == ["third"]
+    assert world.moves[begun:] == []
+    world.finish_draining("third")
+    assert world.moves[begun:] == [("top", ModuleState.DOWN)]
+
+
+def test_who_is_needed_is_drained_after_those_that_need_it() -> None:
+    """They finish their work with its help: drained at the same time, it would refuse them."""
+    world = up_world()
+    world.order_down()
+    world.do_what_is_asked()
+    assert world.drains == ["third", "second", "first"]
+    assert world.ended == effects.End(0, "SIGTERM")
+
+
+def test_independent_backplanes_are_drained_at_the_same_time() -> None:
+    """Else `down` takes as long as all of them together."""
+    world = up_world({"one": {"a": ()}, "two": {"b": ()}, "three": {"c": ()}})
+    world.order_down()
+    assert sorted(world.drains) == ["one", "three", "two"]
+
+
+def test_backplanes_that_need_each_other_are_drained_at_the_same_time() -> None:
+    """Each would wait for the other for ever."""
+    world = up_world(MUTUAL)
+    world.order_down()
+    assert sorted(world.drains) == ["aside", "left", "right"]
+    world.do_what_is_asked()
+    assert world.ended == effects.End(0, "SIGTERM")
+    downs = [name for name, to in world.moves if to is ModuleState.DOWN]
+    assert downs.index("roof") < downs.index("walls") < downs.index("floor")
+
+
+def test_callers_hear_of_it_before_the_backplane_does() -> None:
+    """Told the other way round, it would wait for its last calls while they are still being sent."""
+    world = up_world()
+    done = world.tell(events.DownOrdered("SIGTERM"))
+    kinds = [type(effect) for effect in done if isinstance(effect, effects.SendDirectory | effects.Drain)]
+    assert kinds == [effects.SendDirectory, effects.Drain]
+    place = world.director.directory.backplanes["third"]
+    assert (place.is_up, place.is_draining) == (True, True), "its calls are not given up: they will be answered"
+
+
+def test_what_serves_nobody_yet_is_not_drained() -> None:
+    """There is nothing in it; a system that is taken down while it starts is gone at once."""
+    world = World(make_director())
+    world.tell(events.UpOrdered())
+    for name in world.system:
+        world.register(name)
+    world.order_down()
+    world.do_what_is_asked()
+    assert world.drains == []
+    assert world.ended == effects.End(0, "SIGTERM")
+
+
+def test_what_a_crash_pulls_along_is_not_drained() -> None:
+    """First of all the one that crashed has to be back, and without it they finish nothing."""
+    world = up_world(policies={"first": policy(strategy="rest_for_one")})
+    world.die("first", -11)
+    world.do_what_is_asked()
+    assert world.drains == []
+    assert {process.generation for process in world.processes.values()} == {2}
+
+
+def test_a_hook_on_its_way_up_ends_first() -> None:
+    """Moved from under it, it would not find what it was promised."""
+    world = up_world()
+    world.order_move(ModuleState.SECONDARY, "top")
+    world.do_what_is_asked()
+    world.order_move(ModuleState.PRIMARY, "top")
+    assert world.processes["third"].moving
+    world.order_down()
+    assert world.drains == []
+    world.finish_hook("third", "top")
+    assert world.drains == ["third"]
+
+
+def test_what_was_left_is_said() -> None:
+    """Somebody was refused, or something was cut off: a person wants to know what, and how much."""
+    world = up_world()
+    world.order_down()
+    world.finish_draining("third", refused_count=7, running=("top.dig",))
+    assert world.said[-1] == (
+        "backplane 'third': drained, but 7 not begun within 10 s, and refused; not ended: top.dig"
+    )
+    world.finish_hook("third", "top")
+    world.die("third", 0)
+    world.finish_draining("second", error="no answer")
+    assert world.said[-1] == "backplane 'second': drained, but did not say how far it came: no answer"
+    world.do_what_is_asked()
+    assert world.ended == effects.End(0, "SIGTERM")
+
+
+def test_one_that_does_not_answer_is_killed() -> None:
+    """It answers at both its limits: silent beyond these, it will not move or stop either."""
+    world = up_world()
+    world.order_down()
+    begun_ns = world.now_ns
+    child = world.director.children["third"]
+    assert child.phase is Phase.DRAINING
+    world.pass_time()
+    assert world.now_ns - begun_ns == child.drain_limit_ns + STOP_LIMIT_NS + draining.ANSWER_NS
+    assert world.processes["third"].is_killed
+    assert child.reason == "did not answer within 22 s of being drained"
+    world.do_what_is_asked()
+    assert world.ended == effects.End(1, "SIGTERM")
+
+
+def test_ordered_twice_to_go_down_nobody_drains() -> None:
+    """Who presses Ctrl-C again means it."""
+    world = up_world()
+    world.order_down()
+    world.order_down(is_final=True)
+    assert all(process.is_killed for process in world.processes.values())
+    world.do_what_is_asked()
+    assert world.drains == ["third"]
+
+
+def test_one_that_dies_while_it_drains_does_not_hold_up_the_others() -> None:
+    """It has nothing to finish any more."""
+    world = up_world()
+    world.order_down()
+    world.die("third", -11)
+    assert world.drains == ["third", "second"]
+    assert world.director.children["third"].drain is Drain.NONE
+
+
+def test_each_backplane_has_a_limit_of_its_own() -> None:
+    """One works off an hour of batches, another nothing that lasts."""
+    director = make_director()
+    director.children["third"].drain_limit_ns = 3 * SECOND_NS
+    world = World(director)
+    world.tell(events.UpOrdered())
+    world.do_what_is_asked()
+    done = world.tell(events.DownOrdered("SIGTERM"))
+    assert effects.Drain("third", 1, 3 * SECOND_NS, STOP_LIMIT_NS, draining.GOING_DOWN) in done

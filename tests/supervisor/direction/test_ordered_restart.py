@@ -1,0 +1,308 @@
+"""Ordered restart: one backplane, or several one after the other, end in order and come back, and only these."""
+
+from __future__ import annotations
+
+import pytest
+
+from appbackplane.runtime.objects.module_state import ModuleState
+from appbackplane.supervisor.direction import draining, effects, events
+from appbackplane.supervisor.direction.child import Phase
+from appbackplane.transport.errors import BackplaneError, Busy, DeadlineExceeded, InternalError, NotFound, Unavailable
+
+from ..world import SECOND_NS, STOP_LIMIT_NS, World, make_director, policy, up_world
+
+
+def answer(world: World, caller: effects.Caller) -> dict[str, int]:
+    """What was answered to who ordered: the generations."""
+    told = world.answers[caller]
+    assert isinstance(told, effects.Answer), told
+    generations: dict[str, int] = told.result["backplanes"]
+    return generations
+
+
+def refusal(world: World, caller: effects.Caller) -> BackplaneError:
+    """Why it was refused."""
+    told = world.answers[caller]
+    assert isinstance(told, effects.Refuse), told
+    return told.error
+
+
+def generations(world: World) -> dict[str, int]:
+    """Of those that live."""
+    return {name: process.generation for name, process in world.processes.items()}
+
+
+def test_it_is_drained_goes_down_and_comes_back() -> None:
+    """In this order; the answer comes when all its components are where they are to be, and not before."""
+    world = up_world()
+    begun = len(world.moves)
+    caller = world.order_restart("second")
+    assert world.drains == ["second"]
+    assert world.moves[begun:] == []
+    world.finish_draining("second")
+    for component in ("middle", "side"):
+        world.finish_hook("second", component)
+    assert world.processes["second"].is_stopping
+    world.die("second", 0)
+    assert world.processes["second"].generation == 2
+    assert caller in world.waiting
+    world.do_what_is_asked()
+    assert answer(world, caller) == {"second": 2}
+    assert generations(world) == {"first": 1, "second": 2, "third": 1}
+    assert world.states()["middle"] is ModuleState.PRIMARY
+
+
+def test_those_that_depend_on_it_stay_where_they_are() -> None:
+    """One for one: they are told UNAVAILABLE for a moment, which is less than to be taken down themselves."""
+    world = up_world()
+    begun = len(world.moves)
+    world.order_restart("first")
+    world.do_what_is_asked()
+    assert {name for name, _ in world.moves[begun:]} == {"base"}
+
+
+def test_what_its_strategy_names_goes_with_it() -> None:
+    """The same rule as for a death; each is drained before what it needs."""
+    world = up_world(policies={"first": policy(strategy="rest_for_one")})
+    caller = world.order_restart("first")
+    assert world.drains == ["third"]
+    world.do_what_is_asked()
+    assert world.drains == ["third", "second", "first"]
+    assert answer(world, caller) == {"first": 2}
+    assert generations(world) == {"first": 2, "second": 2, "third": 2}
+    assert "backplane 'first': ordered to restart, and with it second, third (rest_for_one)" in world.said
+
+
+def test_no_new_process_meets_one_that_is_to_go() -> None:
+    """All are down before the first is started: no hook of a new one meets an old one."""
+    world = up_world(policies={"first": policy(strategy="one_for_all")})
+    world.order_restart("first")
+    seen_together = False
+    while (step := world._next_step()) is not None:
+        step()
+        living = set(generations(world).values())
+        seen_together |= living == {1, 2}
+    assert not seen_together
+    assert set(generations(world).values()) == {2}
+
+
+def test_it_does_not_count_against_its_restarts() -> None:
+    """Nothing has failed: who restarts ten times for ten releases must not find it given up."""
+    world = up_world(policies={"first": policy(max=0)})
+    for number in range(2, 12):
+        caller = world.order_restart("first")
+        world.do_what_is_asked()
+        assert answer(world, caller) == {"first": number}
+
+
+@pytest.mark.parametrize("kind", ["permanent", "transient", "temporary"])
+def test_it_comes_back_whatever_its_type(kind: str) -> None:
+    """The type says what becomes of one that ended by itself."""
+    world = up_world(policies={"first": policy(type=kind)})
+    caller = world.order_restart("first")
+    world.do_what_is_asked()
+    assert answer(world, caller) == {"first": 2}
+    world.die("first", 0)
+    world.do_what_is_asked()
+    assert ("first" in world.processes) == (kind == "permanent"), "the order holds for one restart"
+
+
+def test_one_that_was_given_up_is_started_with_a_fresh_history() -> None:
+    """The cause has been mended, says who orders it: the next death is a first one."""
+    world = up_world(policies={"first": policy(max=1, on_give_up="down")})
+    for _ in range(2):
+        world.die("first", -11)
+        world.do_what_is_asked()
+    assert world.director.children["first"].phase is Phase.FAILED
+    assert world.states()["top"] is ModuleState.DOWN
+    caller = world.order_restart("first")
+    world.do_what_is_asked()
+    assert answer(world, caller) == {"first": 3}
+    assert world.states()["top"] is ModuleState.PRIMARY, "and with it those that had been taken down"
+    world.die("first", -11)
+    assert world.processes["first"].generation == 4
+
+
+def test_one_that_had_ended_is_started() -> None:
+    """A job that is to run once more."""
+    world = up_world(policies={"first": policy(type="temporary")})
+    world.die("first", 0)
+    world.do_what_is_asked()
+    assert world.director.children["first"].phase is Phase.ENDED
+    caller = world.order_restart("first")
+    world.do_what_is_asked()
+    assert answer(world, caller) == {"first": 2}
+
+
+def test_one_that_waits_for_its_next_start_is_started_now() -> None:
+    """Whoever has mended it does not want to wait for the backoff."""
+    world = up_world()
+    world.die("first", -9)
+    world.register("first")
+    world.die("first", -9)
+    assert "first" not in world.processes
+    caller = world.order_restart("first")
+    assert "first" in world.processes
+    world.do_what_is_asked()
+    assert answer(world, caller) == {"first": 3}
+
+
+def test_several_one_after_the_other() -> None:
+    """Who lists several wants one of them to be there while the other is not."""
+    world = up_world()
+    caller = world.order_restart("second", "first")
+    while (step := world._next_step()) is not None:
+        step()
+        assert len(world.processes) >= 2
+        away = [name for name, child in world.director.children.items() if child.is_leaving]
+        assert len(away) <= 1
+    assert answer(world, caller) == {"second": 2, "first": 2}
+    assert world.drains == ["second", "first"]
+
+
+def test_two_orders_for_one_backplane_wait_for_each_other() -> None:
+    """Each is a restart: the second is not done by the first, which may have begun before a file was changed."""
+    world = up_world()
+    one, two = world.order_restart("first"), world.order_restart("first")
+    world.do_what_is_asked()
+    assert answer(world, one) == {"first": 2}
+    assert answer(world, two) == {"first": 3}
+
+
+def test_orders_for_others_do_not_wait() -> None:
+    """Nobody hears "busy" because of somebody else."""
+    world = up_world()
+    one, two = world.order_restart("first"), world.order_restart("third")
+    assert world.drains == ["first", "third"]
+    world.finish_draining("third")
+    world.finish_hook("third", "top")
+    world.die("third", 0)
+    world.register("third")
+    assert one in world.waiting
+    world.do_what_is_asked()
+    assert answer(world, one) == {"first": 2}
+    assert answer(world, two) == {"third": 2}
+
+
+def test_now_it_is_killed() -> None:
+    """Who cannot wait for it to finish."""
+    world = up_world()
+    caller = world.order_restart("first", is_now=True)
+    assert world.drains == []
+    assert world.processes["first"].is_killed
+    world.do_what_is_asked()
+    assert answer(world, caller) == {"first": 2}
+    assert world.director.children["first"].history.restarts_ns == ()
+
+
+def test_a_crash_of_the_new_one_is_judged_as_ever() -> None:
+    """The order has become a start like any other; it ends when that has succeeded, or has been given up."""
+    world = up_world(policies={"first": policy(max=1)})
+    caller = world.order_restart("first")
+    while world.processes["first"].generation == 1:
+        step = world._next_step()
+        assert step is not None
+        step()
+        if "first" not in world.processes:
+            break
+    world.die("first", 1)
+    assert world.processes["first"].generation == 3
+    assert caller in world.waiting
+    world.die("first", 1)
+    error = refusal(world, caller)
+    assert isinstance(error, InternalError)
+    assert "backplane 'first': exited with 1: its last line; given up: 1 restarts within 60 s were not enough" in str(
+        error.message
+    )
+
+
+def test_at_the_first_that_is_not_well_again_the_others_are_left_alone() -> None:
+    """A release that does not start must not take down one after the other."""
+    world = up_world()
+    caller = world.order_restart("first", "third")
+    world.finish_draining("first")
+    world.finish_hook("first", "base")
+    world.die("first", 0)
+    world.register("first")
+    world.finish_hook("first", "base", is_well=False)
+    error = refusal(world, caller)
+    assert isinstance(error, InternalError)
+    assert error.message == (
+        "backplane 'first': component 'base' did not become initializing: it raised; not restarted: third"
+    )
+    world.do_what_is_asked()
+    assert world.processes["third"].generation == 1
+
+
+def test_who_waits_hears_at_his_limit_what_is_missing() -> None:
+    """What has begun goes on all the same."""
+    world = up_world()
+    caller = world.order_restart("first", "third", limit_ns=SECOND_NS)
+    world.pass_time()
+    error = refusal(world, caller)
+    assert isinstance(error, DeadlineExceeded)
+    assert error.message == "backplane 'first' is not up again yet, and goes on: it is draining; not restarted: third"
+    world.do_what_is_asked()
+    assert generations(world) == {"first": 2, "second": 1, "third": 1}
+
+
+def test_an_unknown_name_is_refused_before_anything_begins() -> None:
+    """With the nearest that there is."""
+    world = up_world()
+    error = refusal(world, world.order_restart("first", "secnd"))
+    assert isinstance(error, NotFound)
+    assert error.message == "no backplane 'secnd' (did you mean 'second'?)"
+    assert world.drains == []
+
+
+def test_in_a_system_that_goes_down_nothing_is_restarted() -> None:
+    """Neither what is ordered then, nor what had been: those who wait are told."""
+    world = up_world()
+    before = world.order_restart("first")
+    world.order_down()
+    after = world.order_restart("second")
+    for caller in (before, after):
+        assert isinstance(refusal(world, caller), Unavailable)
+    world.do_what_is_asked()
+    assert world.ended == effects.End(0, "SIGTERM")
+    assert world.drains.count("first") == 1, "it had begun, and is not asked twice"
+
+
+def test_orders_have_a_bound() -> None:
+    """A script that never waits would fill the memory of the supervisor."""
+    world = up_world()
+    callers = [world.order_restart("first") for _ in range(65)]
+    assert isinstance(refusal(world, callers[-1]), Busy)
+    assert len(world.waiting) == 64
+
+
+def test_an_order_to_move_what_is_restarted_waits_for_it() -> None:
+    """Moved while it goes, it would be told to go up by one and down by the other."""
+    world = up_world()
+    restart = world.order_restart("first")
+    move = world.order_move(ModuleState.PRIMARY, "base")
+    world.do_what_is_asked()
+    assert answer(world, restart) == {"first": 2}
+    assert isinstance(world.answers[move], effects.Answer)
+
+
+def test_it_is_told_that_it_is_being_restarted() -> None:
+    """Callers who are refused may try again in a moment; those of a system that goes down need not."""
+    world = up_world()
+    caller = effects.Caller(b"client", 1)
+    world.waiting[caller] = world.now_ns + SECOND_NS
+    done = world.tell(events.RestartOrdered(caller, ("first",), SECOND_NS))
+    drain = effects.Drain("first", 1, 10 * SECOND_NS, STOP_LIMIT_NS, draining.RESTARTING)
+    assert drain in done
+
+
+def test_before_the_system_is_up_it_waits_for_nothing_else() -> None:
+    """One that hangs in its constructor is started again without the others."""
+    world = World(make_director())
+    world.tell(events.UpOrdered())
+    world.register("first")
+    caller = world.order_restart("second")
+    assert world.processes["second"].is_killed
+    world.do_what_is_asked()
+    assert world.is_up
+    assert answer(world, caller) == {"second": 2}

@@ -1,0 +1,198 @@
+"""The supervisor is killed -9: whatever its backplanes are doing, none outlives it by a second, nor does what they started."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from appbackplane.supervisor.processes import leftovers
+from appbackplane.transport.errors import BackplaneError
+
+from .conftest import HERE, LIMIT_S, System, Up, processes_of, wait_dead
+
+#: What is promised. Looked at three times where it fails, because this machine may stand still for a second by itself.
+OUTLIVES_S_MAX = 1.0
+ATTEMPTS = 3
+
+DYING = """
+stop_limit = "1h"
+[backplane.dying]
+components = ["dying:Dying"]
+{backplane}
+[backplane.dying.settings.Dying]
+{settings}
+"""
+
+
+@pytest.fixture
+def start(begin: Up, folder: Path) -> Iterator[Callable[..., System]]:
+    """Starts it, with what the TOML says besides. After each death the next one comes up, and leaves nothing."""
+
+    def start(backplane: str = "", settings: str = "") -> System:
+        shutil.copy(HERE / "dying.py", folder)
+        return begin(DYING.format(backplane=backplane, settings=settings))
+
+    yield start
+    next_one = start()
+    next_one.wait_for("the supervisor before this one was killed")
+    next_one.wait_up()
+
+
+def mark_of(system: System) -> str:
+    """By which all that descends from it is known."""
+    mark: str = json.loads((system.run_dir / "lock").read_text())["mark"]
+    return mark
+
+
+def all_of(system: System) -> set[int]:
+    """Its processes, and theirs: by their session, their mark and what they wrote down."""
+    noted = system.folder / "pids"
+    written = [int(line) for line in noted.read_text().split()] if noted.exists() else []
+    return {*processes_of(system.pid), *leftovers.find([mark_of(system)]), *written} - {system.pid}
+
+
+def kill(system: System) -> tuple[float, set[int]]:
+    """The seconds until the last has ended, and who that was about."""
+    pids = all_of(system)
+    assert pids
+    os.kill(system.pid, signal.SIGKILL)
+    began_s = time.monotonic()
+    for pid in pids:
+        wait_dead(pid)
+    return time.monotonic() - began_s, pids
+
+
+def assert_nobody_stays(attempts: Iterable[System]) -> None:
+    """In one of three attempts within the second; in each, in the end."""
+    took_s = []
+    for system in attempts:
+        lasted_s, _ = kill(system)
+        system.process.wait(LIMIT_S)
+        assert leftovers.find([mark_of(system)]) == [], "somebody was started while the others ended"
+        took_s.append(lasted_s)
+        if lasted_s < OUTLIVES_S_MAX:
+            return
+    pytest.fail(f"outlived its supervisor by {took_s} s")
+
+
+@pytest.mark.parametrize("state", ["sleeps", "works", "keeps_the_gil", "is_stopped", "ignores_alarms", "has_children"])
+@pytest.mark.parametrize("backplane", ["", "cpu_limit = 1"], ids=["free", "throttled"])
+def test_no_action_keeps_a_backplane(start: Callable[..., System], state: str, backplane: str) -> None:
+    """Nobody could stop it any more, and the next `up` would find ports, files and devices taken."""
+
+    def attempts() -> Iterable[System]:
+        for _ in range(ATTEMPTS):
+            system = start(backplane)
+            system.wait_up()
+            with system.connect() as client:
+                client.submit(f"dying.{state}")
+                system.wait_for(f"in {state}")
+                yield system
+
+    assert_nobody_stays(attempts())
+
+
+def test_a_hook_keeps_no_backplane(start: Callable[..., System]) -> None:
+    """While the system comes up."""
+
+    def attempts() -> Iterable[System]:
+        for _ in range(ATTEMPTS):
+            system = start(settings='hangs_in = "primary"')
+            system.wait_for("in primary")
+            yield system
+
+    assert_nobody_stays(attempts())
+
+
+def test_a_system_that_goes_down_goes_for_good(start: Callable[..., System]) -> None:
+    """Killed because it took too long, most likely."""
+
+    def attempts() -> Iterable[System]:
+        for _ in range(ATTEMPTS):
+            system = start(settings='hangs_in = "down"')
+            system.wait_up()
+            system.process.send_signal(signal.SIGTERM)
+            system.wait_for("in down")
+            yield system
+
+    assert_nobody_stays(attempts())
+
+
+def test_an_import_keeps_no_backplane(start: Callable[..., System], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not serve yet, so nothing of it looks at its supervisor."""
+
+    def attempts() -> Iterable[System]:
+        for _ in range(ATTEMPTS):
+            with monkeypatch.context() as patched:
+                patched.setenv("DYING_IMPORT", "1")
+                system = start()
+            system.wait_for("imports")
+            yield system
+
+    assert_nobody_stays(attempts())
+
+
+def test_without_its_guardian_a_healthy_backplane_ends_all_the_same(start: Callable[..., System]) -> None:
+    """Both may be killed at once, as by somebody who kills by name; it sees its supervisor's end by itself."""
+
+    def attempts() -> Iterable[System]:
+        for _ in range(ATTEMPTS):
+            system = start()
+            system.wait_up()
+            with system.connect() as client:
+                client.submit("dying.works")
+                system.wait_for("in works")
+                guardian = guardian_of(system)
+                os.kill(system.pid, signal.SIGSTOP)
+                os.kill(guardian, signal.SIGKILL)
+                yield system
+
+    assert_nobody_stays(attempts())
+
+
+def test_what_runs_may_finish(start: Callable[..., System], folder: Path) -> None:
+    """A file half written is worse than a process that lives a moment longer."""
+    system = start()
+    system.wait_up()
+    with system.connect() as client:
+        call = client.submit("dying.finishes", path=str(folder / "written"))
+        system.wait_for("in finishes")
+        kill(system)
+        with suppress(BackplaneError):
+            call.result()
+    assert (folder / "written").read_text() == "whole"
+
+
+def test_a_guardian_that_dies_is_replaced(start: Callable[..., System]) -> None:
+    """Or the promise would hold for the first mishap only."""
+    system = start()
+    system.wait_up()
+    first = guardian_of(system)
+    os.kill(first, signal.SIGKILL)
+    system.wait_for("the guardian died (exit code -9)")
+    system.wait_for("another guardian was started")
+    second = guardian_of(system)
+    assert second != first
+    with system.connect() as client:
+        client.submit("dying.keeps_the_gil")
+        system.wait_for("in keeps_the_gil")
+        kill(system)
+    system.process.wait(LIMIT_S)
+
+
+def guardian_of(system: System) -> int:
+    """Its pid."""
+    for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
+        with suppress(OSError):
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if b"appbackplane.supervisor.processes.guardian" in words and str(system.pid).encode() in words:
+                return pid
+    pytest.fail("no guardian")

@@ -1,0 +1,182 @@
+"""Replicas on real processes: calls are spread, one that dies is missed by nobody, and all can be replaced under load."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from subprocess import Popen
+from typing import Any
+
+import pytest
+
+from .conftest import LIMIT_S, System, Up, answer_of, ask_until, wait_ready
+
+SHOP = """
+[backplane.front]
+components = ["components:Porch"]
+[backplane.web]
+components = ["components:Till"]
+replicas = 3
+"""
+WEB = ("web-1", "web-2", "web-3")
+ROUNDS_COUNT = 3
+#: Three times as long as intake stays open when nothing comes (GRACE_NS); and it ends (FAREWELL_NS).
+STOPPED_S = 0.15
+
+
+def pids_of(system: System) -> set[int]:
+    """Of the replicas."""
+    return {pid for name, pid in system.pids().items() if name in WEB}
+
+
+def answered_by(system: System, count: int = 12) -> set[int]:
+    """Who serves so many calls, made directly and by another backplane."""
+    with system.connect() as client:
+        return {client.call(route) for route in ("till.ring", "porch.ring") for _ in range(count)}
+
+
+def in_load(system: System) -> list[Popen[str]]:
+    """Three clients that call as fast as they can, each in its way."""
+    programs = [
+        system.program("steady", "till.ring"),
+        system.program("pipelined", "till.ring", "64"),
+        system.program("concurrent", "porch.ring", "16"),
+    ]
+    for program in programs:
+        wait_ready(program)
+    return programs
+
+
+def assert_none_failed(programs: list[Popen[str]]) -> None:
+    """As many answers as calls."""
+    for told in map(answer_of, programs):
+        assert told["errors"] == []
+        assert told.get("replies", told["count"]) == told["count"] > 0
+
+
+def roll(system: System) -> dict[str, int]:
+    """All of them; the generations they have then."""
+    done = system.command("restart", "web", "--rolling", "--json")
+    assert done.returncode == 0, done.stderr
+    generations: dict[str, int] = json.loads(done.stdout)["backplanes"]
+    return generations
+
+
+def test_replicas_share_the_calls_and_are_told_apart_everywhere_else(up: Up) -> None:
+    """One table of the TOML; routes once, with all places; status, logs and top by the name of one, or of all."""
+    system = up(SHOP)
+    assert list(system.pids()) == ["front", *WEB]
+    assert answered_by(system) == pids_of(system)
+    entries = json.loads(system.command("routes", "--json").stdout)
+    (ring,) = [entry for entry in entries if entry["route"] == "till.ring"]
+    assert (ring["backplane"], ring["places"]) == ("web", dict.fromkeys(WEB, True))
+    assert "web-1, web-2, web-3" in system.command("routes").stdout
+    top = json.loads(system.command("top", "--json", "--backplane", "web").stdout)
+    assert [one["name"] for one in top["backplanes"]] == list(WEB)
+    text = system.command("top", "--once", "--backplane", "web").stdout
+    assert all(name in text for name in WEB)
+    assert "front" not in text
+    system.wait_for("the porch is open")
+    logged = system.command("logs", "--backplane", "web").stdout.splitlines()
+    assert sorted(line.split()[3] for line in logged if "the till is open" in line) == list(WEB)
+    assert not any("porch" in line for line in logged)
+    assert "web-1/till has nothing to do" in system.command("why", "till").stdout
+    with system.connect() as client:
+        assert client.publish("prices.new", number=7) == 3, "every replica hears every message"
+        heard: list[list[int]] = []
+        end_s = time.monotonic() + LIMIT_S
+        while heard != [[7]] * 3 and time.monotonic() < end_s:
+            heard = [client.call("till.told") for _ in WEB]
+        assert heard == [[7]] * 3
+        keyed = {client.call("backplane.web-2.threads"), client.call("backplane.web-3.threads")}
+        assert keyed == {1}
+
+
+def test_one_that_dies_is_missed_by_nobody_but_by_the_calls_that_it_held(up: Up) -> None:
+    """Whoever depends on it stays up; calls go to the others until it is back, and then to it, too."""
+    system = up(SHOP)
+    victim = system.pids()["web-2"]
+    os.kill(victim, signal.SIGKILL)
+    with system.connect() as client:
+        ask_until(client, "supervisor.status", lambda told: told["backplanes"][2]["restarts"] == 1)
+        for _ in range(20):
+            assert client.call("till.ring") != victim
+        states = [entry["components"] for entry in system.status()["backplanes"]]
+        assert states[0] == {"porch": "primary"}
+        ask_until(client, "supervisor.status", lambda told: told["backplanes"][2]["components"] == {"till": "primary"})
+    assert len([line for line in system.said if "the porch is open" in line]) == 1, "it was not moved"
+    end_s = time.monotonic() + LIMIT_S
+    while answered_by(system) != pids_of(system):
+        assert time.monotonic() < end_s
+
+
+def test_a_rolling_restart_under_load_fails_no_call(up: Up) -> None:
+    """Every one of them is a new process afterwards, three times; there are as many answers as there were calls."""
+    system = up(SHOP)
+    programs = in_load(system)
+    for number in range(ROUNDS_COUNT):
+        before = pids_of(system)
+        assert roll(system) == dict.fromkeys(WEB, number + 2)
+        assert before.isdisjoint(pids_of(system))
+    assert_none_failed(programs)
+    assert system.backplane("front")["generation"] == 1
+
+
+def test_a_caller_that_hears_late_of_a_drain_is_waited_for(up: Up) -> None:
+    """It was stopped while the directory came: its calls are on their way to a place that would have closed."""
+    system = up(SHOP)
+    program = system.program("pipelined", "till.ring", "64")
+    wait_ready(program)
+    with system.connect() as client:
+        os.kill(program.pid, signal.SIGSTOP)
+        try:
+            body = {"backplanes": ["web-1"], "timeout": LIMIT_S, "rolling": True}
+            rolling = client.submit("supervisor.restart", timeout=LIMIT_S, arguments=body)
+
+            def has_drained_for_a_while(told: dict[str, Any]) -> bool:
+                entry = told["backplanes"][1]
+                assert entry["generation"] == 1, "it has gone, though one who calls it does not know"
+                return entry["state"] == "draining" and entry["since"] > STOPPED_S
+
+            ask_until(client, "supervisor.status", has_drained_for_a_while)
+        finally:
+            os.kill(program.pid, signal.SIGCONT)
+        assert rolling.result() == {"backplanes": {"web-1": 2}}
+    assert_none_failed([program])
+
+
+def test_it_stops_at_the_first_that_does_not_come_back(up: Up) -> None:
+    """The others are as they were, and serve; what to do is said, and done again it begins with the one that is missing."""
+    system = up(SHOP.replace("replicas = 3", "replicas = 3\nrestart = { max = 0 }"))
+    closed = system.folder / "closed"
+    closed.touch()
+    before = pids_of(system)
+    stopped = system.command("restart", "web", "--rolling")
+    assert (stopped.returncode, stopped.stdout) == (1, "")
+    line = stopped.stderr.splitlines()[-1]
+    assert "web-1 did not come back: exited with 2: " in line
+    assert "the shop is closed; given up" in line
+    assert line.endswith("not restarted: web-2, web-3 (2 of 3 are as they were)")
+    assert answered_by(system) < before
+    closed.unlink()
+    assert roll(system) == {"web-1": 3, "web-2": 2, "web-3": 2}
+    assert answered_by(system) == pids_of(system)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("front", "--rolling"), 1, "backplane 'front' has no replicas: nobody would answer meanwhile"),
+        (("wbe", "--rolling"), 1, "no backplane 'wbe' (did you mean 'web'?)"),
+        (("web", "--rolling", "--now"), 2, "--now kills, and loses the calls that --rolling is there to keep"),
+        (("web", "--force"), 2, "--force is for --rolling"),
+        (("front", "--rolling", "--force"), 0, ""),
+    ],
+)
+def test_what_cannot_roll_is_said_in_one_line(up: Up, words: tuple[str, ...], code: int, says: str) -> None:
+    """With the exit code by which a script knows whose mistake it is."""
+    done = up(SHOP.replace("replicas = 3", "replicas = 2")).command("restart", *words)
+    assert done.returncode == code
+    assert says in done.stderr
