@@ -252,7 +252,7 @@ class AsyncClient:
             id = session.call(
                 future, now_ns, timeout_ns, route, key, priority, body, idempotency_key, is_retried=is_retried
             )
-        except (Unavailable, Busy) as error:
+        except Unavailable as error:
             if not is_retried:
                 raise
             id = session.call_later(error, future, now_ns, timeout_ns, route, key, priority, body, idempotency_key)

@@ -19,6 +19,11 @@ from .resolver import Resolver
 from .retrying import SPREAD_NS, GiveUp, RetryAccount, after_attempts, decide
 
 
+def half() -> float:
+    """No chance at all, for who wants to know beforehand how long it waits."""
+    return 0.5
+
+
 class Attempt(Own):
     """One call that has failed at least once and has not ended; it is also what its later attempts are known by."""
 
@@ -92,7 +97,7 @@ class Attempts:
         )  # of an attempt it will be said at its end
 
     def make_due(self, now_ns: int, peer_for: Callable[[str, str | None], bytes], events: Events) -> None:
-        """Make those again that are due."""
+        """Make those again that are due. Called at each turn: where none waits, it costs a look at an empty list."""
         while self._waiting and self._waiting[0][0] <= now_ns:
             attempt = heapq.heappop(self._waiting)[2]
             if self._of.get(attempt.first_id) is not attempt:
@@ -133,6 +138,12 @@ class Attempts:
     def end(self, attempt: Attempt) -> None:
         """It has ended."""
         self._of.pop(attempt.first_id, None)
+
+    def finish(self, attempt: Attempt, result: Any, error: BackplaneError | None, events: Events) -> None:
+        """It has ended for good."""
+        self.end(attempt)
+        final = None if error is None else after_attempts(error, attempt.count, attempt.because)
+        events.append(Ended(attempt.token, result, final))
 
     def end_all(self, error: BackplaneError, events: Events) -> None:
         """None will be made again."""

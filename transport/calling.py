@@ -289,18 +289,14 @@ class Calling:
             pending._id = session.call(
                 pending, now_ns, timeout_ns, route, key, priority, body, idempotency_key, is_retried=is_retried
             )
-        except (
-            Unavailable,
-            UnknownRoute,
-            Busy,
-        ):  # by a directory that may be old: the new one may be lying in the link
+        except (Unavailable, UnknownRoute):  # by a directory that may be old: the new one may be lying in the link
             now_ns = _monotonic_ns()
             self._look(now_ns)
             try:
                 pending._id = session.call(
                     pending, now_ns, timeout_ns, route, key, priority, body, idempotency_key, is_retried=is_retried
                 )
-            except (Unavailable, Busy) as error:
+            except Unavailable as error:
                 if not is_retried:
                     raise
                 pending._id = session.call_later(

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from . import addressing
-from .attempts import Attempt, Attempts
+from .attempts import Attempt, Attempts, half
 from .connections import LinkPort
 from .directory import Directory, Place
 from .envelope import CAST, PUBLISH, REFUSED, REPLY, STATUS, Envelope
@@ -26,7 +26,7 @@ from .inbox import Message
 from .publishing import Publishing
 from .purposes import Asked, Fetch, Own, Settling
 from .resolver import Resolver
-from .retrying import RetryAccount, RetryBudget, after_attempts
+from .retrying import RetryAccount, RetryBudget
 from .topics import GapCounter, check_pattern
 
 #: Frames read in one turn, so that a flood of topics cannot keep a caller from its reply, nor from its deadline.
@@ -42,15 +42,11 @@ SUBSCRIBE_RETRY_NS, SUBSCRIBE_LIMIT_NS = 500_000_000, 5_000_000_000
 REFRESH_NS, REFRESH_LIMIT_NS = 1_000_000_000, 5_000_000_000
 
 
-def _half() -> float:
-    return 0.5
-
-
 class ClientSession:
     """One client's side of a system. Not thread-safe: the owner of the link is the owner of this."""
 
     def __init__(
-        self, link: LinkPort, supervisor: Path, account: RetryAccount | None = None, random: Callable[[], float] = _half
+        self, link: LinkPort, supervisor: Path, account: RetryAccount | None = None, random: Callable[[], float] = half
     ) -> None:
         """`supervisor` is the path of the supervisor's socket; `account`, of the retries it may make; `random`, 0 up to 1."""
         #: The newest version; None while not connected.
@@ -77,8 +73,7 @@ class ClientSession:
     def start(self, token: object, now_ns: int, timeout_ns: int) -> int:
         """Connect to the supervisor and fetch the directory, which also subscribes us to its changes."""
         peer = self._exchange.connected(addressing.SUPERVISOR, self._supervisor_place)
-        route = f"{addressing.SUPERVISOR}.directory"
-        return self._exchange.open(peer, Fetch(token), now_ns, timeout_ns, route, None, None, {})
+        return self._exchange.open(peer, Fetch(token), now_ns, timeout_ns, "supervisor.directory", None, None, {})
 
     def call(
         self, token: object, now_ns: int, timeout_ns: int,
@@ -95,13 +90,12 @@ class ClientSession:
         self, error: BackplaneError, token: object, now_ns: int, timeout_ns: int,
         route: str, key: str | None, priority: int | None, body: dict[str, Any], idempotency_key: str | None,
     ) -> int:  # fmt: skip
-        """`call` has raised `error`, and nothing has been sent: begin it as soon as that is possible. Raises `error` where
-        waiting would not help.
-        """
+        """`call` has raised `error`: begin it as soon as that is possible. Raises `error` where waiting would not help."""
         if self._resolver is None:
             raise error
-        ends_ns = now_ns + timeout_ns
-        return self._attempts.begin(error, token, now_ns, ends_ns, route, key, priority, body, idempotency_key)
+        return self._attempts.begin(
+            error, token, now_ns, now_ns + timeout_ns, route, key, priority, body, idempotency_key
+        )
 
     def cast(self, route: str, key: str | None, priority: int | None, body: dict[str, Any]) -> None:
         """A call that nobody waits for."""
@@ -171,8 +165,7 @@ class ClientSession:
         """
         exchange, events = self._exchange, self._events
         self._now_ns = now_ns
-        if exchange.waiting_count:
-            self._attempts.make_due(now_ns, self._peer_for, events)
+        self._attempts.make_due(now_ns, self._peer_for, events)
         while True:
             for name in exchange.flush():
                 self._cannot_reach(name, events)
@@ -219,10 +212,9 @@ class ClientSession:
         wake = exchange.calls.next_deadline_ns()
         if self._ask_again and (wake is None or self._ask_again[0][0] < wake):
             wake = self._ask_again[0][0]
-        if exchange.waiting_count:
-            again_ns = self._attempts.next_ns()
-            if again_ns is not None and (wake is None or again_ns < wake):
-                wake = again_ns
+        again_ns = self._attempts.next_ns() if exchange.waiting_count else None
+        if again_ns is not None and (wake is None or again_ns < wake):
+            wake = again_ns
         if exchange.is_stalled and (wake is None or now_ns + STALLED_RETRY_NS < wake):
             wake = now_ns + STALLED_RETRY_NS
         return wake
@@ -287,8 +279,9 @@ class ClientSession:
         elif kind == STATUS:
             call = self._exchange.end_call(envelope.id, peer)
             if call is not None:
-                error = error_from(*envelope.body, is_refused=envelope.route == REFUSED)
-                self._failed(envelope.id, call, error, events)
+                self._failed(
+                    envelope.id, call, error_from(*envelope.body, is_refused=envelope.route == REFUSED), events
+                )
         elif kind == PUBLISH and envelope.route is not None:
             lost = self._gaps.gap_before(peer, envelope.route, envelope.id)
             if envelope.route == DIRECTORY_TOPIC and peer == self._connections.peer(addressing.SUPERVISOR):
@@ -303,9 +296,7 @@ class ClientSession:
         if not isinstance(token, Own):
             events.append(Ended(token, result, error))
         elif isinstance(token, Attempt):
-            self._attempts.end(token)
-            final = None if error is None else after_attempts(error, token.count, token.because)
-            events.append(Ended(token.token, result, final))
+            self._attempts.finish(token, result, error, events)
         elif isinstance(token, Fetch):
             if error is None and not self._note(result, is_fetched=True):
                 error = Unavailable("the supervisor sent no directory")
@@ -319,8 +310,7 @@ class ClientSession:
                 events.append(Ended(token.token, None, None))
 
     def _failed(self, id: int, call: Call, error: BackplaneError, events: Events) -> None:
-        final = self._attempts.failed(id, call, error, self._now_ns, self._resolver)
-        if final is not None:
+        if (final := self._attempts.failed(id, call, error, self._now_ns, self._resolver)) is not None:
             self._finish(call[0], None, final, events)
 
     def _expire(self, events: Events) -> None:  # hot: scripts/bench call_rtt

@@ -84,10 +84,11 @@ class Outgoing:
                 log.exception("%s could not call %s", action.name, request.route)
                 error = InternalError(f"{request.route}: {type(error).__name__}: {text_of(error)}")
             is_placed = action.awaiting_id != 0
+            # A peer that does not read is no reason to pile up more for it: its `Busy` is for the operation.
+            error.is_refused = not is_placed or self.calls.peer_of(action.awaiting_id) is LOCAL
             if is_placed:
                 self.calls.end(action.awaiting_id)
                 action.awaiting_id = 0
-            error.is_refused = True
             self._failed(action, error, now_ns, is_sent=is_placed)
 
     def cast(

@@ -271,3 +271,34 @@ def test_who_waits_for_room_learns_that_the_client_is_closed(
             await ends_in(Unavailable, one)
 
     run(stand_in.run_dir, act)
+
+
+def test_calls_are_made_again(stand_in: Any, run_dir: Path) -> None:
+    """As those of a blocking client are; and what finds nobody waits for the next generation, unless it does not want to."""
+
+    async def act(client: AsyncClient) -> None:
+        asked: list[Any] = []
+
+        def answer(envelope: Any) -> Any:
+            asked.append(envelope)
+            if len(asked) < 3:
+                raise Busy("full")
+            return len(asked)
+
+        stand_in.hooks["query.flaky"] = answer
+        await other_thread(stand_in.do, stand_in._push)
+        while (await client.directory()).version < stand_in.version:
+            await client.call("supervisor.status")
+        assert await client.call("query.flaky", idempotency_key="k") == 3
+        await other_thread(stand_in.die)
+        while (await client.directory()).version < stand_in.version:
+            await client.call("supervisor.status")
+        await ends_in(Unavailable, client.call("query.echo", retry=False))
+        waiting = client.submit("query.echo", n=2)
+        taken_back = client.submit("query.echo", n=3)
+        taken_back.cancel()
+        await other_thread(stand_in.come_back)
+        assert await waiting == {"n": 2}
+        assert [e.body for e in stand_in.heard if e.route == "query.echo"] == [{"n": 2}]
+
+    run(run_dir, act)

@@ -198,20 +198,23 @@ def test_what_no_place_comes_up_for_ends_before_its_deadline(world: World) -> No
     assert isinstance(error, Unavailable) and error.attempts > 3 and "the next would be too late" in str(error)
 
 
-def test_a_full_outbox_is_waited_for(world: World) -> None:
-    """The callee has not seen it."""
-    world.link.answers["query-1"] = Sent.FULL
-    large = {"x": b"." * 5_000_000}
-    for number in range(6):
-        world.session.call(number, world.now_ns, SECOND_NS, "query.search", None, None, large)
-    with pytest.raises(Busy) as full:
-        world.session.call(6, world.now_ns, SECOND_NS, "query.search", None, None, large)
-    assert world.session._exchange._outstanding_bytes <= PEER_BYTES_MAX
-    world.session.call_later(full.value, "last", world.now_ns, SECOND_NS, "query.search", None, None, {}, None)
+def test_a_retry_that_finds_no_room_waits_again(world: World) -> None:
+    """The callee has not seen it: it costs nothing of the budget."""
+    world.call("one", timeout_ns=10 * SECOND_NS)
     world.turn()
+    refuse(world, "query-1", asked(world), Busy("full"), is_refused=True)
+    world.link.answers["query-1"] = Sent.FULL
+    left = PEER_BYTES_MAX - 100
+    while left > 0:
+        size = min(left, 5_000_000)
+        world.session.call("large", world.now_ns, 20 * SECOND_NS, "query.search", None, None, {"x": b"." * (size - 80)})
+        left -= size
+    for _ in range(10):
+        assert world.turn(BACKOFF_NS) == []
     world.link.answers.clear()
-    world.turn(BACKOFF_NS)
-    assert world.link.take("query-1")[-1].body == {}
+    while not (said := world.link.take("query-1")) or said[-1].body != {"text": "x"}:
+        assert world.turn(10_000_000) == []
+    assert world.session._attempts.account.taken_count == 1
 
 
 def test_the_end_of_the_system_ends_what_waits(world: World) -> None:

@@ -521,3 +521,71 @@ def test_a_fork_is_told_to_connect_itself(client: Client) -> None:
     _, code = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(code) == 7
     assert client.call("query.echo") == {}, "the parent's is as good as before"
+
+
+# -- made again -------------------------------------------------------------------------------------------------------
+
+
+def flaky(failures: int) -> Callable[[Any], Any]:
+    """Fails so often, then answers with how often it was asked."""
+    asked = []
+
+    def answer(envelope: Any) -> Any:
+        asked.append(envelope)
+        if len(asked) <= failures:
+            raise Busy("full")
+        return len(asked)
+
+    return answer
+
+
+@pytest.mark.parametrize("is_submitted", [False, True])
+def test_what_bears_a_key_is_made_again(client: Client, stand_in: Any, is_submitted: bool) -> None:
+    """In the same words; who waits for it does not notice."""
+    stand_in.hooks["query.flaky"] = flaky(3)
+    stand_in.do(stand_in._push)
+    see_newest(client, stand_in)
+    if is_submitted:
+        assert client.submit("query.flaky", n=1, idempotency_key="k").result() == 4
+    else:
+        assert client.call("query.flaky", n=1, idempotency_key="k") == 4
+    said = stand_in.wait_for_route("query.flaky", 4)
+    assert {(e.idempotency_key, e.deadline) for e in said} == {("k", said[0].deadline)}
+    assert len({e.id for e in said}) == 4 and all(e.body == {"n": 1} for e in said)
+
+
+def test_who_does_not_want_it_made_again_is_told(client: Client, stand_in: Any) -> None:
+    """And what may have begun is not, by itself."""
+    stand_in.hooks["query.flaky"] = flaky(2)
+    stand_in.do(stand_in._push)
+    see_newest(client, stand_in)
+    assert ends_in(Busy, lambda: client.call("query.flaky", idempotency_key="k", retry=False)).attempts == 1
+    assert ends_in(Busy, lambda: client.call("query.flaky")).attempts == 1
+    assert client.call("query.flaky") == 3
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256, 7])
+def test_an_idempotency_key_that_is_none_is_refused_at_once(client: Client, key: Any) -> None:
+    """The callee would drop the frame."""
+    with pytest.raises(InvalidArgument, match=r"query\.echo: idempotency_key must be a string of 1 to 255"):
+        client.call("query.echo", idempotency_key=key)
+
+
+def test_a_call_waits_for_the_next_generation(client: Client, stand_in: Any) -> None:
+    """Nothing has been sent, so whatever it is, it does no harm."""
+    stand_in.die()
+    see_newest(client, stand_in)
+    waiting = in_thread(lambda: client.call("query.echo", n=2, timeout=LIMIT_S))
+    pending = client.submit("query.echo", n=3, timeout=LIMIT_S)
+    assert not pending.done()
+    stand_in.come_back()
+    assert (waiting(), pending.result()) == ({"n": 2}, {"n": 3})
+
+
+def test_a_call_that_waits_to_be_made_again_is_taken_back(client: Client, stand_in: Any) -> None:
+    """And leaves nothing behind."""
+    stand_in.die()
+    see_newest(client, stand_in)
+    pending = client.submit("query.echo", n=3, timeout=LIMIT_S)
+    assert pending.cancel() and isinstance(pending.exception(), Cancelled)
+    assert client._calling.session.outstanding_count == 0

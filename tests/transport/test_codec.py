@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appbackplane.transport import codec
-from appbackplane.transport.envelope import CALL, CANCEL, CAST, PUBLISH, REPLY, STATUS, Envelope, reply, status
+from appbackplane.transport.codec import Encoder, batch, decode, renumbered
+from appbackplane.transport.envelope import CALL, CANCEL, CAST, PUBLISH, REFUSED, REPLY, STATUS, Envelope, reply, status
 from appbackplane.transport.errors import Busy, InvalidArgument, MalformedFrame
 
 encoder = codec.Encoder()
@@ -276,3 +277,47 @@ def test_the_head_of_anything_is_two_numbers_or_nothing(frame: bytes) -> None:
     """Whatever came, the reader goes on."""
     found = codec.head(frame)
     assert found is None or [type(number) for number in found] == [int, int]
+
+
+def test_an_idempotency_key_is_a_tenth_field_and_costs_others_nothing() -> None:
+    """Calls without one are what they were, byte for byte."""
+    plain = Envelope(CALL, 1, None, "a.b", None, -5, None, {})
+    keyed = Envelope(CALL, 1, None, "a.b", None, -5, None, {}, None, "k")
+    assert decode(batch([Encoder().encode(keyed)])) == [keyed]
+    assert Encoder().call(1, None, "a.b", None, -5, {}, "k") == Encoder().encode(keyed)
+    assert len(Encoder().encode(keyed)) == len(Encoder().encode(plain)) + len("k") + 1
+    assert Encoder().encode(plain)[0] == 0x99
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        [CALL, 1, None, "a.b", None, None, None, {}, None, 7],
+        [CALL, 1, None, "a.b", None, None, None, {}, None, None],
+        [CALL, 1, None, "a.b", None, None, None, {}, None, "k", "more"],
+        [REPLY, 1, None, None, None, None, None, 1, None, "k"],
+    ],
+)
+def test_ten_fields_are_those_of_a_call_with_a_key(row: list[object]) -> None:
+    """Whatever else has ten is not ours."""
+    with pytest.raises(MalformedFrame):
+        decode(msgpack.packb([row]))
+
+
+def test_a_status_says_whether_the_work_has_begun_and_nothing_else_in_that_place_counts() -> None:
+    """A peer that does not know the word ignores it; and one that says another is not believed."""
+    error = Busy("full", retry_after=0.5)
+    (refused,) = decode(batch([Encoder().encode(status(7, error, is_refused=True))]))
+    assert refused.route == REFUSED and refused.body == [8, "full", 0.5, None]
+    assert decode(batch([Encoder().encode(status(7, error))]))[0].route is None
+    for strange in ("begun", 7, ["refused"]):
+        row = [STATUS, 7, None, strange, None, None, None, [8, "full", 0.5, None], None]
+        assert decode(msgpack.packb([row]))[0].route is None
+
+
+@given(id=st.integers(1, 2**40), new=st.integers(1, 2**40), key=st.none() | texts)
+def test_what_is_said_again_is_said_in_the_same_words_under_another_id(id: int, new: int, key: str | None) -> None:
+    """In every way in which an id is packed."""
+    packed = Encoder().call(id, None, "a.b", None, -5, {"x": "y"}, key)
+    (again,) = decode(batch([renumbered(packed, new)]))
+    assert again == Envelope(CALL, new, None, "a.b", None, -5, None, {"x": "y"}, None, key)
