@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -91,8 +91,8 @@ class Tally:
         return {"issued": self.issued, "ended": self.ended, "ends": self.ends, "problems": self.problems}
 
 
-def questions(client: str, dice: random.Random) -> Iterator[Question]:
-    """What a client asks, without end; its numbers grow."""
+def questions(client: str, dice: random.Random, loads: Sequence[int] = LOADS_BYTES) -> Iterator[Question]:
+    """What a client asks, without end; its numbers grow. `loads`: the bytes of its heavy calls."""
     number = 0
     while True:
         number += 1
@@ -118,7 +118,7 @@ def questions(client: str, dice: random.Random) -> Iterator[Question]:
         elif kind < 0.95:
             yield Question(f"{part}.hold", number, {"milliseconds": dice.randint(1, 300)})
         elif kind < 0.96:
-            yield Question(f"{part}.weigh", number, {"load": bytes(dice.choice(LOADS_BYTES))})
+            yield Question(f"{part}.weigh", number, {"load": bytes(dice.choice(loads))})
         elif kind < 0.98:
             yield Question(f"{part}.hold", number, {"milliseconds": 200}, timeout=dice.uniform(0.001, 0.25))
         else:
