@@ -25,13 +25,13 @@ ROOT = Path(__file__).parent.resolve()
 #: What a call, a message or an action passes through. What users subclass freely stays interpreted (AppObject, Component),
 #: and so does what is declared with msgspec (Mark, Policy) and what runs a few times a second.
 COMPILED = """
-    transport: batching calling calls codec connections envelope events exchange hearing inbox link publishing request resolver
-        session topics waitables waiting
+    transport: attempts batching calling calls codec connections envelope events exchange hearing inbox link publishing
+        purposes request resolver session topics waitables waiting
     runtime/objects: action binding operation_spec registry schedulable
     runtime/scheduling: balance cpu_budget deadline_order nice object_queue quotas ready_queues scheduler throttle ticks timers
     runtime/observation: histogram statistics
     runtime/execution: board callers coroutines digesting endings engine failures host inheritance intake method_action modules
-        os_priority outgoing presence publishing reports watch worker
+        os_priority outgoing presence publishing replays reports trying_again watch worker
 """
 #: What mypyc asks of a compiler: Python's headers, the C library's, and a linker.
 PROBE = "#include <Python.h>\n#include <math.h>\nint probe(void) { return Py_IsInitialized(); }\n"

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from msgspec import UNSET
+
 from appbackplane.transport.directory import ComponentEntry
 from appbackplane.transport.errors import InvalidArgument
 
@@ -25,8 +27,9 @@ from .execution.worker import ReliefWorker, Worker
 from .objects.component import Component
 from .objects.operation import DeclarationError
 from .objects.registry import Registry
-from .process_config import ProcessConfig
+from .process_config import LiveSettings, ProcessConfig
 from .scheduling.deadline_order import DeadlineScheduler
+from .scheduling.quotas import quotas_from
 from .scheduling.scheduler import Policy, Scheduler
 from .scheduling.throttle import OwnWork, Throttle
 
@@ -74,6 +77,7 @@ class Backplane:
             os_priority=os_priority,
             is_debug=config.debug,
         )
+        engine.intake.replays.policy = config.replay
         self._inspection = Inspection(engine)
         self._own = BackplaneOperations(self, config.backplane)
         for component in components:
@@ -123,6 +127,28 @@ class Backplane:
                 worker.start()  # within the lead, which it takes first: nobody sees one that has not begun
                 engine.watch.joins(worker)
             engine.watch.wake_all()
+
+    def configure(self, settings: LiveSettings) -> None:
+        """What is set in there holds from now on, the rest stays. Raises `InvalidArgument`; then nothing has changed."""
+        engine, scheduler, budget = self.engine, self.engine.scheduler, self.engine.scheduler.budget
+        with engine.lead:
+            if settings.quotas is not UNSET:
+                try:
+                    quotas = quotas_from(settings.quotas, scheduler.priorities)
+                except ValueError as error:
+                    raise InvalidArgument(str(error)) from error
+                scheduler.quotas.change(quotas)
+            if settings.tick_ns is not UNSET:
+                scheduler.change_tick(settings.tick_ns, engine.now_ns())
+            if settings.cpu_exempt is not UNSET:
+                budget.exempt = settings.cpu_exempt
+            if settings.cpu_limit is not UNSET:
+                budget.change(settings.cpu_limit)
+            if settings.slow_action_ns is not UNSET:
+                engine.reports.slow_actions.threshold_ns = settings.slow_action_ns
+            if settings.threads is not UNSET:
+                self.set_threads(settings.threads)
+            engine.watch.notify()  # what was held up may run; what is due is due at another time
 
     def stop(self, timeout: float) -> bool:
         """Tell who still waits, let what runs finish for `timeout` seconds, let go of the link. False: something still runs."""
@@ -198,12 +224,14 @@ class Backplane:
                     "malformed": engine.reports.malformed_count,
                     "undelivered": engine.undelivered_count,
                     "late": engine.outgoing.calls.late_count,
+                    "retried": engine.outgoing.again.account.taken_count,
                     "outstanding": len(engine.outgoing.calls),
                     "abandoned": engine.callers.abandoned_count,
                     "refused_casts": engine.intake.refused_casts_count,
                     "topics_lost_here": engine.publishing.lost_count,
                     "topics_lost_elsewhere": engine.intake.gaps.lost_count,
                 },
+                "replays": engine.intake.replays.figures(),
                 "os_priority": None if self.os_priority is None else self.os_priority.describe(),
                 "slow_actions": engine.reports.slow_actions.count,
             }

@@ -19,9 +19,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import msgspec
 import setproctitle
+from msgspec import UNSET
 
 from appbackplane.transport import addressing
 from appbackplane.transport.directory import Registration
@@ -40,7 +42,7 @@ from .execution.os_priority import OsPriority, allowed
 from .execution.sentinel import SUPERVISOR_GONE, Sentinel
 from .execution.stacks import write_on_signal
 from .objects.component import Component
-from .process_config import ProcessConfig
+from .process_config import LiveSettings, ProcessConfig
 
 #: How long running actions may take to end once the process is told to stop; the supervisor has moved the components
 #: down before, so what still runs is what nobody waits for.
@@ -158,7 +160,7 @@ def serve(config: ProcessConfig, components: Sequence[Component]) -> int:
     """Serve until told to stop."""
     ring_handler = next((each for each in logging.getLogger().handlers if isinstance(each, LogHandler)), None)
     AsyncLog.install(count_lost=None if ring_handler is None else ring_handler.count_lost)
-    sys.setswitchinterval(min(_SWITCH_MAX_S, config.max_latency_ns / 1e9 / _SWITCH_FRACTION))
+    take_turns(config.max_latency_ns)
     if config.affinity:
         os.sched_setaffinity(0, config.affinity)
     slot = None
@@ -179,6 +181,7 @@ def serve(config: ProcessConfig, components: Sequence[Component]) -> int:
         slot=slot,
         statistics=backplane.statistics,
         why=backplane.why,
+        configure=lambda settings: configure(backplane, settings),
         os_priority=os_priority,
     )
     end_children_of(backplane.engine)
@@ -215,6 +218,24 @@ def serve(config: ProcessConfig, components: Sequence[Component]) -> int:
         sys.stderr.flush()
     # Not through the interpreter's own shutdown: it would wait for threads that user code started.
     os._exit(0)
+
+
+def take_turns(max_latency_ns: int) -> None:
+    """How often threads do, for this latency contract."""
+    sys.setswitchinterval(min(_SWITCH_MAX_S, max_latency_ns / 1e9 / _SWITCH_FRACTION))
+
+
+def configure(backplane: Backplane, given: Any) -> None:
+    """What the supervisor wants to be otherwise from now on. Raises `InvalidArgument`; then nothing has changed."""
+    try:
+        settings = msgspec.convert(given, LiveSettings)
+    except msgspec.ValidationError as error:
+        raise InvalidArgument(f"control.configure: {error}") from error
+    backplane.configure(settings)
+    if settings.max_latency_ns is not UNSET:
+        take_turns(settings.max_latency_ns)
+    if settings.log_level is not UNSET:
+        logging.getLogger().setLevel(settings.log_level)
 
 
 def set_title(title: str) -> None:

@@ -4,9 +4,35 @@ The supervisor writes it as JSON to the child's standard input; both sides check
 nanoseconds here: the TOML's "5ms" has been understood once, by `supervisor/config.py`.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
+
+_Natural = Annotated[int, msgspec.Meta(ge=0)]
+_Positive = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class LiveSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What of a `ProcessConfig` can be another while the process runs, by the same names; what is left out stays."""
+
+    threads: Annotated[int, msgspec.Meta(ge=1, le=256)] | UnsetType = UNSET
+    quotas: tuple[_Natural, ...] | UnsetType = UNSET
+    tick_ns: _Positive | UnsetType = UNSET
+    cpu_limit: _Positive | UnsetType | None = UNSET
+    cpu_exempt: _Natural | UnsetType = UNSET
+    max_latency_ns: _Positive | UnsetType = UNSET
+    slow_action_ns: _Positive | UnsetType = UNSET
+    log_level: _Natural | UnsetType = UNSET
+
+
+class ReplayPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is kept of calls with an idempotency key (execution/replays.py), and no longer than any of these allows."""
+
+    count: int = 10_000
+    keep_ns: int = 600_000_000_000
+    #: Bytes.
+    size: int = 64 << 20
 
 
 class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -52,6 +78,7 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     nice: tuple[int, ...] = ()
     #: The folder of its own cgroup, where its weight is; None: it shares one with the others, or there are none.
     cgroup: str | None = None
+    replay: ReplayPolicy = ReplayPolicy()
     #: Remote tracebacks travel with INTERNAL.
     debug: bool = False
     #: Construct, print the registration as JSON and exit.

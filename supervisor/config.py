@@ -23,7 +23,7 @@ from appbackplane.transport.errors import CallerError
 from . import replicas
 from .config_reader import Duration, Patience, Reader, hint, shown
 from .logs import settings as log_settings
-from .logs.settings import LogSettings
+from .logs.settings import LogSettings, Size
 from .metrics.address import problem_of
 
 #: Words become file names, socket names and words of routes: no dots, no slashes, no surprises in a shell.
@@ -38,6 +38,8 @@ _GENERATION_MAX = 999_999
 #: Beyond these nobody means what he writes: a day of actions between two ticks, ten thousand cores. They also fit into the
 #: machine words in which they travel.
 _QUOTA_MAX, _CPU_LIMIT_MAX = 1_000_000_000, 1_000_000
+#: A GiB of them.
+_REPLAYS_MAX = 1_000_000
 #: A tick costs a microsecond or two; 1 ms keeps that below a hundredth.
 _TICK_MIN_NS = 1_000_000
 #: A heartbeat comes every 250 ms, and may be late: who is impatient kills what is well.
@@ -73,6 +75,17 @@ class RestartPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     healthy_after_ns: Duration = msgspec.field(default=Duration(3 * _SECOND_NS), name="healthy_after")
     #: When it is given up, the state above which nobody that depends on it is to be; or the system goes down.
     on_give_up: Literal["secondary", "down", "shutdown"] = "secondary"
+
+
+class ReplaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """replay = {...}: what a backplane keeps of calls with an idempotency key (runtime/execution/replays.py)."""
+
+    #: So many of them: 6 MB with their keys, plus the replies.
+    count: Annotated[int, msgspec.Meta(ge=0, le=_REPLAYS_MAX)] = 10_000
+    #: Each for so long: a program that is restarted, or a person who tries again, comes back within minutes.
+    keep_ns: Duration = msgspec.field(default=Duration(600 * _SECOND_NS), name="keep")
+    #: So many bytes of all.
+    size: Size = Size(64 << 20)
 
 
 class SystemConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -126,6 +139,7 @@ class BackplaneConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     affinity: tuple[Annotated[int, msgspec.Meta(ge=0)], ...] = ()
     preempt: bool = True
     restart: RestartPolicy = RestartPolicy()
+    replay: ReplaySettings = ReplaySettings()
     #: Instead of the system's.
     start_limit_ns: Duration | None = msgspec.field(default=None, name="start_limit")
     stop_limit_ns: Duration | None = msgspec.field(default=None, name="stop_limit")
@@ -168,12 +182,16 @@ class Config(msgspec.Struct, frozen=True):
 
 def load(path: Path) -> Config:
     """Read and check `path`. Raises `ConfigError` with all that is wrong."""
+    return parse(read(path), path.absolute(), os.sched_getaffinity(0))
+
+
+def read(path: Path) -> str:
+    """What the file says. Raises `ConfigError`."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else f"not UTF-8: {error}"
         raise ConfigError(str(path), [f"cannot be read: {reason}"]) from error
-    return parse(text, path.absolute(), os.sched_getaffinity(0))
 
 
 def parse(text: str, path: Path, cpus: Collection[int] | None = None) -> Config:

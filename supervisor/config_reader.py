@@ -46,6 +46,14 @@ def duration_ns(value: Any) -> int:
     return round(ns)
 
 
+def duration_in_words(ns: int) -> str:
+    """As a person would write it: in the largest unit of which it is a whole number."""
+    for unit in ("h", "m", "s", "ms", "us"):
+        if ns % _UNITS_NS[unit] == 0:
+            return f"{ns // _UNITS_NS[unit]}{unit}"
+    return f"{ns}ns"
+
+
 class Reader:
     """Converts tables key by key and keeps what is wrong with each."""
 

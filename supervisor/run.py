@@ -37,6 +37,7 @@ from .control.control_socket import (
 from .control.desk import Desk
 from .control.drains import drain_body, drained
 from .control.questions import Questions
+from .control.reconfiguring import Reconfiguring
 from .direction import effects, events
 from .direction.child import MOVABLE, Phase
 from .direction.director import Director
@@ -113,16 +114,6 @@ class _Running:
     ears: Ears
 
 
-@dataclass(frozen=True, slots=True)
-class _MoveToken:
-    effect: effects.Move
-
-
-@dataclass(frozen=True, slots=True)
-class _DrainToken:
-    effect: effects.Drain
-
-
 class Supervisor:
     """One system's doer."""
 
@@ -139,8 +130,7 @@ class Supervisor:
         stack: ExitStack,
     ) -> None:
         self._logs, self._say, self._on_up = logs, logs.say, on_up
-        self._now_ns = RealClock.now_ns
-        self._run_dir = run_dir
+        self._now_ns, self._run_dir = RealClock.now_ns, run_dir
         self._board = BoardFile(config.backplane)
         stack.callback(self._board.close)
         self._control = ControlSocket(supervisor_socket(run_dir.path))
@@ -165,15 +155,14 @@ class Supervisor:
         self._running: dict[str, _Running] = {}
         stack.callback(self._kill_what_lives)
         self._questions = Questions(self._control, self._director, self._board, self._now_ns, self._status)
+        self._reconfiguring = Reconfiguring(
+            config, control=self._control, director=self._director, board=self._board, placement=placement,
+            spawner=self._spawner, logs=logs, take=self._take, place=self._place, now_ns=self._now_ns,
+        )  # fmt: skip
         self._desk = Desk(
-            self._control,
-            self._director,
-            self._questions,
-            take=self._take,
-            status_now=self._status,
-            change_limit=self._change_limit,
-            say=self._say,
-        )
+            self._control, self._director, self._questions, self._reconfiguring,
+            take=self._take, status_now=self._status, change_limit=self._change_limit, say=self._say,
+        )  # fmt: skip
         self._events: deque[events.Event] = deque()
         self._outcome: Outcome | None = None
         self._poller = Poller()
@@ -202,9 +191,9 @@ class Supervisor:
         wakes_at_ns = self._director.wakes_at_ns()
         if wakes_at_ns is not None and wakes_at_ns <= now_ns and self._outcome is None:
             self._take(events.TimePassed())
-        if self._looks.due_ns <= now_ns and self._outcome is None:
-            self._take(self._looks.look([running.process for running in self._running.values()], now_ns))
+        self._looks.turn(now_ns, (running.process for running in self._running.values()), self._take)
         self._logs.turn(now_ns)
+        self._reconfiguring.turn(now_ns)
         self._service.turn(now_ns)
         self._guarding.turn(now_ns)
         if self._outcome is None:
@@ -213,6 +202,7 @@ class Supervisor:
     def _wait(self) -> None:
         now_ns = self._now_ns()
         wakes = [self._director.wakes_at_ns(), self._control.next_wake_ns(now_ns), self._logs.next_wake_ns()]
+        wakes.append(self._reconfiguring.next_wake_ns())
         wakes += [self._looks.due_ns, self._service.next_wake_ns(now_ns), self._guarding.next_wake_ns()]
         nearest_ns = min((wake for wake in wakes if wake is not None), default=None)
         self._poller.wait(nearest_ns, now_ns, lambda: self._outcome is None, room_in=self._logs.waits_for_fd())
@@ -258,14 +248,13 @@ class Supervisor:
             self._say(f"malformed frame from {heard.peer!r} dropped (further ones are only counted): {heard.reason}")
 
     def _on_answered(self, answered: Answered) -> None:
-        token = answered.token
-        if self._questions.take(answered):
+        if self._questions.take(answered) or self._reconfiguring.take(answered):
             return
-        if isinstance(token, _DrainToken):
-            self._take(drained(token.effect, answered))
+        move = answered.token  # what asked for it
+        if isinstance(move, effects.Drain):
+            self._take(drained(move, answered))
             return
-        assert isinstance(token, _MoveToken)
-        move = token.effect
+        assert isinstance(move, effects.Move)
         if answered.error is None:
             self._take(events.Moved(move.backplane, move.generation, move.component, move.state))
         else:
@@ -275,7 +264,7 @@ class Supervisor:
     # Told
 
     def _status(self, statistics: dict[str, Any] | None = None) -> dict[str, Any]:
-        return status.status(
+        return {"config": self._reconfiguring.describe()} | status.status(
             self._director,
             self._board.read,
             lambda name: self._placement.describe(name) | self._logs.describe(name),
@@ -311,12 +300,11 @@ class Supervisor:
                 self._spawn(effect)
             case effects.Move():
                 body = {"component": effect.component, "state": effect.state}
-                token = _MoveToken(effect)
-                self._call(effect.backplane, effect.generation, "control.move", body, token, effect.limit_ns)
+                self._call(effect.backplane, effect.generation, "control.move", body, effect, effect.limit_ns)
             case effects.Drain():
                 body = drain_body(effect)
                 limit_ns = effect.limit_ns + effect.stop_limit_ns + ANSWER_NS
-                self._call(effect.backplane, effect.generation, "control.drain", body, _DrainToken(effect), limit_ns)
+                self._call(effect.backplane, effect.generation, "control.drain", body, effect, limit_ns)
             case effects.Stop():
                 self._placement.lift(effect.backplane)
                 self._control.cast(control_peer(effect.backplane, effect.generation), "control.stop", {})
@@ -335,6 +323,7 @@ class Supervisor:
                 self._warn(self._placement.registered(effect.backplane))
                 self._logs.know(effect.backplane, self._director.children[effect.backplane].states)
                 self._control.reply(effect.caller, self._placement.told(effect.backplane))
+                self._reconfiguring.registered(effect.backplane)
             case effects.Answer():
                 self._control.reply(effect.caller, effect.result)
             case effects.Refuse():
@@ -369,18 +358,23 @@ class Supervisor:
         self._poller.watch(ears.ring.wake_fd, lambda: self._logs.on_wake(ears))
         for stream, pipe in ears.pipes:
             self._poller.watch(pipe.fd, lambda stream=stream, pipe=pipe: self._on_print(ears, stream, pipe))  # type: ignore[misc]
+        self._reconfiguring.spawned(name)
         self._take(events.Spawned(name, generation, process.pid, self._placement.folder_of(name)))
 
     def _change_limit(self, caller: Caller, name: str, generation: int, percent: int | None) -> None:
         running = self._running.get(name)
         if running is None or running.process.generation != generation:
             raise Unavailable(f"supervisor.limit: {name} generation {generation} does not run")
-        folder = self._placement.folder_of(name)
-        self._warn(self._placement.change(name, percent, running.process.pid))
+        self._control.reply(caller, self._place(name, percent))
+
+    def _place(self, name: str, percent: int | None) -> dict[str, Any]:
+        """Change the limit of one that runs; what it is to be told."""
+        process, folder = self._running[name].process, self._placement.folder_of(name)
+        self._warn(self._placement.change(name, percent, process.pid))
         moved_to = self._placement.folder_of(name)
         if moved_to is not None and moved_to != folder:
-            self._take(events.Placed(name, generation, moved_to))
-        self._control.reply(caller, self._placement.told(name))
+            self._take(events.Placed(name, process.generation, moved_to))
+        return self._placement.told(name)
 
     def _call(
         self, backplane: str, generation: int, route: str, body: dict[str, Any], token: object, limit_ns: int

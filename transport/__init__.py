@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .directory import Directory
     from .handles import PendingCall, Subscription
     from .inbox import Message
+    from .retrying import RetryBudget
 
 __all__ = [
     "AsyncClient",
@@ -57,6 +58,7 @@ __all__ = [
     "PeerDown",
     "PeerError",
     "PendingCall",
+    "RetryBudget",
     "Status",
     "Subscription",
     "SystemNotRunning",
@@ -75,6 +77,7 @@ _LATER = {
     "Directory": "directory",
     "Message": "inbox",
     "PendingCall": "handles",
+    "RetryBudget": "retrying",
     "Subscription": "handles",
     "connect": "client",
     "connect_async": "async_client",

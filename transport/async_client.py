@@ -9,6 +9,7 @@ import asyncio
 import heapq
 import itertools
 import os
+import random
 import time
 from collections.abc import Mapping
 from types import TracebackType
@@ -23,6 +24,7 @@ from .errors import Busy, Cancelled, PeerDown, Unavailable
 from .events import Ended, Events
 from .lifeline import open_lifeline
 from .link import Link
+from .retrying import RetryAccount, RetryBudget
 from .session import ClientSession
 from .topics import check_pattern
 
@@ -30,12 +32,16 @@ from .topics import check_pattern
 PRIORITY_UNKNOWN = 256
 
 
-async def connect_async(target: str | os.PathLike[str], *, timeout: float = CONNECT_TIMEOUT_S) -> "AsyncClient":
+async def connect_async(
+    target: str | os.PathLike[str], *, timeout: float = CONNECT_TIMEOUT_S, retry_budget: RetryBudget | None = None
+) -> "AsyncClient":
     """A client of a running system, by its name, its run directory or its TOML, for the running event loop.
+
+    retry_budget: as of `connect`.
 
     Raises `SystemNotRunning` at once, `DeadlineExceeded` when its supervisor does not answer within `timeout` seconds.
     """
-    client = AsyncClient(locate(target))
+    client = AsyncClient(locate(target), retry_budget)
     try:
         await client.start(timeout)
     except BaseException:
@@ -47,11 +53,12 @@ async def connect_async(target: str | os.PathLike[str], *, timeout: float = CONN
 class AsyncClient:
     """A connection to a system. Made by `connect_async`; belongs to the event loop it was made in."""
 
-    def __init__(self, location: Location) -> None:
+    def __init__(self, location: Location, retry_budget: RetryBudget | None = None) -> None:
         self._location = location
         self._loop = asyncio.get_running_loop()
         self._link = Link(f"client/{os.getpid()}-{os.urandom(8).hex()}")
-        self._session = ClientSession(self._link, location.supervisor)
+        account = RetryAccount(retry_budget or RetryBudget(), time.monotonic_ns())
+        self._session = ClientSession(self._link, location.supervisor, account, random.random)
         self._subscriptions: set[AsyncSubscription] = set()
         self._starting: asyncio.Future[None] | None = None
         self._lifeline_fd = -1
@@ -80,7 +87,8 @@ class AsyncClient:
 
     async def call(
         self, route: str, /, *, key: str | None = None, priority: int | None = None,
-        timeout: float | None = request.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None, **keywords: Any,
+        timeout: float | None = request.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None, retry: bool = True, **keywords: Any,
     ) -> Any:  # fmt: skip  # hot: scripts/bench call_rtt
         """Call an operation and await its result: `await client.call("query.search", text="asyncio", priority=0)`.
 
@@ -92,7 +100,7 @@ class AsyncClient:
             await self.start()
         if self._session.is_full:
             await self._wait_for_room(route, priority, request.duration_ns(timeout))
-        id, future = self._begin(route, key, priority, timeout, arguments, keywords)
+        id, future = self._begin(route, key, priority, timeout, arguments, keywords, idempotency_key, is_retried=retry)
         try:
             return await future
         except asyncio.CancelledError:
@@ -101,7 +109,8 @@ class AsyncClient:
 
     def submit(
         self, route: str, /, *, key: str | None = None, priority: int | None = None,
-        timeout: float | None = request.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None, **keywords: Any,
+        timeout: float | None = request.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None, retry: bool = True, **keywords: Any,
     ) -> asyncio.Future[Any]:  # fmt: skip
         """Begin a call without awaiting it: the future ends in the result or the error, and may be cancelled.
 
@@ -110,7 +119,7 @@ class AsyncClient:
         """
         if self._session.is_full:
             raise self._busy(route)
-        id, future = self._begin(route, key, priority, timeout, arguments, keywords)
+        id, future = self._begin(route, key, priority, timeout, arguments, keywords, idempotency_key, is_retried=retry)
         future.add_done_callback(lambda ended: self._take_back(id) if ended.cancelled() else None)
         return future
 
@@ -229,14 +238,24 @@ class AsyncClient:
 
     def _begin(
         self, route: str, key: str | None, priority: int | None, timeout: float | None,
-        arguments: Mapping[str, Any] | None, keywords: dict[str, Any],
+        arguments: Mapping[str, Any] | None, keywords: dict[str, Any], idempotency_key: str | None, *, is_retried: bool,
     ) -> tuple[int, asyncio.Future[Any]]:  # fmt: skip  # hot: scripts/bench call_rtt
         request.check(route, key, priority)
+        if idempotency_key is not None:
+            request.check_idempotency_key(route, idempotency_key)
         timeout_ns = request.duration_ns(timeout)
         body = request.body_of(route, arguments, keywords)
         self._expect_open()
         future: asyncio.Future[Any] = self._loop.create_future()
-        id = self._session.call(future, time.monotonic_ns(), timeout_ns, route, key, priority, body)
+        session, now_ns, is_retried = self._session, time.monotonic_ns(), bool(is_retried)
+        try:
+            id = session.call(
+                future, now_ns, timeout_ns, route, key, priority, body, idempotency_key, is_retried=is_retried
+            )
+        except (Unavailable, Busy) as error:
+            if not is_retried:
+                raise
+            id = session.call_later(error, future, now_ns, timeout_ns, route, key, priority, body, idempotency_key)
         if not self._is_turn_due:
             self._is_turn_due = True
             self._loop.call_soon(self._turn)

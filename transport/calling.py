@@ -6,6 +6,7 @@ what comes is put into the waitables that users hold. Whatever touches the link 
 """
 
 import os
+import random
 import time
 from collections.abc import Mapping
 from typing import Any, Final
@@ -18,6 +19,7 @@ from .events import Ended, Events
 from .inbox import Message
 from .lifeline import open_lifeline
 from .link import Link
+from .retrying import RetryAccount, RetryBudget
 from .session import FRAMES_MAX, ClientSession
 from .topics import check_pattern
 from .waitables import Outcome, Stream, Waitable
@@ -42,11 +44,12 @@ _getpid: Final = os.getpid
 class Calling:
     """A client's link, session and lock. Any thread may use it; not to be used after a fork."""
 
-    def __init__(self, location: Location) -> None:
+    def __init__(self, location: Location, budget: RetryBudget) -> None:
         self.location = location
         self._pid = os.getpid()
         self._link = Link(f"client/{self._pid}-{os.urandom(8).hex()}")
-        self.session = ClientSession(self._link, location.supervisor)
+        account = RetryAccount(budget, _monotonic_ns())
+        self.session = ClientSession(self._link, location.supervisor, account, random.random)
         self._waiting = Waiting(self._link.fileno(), self._look_for_some, self._system_gone)
         self._subscriptions: set[Stream] = set()
         self._room = Waitable()
@@ -64,12 +67,12 @@ class Calling:
 
     def call(
         self, route: Any, key: Any, priority: Any, timeout: Any,
-        arguments: Mapping[str, Any] | None, keywords: dict[str, Any],
+        arguments: Mapping[str, Any] | None, keywords: dict[str, Any], idempotency_key: Any, is_retried: Any,
     ) -> Any:  # fmt: skip  # hot: scripts/bench call_rtt
         """Begin a call and wait for its end."""
         pending = Outcome(self, route)
         with self._waiting.lock:
-            self._begin(pending, key, priority, timeout, arguments, keywords)
+            self._begin(pending, key, priority, timeout, arguments, keywords, idempotency_key, is_retried)
             try:
                 if not self._waiting.wait(pending, pending._ends_ns):
                     self._end_lost(pending)
@@ -83,14 +86,14 @@ class Calling:
 
     def submit(
         self, pending: Outcome, key: Any, priority: Any, timeout: Any,
-        arguments: Mapping[str, Any] | None, keywords: dict[str, Any],
+        arguments: Mapping[str, Any] | None, keywords: dict[str, Any], idempotency_key: Any, is_retried: Any,
     ) -> None:  # fmt: skip  # hot: scripts/bench call_pipelined
         """Begin a call whose end comes into `pending`. It leaves now, or in a burst with others."""
         with self._waiting.lock:
             session = self.session
             if session.is_full:
                 self._wait_for_room(pending.route, request.duration_ns(timeout))
-            now_ns = self._begin(pending, key, priority, timeout, arguments, keywords)
+            now_ns = self._begin(pending, key, priority, timeout, arguments, keywords, idempotency_key, is_retried)
             is_burst = now_ns - self._submitted_ns < BURST_GAP_NS
             self._burst_count = self._burst_count + 1 if is_burst else 1
             if (
@@ -270,20 +273,39 @@ class Calling:
 
     def _begin(
         self, pending: Outcome, key: Any, priority: Any, timeout: Any,
-        arguments: Mapping[str, Any] | None, keywords: dict[str, Any],
+        arguments: Mapping[str, Any] | None, keywords: dict[str, Any], idempotency_key: Any, is_retried: Any,
     ) -> int:  # fmt: skip  # hot: scripts/bench call_rtt
         """Let a call leave with the next look; returns the time."""
         route = pending.route
         request.check(route, key, priority)
+        if idempotency_key is not None:
+            request.check_idempotency_key(route, idempotency_key)
+        is_retried = bool(is_retried)
         timeout_ns = request.duration_ns(timeout)
         body = keywords if arguments is None else request.body_of(route, arguments, keywords)
         now_ns = self._ready_to_speak(_monotonic_ns(), timeout_ns)
+        session = self.session
         try:
-            pending._id = self.session.call(pending, now_ns, timeout_ns, route, key, priority, body)
-        except (Unavailable, UnknownRoute):  # by a directory that may be old: the new one may be lying in the link
+            pending._id = session.call(
+                pending, now_ns, timeout_ns, route, key, priority, body, idempotency_key, is_retried=is_retried
+            )
+        except (
+            Unavailable,
+            UnknownRoute,
+            Busy,
+        ):  # by a directory that may be old: the new one may be lying in the link
             now_ns = _monotonic_ns()
             self._look(now_ns)
-            pending._id = self.session.call(pending, now_ns, timeout_ns, route, key, priority, body)
+            try:
+                pending._id = session.call(
+                    pending, now_ns, timeout_ns, route, key, priority, body, idempotency_key, is_retried=is_retried
+                )
+            except (Unavailable, Busy) as error:
+                if not is_retried:
+                    raise
+                pending._id = session.call_later(
+                    error, pending, now_ns, timeout_ns, route, key, priority, body, idempotency_key
+                )
         pending._ends_ns = now_ns + timeout_ns
         return now_ns
 

@@ -57,6 +57,11 @@ class OutstandingCalls(Generic[Token]):
             self._sweep()
         return id
 
+    def take_id(self) -> int:
+        """An id that is nobody else's, for a call that is to be opened later."""
+        self._last_id += 1
+        return self._last_id
+
     def end(self, id: int, peer: bytes | None = None) -> Token | None:
         """End call `id` and hand back its token; None (counted) when it has ended or `peer` is not its callee."""
         call = self._calls.get(id)

@@ -16,14 +16,19 @@ from .calling import CONNECT_TIMEOUT_S, Calling
 from .directory import Directory
 from .discovery import Location, locate
 from .handles import PendingCall, Subscription
+from .retrying import RetryBudget
 
 
-def connect(target: str | os.PathLike[str], *, timeout: float = CONNECT_TIMEOUT_S) -> "Client":
+def connect(
+    target: str | os.PathLike[str], *, timeout: float = CONNECT_TIMEOUT_S, retry_budget: RetryBudget | None = None
+) -> "Client":
     """A client of a running system, by its name, its run directory or its TOML.
+
+    retry_budget: how many calls it may make again (docs/concepts/retries.md); None: a fifth of them, and ten a second.
 
     Raises `SystemNotRunning` at once, `DeadlineExceeded` when its supervisor does not answer within `timeout` seconds.
     """
-    client = Client(locate(target))
+    client = Client(locate(target), retry_budget)
     try:
         client.start(timeout)
     except BaseException:
@@ -35,8 +40,8 @@ def connect(target: str | os.PathLike[str], *, timeout: float = CONNECT_TIMEOUT_
 class Client:
     """A connection to a system. Made by `connect`; any thread may use it; not to be used after a fork."""
 
-    def __init__(self, location: Location) -> None:
-        self._calling = Calling(location)
+    def __init__(self, location: Location, retry_budget: RetryBudget | None = None) -> None:
+        self._calling = Calling(location, retry_budget or RetryBudget())
 
     def start(self, timeout: float = CONNECT_TIMEOUT_S) -> None:
         """Connect, unless connected: `connect` has done it, and a call does it when the system was gone and is back."""
@@ -44,7 +49,8 @@ class Client:
 
     def call(
         self, route: str, /, *, key: str | None = None, priority: int | None = None,
-        timeout: float | None = request.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None, **keywords: Any,
+        timeout: float | None = request.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None, retry: bool = True, **keywords: Any,
     ) -> Any:  # fmt: skip  # hot: scripts/bench call_rtt
         """Call an operation and wait for its result: `client.call("query.search", text="asyncio", priority=0)`.
 
@@ -52,15 +58,19 @@ class Client:
         priority: 0 is highest; None: the one that the operation declares.
         timeout: seconds until the call ends in `DeadlineExceeded`, here and where it runs.
         arguments: more arguments, for names that clash with these keywords.
+        idempotency_key: names this piece of work: of all calls with the same one, it is done once, and each gets its reply.
+        retry: whether it is made again, until `timeout`, where that can do no harm: the operation is idempotent, the call
+        has an idempotency key, or the work has certainly not begun (docs/concepts/retries.md).
 
         Raises the `BackplaneError` in which it ended: `UnknownRoute`, `InvalidArgument`, `Busy` (with `retry_after`),
         `Unavailable`, `DeadlineExceeded`, `PeerDown`, or `InternalError` when the operation raised.
         """
-        return self._calling.call(route, key, priority, timeout, arguments, keywords)
+        return self._calling.call(route, key, priority, timeout, arguments, keywords, idempotency_key, retry)
 
     def submit(
         self, route: str, /, *, key: str | None = None, priority: int | None = None,
-        timeout: float | None = request.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None, **keywords: Any,
+        timeout: float | None = request.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None, retry: bool = True, **keywords: Any,
     ) -> PendingCall:  # fmt: skip  # hot: scripts/bench call_pipelined
         """Begin a call, as `call` does, and do not wait: ask what is returned for the result.
 
@@ -72,7 +82,7 @@ class Client:
         together, 64 at a time, or as soon as anybody waits or looks (`result`, `done`, `call`, …), or by `flush()`.
         """
         pending = PendingCall(self._calling, route)
-        self._calling.submit(pending, key, priority, timeout, arguments, keywords)
+        self._calling.submit(pending, key, priority, timeout, arguments, keywords, idempotency_key, retry)
         return pending
 
     def cast(

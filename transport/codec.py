@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgpack
 import msgspec
 
-from .envelope import BOOST, CALL, CANCEL, CAST, PUBLISH, REPLY, STATUS, Envelope, Kind
+from .envelope import BOOST, CALL, CANCEL, CAST, PUBLISH, REFUSED, REPLY, STATUS, Envelope, Kind
 from .errors import InvalidArgument, MalformedFrame, text_of
 
 #: What is decoded: bytes, or a view of memory that somebody else owns.
@@ -28,6 +28,8 @@ ENVELOPES_MAX: Final = 4_096
 ENVELOPE_BYTES_MAX: Final = FRAME_BYTES_MAX - 3
 
 _FIELDS: Final = 9
+#: With the idempotency key, which calls that have none do not spend a byte on.
+_FIELDS_KEYED: Final = 10
 #: Two array headers and two integers take at most so many.
 _HEAD_BYTES = 3 + 1 + 9 + 9
 #: How an envelope begins, by kind; an id that fits into 32 bits; what else there is of a reply around its result.
@@ -69,11 +71,12 @@ class Encoder:
         return packed
 
     def call(
-        self, id: int, priority: int | None, route: str, key: str | None, deadline: int, body: dict[str, Any]
-    ) -> bytes:  # hot: scripts/bench call_pipelined
+        self, id: int, priority: int | None, route: str, key: str | None, deadline: int, body: dict[str, Any],
+        idempotency_key: str | None = None,
+    ) -> bytes:  # fmt: skip  # hot: scripts/bench call_pipelined
         """`encode(Envelope(CALL, id, priority, route, key, deadline, body=body))`, at two thirds of its cost."""
-        if priority is not None or key is not None or id > _ID_MAX:
-            return self.encode(Envelope(CALL, id, priority, route, key, deadline, None, body))
+        if priority is not None or key is not None or idempotency_key is not None or id > _ID_MAX:
+            return self.encode(Envelope(CALL, id, priority, route, key, deadline, None, body, None, idempotency_key))
         address = self._addresses.get(route)
         if address is None:
             if len(self._addresses) >= _ADDRESSES_MAX:
@@ -116,6 +119,18 @@ def with_id(kind: int, id: int, rest: bytes) -> bytes:  # hot: scripts/bench cal
     return packed
 
 
+def renumbered(packed: bytes, id: int) -> bytes:
+    """A packed envelope under another id: what is said again is said in the same bytes."""
+    start = msgpack.Unpacker()
+    start.feed(packed[:_HEAD_BYTES])
+    start.read_array_header()
+    start.skip()
+    before: int = start.tell()
+    start.skip()
+    numbered: bytes = msgpack.packb(id)
+    return packed[:before] + numbered + packed[start.tell() :]
+
+
 def _refuse_size(size: int) -> None:
     raise InvalidArgument(f"{size:,} bytes exceed the limit of {ENVELOPE_BYTES_MAX:,} a message")
 
@@ -150,7 +165,7 @@ def head(frame: Frame) -> tuple[int, int] | None:
     start = msgpack.Unpacker()
     start.feed(bytes(frame[:_HEAD_BYTES]))
     try:
-        if start.read_array_header() != 1 or start.read_array_header() != _FIELDS:
+        if start.read_array_header() != 1 or start.read_array_header() not in (_FIELDS, _FIELDS_KEYED):
             return None
         kind, id = start.unpack(), start.unpack()
     except Exception:  # the edge: as in `decode`
@@ -183,9 +198,14 @@ def _refuse_extension(code: int, _data: bytes) -> Any:
 
 
 def _checked(row: Any) -> Envelope:  # hot: scripts/bench call_pipelined
-    if type(row) is not list or len(row) != _FIELDS:
+    if type(row) is not list:
         raise MalformedFrame("not an envelope: an array of nine fields is expected")
     fields: list[Any] = row
+    idempotency_key = None
+    if len(fields) != _FIELDS:
+        if len(fields) != _FIELDS_KEYED or fields[0] != CALL or type(fields[9]) is not str:
+            raise MalformedFrame("not an envelope: nine fields are expected, or ten of a call with an idempotency key")
+        idempotency_key = fields[9]
     kind, id = fields[0], fields[1]
     if type(id) is not int or type(kind) is not int:
         raise MalformedFrame("kind and id must be integers")
@@ -200,10 +220,11 @@ def _checked(row: Any) -> Envelope:  # hot: scripts/bench call_pipelined
             raise MalformedFrame("priority, deadline or key of the wrong type")
         if not _is_str_or_nil(trace) or (chain is not None and not _is_chain(chain)):
             raise MalformedFrame("trace or chain of the wrong type")
-        return Envelope(kind, id, priority, route, key, deadline, trace, body, chain)
+        return Envelope(kind, id, priority, route, key, deadline, trace, body, chain, idempotency_key)
     if kind == STATUS:
         if not _is_status(fields[7]):
             raise MalformedFrame("a status is [number, message, retry_after, trace]")
+        return Envelope(STATUS, id, None, REFUSED if fields[3] == REFUSED else None, None, None, None, fields[7])
     elif kind == BOOST:
         if type(fields[2]) is not int:
             raise MalformedFrame("a boost has a priority")

@@ -27,6 +27,8 @@ class OperationEntry(msgspec.Struct, frozen=True):
     reentrant: bool = False
     #: Routes it declares to call; `check` looks for cycles among these.
     calls: tuple[str, ...] = ()
+    #: Whether doing it again does no harm, so that callers may try again.
+    idempotent: bool = False
 
 
 class ComponentEntry(msgspec.Struct, frozen=True):
@@ -83,6 +85,8 @@ class Directory(msgspec.Struct, frozen=True):
     routes: dict[str, tuple[str, ...]] = {}
     #: Topic to the names of the backplanes that subscribe to it.
     topics: dict[str, tuple[str, ...]] = {}
+    #: Routes that may be called again when nobody knows whether the work was done: those that all who serve them declare so.
+    idempotent: tuple[str, ...] = ()
 
     def newly_draining(self, before: "Directory | None") -> list[str]:
         """Those that are being drained, and were not in the version before."""
@@ -138,11 +142,14 @@ def build(
     folders = cgroups or {}
     routes: dict[str, list[str]] = {}
     topics: dict[str, list[str]] = {}
+    once_only: set[str] = set()
     for registration in registrations:
         name = registration.backplane
         for component in registration.components:
             for operation in component.operations:
                 routes.setdefault(operation.route, []).append(name)
+                if not operation.idempotent:
+                    once_only.add(operation.route)
             for topic in component.topics:
                 if name not in topics.setdefault(topic, []):
                     topics[topic].append(name)
@@ -164,4 +171,5 @@ def build(
         },
         routes={route: tuple(names) for route, names in routes.items()},
         topics={topic: tuple(names) for topic, names in topics.items()},
+        idempotent=tuple(route for route in routes if route not in once_only),
     )

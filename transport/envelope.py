@@ -1,15 +1,15 @@
-"""Envelope: everything one party says to another, as nine fields.
+"""Envelope: everything one party says to another, as nine fields, or ten.
 
 On the wire it is a msgpack array in this very order (DESIGN section 6, plus `chain`, the objects that already wait in
 this call, which lets a cycle be refused before it deadlocks). Slots, which compiled code reads like the fields of a struct.
-Fields that a kind does not use are nil, which costs one byte each.
+Fields that a kind does not use are nil, which costs one byte each; the tenth, `idempotency_key` of a CALL, is left out.
 
 | kind | id | route | body |
 |---|---|---|---|
 | CALL | the caller's context id, above 0 | operation | map of arguments |
 | CAST | 0 | operation | map of arguments |
 | REPLY | of the call | nil | the result |
-| STATUS | of the call | nil | [status, message, retry_after seconds or nil, remote traceback or nil] |
+| STATUS | of the call | nil, or "refused" | [status, message, retry_after seconds or nil, remote traceback or nil] |
 | CANCEL | of the call | nil | nil |
 | BOOST | of the call | nil | nil; `priority` is the one that the call has from now on |
 | PUBLISH | sequence number, from 1, of this publisher to this subscriber and topic | topic | map |
@@ -23,6 +23,9 @@ from .errors import BackplaneError, text_of
 
 #: A remote traceback may be so long, characters: some hundred frames.
 TRACE_MAX = 65_536
+#: In the place of a STATUS's route: the work has not begun, so that whatever it is, the call may be made again. A peer that
+#: does not know the word ignores it.
+REFUSED: Final = "refused"
 
 
 class Kind(IntEnum):
@@ -54,9 +57,10 @@ class Envelope:
     the time on the monotonic clock that all processes of this host share (`due_ns`): then what a call spends in the socket
     of a callee that is stopped is spent, and what nobody wants any more does not run when it goes on.
     `chain` is [object, route] of every call that waits for this one, outermost first; nil when a client calls.
+    `idempotency_key`: of calls that bear the same one, the work is done once (runtime/execution/replays.py).
     """
 
-    __slots__ = ("body", "chain", "deadline", "id", "key", "kind", "priority", "route", "trace")
+    __slots__ = ("body", "chain", "deadline", "id", "idempotency_key", "key", "kind", "priority", "route", "trace")
 
     def __init__(
         self,
@@ -69,6 +73,7 @@ class Envelope:
         trace: str | None = None,
         body: Any = None,
         chain: Sequence[Sequence[str]] | None = None,
+        idempotency_key: str | None = None,
     ) -> None:
         self.kind = kind
         self.id = id
@@ -79,12 +84,14 @@ class Envelope:
         self.trace = trace
         self.body = body
         self.chain = chain
+        self.idempotency_key = idempotency_key
 
     def row(self) -> tuple[Any, ...]:
         """Its fields in the order of the wire."""
-        return (
+        row = (
             self.kind, self.id, self.priority, self.route, self.key, self.deadline, self.trace, self.body, self.chain
         )  # fmt: skip
+        return row if self.idempotency_key is None else (*row, self.idempotency_key)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Envelope) and self.row() == other.row()
@@ -105,9 +112,13 @@ def reply(id: int, result: Any) -> Envelope:
     return Envelope(REPLY, id, None, None, None, None, None, result, None)
 
 
-def status(id: int, error: BackplaneError) -> Envelope:
-    """The status in which call `id` ended. It can always travel, whatever a person has put into the error."""
-    return Envelope(STATUS, id, None, None, None, None, None, _told(error), None)
+def status(id: int, error: BackplaneError, *, is_refused: bool = False) -> Envelope:
+    """The status in which call `id` ended. It can always travel, whatever a person has put into the error.
+
+    `is_refused`: the work has certainly not begun. Said by whoever refuses, and never read from the error, which may have
+    come out of a call that the work itself has made.
+    """
+    return Envelope(STATUS, id, None, REFUSED if is_refused else None, None, None, None, _told(error), None)
 
 
 def _told(error: Any) -> list[Any]:  # any error: what its fields hold is up to who raised it

@@ -16,6 +16,10 @@ class BackplaneError(Exception):
     message: str = ""
     retry_after: float | None = None
     trace: str | None = None
+    #: Whether the work has certainly not begun, so that the call may be made again, whatever it does (retrying.py).
+    is_refused: bool = False
+    #: How often the call was tried.
+    attempts: int = 1
 
     def __init__(self, message: str, *, retry_after: float | None = None, trace: str | None = None) -> None:
         super().__init__(message)
@@ -136,10 +140,20 @@ _BY_STATUS: dict[Status, type[BackplaneError]] = {
 }  # fmt: skip
 
 
-def error_from(status: int, message: str, retry_after: float | None = None, trace: str | None = None) -> BackplaneError:
+def error_from(
+    status: int,
+    message: str,
+    retry_after: float | None = None,
+    trace: str | None = None,
+    *,
+    is_refused: bool = False,
+) -> BackplaneError:
     """Rebuild the error that a peer reported; an unknown number becomes an `InternalError` that names it."""
     try:
         kind = _BY_STATUS[Status(status)]
     except (ValueError, KeyError):
         kind, message = InternalError, f"status {status}: {message}"
-    return kind(message, retry_after=retry_after, trace=trace)
+    error = kind(message, retry_after=retry_after, trace=trace)
+    if is_refused:
+        error.is_refused = True
+    return error

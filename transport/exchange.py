@@ -12,7 +12,7 @@ from typing import Any
 from .addressing import FAREWELL, backplane_route
 from .batching import Outbox
 from .calls import OutstandingCalls
-from .codec import Encoder, decode
+from .codec import Encoder, decode, renumbered
 from .connections import Connections, LinkPort
 from .directory import Place
 from .envelope import CANCEL, CAST, Envelope
@@ -22,6 +22,8 @@ from .errors import Busy, DeadlineExceeded, InvalidArgument, MalformedFrame
 #: calls on. Taking calls in costs the callee about 8 us each: with so many on their way to it, an urgent call of the same
 #: client is 33 ms late at the worst. Bytes: what cannot be taken in yet is kept by both sides.
 OUTSTANDING_MAX, OUTSTANDING_BYTES_MAX = 4096, 64 << 20
+#: What its owner wants back; the route; the bytes that it takes; and these themselves, if it may be made again.
+Call = tuple[object, str, int, bytes | None]
 
 
 class Exchange:
@@ -35,8 +37,9 @@ class Exchange:
         self.gathered_count = 0
         #: Frames and envelopes that made no sense and were dropped.
         self.malformed_count = 0
-        #: By what its owner wants back: also the route, and the bytes that it takes.
-        self.calls: OutstandingCalls[tuple[object, str, int]] = OutstandingCalls()
+        self.calls: OutstandingCalls[Call] = OutstandingCalls()
+        #: Calls that have failed and wait to be made again: they take their place.
+        self.waiting_count = 0
         #: Of the frame that was received last: whose it is, and how many bytes an envelope.
         self.sender = b""
         self.share_bytes = 0
@@ -53,7 +56,19 @@ class Exchange:
     @property
     def is_full(self) -> bool:
         """Whether so much is outstanding that more should wait."""
-        return len(self.calls) >= OUTSTANDING_MAX or self._outstanding_bytes >= OUTSTANDING_BYTES_MAX
+        return (
+            len(self.calls) + self.waiting_count >= OUTSTANDING_MAX or self._outstanding_bytes >= OUTSTANDING_BYTES_MAX
+        )
+
+    def waits(self, size: int) -> None:
+        """A call of so many bytes has failed, and waits to be made again: it takes its place all the same."""
+        self.waiting_count += 1
+        self._outstanding_bytes += size
+
+    def waits_no_more(self, size: int) -> None:
+        """It is made again, or has ended."""
+        self.waiting_count -= 1
+        self._outstanding_bytes -= size
 
     def connected(self, name: str, place: Place) -> bytes:
         """The peer that a place is, connected if need be."""
@@ -66,14 +81,28 @@ class Exchange:
     def open(
         self, peer: bytes, token: object, now_ns: int, timeout_ns: int,
         route: str, key: str | None, priority: int | None, body: dict[str, Any],
+        idempotency_key: str | None = None, *, is_retried: bool = False,
     ) -> int:  # fmt: skip  # hot: scripts/bench call_rtt
         """Begin a call; returns its id. Raises `InvalidArgument`, `Busy`; then nothing has begun."""
         ends_ns = now_ns + timeout_ns
         try:
-            packed = self._encoder.call(self.calls.next_id, priority, route, key, -ends_ns, body)
+            packed = self._encoder.call(self.calls.next_id, priority, route, key, -ends_ns, body, idempotency_key)
         except InvalidArgument as error:
             raise InvalidArgument(f"{route}: {error.message}") from error
-        id = self.calls.open(peer, ends_ns, (token, route, len(packed)))
+        size = len(packed)
+        id = self.calls.open(peer, ends_ns, (token, route, size, packed if is_retried else None))
+        self._outstanding_bytes += size
+        try:
+            self.put_packed(peer, packed)
+        except Busy:
+            self.end(id)
+            raise
+        return id
+
+    def open_again(self, peer: bytes, token: object, ends_ns: int, route: str, packed: bytes) -> int:
+        """Begin one again that has been packed before. Raises `Busy`."""
+        packed = renumbered(packed, self.calls.next_id)
+        id = self.calls.open(peer, ends_ns, (token, route, len(packed), packed))
         self._outstanding_bytes += len(packed)
         try:
             self.put_packed(peer, packed)
@@ -82,6 +111,16 @@ class Exchange:
             raise
         return id
 
+    def pack_call(
+        self, id: int, ends_ns: int,
+        route: str, key: str | None, priority: int | None, body: dict[str, Any], idempotency_key: str | None,
+    ) -> bytes:  # fmt: skip
+        """A call as it travels, for one that is opened later. Raises `InvalidArgument`."""
+        try:
+            return self._encoder.call(id, priority, route, key, -ends_ns, body, idempotency_key)
+        except InvalidArgument as error:
+            raise InvalidArgument(f"{route}: {error.message}") from error
+
     def end(self, id: int, peer: bytes | None = None) -> object | None:  # hot: scripts/bench call_rtt
         """An answer has come: the token of its call, or None for one that had ended, or that `peer` does not hold."""
         ended = self.calls.end(id, peer)
@@ -89,6 +128,13 @@ class Exchange:
             return None
         self._outstanding_bytes -= ended[2]
         return ended[0]
+
+    def end_call(self, id: int, peer: bytes) -> Call | None:
+        """`end`, with all there is to know of the call."""
+        ended = self.calls.end(id, peer)
+        if ended is not None:
+            self._outstanding_bytes -= ended[2]
+        return ended
 
     def put(self, peer: bytes, envelope: Envelope) -> None:
         """Let an envelope leave at the next flush. Raises `InvalidArgument`, `Busy`."""
@@ -128,15 +174,15 @@ class Exchange:
     def expire(self, now_ns: int) -> list[tuple[object, DeadlineExceeded]]:
         """End what is overdue, and tell those who were to do it."""
         ended = []
-        for id, peer, (token, route, size) in self.calls.expire(now_ns):
+        for id, peer, (token, route, size, _) in self.calls.expire(now_ns):
             self._outstanding_bytes -= size
             because = f"{route}: no answer from {self.connections.name(peer)} before the deadline"
             ended.append((token, DeadlineExceeded(because)))
             self._say_cancel(peer, id)
         return ended
 
-    def lose(self, name: str) -> tuple[bytes | None, list[object]]:
-        """A place is dead: (the peer that it was, the tokens of the calls it held)."""
+    def lose(self, name: str) -> tuple[bytes | None, list[tuple[int, Call]]]:
+        """A place is dead: (the peer that it was, the ids and the calls that it held)."""
         peer = self.connections.drop(name)
         if peer is None:
             return None, []
@@ -144,8 +190,8 @@ class Exchange:
         self.has_more = True
         return peer, self._fail(peer)
 
-    def abandon(self, name: str) -> list[object]:
-        """The tokens of the calls that a place holds; they end here, and it is not told."""
+    def abandon(self, name: str) -> list[tuple[int, Call]]:
+        """The ids and the calls that a place holds; they end here, and it is not told."""
         peer = self.connections.peer(name)
         return [] if peer is None else self._fail(peer)
 
@@ -172,12 +218,11 @@ class Exchange:
         self.share_bytes = len(frame) // max(1, len(envelopes))
         return envelopes
 
-    def _fail(self, peer: bytes) -> list[object]:
-        tokens: list[object] = []
-        for _, (token, _route, size) in self.calls.fail_peer(peer):
-            self._outstanding_bytes -= size
-            tokens.append(token)
-        return tokens
+    def _fail(self, peer: bytes) -> list[tuple[int, Call]]:
+        failed = self.calls.fail_peer(peer)
+        for _, call in failed:
+            self._outstanding_bytes -= call[2]
+        return failed
 
     def _say_cancel(self, peer: bytes, id: int) -> None:
         # Full: the callee checks the deadline by itself, so a lost CANCEL costs work, never a second answer.

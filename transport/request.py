@@ -7,7 +7,7 @@ its deadline: so it is refused here, at once, with the route and the argument na
 from collections.abc import Mapping
 from typing import Any, Final
 
-from .errors import InvalidArgument
+from .errors import InvalidArgument, text_of
 
 #: A call that names no timeout ends after this (DESIGN 12.5): long enough for bulk work in a full queue, short enough
 #: that a lost callee is noticed by people who are still there.
@@ -15,6 +15,8 @@ TIMEOUT_DEFAULT_S: Final = 30.0
 #: Every call has a deadline, and none is further away than a week: what takes longer is started by one call and asked
 #: for by others. (In milliseconds it fits the int of poll(2).)
 TIMEOUT_MAX_S: Final = 7 * 86_400.0
+#: A UUID has 36; whoever serves keeps each of them for minutes.
+IDEMPOTENCY_KEY_MAX: Final = 255
 
 
 def check(route: object, key: object, priority: object) -> None:  # hot: scripts/bench call_rtt
@@ -25,6 +27,14 @@ def check(route: object, key: object, priority: object) -> None:  # hot: scripts
         raise InvalidArgument(f"{route}: key must be a string, got {key!r}")
     if priority is not None and (not isinstance(priority, int) or isinstance(priority, bool) or priority < 0):
         raise InvalidArgument(f"{route}: priority must be a whole number from 0 (highest) up, got {priority!r}")
+
+
+def check_idempotency_key(route: str, key: object) -> None:
+    """Raises `InvalidArgument` for what cannot name a piece of work."""
+    if type(key) is not str or not 0 < len(key) <= IDEMPOTENCY_KEY_MAX:
+        raise InvalidArgument(
+            f"{route}: idempotency_key must be a string of 1 to {IDEMPOTENCY_KEY_MAX} characters, got {text_of(repr(key), 60)}"
+        )
 
 
 def body_of(route: str, arguments: Any, keywords: dict[str, Any]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ class Resolver:
         self._directory = directory
         self._up: dict[str, tuple[str, ...]] = {}
         self._turns: dict[str, int] = {}
+        self._idempotent = frozenset(directory.idempotent)
 
     def resolve(self, route: str, key: str | None = None) -> str:  # hot: scripts/bench call_rtt
         """The name of the backplane to ask. Raises `UnknownRoute` or `Unavailable`."""
@@ -37,6 +38,10 @@ class Resolver:
             return up[0]
         turn = self._turns[route] = self._turns.get(route, -1) + 1
         return up[turn % len(up)]
+
+    def is_idempotent(self, route: str) -> bool:
+        """Whether doing it again does no harm."""
+        return route in self._idempotent
 
     def place(self, name: str) -> Place:
         """Where a backplane that `resolve` named listens."""

@@ -7,31 +7,26 @@ what happened; whoever owns the link takes one before waiting and after every wa
 """
 
 import heapq
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from . import addressing
+from .attempts import Attempt, Attempts
 from .connections import LinkPort
 from .directory import Directory, Place
-from .envelope import CAST, PUBLISH, REPLY, STATUS, Envelope
-from .errors import (
-    BackplaneError,
-    Busy,
-    CallerError,
-    Cancelled,
-    DeadlineExceeded,
-    PeerDown,
-    Unavailable,
-    error_from,
-)
+from .envelope import CAST, PUBLISH, REFUSED, REPLY, STATUS, Envelope
+from .errors import BackplaneError, Busy, CallerError, Cancelled, DeadlineExceeded, PeerDown, Unavailable, error_from
 from .events import Ended, Events, Heard
-from .exchange import Exchange
+from .exchange import Call, Exchange
 from .hearing import Ask, Hearing
 from .inbox import Message
 from .publishing import Publishing
+from .purposes import Asked, Fetch, Own, Settling
 from .resolver import Resolver
+from .retrying import RetryAccount, RetryBudget, after_attempts
 from .topics import GapCounter, check_pattern
 
 #: Frames read in one turn, so that a flood of topics cannot keep a caller from its reply, nor from its deadline.
@@ -50,37 +45,17 @@ SUBSCRIBE_RETRY_NS, SUBSCRIBE_LIMIT_NS = 500_000_000, 5_000_000_000
 REFRESH_NS, REFRESH_LIMIT_NS = 1_000_000_000, 5_000_000_000
 
 
-class _Own:
-    """What a call of the session's own is for."""
-
-
-class _Fetch(_Own):
-    """For the directory, on behalf of `token`; None: of itself."""
-
-    def __init__(self, token: object) -> None:
-        self.token = token
-
-
-class _Asked(_Own):
-    """To be subscribed."""
-
-    def __init__(self, ask: Ask) -> None:
-        self.ask = ask
-
-
-class _Settling(_Own):
-    """For answers that matter only as such; `token`, if any, comes back with the last."""
-
-    def __init__(self, token: object, remaining_count: int = 0) -> None:
-        self.token = token
-        self.remaining_count = remaining_count
+def _half() -> float:
+    return 0.5
 
 
 class ClientSession:
     """One client's side of a system. Not thread-safe: the owner of the link is the owner of this."""
 
-    def __init__(self, link: LinkPort, supervisor: Path) -> None:
-        """`supervisor` is the path of the supervisor's socket."""
+    def __init__(
+        self, link: LinkPort, supervisor: Path, account: RetryAccount | None = None, random: Callable[[], float] = _half
+    ) -> None:
+        """`supervisor` is the path of the supervisor's socket; `account`, of the retries it may make; `random`, 0 up to 1."""
         #: The newest version; None while not connected.
         self.directory: Directory | None = None
         self._supervisor_place = Place(0, str(supervisor))
@@ -95,6 +70,7 @@ class ClientSession:
         self._unproven: set[bytes] = set()
         self._gaps = GapCounter()
         self._hearing = Hearing()
+        self._attempts = Attempts(self._exchange, account or RetryAccount(RetryBudget(), 0), random)
         self._ask_again: list[tuple[int, Ask]] = []
         #: What happened and has not been taken out yet.
         self._events: Events = []
@@ -106,15 +82,30 @@ class ClientSession:
         """Connect to the supervisor and fetch the directory, which also subscribes us to its changes."""
         peer = self._exchange.connected(addressing.SUPERVISOR, self._supervisor_place)
         route = f"{addressing.SUPERVISOR}.directory"
-        return self._exchange.open(peer, _Fetch(token), now_ns, timeout_ns, route, None, None, {})
+        return self._exchange.open(peer, Fetch(token), now_ns, timeout_ns, route, None, None, {})
 
     def call(
         self, token: object, now_ns: int, timeout_ns: int,
         route: str, key: str | None, priority: int | None, body: dict[str, Any],
+        idempotency_key: str | None = None, *, is_retried: bool = True,
     ) -> int:  # fmt: skip  # hot: scripts/bench call_rtt
         """Begin a call; `token` comes back in an `Ended`. Returns its id. Raises what makes it impossible at once."""
-        peer = self._peer_for(route, key)
-        return self._exchange.open(peer, token, now_ns, timeout_ns, route, key, priority, body)
+        peer = self._peer_for(route, idempotency_key if key is None else key)
+        return self._exchange.open(
+            peer, token, now_ns, timeout_ns, route, key, priority, body, idempotency_key, is_retried=is_retried
+        )
+
+    def call_later(
+        self, error: BackplaneError, token: object, now_ns: int, timeout_ns: int,
+        route: str, key: str | None, priority: int | None, body: dict[str, Any], idempotency_key: str | None,
+    ) -> int:  # fmt: skip
+        """`call` has raised `error`, and nothing has been sent: begin it as soon as that is possible. Raises `error` where
+        waiting would not help.
+        """
+        if self._resolver is None:
+            raise error
+        ends_ns = now_ns + timeout_ns
+        return self._attempts.begin(error, token, now_ns, ends_ns, route, key, priority, body, idempotency_key)
 
     def cast(self, route: str, key: str | None, priority: int | None, body: dict[str, Any]) -> None:
         """A call that nobody waits for."""
@@ -130,7 +121,7 @@ class ClientSession:
 
     def cancel(self, id: int) -> None:
         """Take a call back; its `Ended` bears `Cancelled`. One that has ended is left alone."""
-        token = self._exchange.cancel(id)
+        token = self._attempts.take(id) or self._exchange.cancel(self._attempts.current(id))
         if token is not None:
             self._finish(token, None, Cancelled("taken back by the caller"), self._events)
 
@@ -148,7 +139,7 @@ class ClientSession:
             peer = self._connections.peer(name)
             if peer is not None:
                 route = addressing.backplane_route(name, "unsubscribe")
-                settling = _Settling(None, 1)
+                settling = Settling(None, 1)
                 self._exchange.open(peer, settling, now_ns, SUBSCRIBE_LIMIT_NS, route, None, None, {"topic": topic})
 
     def unconfirmed(self, topic: str) -> list[str]:
@@ -162,7 +153,7 @@ class ClientSession:
         with 200 ms of linger, 3 to 18 in 100 never came (on an established one: 0 of 600). Where they go is not known.
         An answer to what is asked after them proves that they came.
         """
-        settling = _Settling(token)
+        settling = Settling(token)
         for peer in self._unproven:
             # It changes nothing, since nobody subscribes to that topic; and a refusal proves as much as a result.
             route = addressing.backplane_route(self._connections.name(peer), "unsubscribe")
@@ -184,6 +175,8 @@ class ClientSession:
         """
         exchange, events = self._exchange, self._events
         self._now_ns = now_ns
+        if exchange.waiting_count:
+            self._attempts.make_due(now_ns, self._peer_for, events)
         while True:
             for name in exchange.flush():
                 self._cannot_reach(name, events)
@@ -203,11 +196,12 @@ class ClientSession:
     def system_gone(self, because: str) -> None:
         """The supervisor is gone, and its backplanes with it: end all calls. `start` may be called again."""
         error = PeerDown(because)
+        self.directory = self._newest = self._resolver = None  # so that nothing is tried again
         for name in self._connections.names():
             self._lose(name, error, self._events)
         _, waiters = self._hearing.update({})
         self._events += [Ended(waiter, None, error) for waiter in waiters]
-        self.directory = self._newest = self._resolver = None
+        self._attempts.end_all(error, self._events)
         self._publishing.update(None)
 
     def end_all(self, error: BackplaneError) -> Events:
@@ -216,8 +210,9 @@ class ClientSession:
         for name in self._exchange.flush():
             self._cannot_reach(name, events)
         for name in self._connections.names():
-            for token in self._exchange.abandon(name):
-                self._finish(token, None, error, events)
+            for _, call in self._exchange.abandon(name):
+                self._finish(call[0], None, error, events)
+        self._attempts.end_all(error, events)
         return events
 
     def next_wake_ns(self, now_ns: int) -> int | None:  # hot: scripts/bench call_rtt
@@ -228,6 +223,10 @@ class ClientSession:
         wake = exchange.calls.next_deadline_ns()
         if self._ask_again and (wake is None or self._ask_again[0][0] < wake):
             wake = self._ask_again[0][0]
+        if exchange.waiting_count:
+            again_ns = self._attempts.next_ns()
+            if again_ns is not None and (wake is None or again_ns < wake):
+                wake = again_ns
         if exchange.is_stalled and (wake is None or now_ns + STALLED_RETRY_NS < wake):
             wake = now_ns + STALLED_RETRY_NS
         return wake
@@ -250,7 +249,7 @@ class ClientSession:
     @property
     def outstanding_count(self) -> int:
         """Calls that have not ended."""
-        return len(self._exchange.calls)
+        return len(self._exchange.calls) + self._exchange.waiting_count
 
     @property
     def late_count(self) -> int:
@@ -285,14 +284,15 @@ class ClientSession:
 
     def _take(self, peer: bytes, envelope: Envelope, events: Events) -> None:  # hot: scripts/bench call_rtt
         kind = envelope.kind
-        if kind == REPLY or kind == STATUS:
+        if kind == REPLY:
             token = self._exchange.end(envelope.id, peer)
-            if token is None:
-                return
-            if kind == REPLY:
+            if token is not None:
                 self._finish(token, envelope.body, None, events)
-            else:
-                self._finish(token, None, error_from(*envelope.body), events)
+        elif kind == STATUS:
+            call = self._exchange.end_call(envelope.id, peer)
+            if call is not None:
+                error = error_from(*envelope.body, is_refused=envelope.route == REFUSED)
+                self._failed(envelope.id, call, error, events)
         elif kind == PUBLISH and envelope.route is not None:
             lost = self._gaps.gap_before(peer, envelope.route, envelope.id)
             if envelope.route == DIRECTORY_TOPIC and peer == self._connections.peer(addressing.SUPERVISOR):
@@ -304,26 +304,35 @@ class ClientSession:
             self._exchange.malformed_count += 1  # nobody calls a client
 
     def _finish(self, token: object, result: Any, error: BackplaneError | None, events: Events) -> None:
-        if not isinstance(token, _Own):
+        if not isinstance(token, Own):
             events.append(Ended(token, result, error))
-        elif isinstance(token, _Fetch):
+        elif isinstance(token, Attempt):
+            self._attempts.end(token)
+            final = None if error is None else after_attempts(error, token.count, token.because)
+            events.append(Ended(token.token, result, final))
+        elif isinstance(token, Fetch):
             if error is None and not self._note(result, is_fetched=True):
                 error = Unavailable("the supervisor sent no directory")
             if token.token is not None:
                 events.append(Ended(token.token, None, error))
-        elif isinstance(token, _Asked):
+        elif isinstance(token, Asked):
             self._asked(token.ask, error, events)
-        elif isinstance(token, _Settling):
+        elif isinstance(token, Settling):
             token.remaining_count -= 1
             if token.token is not None and not token.remaining_count:
                 events.append(Ended(token.token, None, None))
+
+    def _failed(self, id: int, call: Call, error: BackplaneError, events: Events) -> None:
+        final = self._attempts.failed(id, call, error, self._now_ns, self._resolver)
+        if final is not None:
+            self._finish(call[0], None, final, events)
 
     def _expire(self, events: Events) -> None:  # hot: scripts/bench call_rtt
         expired = self._exchange.expire(self._now_ns)
         for token, error in expired:
             self._finish(token, None, error, events)
             if (
-                not isinstance(token, _Fetch | _Settling)
+                not isinstance(token, Fetch | Settling)
                 and self.directory is not None
                 and self._now_ns >= self._refresh_ns
             ):
@@ -354,6 +363,8 @@ class ClientSession:
         self._exchange.say_farewell(directory.newly_draining(self.directory))
         self.directory, self._resolver = directory, Resolver(directory)
         self._publishing.update(directory)
+        if self._exchange.waiting_count:
+            self._attempts.hurry(self._now_ns)
         for name in self._connections.outdated(directory, keep=addressing.SUPERVISOR):
             self._lose(name, PeerDown(f"backplane {name!r} died; whether the work ran is not known"), events)
         places = {name: place.generation for name, place in directory.backplanes.items() if place.is_up}
@@ -369,13 +380,13 @@ class ClientSession:
             self._lose(name, PeerDown(f"backplane {name!r} cannot be reached"), events)
 
     def _lose(self, name: str, error: BackplaneError, events: Events) -> None:
-        peer, tokens = self._exchange.lose(name)
+        peer, calls = self._exchange.lose(name)
         if peer is not None:
             self._gaps.forget(peer)
             self._unproven.discard(peer)
             self._publishing.forget(peer)
-        for token in tokens:
-            self._finish(token, None, error, events)
+        for id, call in calls:
+            self._failed(id, call, error, events)
 
     def _ask(self, ask: Ask, now_ns: int) -> None:
         """Have one backplane subscribe us; nobody waits for it but `Hearing`."""
@@ -384,7 +395,7 @@ class ClientSession:
         peer = self._exchange.connected(ask.name, self.directory.backplanes[ask.name])
         route = addressing.backplane_route(ask.name, "subscribe")
         try:
-            self._exchange.open(peer, _Asked(ask), now_ns, SUBSCRIBE_LIMIT_NS, route, None, None, {"topic": ask.topic})
+            self._exchange.open(peer, Asked(ask), now_ns, SUBSCRIBE_LIMIT_NS, route, None, None, {"topic": ask.topic})
         except Busy:
             heapq.heappush(self._ask_again, (now_ns + SUBSCRIBE_RETRY_NS, ask))
 

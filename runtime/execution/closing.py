@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from appbackplane.transport.addressing import BACKPLANE
-from appbackplane.transport.envelope import status
-from appbackplane.transport.errors import BackplaneError, PeerDown, Unavailable
+from appbackplane.transport.envelope import Envelope, status
+from appbackplane.transport.errors import PeerDown, Unavailable
 from appbackplane.transport.resolver import RETRY_AFTER_S
 
-from ..objects.action import LOCAL
+from ..objects.action import LOCAL, Action
 from ..objects.module_state import ModuleState
 from ..objects.registry import Route
 
@@ -56,12 +56,16 @@ class Closing:
 
     def end(self, now_ns: int) -> None:
         """The process ends: whoever still waits for an answer is told."""
-        accepted = self._engine.intake.accepted
-        running = [worker.action for worker in self._engine.watch.team]
+        intake = self._engine.intake
+        accepted = intake.accepted
         for (peer, id), action in accepted.items():
             if peer != LOCAL:
-                error: BackplaneError = self.not_begun(action.name)
-                if action.has_begun or action in running:
-                    error = PeerDown(f"{action.name}: backplane {self._engine.backplane} stopped before it ended")
-                self._engine.say(peer, status(id, error), now_ns)
+                self._engine.say(peer, self._last_word(action, id), now_ns)
         accepted.clear()
+        intake.replays.stop(self._last_word, now_ns)
+
+    def _last_word(self, action: Action, id: int) -> Envelope:
+        """What is told to who waits for it."""
+        if action.has_begun or any(worker.action is action for worker in self._engine.watch.team):
+            return status(id, PeerDown(f"{action.name}: backplane {self._engine.backplane} stopped before it ended"))
+        return status(id, self.not_begun(action.name), is_refused=True)

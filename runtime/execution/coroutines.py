@@ -17,11 +17,14 @@ from .current import current
 class CallRequest:
     """`await self.call(...)`, before it has left."""
 
-    __slots__ = ("arguments", "options", "route")
+    __slots__ = ("arguments", "attempts_count", "deadline_ns", "options", "route")
 
     # A route of any type, until whoever makes the call has checked what the user gave.
     def __init__(self, route: Any, arguments: Mapping[str, Any], options: CallOptions) -> None:
         self.route, self.arguments, self.options = route, arguments, options
+        #: When it ends, which all attempts share; 0: it has not begun. And how many there were.
+        self.deadline_ns = 0
+        self.attempts_count = 0
 
     def __await__(self) -> Generator[CallRequest, Any, Any]:
         return (yield self)

@@ -47,8 +47,12 @@ class Endings:
             told = as_error(action, error, is_debug=engine.is_debug)
             if not isinstance(error, BackplaneError) or (peer is None and action.on_end is None):
                 engine.reports.failed(action, error, now_ns)
-            if peer is not None and not engine.say(peer, status(action.call_id, told), now_ns):
-                engine.undelivered_count += 1
+            if peer is not None:
+                is_refused = action.account is None  # it was never chosen
+                if not engine.say(peer, status(action.call_id, told, is_refused=is_refused), now_ns):
+                    engine.undelivered_count += 1
+        if engine.intake.replays.running:
+            engine.intake.replays.ended(action, now_ns)
 
     def book(self, action: Action, now_ns: int) -> None:  # hot: scripts/bench call_rtt
         """Count what has ended, give its place back, and let who asked for it know."""

@@ -74,6 +74,8 @@ class Inheritance:
         peer = engine.outgoing.calls.peer_of(id)
         if peer is None or not isinstance(action.request, CallRequest):
             return []  # the clock cannot be hurried
+        if engine.outgoing.is_nobody(peer):
+            return []  # its next attempt will say so
         if peer is LOCAL:
             awaited = engine.intake.accepted.get((LOCAL, id))
             return [] if awaited is None else [awaited]

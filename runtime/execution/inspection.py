@@ -231,7 +231,7 @@ class Inspection:
     def _one_awaited(self, id: int, peer: bytes, deadline_ns: int, action: MethodAction, now_ns: int) -> Awaited:
         engine = self._engine
         left_ns = deadline_ns - now_ns
-        if not isinstance(action.request, CallRequest):
+        if not isinstance(action.request, CallRequest) or engine.outgoing.is_nobody(peer):
             return Awaited(action.name, left_ns)
         callee = engine.outgoing.backplane_of(peer) or "?"
         caller = LOCAL if peer is LOCAL else engine.outgoing.own_identity

@@ -43,6 +43,7 @@ from ..scheduling.throttle import OwnWork, Throttle
 from .closing import Closing
 from .digesting import Digest, Digesting
 from .method_action import MethodAction
+from .replays import KeyedAction, Replays
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -70,6 +71,7 @@ class Intake:
         self.gaps = GapCounter()
         self.refused_casts_count = 0
         self.digesting = Digesting(engine)
+        self.replays = Replays(engine)
 
     def accept(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:  # hot: scripts/bench call_pipelined
         """Admit a call or a cast, or tell its caller why not."""
@@ -107,13 +109,20 @@ class Intake:
             if deadline_ns <= now_ns:
                 engine.statistics.of(name).expired_count += 1
                 raise DeadlineExceeded(f"{name}: the deadline passed {(now_ns - deadline_ns) / 1e6:.1f} ms ago")
+        is_keyed = envelope.idempotency_key is not None and kind == CALL
+        if is_keyed and (key is not None or not route.has_digest) and self.replays.has_answered(peer, envelope, now_ns):
+            return
         if route.endpoint is not None:
             action = self._from_endpoint(route, Request(name, key, body, priority, deadline_ns))
         elif route.has_digest and key is None:
             return self.digesting.begin(route, peer, envelope, priority, now_ns)
         else:
             object, spec = self._target(route, key, chain)
-            action = MethodAction(object, name, priority, spec.function, spec.binding.bind(body, name), deadline_ns)
+            arguments = spec.binding.bind(body, name)
+            if is_keyed:
+                action = KeyedAction(object, name, priority, spec.function, arguments, deadline_ns)
+            else:
+                action = MethodAction(object, name, priority, spec.function, arguments, deadline_ns)
             action.spec, action.sender = spec, peer
         lent = action.object.lends
         if lent is not None and lent < action.priority:
@@ -126,6 +135,8 @@ class Intake:
         if kind == CALL:
             action.peer, action.call_id = peer, id
             self.accepted[peer, id] = action
+            if is_keyed:
+                self.replays.began(action, envelope)
         engine.scheduler.post(action, now_ns)
         if action.object._waits and not action.continues:
             engine.inheritance.queued(action, now_ns)
@@ -161,6 +172,8 @@ class Intake:
         With it go the calls to this backplane that it awaits, one after the other: they may be as many as objects.
         """
         while (action := self.accepted.get((peer, id))) is not None:  # None: the answer and the cancellation crossed
+            if self.replays.running and self.replays.taken_back(action, peer, id):
+                return
             peer, id = LOCAL, self._cancel(action, now_ns)
 
     def _cancel(self, action: Action, now_ns: int) -> int:
@@ -261,7 +274,7 @@ class Intake:
     def turn_away(self, peer: bytes, envelope: Envelope, error: BackplaneError, now_ns: int) -> None:
         """Who asked is told why not; where nobody waits, it is counted and reported."""
         if envelope.kind == CALL:
-            self._engine.say(peer, status(envelope.id, error), now_ns)
+            self._engine.say(peer, status(envelope.id, error, is_refused=True), now_ns)
             return
         self.refused_casts_count += 1
         self._engine.reports.refused(f"cast {envelope.route}", f"a cast was refused: {text_of(error)}", now_ns)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from appbackplane.transport import addressing
 from appbackplane.transport.calls import OutstandingCalls
 from appbackplane.transport.directory import Directory, Place
-from appbackplane.transport.envelope import CALL, CANCEL, CAST, STATUS, Envelope
+from appbackplane.transport.envelope import CALL, CANCEL, CAST, REFUSED, STATUS, Envelope
 from appbackplane.transport.errors import (
     BackplaneError,
     Busy,
@@ -27,19 +27,21 @@ from appbackplane.transport.errors import (
     error_from,
     text_of,
 )
-from appbackplane.transport.request import check, duration_ns
+from appbackplane.transport.request import check, check_idempotency_key, duration_ns
 from appbackplane.transport.resolver import Resolver
+from appbackplane.transport.retrying import SPREAD_NS, Again
 
 from ..objects.action import LOCAL
 from ..objects.app_object import AppObject, CallOptions
 from .coroutines import CallRequest, Pause
 from .method_action import MethodAction
+from .trying_again import TryingAgain
 
 if TYPE_CHECKING:
     from .engine import Engine
 
-#: Stands for the callee of a pause: the clock.
-_CLOCK = b"\x00clock"
+#: Stands for the callee of a pause: the clock; and of a call that has failed and is to be made again.
+_CLOCK, _AGAIN = b"\x00clock", b"\x00again"
 
 log = logging.getLogger("appbackplane.runtime")
 
@@ -53,6 +55,9 @@ class Outgoing:
         self.directory = Directory(system="")
         self._resolver = Resolver(self.directory)
         self._peers: dict[str, tuple[int, bytes]] = {}  # backplane: generation, peer
+        self.again = TryingAgain()
+        #: Calls that found no place, by the id of their wait.
+        self._unplaced: dict[int, MethodAction] = {}
 
     def start(self, action: MethodAction, now_ns: int) -> None:
         """Let what an action awaits begin; its object is in the wait queue already."""
@@ -66,17 +71,24 @@ class Outgoing:
             if action.deadline_ns is not None and now_ns < action.deadline_ns < due_ns:
                 due_ns = action.deadline_ns  # it learns there that it is too late
             action.awaiting_id = self.calls.open(_CLOCK, due_ns, action)
+            self.again.others_count += 1
             return
         assert request is not None
+        self._begin(action, request, now_ns)
+
+    def _begin(self, action: MethodAction, request: CallRequest, now_ns: int) -> None:
         try:
             self._call(action, request, now_ns)
         except BaseException as error:  # the edge: what a strange call makes a library do must not end the process
             if not isinstance(error, BackplaneError):
                 log.exception("%s could not call %s", action.name, request.route)
                 error = InternalError(f"{request.route}: {type(error).__name__}: {text_of(error)}")
-            if action.awaiting_id:
+            is_placed = action.awaiting_id != 0
+            if is_placed:
                 self.calls.end(action.awaiting_id)
-            self._go_on(action, now_ns, error=error)
+                action.awaiting_id = 0
+            error.is_refused = True
+            self._failed(action, error, now_ns, is_sent=is_placed)
 
     def cast(
         self,
@@ -89,7 +101,7 @@ class Outgoing:
     ) -> None:
         """Send and forget. Raises the `BackplaneError` that is known at once."""
         check(route, options.key, options.priority)
-        place = self._resolve(route, options.key, ())
+        place = self._resolve(route, options.key)
         envelope = Envelope(CAST, 0, options.priority, route, options.key, None, trace, arguments)
         if place is None:
             self._engine.intake.admit(LOCAL, self._engine.as_received(envelope), now_ns, caller)
@@ -103,21 +115,28 @@ class Outgoing:
             return
         if envelope.kind == STATUS:
             code, message, retry_after, trace = envelope.body
-            self._go_on(action, now_ns, error=error_from(code, message, retry_after, trace))
+            error = error_from(code, message, retry_after, trace, is_refused=envelope.route == REFUSED)
+            self._failed(action, error, now_ns)
         else:
             self._go_on(action, now_ns, result=envelope.body)
 
     def expire(self, now_ns: int) -> None:
         """End what has waited too long, and let pauses go on."""
         for id, peer, action in self.calls.expire(now_ns):
+            self._unplaced.pop(id, None)
             if peer is _CLOCK:
                 self._go_on(action, now_ns)
                 continue
+            if peer is _AGAIN:
+                assert isinstance(action.request, CallRequest)
+                action.awaiting_id = 0
+                self.again.others_count += 1
+                self._begin(action, action.request, now_ns)
+                continue
             self._take_back(peer, id, now_ns)
             assert isinstance(action.request, CallRequest)
-            self._go_on(
-                action, now_ns, error=DeadlineExceeded(f"{action.request.route}: no answer before the deadline")
-            )
+            late = DeadlineExceeded(f"{action.request.route}: no answer before the deadline")
+            self._failed(action, late, now_ns)
 
     def give_up(self, action: MethodAction, now_ns: int) -> int:
         """The waiting action has been cancelled: so is what it awaits, and it goes on with `Cancelled`.
@@ -129,10 +148,11 @@ class Outgoing:
         if peer is None:
             return 0
         self.calls.end(id)
+        self._unplaced.pop(id, None)
         self._go_on(action, now_ns)
         if peer is LOCAL:
             return id
-        if peer is not _CLOCK:
+        if peer is not _CLOCK and peer is not _AGAIN:
             self._take_back(peer, id, now_ns)
         return 0
 
@@ -140,7 +160,8 @@ class Outgoing:
         """A peer is dead: the calls it held end in PEER_DOWN."""
         for _, action in self.calls.fail_peer(peer):
             assert isinstance(action.request, CallRequest)
-            self._go_on(action, now_ns, error=PeerDown(f"{action.request.route}: the process that held the call died"))
+            died = PeerDown(f"{action.request.route}: the process that held the call died")
+            self._failed(action, died, now_ns)
 
     def update(self, directory: Directory, now_ns: int) -> None:
         """A new version of the map: calls to places that have died end now; new places are connected when first used."""
@@ -160,6 +181,8 @@ class Outgoing:
         self._engine.publishing.update(directory)
         for name in leaving:
             self._say_farewell(name, now_ns)
+        if self._unplaced:
+            self._look_again(now_ns)
 
     def _say_farewell(self, name: str, now_ns: int) -> None:
         """It is drained: from now on we ask elsewhere. This comes there after all that we have asked."""
@@ -183,6 +206,10 @@ class Outgoing:
         place = self.directory.backplanes.get(backplane)
         return place is not None and place.is_draining
 
+    def is_nobody(self, peer: bytes) -> bool:
+        """Whether a call is with nobody now: it has failed, and waits to be made again."""
+        return peer is _AGAIN
+
     def place_of(self, peer: bytes) -> Place | None:
         """The place that a connected peer is."""
         name = self.backplane_of(peer)
@@ -204,17 +231,33 @@ class Outgoing:
 
     def _call(self, action: MethodAction, request: CallRequest, now_ns: int) -> None:
         options, route = request.options, request.route
-        check(route, options.key, options.priority)
-        deadline_ns = now_ns + duration_ns(options.timeout)
-        if action.deadline_ns is not None and action.deadline_ns < deadline_ns:
-            deadline_ns = action.deadline_ns
-        place = self._resolve(route, options.key, action.chain)
+        idempotency_key = options.idempotency_key
+        deadline_ns = request.deadline_ns
+        if not deadline_ns:
+            check(route, options.key, options.priority)
+            if idempotency_key is not None:
+                check_idempotency_key(route, idempotency_key)
+            deadline_ns = now_ns + duration_ns(options.timeout)
+            if action.deadline_ns is not None and action.deadline_ns < deadline_ns:
+                deadline_ns = action.deadline_ns
+            request.deadline_ns = deadline_ns
+        request.attempts_count += 1
+        place = self._resolve(route, options.key, idempotency_key, action.chain)
         peer = LOCAL if place is None else self._peer(place)
         action.awaiting_id = id = self.calls.open(peer, deadline_ns, action)
         chain: Sequence[Sequence[str]] = (*action.chain, (action.object.name, action.name))
         priority = action.priority if options.priority is None else options.priority
         envelope = Envelope(
-            CALL, id, priority, route, options.key, -deadline_ns, action.trace, request.arguments, chain
+            CALL,
+            id,
+            priority,
+            route,
+            options.key,
+            -deadline_ns,
+            action.trace,
+            request.arguments,
+            chain,
+            idempotency_key,
         )
         if peer is LOCAL:
             self._engine.intake.admit(LOCAL, self._engine.as_received(envelope), now_ns, action.object)
@@ -224,20 +267,35 @@ class Outgoing:
             assert place is not None
             self._engine.presence.lend(self.directory.backplanes[place], priority, now_ns)
 
-    def _resolve(self, route: str, key: str | None, chain: Sequence[Sequence[str]]) -> str | None:
-        """The backplane that is to serve a call: None is this one. `chain`: the calls that wait for whoever makes it."""
+    def _resolve(
+        self,
+        route: str,
+        key: str | None,
+        idempotency_key: str | None = None,
+        chain: Sequence[Sequence[str]] = (),
+    ) -> str | None:
+        """The backplane that is to serve a call: None is this one. `chain`: the calls that wait for whoever makes it.
+
+        Where several serve a call with an idempotency key, and no object is named, the key leads to the same one each time.
+        """
         engine = self._engine
         here = engine.registry.routes.get(route)
-        if here is not None and (key is None or engine.registry.by_key(here.component.component_name, key) is not None):
+        if here is not None and (
+            (key is None and idempotency_key is None)
+            or (key is not None and engine.registry.by_key(here.component.component_name, key) is not None)
+        ):
             return None
         try:
-            place = self._resolver.resolve(route, key)
+            place = self._resolver.resolve(route, idempotency_key if key is None else key)
         except UnknownRoute:
             if here is None:
                 raise UnknownRoute(route, engine.intake.nearest(route)) from None
             return None  # the supervisor has not told us of ourselves yet
         except Unavailable:
-            if not self._is_finishing(chain) or (draining := self._resolver.draining(route, key)) is None:
+            if (
+                not self._is_finishing(chain)
+                or (draining := self._resolver.draining(route, key or idempotency_key)) is None
+            ):
                 raise
             place = draining
         return None if place == engine.backplane else place
@@ -257,6 +315,34 @@ class Outgoing:
         if peer is None:
             raise Unavailable(f"backplane {backplane} is down")
         return peer
+
+    def _failed(self, action: MethodAction, error: BackplaneError, now_ns: int, *, is_sent: bool = True) -> None:
+        """A call has ended in an error, if it is not made again."""
+        request = action.request
+        if not isinstance(request, CallRequest) or action.thrown is not None:
+            self._go_on(action, now_ns, error=error)
+            return
+        route = request.route
+        is_idempotent = type(route) is str and self._resolver.is_idempotent(route)
+        ids_count = self.calls.next_id
+        verdict = self.again.decide(request, error, now_ns, ids_count, is_sent=is_sent, is_idempotent=is_idempotent)
+        if isinstance(verdict, Again):
+            self._wait(action, now_ns + verdict.wait_ns)
+            if not is_sent:
+                self._unplaced[action.awaiting_id] = action
+        else:
+            self._go_on(action, now_ns, error=verdict)
+
+    def _wait(self, action: MethodAction, due_ns: int) -> None:
+        action.awaiting_id = self.calls.open(_AGAIN, due_ns, action)
+        self.again.others_count += 1
+
+    def _look_again(self, now_ns: int) -> None:
+        """A new directory: what found no place looks soon, and not all at once."""
+        unplaced, self._unplaced = self._unplaced, {}
+        for id, action in unplaced.items():
+            if action.awaiting_id == id and self.calls.end(id, _AGAIN) is not None:
+                self._wait(action, now_ns + int(self.again.random() * SPREAD_NS))
 
     def _take_back(self, peer: bytes, id: int, now_ns: int) -> None:
         self._engine.say(peer, Envelope(CANCEL, id), now_ns)

@@ -58,6 +58,7 @@ class Sentinel:
         slot: OwnSlot | None,
         statistics: Callable[..., dict[str, Any]],
         why: Callable[..., dict[str, Any]],
+        configure: Callable[[Any], None],
         os_priority: OsPriority | None = None,
     ) -> None:
         self._engine = engine
@@ -66,6 +67,7 @@ class Sentinel:
         self._lifeline_fd = lifeline_fd
         self._statistics = statistics
         self._why = why
+        self._configure = configure
         self._os_priority = os_priority
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         engine.watch.sentinel_fd = self._wake_fd
@@ -75,6 +77,7 @@ class Sentinel:
             {
                 "control.directory": self._directory,
                 "control.move": self._move,
+                "control.configure": self._reconfigure,
                 "control.statistics": self._tell_statistics,
                 "control.why": self._tell_why,
                 "control.drain": self._drain,
@@ -232,6 +235,12 @@ class Sentinel:
             raise InvalidArgument(f"control.move: {error}") from error
         with self._engine.lead:
             self._engine.modules.move(name, state, lambda error: answer({}, error))
+
+    def _reconfigure(self, body: Any, answer: Answer) -> None:
+        self._configure(body.get("settings"))
+        if body.get("placed") is not None:
+            self._placed(body["placed"])
+        answer({}, None)
 
     def _limited(self, result: Any, error: str | None) -> None:
         if error is None:

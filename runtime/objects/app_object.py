@@ -43,17 +43,26 @@ class Host(Protocol):
 
 
 class CallOptions:
-    """How a call is to be made: `key`, `priority` and `timeout` (seconds); None inherits from the running action."""
+    """How a call is to be made: `key`, `priority` and `timeout` (seconds); None inherits from the running action.
 
-    __slots__ = ("key", "priority", "timeout")
+    `idempotency_key` and `is_retried` as in `Client.call`.
+    """
+
+    __slots__ = ("idempotency_key", "is_retried", "key", "priority", "timeout")
 
     # Of any type, until whoever makes the call has checked what the user gave.
     key: Any
     priority: Any
     timeout: Any
+    idempotency_key: Any
+    is_retried: Any
 
-    def __init__(self, key: str | None, priority: int | None, timeout: float | None) -> None:
+    def __init__(
+        self, key: str | None, priority: int | None, timeout: float | None, idempotency_key: str | None = None,
+        is_retried: bool = True,
+    ) -> None:  # fmt: skip
         self.key, self.priority, self.timeout = key, priority, timeout
+        self.idempotency_key, self.is_retried = idempotency_key, is_retried
 
 
 class AppObject(Schedulable):
@@ -106,15 +115,18 @@ class AppObject(Schedulable):
         key: str | None = None,
         priority: int | None = None,
         timeout: float | None = None,
+        idempotency_key: str | None = None,
+        retry: bool = True,
         **arguments: Any,
     ) -> Awaitable[Any]:
         """Call an operation and await its result: `stats = await self.call("index.stats", path=p)`.
 
         Carries the running action's priority, deadline and trace unless told otherwise; `timeout` in seconds, default
-        30. While it waits, the object is in the wait queue: new requests queue behind the reply (law 6).
+        30. While it waits, the object is in the wait queue: new requests queue behind the reply (law 6). `idempotency_key`
+        and `retry` are those of `Client.call`.
         Raises the subclass of `BackplaneError` in which the call ended. Only in `async def` operations.
         """
-        return self._host.call(self, route, arguments, CallOptions(key, priority, timeout))
+        return self._host.call(self, route, arguments, CallOptions(key, priority, timeout, idempotency_key, retry))
 
     def request(
         self,
@@ -124,11 +136,13 @@ class AppObject(Schedulable):
         key: str | None = None,
         priority: int | None = None,
         timeout: float | None = None,
+        idempotency_key: str | None = None,
+        retry: bool = True,
     ) -> Awaitable[Any]:
         """`call`, for arguments whose names clash with its own keywords."""
         if not isinstance(arguments, Mapping):
             raise TypeError(f"arguments={arguments!r}: expected a map of names to values")
-        return self._host.call(self, route, arguments, CallOptions(key, priority, timeout))
+        return self._host.call(self, route, arguments, CallOptions(key, priority, timeout, idempotency_key, retry))
 
     def cast(self, route: str, /, *, key: str | None = None, priority: int | None = None, **arguments: Any) -> None:
         """Send an operation its arguments and expect nothing back. Raises `UnknownRoute`, `Busy`, `InvalidArgument`."""

@@ -38,6 +38,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
     name: str | None = None
     priority: int = PRIORITY_DEFAULT
     reentrant: bool = False
+    idempotent: bool = False
     calls: tuple[str, ...] = ()
     states: tuple[str, ...] = SERVING_STATES
     digest: str | None = None
@@ -53,6 +54,7 @@ def operation(
     priority: int = PRIORITY_DEFAULT,
     name: str | None = None,
     reentrant: bool = False,
+    idempotent: bool = False,
     calls: Sequence[str] = (),
     states: Sequence[str] = SERVING_STATES,
     digest: str | None = None,
@@ -63,7 +65,8 @@ def operation(
     """Make a method callable by others, on the route COMPONENT.NAME.
 
     `priority`: 0 is highest; a caller may ask for another. `name`: of the route, default the method's. `reentrant`: a call
-    that comes back to this object through its own chain is served instead of refused. `calls`: routes it calls, for
+    that comes back to this object through its own chain is served instead of refused. `idempotent`: doing it twice does no
+    harm, so that callers may try again when nobody knows whether it was done. `calls`: routes it calls, for
     `appbackplane check` to find cycles in. `states`: the component states in which it is registered. `digest`: name of a
     method of the component that works out the key of the target slowly, in the digester (law 7). `accepted_in` and
     `otherwise` ("refuse" or "defer"): states of a `StateMachine` in which it is accepted, and what happens elsewhere.
@@ -75,7 +78,8 @@ def operation(
         raise DeclarationError(f"states: {sorted(unknown)} are not among {sorted(_STATES)}")
     return _mark(
         Mark(
-            kind="operation", name=name, priority=priority, reentrant=reentrant, calls=tuple(calls), states=tuple(states),
+            kind="operation", name=name, priority=priority, reentrant=reentrant, idempotent=idempotent,
+            calls=tuple(calls), states=tuple(states),
             digest=digest, accepted_in=None if accepted_in is None else tuple(accepted_in), otherwise=otherwise,
             is_long=is_long,
         )

@@ -188,6 +188,7 @@ class Registry:
                     summary=_summary(route),
                     reentrant=route.mark.reentrant,
                     calls=route.mark.calls,
+                    idempotent=route.mark.idempotent,
                 )
                 for route in routes
             ),

@@ -33,6 +33,11 @@ class CpuBudget:
         self.limit_percent = limit_percent
         self._set()
 
+    def change_period(self, period_ns: int) -> None:
+        """Another period, with the same share of it. What has been used counts; what of it is too much is a debt."""
+        self.period_ns = period_ns
+        self._set()
+
     def leave_to_kernel(self, is_left: bool) -> None:
         """From now on the kernel holds the limit, or (False) this account does; what it has booked counts at once."""
         self.is_left_to_kernel = is_left

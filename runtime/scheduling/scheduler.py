@@ -67,6 +67,11 @@ class Scheduler:
         #: Actions queued in all objects.
         self.queued_count = 0
 
+    def change_tick(self, period_ns: int, now_ns: int) -> None:
+        """Another integration period."""
+        self.ticks.change(period_ns, now_ns)
+        self.budget.change_period(period_ns)
+
     def post(self, action: Action, now_ns: int) -> None:  # hot: scripts/bench inproc
         """Queue a request behind what its object has (law 1); the object is raised to it if need be (law 2).
 

@@ -12,6 +12,13 @@ class Ticks:
         self.period_ns = period_ns
         self.next_ns = now_ns + period_ns
 
+    def change(self, period_ns: int, now_ns: int) -> None:
+        """Another period, from the tick that is due; a shorter one begins now."""
+        if period_ns <= 0:
+            raise ValueError(f"tick: {period_ns} ns is no period: expected a time above 0")
+        self.period_ns = period_ns
+        self.next_ns = min(self.next_ns, now_ns + period_ns)
+
     def advance(self, now_ns: int) -> int:
         """How many ticks are due; the next lies after `now_ns`, in step with the first."""
         if now_ns < self.next_ns:

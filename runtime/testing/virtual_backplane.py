@@ -7,11 +7,23 @@ moves its components. Each `run_until_idle` takes the very turns that a worker t
 from __future__ import annotations
 
 from collections.abc import Mapping
+from random import Random
 from typing import Any, Literal
 
 from appbackplane.transport import codec
 from appbackplane.transport.directory import Directory, Place
-from appbackplane.transport.envelope import CALL, CANCEL, CAST, PUBLISH, REPLY, STATUS, Envelope, reply, status
+from appbackplane.transport.envelope import (
+    CALL,
+    CANCEL,
+    CAST,
+    PUBLISH,
+    REFUSED,
+    REPLY,
+    STATUS,
+    Envelope,
+    reply,
+    status,
+)
 from appbackplane.transport.errors import BackplaneError, error_from
 from appbackplane.transport.request import check
 
@@ -59,7 +71,7 @@ class VirtualCall:
         answer = self._answers[0]
         if answer.kind == REPLY:
             return answer.body
-        raise error_from(*answer.body)
+        raise error_from(*answer.body, is_refused=answer.route == REFUSED)
 
     def error(self) -> BackplaneError:
         """The error it ended in; fails if it went well."""
@@ -101,9 +113,9 @@ class OutsideCall:
         """Answer it."""
         self._backplane.hear(reply(self.envelope.id, result), self._peer)
 
-    def fail(self, error: BackplaneError) -> None:
-        """End it in an error."""
-        self._backplane.hear(status(self.envelope.id, error), self._peer)
+    def fail(self, error: BackplaneError, *, is_refused: bool = False) -> None:
+        """End it in an error; `is_refused`: before the work has begun, so that the call will be made again."""
+        self._backplane.hear(status(self.envelope.id, error, is_refused=is_refused), self._peer)
 
 
 class VirtualBackplane:
@@ -122,10 +134,12 @@ class VirtualBackplane:
         slow_action: float = 0.05,
         outside: tuple[str, ...] = (),
         topics: tuple[str, ...] = (),
+        idempotent: tuple[str, ...] = (),
     ) -> None:
         """`role`: the state its components are brought to; None leaves them in `start`.
 
-        `outside` and `topics`: routes served, and topics heard, by another backplane, which the test plays.
+        `outside` and `topics`: routes served, and topics heard, by another backplane, which the test plays; `idempotent`:
+        those of the routes that may be called twice.
         """
         self.clock = VirtualClock()
         self.link = MemoryLink()
@@ -135,7 +149,7 @@ class VirtualBackplane:
         )  # fmt: skip
         self._components = list(components)
         self._role = role
-        self._outside, self._topics = outside, topics
+        self._outside, self._topics, self._idempotent = outside, topics, idempotent
         self._backplane: Backplane | None = None
         self._worker: Worker | None = None
         self._calls: dict[int, VirtualCall] = {}
@@ -152,6 +166,7 @@ class VirtualBackplane:
         """The real thing; constructed, and its components moved to their role, when first asked for."""
         if self._backplane is None:
             self._backplane = Backplane(self._config, self._components, clock=self.clock, link=self.link)
+            self._backplane.engine.outgoing.again.random = Random(0).random
             self._worker = Worker(self._backplane.engine, 0)
             self._backplane.engine.watch.joins(self._worker)
             self._tell_of_outside(is_up=True)
@@ -213,6 +228,7 @@ class VirtualBackplane:
         key: str | None = None,
         priority: int | None = None,
         timeout: float | None = None,
+        idempotency_key: str | None = None,
         **arguments: Any,
     ) -> VirtualCall:
         """Call as a client does, over the link; ask the handle for its result."""
@@ -220,7 +236,7 @@ class VirtualBackplane:
         id = len(self._calls) + 1
         call = self._calls[id] = VirtualCall(self, id)
         deadline = None if timeout is None else round(timeout * 1e9)
-        self.hear(Envelope(CALL, id, priority, route, key, deadline, None, arguments))
+        self.hear(Envelope(CALL, id, priority, route, key, deadline, None, arguments, None, idempotency_key))
         return call
 
     def cast(self, route: str, /, *, key: str | None = None, priority: int | None = None, **arguments: Any) -> None:
@@ -331,4 +347,6 @@ class VirtualBackplane:
             self._config.backplane: Place(1, "/nowhere/here-1.sock"),
         }
         version = engine.outgoing.directory.version + 1
-        engine.outgoing.update(Directory("test", version, places, routes, topics), self.clock.now_ns())
+        engine.outgoing.update(
+            Directory("test", version, places, routes, topics, self._idempotent), self.clock.now_ns()
+        )

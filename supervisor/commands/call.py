@@ -30,6 +30,7 @@ TIMEOUT_S_MAX = 7 * 86_400
     show_default=True,
     help="Seconds until the call is given up.",
 )
+@click.option("--idempotency-key", metavar="TEXT", help="Have it done once, however often it is called with this key.")
 @json_option
 @debug_option
 def command(
@@ -39,6 +40,7 @@ def command(
     key: str | None,
     priority: int | None,
     timeout: float,
+    idempotency_key: str | None,
     as_json: bool,
 ) -> None:
     """Call ROUTE and print what it returns. A VALUE that is JSON is taken as JSON, all else as text."""
@@ -49,7 +51,11 @@ def command(
     check_running(location)  # the client would not know which TOML to name
     client = connect(location.run_dir)
     try:
-        answer = client.call(route, key=key, priority=priority, timeout=timeout, arguments=body)
+        # A person is told at once; who takes the trouble to name a piece of work wants it done.
+        answer = client.call(
+            route, key=key, priority=priority, timeout=timeout, arguments=body,
+            idempotency_key=idempotency_key, retry=idempotency_key is not None,
+        )  # fmt: skip
     finally:
         client.close()
     if as_json:

@@ -19,7 +19,8 @@ from . import streams
 
 #: In the order in which a person needs them.
 VERBS = (
-    *("up", "down", "status", "top", "logs", "move", "restart", "why", "call", "publish", "listen", "routes"),
+    *("up", "down", "status", "top", "logs", "move", "restart", "reload", "scale"),
+    *("why", "call", "publish", "listen", "routes"),
     *("check", "doctor", "new"),
 )
 FAILED, WRONG_USAGE = 1, 2

@@ -16,7 +16,8 @@ from .cli import debug_option, json_option
 from .quantities import Seconds
 from .systems import check_running, find, system_option
 
-#: Every hook and every process has `stop_limit` (10 s) in order: a chain of five, all of them stuck, is done by then.
+#: A drain has `drain_limit`, and what has begun, a hook and a process have `stop_limit` each (10 s): one that is stuck in all
+#: of them is done by then. Most are done within a second.
 TIMEOUT_S = 60.0
 #: A day: whoever needs longer looks again.
 TIMEOUT_S_MAX = 86_400

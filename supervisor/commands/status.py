@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from ..direction.reconfiguration import in_json
 from . import show
 from .asking import ask
 from .cli import debug_option, json_option
@@ -104,6 +105,10 @@ def _remarks(answer: dict[str, Any]) -> list[str]:
     for backplane in answer["backplanes"]:
         if because := backplane["cpu_limit"].get("because"):
             remarks.append(f"cpu_limit of {backplane['name']}: {because}")
+    for name, values in answer["config"]["differs"].items():
+        subject = name.removeprefix("backplane.").replace(".", ": ", 1)
+        running, said = in_json(values["running"]), in_json(values["file"])
+        remarks.append(f"{subject} = {running}, not {said} as {answer['config']['file']} says (appbackplane scale)")
     return remarks + _remarks_on_log(answer)
 
 

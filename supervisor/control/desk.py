@@ -17,6 +17,7 @@ from . import asked as meaning
 from . import status
 from .control_socket import Asked, ControlSocket
 from .questions import Questions
+from .reconfiguring import Reconfiguring
 
 
 class Desk:
@@ -27,6 +28,7 @@ class Desk:
         control: ControlSocket,
         director: Director,
         questions: Questions,
+        reconfiguring: Reconfiguring,
         *,
         take: Callable[[events.Event], None],
         status_now: Callable[[], dict[str, Any]],
@@ -45,6 +47,8 @@ class Desk:
             "supervisor.routes": self._routes,
             "supervisor.move": self._move,
             "supervisor.restart": self._restart,
+            "supervisor.reload": reconfiguring.reload,
+            "supervisor.scale": reconfiguring.scale,
             "supervisor.down": self._down,
         }
 

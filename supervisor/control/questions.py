@@ -110,17 +110,16 @@ class Questions:
             self._call(child, "control.why", question.body, token, question.limit_ns(self._now_ns()))
 
     def _on_told_why(self, token: _WhyToken, answered: Answered) -> None:
-        question, child = token.inquiry, self._director.children[token.inquiry.backplane]
-        now_ns = self._now_ns()
+        question, now_ns = token.inquiry, self._now_ns()
+        child = self._director.children.get(question.backplane)
         if answered.error is None:
             if question.take(answered.result, now_ns):
                 self._inquire(token)
                 return
         else:
             try:
-                question.fail(
-                    answered.error, self._director.health.of(child, self._board.read(child.name), now_ns).value
-                )
+                health = self._director.health.of(child, self._board.read(child.name), now_ns) if child else None
+                question.fail(answered.error, "dead" if health is None else health.value)
             except BackplaneError as error:
                 self._inquiries.discard(token.caller)
                 self._control.refuse(token.caller, error)

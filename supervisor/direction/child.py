@@ -92,6 +92,10 @@ class Child:
     drain: Drain = Drain.NONE
     #: Those that have to be gone before it is spawned.
     spawns_after: frozenset[str] = frozenset()
+    #: It does not come back: the configuration does not know it any more.
+    is_removed: bool = False
+    #: What it registered is not what its next generation will: the configuration has changed.
+    is_outdated: bool = False
     since_ns: int = 0
     #: When all its components had reached where they were to be.
     up_since_ns: int | None = None
@@ -115,6 +119,11 @@ class Child:
     @property
     def restarts(self) -> int:
         return max(0, self.generation - self.first_generation)
+
+    @property
+    def is_past(self) -> bool:
+        """What it has registered was true of a process that has gone, and will not be of the next one."""
+        return self.is_outdated and not self.is_leaving
 
     @property
     def is_movable(self) -> bool:
@@ -173,7 +182,7 @@ class Child:
 
     def register(self, registration: Registration, now_ns: int) -> None:
         self.enter(Phase.UP, now_ns)
-        self.registration = registration
+        self.registration, self.is_outdated = registration, False
         self.states = {component.name: ModuleState.START for component in registration.components}
         self._forget_hooks()
 

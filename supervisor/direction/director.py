@@ -16,28 +16,9 @@ from appbackplane.transport.directory import Directory
 from appbackplane.transport.errors import FailedPrecondition
 
 from ..config import RestartPolicy
-from . import draining, group_restart, places, plan, replicas
+from . import draining, events, group_restart, places, plan, replicas, turnover
 from .child import MOVABLE, Child, Phase, children_of
 from .effects import Accept, AnnounceUp, ClearSlot, Effect, End, Kill, Refuse, Say, SendDirectory, Spawn, Stop
-from .events import (
-    DownOrdered,
-    Drained,
-    Event,
-    Exited,
-    LinkLost,
-    Looked,
-    Moved,
-    MoveFailed,
-    MoveOrdered,
-    Placed,
-    Registered,
-    RestartOrdered,
-    Spawned,
-    SpawnFailed,
-    TimePassed,
-    UpOrdered,
-    Wrote,
-)
 from .health import HealthWatch
 from .movement import Movement
 from .ordered_restart import OrderedRestarts
@@ -66,11 +47,11 @@ class Director:
         replica_of: Mapping[str, str] | None = None,
         stuck_after_ns: Mapping[str, int] | None = None,
     ) -> None:
-        """`limits_ns`: of a start and of a stop, where a backplane has its own. `drains_ns`: how long each may drain. `random`:
-        0 to 1. `replica_of`: to each that has replicas the name they have in common. `stuck_after_ns`: health.py.
-        """
+        """`limits_ns`: of a start and a stop, where a backplane has its own. `drains_ns`: of draining. `random`: 0 to 1.
+        `replica_of`: to each that has replicas the name they have in common. `stuck_after_ns`: health.py."""
         self.system = system
         self.children = children_of(policies, first_generation, replica_of or {}, drains_ns or {})
+        self._past = turnover.Past(first_generation)
         for name, child in self.children.items():
             start_ns, stop_ns = (limits_ns or {}).get(name, (None, None))
             child.start_limit_ns, child.stop_limit_ns = start_ns or start_limit_ns, stop_ns or stop_limit_ns
@@ -88,47 +69,51 @@ class Director:
         self._random = random
         self._effects: list[Effect] = []
 
-    def handle(self, event: Event, now_ns: int) -> list[Effect]:
+    def handle(self, event: events.Event, now_ns: int) -> list[Effect]:
         """What is to be done about `event`, in order."""
         assert self.mode != "down", "nothing happens to a system that has ended"
+        if getattr(event, "backplane", None) not in (None, *self.children):
+            return []  # late news of one that was removed
         match event:
-            case UpOrdered():
+            case events.UpOrdered():
                 self.begun_ns = self.since_ns = now_ns
                 for child in self.children.values():
                     self._spawn(child, now_ns)
-            case Spawned():
+            case events.Spawned():
                 if (child := self.children[event.backplane]).is_at(event.generation):
                     child.pid, child.cgroup = event.pid, event.cgroup
-            case Placed():
+            case events.Placed():
                 if (child := self.children[event.backplane]).is_at(event.generation):
                     child.cgroup = event.cgroup
                     self._send_directory()
-            case SpawnFailed():
+            case events.SpawnFailed():
                 reason = f"cannot be started: {event.reason}"
                 self._on_death(self.children[event.backplane], reason, now_ns, repeats=True)
-            case Registered():
+            case events.Registered():
                 self._on_registered(event, now_ns)
-            case Moved():
+            case events.Moved():
                 self._on_moved(event, now_ns)
-            case MoveFailed():
+            case events.MoveFailed():
                 self._on_move_failed(event, now_ns)
-            case LinkLost():
+            case events.LinkLost():
                 child = self.children[event.backplane]
                 if child.is_at(event.generation, *MOVABLE):
                     self._kill(child, "closed its control link", now_ns)
-            case Exited():
+            case events.Exited():
                 self._on_exited(event, now_ns)
-            case MoveOrdered():
+            case events.MoveOrdered():
                 self.movement.order(event, now_ns)
-            case RestartOrdered():
+            case events.Reconfigured():
+                self._on_reconfigured(event, now_ns)
+            case events.RestartOrdered():
                 self._effects += self.restarts.order(event, now_ns, is_going_down=self.mode == "stopping")
-            case Drained():
+            case events.Drained():
                 self._effects += draining.ended(self.children[event.backplane], event)
-            case DownOrdered():
+            case events.DownOrdered():
                 self._on_down_ordered(event, now_ns)
-            case Looked() | Wrote():
+            case events.Looked() | events.Wrote():
                 self._effects += self.health.take(event, now_ns, is_judging=self.mode == "up")
-            case TimePassed():
+            case events.TimePassed():
                 self._on_time(now_ns)
         for child, reason in self.health.due(now_ns, is_judging=self.mode == "up"):
             self._kill(child, reason, now_ns)
@@ -157,7 +142,7 @@ class Director:
         child.enter(Phase.STARTING, now_ns, now_ns + child.start_limit_ns)
         self._effects.append(Spawn(child.name, child.generation))
 
-    def _on_registered(self, event: Registered, now_ns: int) -> None:
+    def _on_registered(self, event: events.Registered, now_ns: int) -> None:
         registration = event.registration
         child = self.children.get(registration.backplane)
         is_it = child is not None and child.is_at(registration.generation, Phase.STARTING)
@@ -173,13 +158,13 @@ class Director:
             if errors:
                 self._kill(child, f"does not fit any more: {errors[0]}", now_ns)
 
-    def _on_moved(self, event: Moved, now_ns: int) -> None:
+    def _on_moved(self, event: events.Moved, now_ns: int) -> None:
         child = self.children[event.backplane]
         if child.is_at(event.generation, *MOVABLE) and event.component in child.moving:
             self.movement.moved(child, event, now_ns)
             self._limit_hooks(child, now_ns)
 
-    def _on_move_failed(self, event: MoveFailed, now_ns: int) -> None:
+    def _on_move_failed(self, event: events.MoveFailed, now_ns: int) -> None:
         child = self.children[event.backplane]
         if child.is_at(event.generation, *MOVABLE) and event.component in child.moving:
             because = self.movement.failed(child, event, now_ns)
@@ -194,7 +179,7 @@ class Director:
         child.enter(Phase.KILLED, now_ns, now_ns + KILL_LIMIT_NS if self.mode == "stopping" else None)
         self._effects.append(Kill(child.name, child.generation))
 
-    def _on_exited(self, event: Exited, now_ns: int) -> None:
+    def _on_exited(self, event: events.Exited, now_ns: int) -> None:
         child = self.children[event.backplane]
         if not child.is_at(event.generation):
             return
@@ -264,9 +249,14 @@ class Director:
             self._send_directory()
         return was_up_ns
 
+    def _on_reconfigured(self, event: events.Reconfigured, now_ns: int) -> None:
+        assert self.mode == "up", "who asks looks at the mode"
+        self._effects += turnover.begin(self.children, self.movement, event, now_ns, self._past)
+        self.health.configure({name: event.new.stuck_after_ns(name) for name in event.new.backplane})
+
     # Down
 
-    def _on_down_ordered(self, event: DownOrdered, now_ns: int) -> None:
+    def _on_down_ordered(self, event: events.DownOrdered, now_ns: int) -> None:
         if self.mode != "stopping":
             self._go_down(event.because, now_ns)
         if event.is_final:
@@ -334,6 +324,8 @@ class Director:
     # What follows from where everybody is
 
     def _advance(self, now_ns: int) -> None:
+        if turnover.sweep(self.children, self._past):
+            self._send_directory()
         if self.mode == "starting" and not self.movement.is_planned:
             self._try_plan(now_ns)
         self._effects += self.restarts.advance(now_ns)
@@ -379,7 +371,8 @@ class Director:
             if child.up_since_ns is None and not child.is_leaving and child.has_reached(targets):
                 child.up_since_ns, child.has_been_up = now_ns, True
                 if self.mode == "up":
-                    self._effects.append(Say(f"backplane {child.name!r}: up again, generation {child.generation}"))
+                    up = "up again" if child.restarts else "up"
+                    self._effects.append(Say(f"backplane {child.name!r}: {up}, generation {child.generation}"))
         if self.mode == "starting" and self.movement.is_settled():
             self._enter("up", now_ns)
             self._effects.append(AnnounceUp(tuple(self.movement.problems())))
@@ -393,8 +386,7 @@ class Director:
         self.mode, self.since_ns = mode, now_ns
 
     def _findings(self) -> list[plan.Finding]:
-        replica_of = {name: child.replica_of for name, child in self.children.items() if child.replica_of is not None}
-        return plan.find(group_restart.registrations(self.children), replica_of)
+        return plan.find(group_restart.registrations(self.children), replicas.in_common(self.children))
 
     def _send_directory(self) -> None:
         self.directory = places.directory_of(self.system, self.directory.version + 1, self.children)

@@ -45,7 +45,7 @@ def begin(children: Mapping[str, Child], now_ns: int, *, is_going_down: bool) ->
         if all(other.holds_nothing() for other in before if is_going_down or other.is_leaving):
             child.drain = Drain.RUNNING
             child.enter(Phase.DRAINING, now_ns, now_ns + child.drain_limit_ns + child.stop_limit_ns + ANSWER_NS)
-            because = GOING_DOWN if is_going_down else RESTARTING
+            because = GOING_DOWN if is_going_down or child.is_removed else RESTARTING
             begun.append(
                 effects.Drain(child.name, child.generation, child.drain_limit_ns, child.stop_limit_ns, because)
             )

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.transport.directory import Registration
 
+from ..config import Config
 from .effects import Caller
+from .reconfiguration import Plan
 
 if TYPE_CHECKING:
     from appbackplane.runtime.execution.board import BoardSlot
@@ -155,6 +157,15 @@ class Exited:
 
 
 @dataclass(frozen=True, slots=True)
+class Reconfigured:
+    """Another configuration holds from now on; `plan` leads there, and has been found to be possible."""
+
+    old: Config
+    new: Config
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
 class Sight:
     """One backplane at one look."""
 
@@ -201,6 +212,7 @@ Event = (
     | Drained
     | LinkLost
     | Exited
+    | Reconfigured
     | Looked
     | Wrote
     | TimePassed

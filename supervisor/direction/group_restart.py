@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from appbackplane.transport.directory import Registration
 
 from .child import Child, Phase
@@ -42,7 +44,9 @@ def begin_ordered(children: Mapping[str, Child], child: Child, now_ns: int, *, i
 
 def has_gone(child: Child, now_ns: int) -> None:
     """One that went down in order: it is spawned again, unless nobody wants it back."""
-    if child.policy.type == "temporary" and not child.is_ordered:
+    if child.is_removed:
+        child.enter(Phase.DOWN, now_ns)
+    elif child.policy.type == "temporary" and not child.is_ordered:
         child.reason = "went down with another that died; it is temporary, and not started again"
         child.enter(Phase.ENDED, now_ns)
     else:
@@ -58,9 +62,40 @@ def _others(children: Mapping[str, Child], child: Child) -> list[Child]:
 
 def is_held(children: Mapping[str, Child], child: Child) -> bool:
     """Others have to be gone before it may be spawned."""
-    return child.phase is Phase.WAITING and any(children[name].is_leaving for name in child.spawns_after)
+    return child.phase is Phase.WAITING and any(
+        name in children and children[name].is_leaving for name in child.spawns_after
+    )
 
 
 def registrations(children: Mapping[str, Child]) -> list[Registration]:
-    """Of all that have ever registered."""
-    return [child.registration for child in children.values() if child.registration is not None]
+    """Of all that have ever registered. Of one that has gone because its configuration has changed, until its next
+    generation registers, what others do not have meanwhile, and nothing that it needs: its routes are known, and nobody is
+    at fault for them.
+    """
+    known = [(child, child.registration) for child in children.values() if child.registration is not None]
+    found = [registration for child, registration in known if not child.is_past]
+    for child, registration in known:
+        if child.is_past:
+            family = child.replica_of or child.name
+            others = [other for one, other in known if not one.is_past and (one.replica_of or one.name) != family]
+            taken = {component.name for other in others for component in other.components}
+            taken |= {o.route for other in others for component in other.components for o in component.operations}
+            found.append(_what_remains(registration, taken))
+    return found
+
+
+def _what_remains(registration: Registration, taken: set[str]) -> Registration:
+    components = tuple(
+        msgspec.structs.replace(
+            component,
+            depends_on=(),
+            operations=tuple(
+                msgspec.structs.replace(operation, calls=())
+                for operation in component.operations
+                if operation.route not in taken
+            ),
+        )
+        for component in registration.components
+        if component.name not in taken
+    )
+    return msgspec.structs.replace(registration, components=components)

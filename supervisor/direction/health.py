@@ -114,19 +114,24 @@ class HealthWatch:
     def __init__(self, children: Mapping[str, Child], stuck_after_ns: Mapping[str, int]) -> None:
         """`stuck_after_ns`: by name; 0, or none: never replaced."""
         self._children = children
-        self._stuck_after_ns = dict(stuck_after_ns)
+        self.configure(stuck_after_ns)
         self._clocks: dict[str, Clocks] = {}
         self._replaced: dict[str, Replacement] = {}
+        self._looked_ns: int | None = None
+
+    def configure(self, stuck_after_ns: Mapping[str, int]) -> None:
+        """From now on."""
+        self._stuck_after_ns = dict(stuck_after_ns)
         #: How far apart looks are to be.
         self.look_every_ns = min([LOOK_EVERY_NS, *(ns // 10 for ns in self._stuck_after_ns.values() if ns)])
-        self._looked_ns: int | None = None
 
     def suspects(self) -> list[str]:
         """At whose process it is worth looking: half of the time that it has is over."""
         return [
             name
             for name, clocks in self._clocks.items()
-            if 2 * max(clocks.silent_ns, clocks.stalled_ns) >= (self._stuck_after_ns.get(name) or STUCK_AFTER_NS)
+            if name in self._children
+            and 2 * max(clocks.silent_ns, clocks.stalled_ns) >= (self._stuck_after_ns.get(name) or STUCK_AFTER_NS)
         ]
 
     def take(self, event: Looked | Wrote, now_ns: int, *, is_judging: bool) -> list[Effect]:
@@ -184,8 +189,8 @@ class HealthWatch:
         """Who is to be killed now, and why."""
         found = []
         for name, replaced in list(self._replaced.items()):
-            child = self._children[name]
-            if not is_judging or child.generation != replaced.generation or _is_excused(child):
+            child = self._children.get(name)
+            if child is None or not is_judging or child.generation != replaced.generation or _is_excused(child):
                 del self._replaced[name]  # it died, or was told to go, meanwhile
             elif replaced.at_ns <= now_ns:
                 del self._replaced[name]

@@ -61,7 +61,9 @@ class Movement:
 
     def standings(self) -> dict[str, Standing]:
         """All components of the system, those of replicas in each."""
-        return linked({name: each for child in self._children.values() for name, each in child.standings().items()})
+        # Who has another configuration since he registered may have lost some to others: theirs count.
+        children = sorted(self._children.values(), key=lambda child: not child.is_past)
+        return linked({name: each for child in children for name, each in child.standings().items()})
 
     def targets(self, standings: Mapping[str, Standing]) -> dict[str, ModuleState]:
         """Where each is to be."""
@@ -128,6 +130,11 @@ class Movement:
             or child.phase in _GONE
             for child in self._children.values()
         )
+
+    def become(self, role: ModuleState) -> None:
+        """All are to be there, whatever was ordered before."""
+        self.role = role
+        self.wanted.clear()
 
     # What has happened
 
@@ -269,8 +276,7 @@ class Movement:
         """Sets where it is to be. Raises `FailedPrecondition` where it cannot be."""
         standings = self.standings()
         if order.component is None:
-            self.role = order.to
-            self.wanted.clear()
+            self.become(order.to)
         else:
             self._want(order.component, order.to, standings)
         for name in self._concerned(order, standings):
@@ -284,12 +290,14 @@ class Movement:
         self.wanted[component] = to
         try:
             self._check(component, to, standings)
-        except FailedPrecondition:
+        except BackplaneError:
             self.wanted = before
             raise
 
     def _check(self, component: str, to: ModuleState, standings: Mapping[str, Standing]) -> None:
-        """Raises `FailedPrecondition` where it cannot get there."""
+        """Raises `FailedPrecondition` where it cannot get there, `NotFound` where it is not any more."""
+        if not _nodes(component, standings):
+            raise NotFound(f"component {component!r} is gone: the configuration has changed")
         homes = {name: self._children[standings[name].backplane] for name in _nodes(component, standings)}
         if to is not ModuleState.DOWN and all(child.phase in _GONE for child in homes.values()):
             child = next(iter(homes.values()))

@@ -103,6 +103,11 @@ class OrderedRestarts:
         self._orders.clear()
         return refused
 
+    @property
+    def callers_count(self) -> int:
+        """How many wait."""
+        return len(self._orders)
+
     def wakes_at_ns(self) -> int | None:
         """When the next one runs out, or looks again."""
         waits = [order.ends_ns for order in self._orders]
@@ -111,8 +116,9 @@ class OrderedRestarts:
 
     def _meant(self, word: str) -> list[str]:
         """A backplane, or all replicas that have the name in common."""
-        alike = [child.name for child in self._children.values() if child.replica_of == word]
-        if not alike and word not in self._children:
+        there = [child for child in self._children.values() if not child.is_removed]
+        alike = [child.name for child in there if child.replica_of == word]
+        if not alike and (word not in self._children or self._children[word].is_removed):
             known = [*self._children, *dict.fromkeys(c.replica_of for c in self._children.values() if c.replica_of)]
             near = difflib.get_close_matches(word, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(known))}"

@@ -31,6 +31,11 @@ def _nodes(standing: Standing, places: Mapping[str, Mapping[str, str]]) -> tuple
     return tuple(found)
 
 
+def in_common(children: Mapping[str, Child]) -> dict[str, str]:
+    """To each replica the name that it has in common with the others."""
+    return {child.name: child.replica_of for child in children.values() if child.replica_of is not None}
+
+
 def unready(children: Mapping[str, Child]) -> frozenset[str]:
     """Replicas that are not to be called where another can be: on their way up, or down, or not there."""
     return frozenset(

@@ -91,6 +91,14 @@ class Logs:
         self._told_unwritten = 0
         self._is_refused = False
 
+    def configure(self, config: Config) -> None:
+        """What holds from now on; rings for the processes that are born from now on."""
+        settings = config.system.log
+        self._ring_bytes = settings.ring
+        self._file.keep(settings.file_size, settings.files)
+        self._name_width = max(len(name) for name in (SUPERVISOR, *config.backplane))
+        self._names = {name: self._names.get(name, []) for name in config.backplane}
+
     # Who is heard
 
     def listen(self, backplane: str, generation: int) -> Ears:
@@ -101,7 +109,7 @@ class Logs:
 
     def know(self, backplane: str, components: Iterable[str]) -> None:
         """These are its components: whoever asks for another is told so."""
-        if self._names[backplane] != (components := list(components)):
+        if self._names.get(backplane) != (components := list(components)):
             self._names[backplane] = components
             path = self._file.folder / NAMES
             with suppress(OSError):  # a full disk has been told of; without this, a wrong name is not

@@ -59,6 +59,10 @@ class LogFile:
             self.problem = error.strerror or str(error)
             self.lost_count += rest.count(b"\n") - (was_torn and len(rest) == len(whole))
 
+    def keep(self, file_bytes_max: int, files_max: int) -> None:
+        """So much from now on; files that are too many go when the next begins."""
+        self._file_bytes_max, self._files_max = file_bytes_max, files_max
+
     def close(self) -> None:
         """Let the next one write."""
         for fd in (self._fd, self._folder_fd):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from appbackplane.runtime.execution.board import Board, BoardSlot
+from appbackplane.runtime.execution.board import SLOTS_MAX, Board, BoardSlot
 
 
 class BoardFile:
@@ -17,6 +17,14 @@ class BoardFile:
     def __init__(self, backplanes: Iterable[str]) -> None:
         self.slots = {name: slot for slot, name in enumerate(backplanes)}
         self._board = Board.create(len(self.slots))
+
+    def add(self, backplane: str) -> None:
+        """One more sits there. Raises ValueError when there is no slot left."""
+        self.slots[backplane] = min(set(range(SLOTS_MAX)) - set(self.slots.values()))
+
+    def remove(self, backplane: str) -> None:
+        """It has gone, and its slot was cleared."""
+        del self.slots[backplane]
 
     @property
     def fd(self) -> int:

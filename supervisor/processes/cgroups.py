@@ -70,6 +70,13 @@ class Groups:
             _write(folder / "cgroup.type", "threaded")
         self._own.add(backplane)
 
+    def remove(self, backplane: str) -> None:
+        """Its own group, in which nobody is any more; what cannot be removed now is when all are."""
+        assert self.folder is not None
+        self._own.discard(backplane)
+        with suppress(OSError):
+            (self.folder / SHARED / backplane).rmdir()
+
     def folder_of(self, backplane: str) -> str | None:
         """The folder of its own group; None: it is in the shared one, or there are none."""
         if self.folder is None or backplane not in self._own:

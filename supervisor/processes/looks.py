@@ -8,7 +8,7 @@ they have: whether somebody has stopped the process, or has a debugger at it. St
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from appbackplane.runtime.execution.stacks import ASKED, FORCED
@@ -28,8 +28,18 @@ class Looks:
         #: When the next is due.
         self.due_ns = 0
 
-    def look(self, processes: Iterable[Process], now_ns: int) -> Looked:
-        """At all of them."""
+    def turn(self, now_ns: int, processes: Iterable[Process], take: Callable[[Looked], None]) -> None:
+        """Look at all of them, if it is time."""
+        if now_ns >= self.due_ns:
+            take(self._look(now_ns, processes))
+
+    def ask_for_stacks(self, process: Process, *, by_force: bool) -> None:
+        """They come on its standard error. Where a CPU limit slowed it down, it does no longer: this is its end."""
+        self._placement.lift(process.backplane)
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(process.pidfd, FORCED if by_force else ASKED)
+
+    def _look(self, now_ns: int, processes: Iterable[Process]) -> Looked:
         self.due_ns = now_ns + self._health.look_every_ns
         suspects = self._health.suspects()
         sights = {}
@@ -39,12 +49,6 @@ class Looks:
             limit = self._placement.percent_of_kernel(name)
             sights[name] = Sight(self._board.read(name), limit, is_stopped=is_stopped, is_traced=is_traced)
         return Looked(sights)
-
-    def ask_for_stacks(self, process: Process, *, by_force: bool) -> None:
-        """They come on its standard error. Where a CPU limit slowed it down, it does no longer: this is its end."""
-        self._placement.lift(process.backplane)
-        with suppress(ProcessLookupError):
-            signal.pidfd_send_signal(process.pidfd, FORCED if by_force else ASKED)
 
 
 def process_state(pid: int) -> tuple[bool, bool]:

@@ -36,7 +36,7 @@ class Placement:
         that run though the limit is spent, which the kernel cannot tell from the rest: their schedulers limit them.
         """
         self.groups = groups
-        self._exempt = frozenset(exempt)
+        self._exempt = set(exempt)
         self._configured = dict(limits)
         #: What is in force now; a new generation begins with what is configured.
         self._limits = dict(limits)
@@ -44,8 +44,7 @@ class Placement:
         #: Backplanes whose limit the kernel refused, and why.
         self._refused: dict[str, str] = {}
         if groups:
-            held = {name: None if name in self._exempt else limit for name, limit in limits.items()}
-            for name in sorted(with_own_group(held, may_nice=nice.is_in_force or not nice.wanted)):
+            for name in sorted(self._with_own_group(limits)):
                 self._attempt(name, lambda name=name: groups.add(name))  # type: ignore[misc]
 
     @classmethod
@@ -56,6 +55,20 @@ class Placement:
         nice = allowed(config.system.nice)
         is_needed = bool(with_own_group(limits, may_nice=nice.is_in_force or not nice.wanted))
         return cls(make(is_needed), limits, nice, len(os.sched_getaffinity(0)), exempt)
+
+    def configure(self, backplane: str, limit: int | None, *, is_exempt: bool) -> None:
+        """What is configured from now on, for its next generation; for the present one, `change` follows."""
+        self._configured[backplane] = limit
+        self._limits.setdefault(backplane, limit)
+        (self._exempt.add if is_exempt else self._exempt.discard)(backplane)
+
+    def remove(self, backplane: str) -> None:
+        """It has gone for good."""
+        self._exempt.discard(backplane)
+        for known in (self._configured, self._limits, self._refused):
+            known.pop(backplane, None)
+        if self.folder_of(backplane) is not None:
+            self.groups.remove(backplane)
 
     def warnings(self) -> list[str]:
         """What was asked for and cannot be had, once, at start."""
@@ -76,7 +89,9 @@ class Placement:
 
     def begin(self, backplane: str) -> None:
         """A new generation is about to be spawned: as configured, not slowed while it starts, and no longer boosted."""
-        self._limits[backplane] = self._configured[backplane]
+        self._limits[backplane] = limit = self._configured[backplane]
+        if self.groups and self.folder_of(backplane) is None and self._with_own_group({backplane: limit}):
+            self._attempt(backplane, lambda: self.groups.add(backplane))
         self.lift(backplane)
         if self.folder_of(backplane) is not None:
             weight = weight_of_nice(0, version=self.groups.version)
@@ -104,6 +119,8 @@ class Placement:
             self._attempt(backplane, lambda: self._change(backplane, percent, pgid))
         elif percent is not None and not self.groups:
             self._refused[backplane] = self.groups.because
+        else:
+            self.lift(backplane)
         return self._refusal(backplane) + self._too_high(backplane)
 
     def describe(self, backplane: str) -> dict[str, Any]:
@@ -134,6 +151,10 @@ class Placement:
         if backplane in self._exempt or backplane in self._refused or self.folder_of(backplane) is None:
             return "scheduler"
         return f"os ({self.groups.name})"
+
+    def _with_own_group(self, limits: Mapping[str, int | None]) -> frozenset[str]:
+        held = {name: None if name in self._exempt else limit for name, limit in limits.items()}
+        return with_own_group(held, may_nice=self._nice.is_in_force or not self._nice.wanted)
 
     def percent_of_kernel(self, backplane: str) -> int | None:
         """Its limit, where the kernel holds it: there it is slowed down while it runs."""

@@ -20,7 +20,7 @@ import msgspec
 
 from appbackplane.runtime.execution.log_ring import RingReader
 from appbackplane.runtime.observation.log_line import LEVELS
-from appbackplane.runtime.process_config import ProcessConfig
+from appbackplane.runtime.process_config import ProcessConfig, ReplayPolicy
 
 from ..config import BackplaneConfig, Config
 from . import leftovers
@@ -73,7 +73,9 @@ class Spawner:
         lifeline_fd: int,
     ) -> None:
         """`mark`: by which all that descends from us is known (leftovers.py). `lifeline_fd`: ends with us (guarding.py)."""
-        self._config, self._placement = config, placement
+        #: What the next generation of each is told.
+        self.config = config
+        self._placement = placement
         self._environment = leftovers.environment(mark)
         self._board_fd, self._slots = board_fd, slots
         self._lifeline_fd = lifeline_fd
@@ -83,7 +85,7 @@ class Spawner:
         placement = self._placement
         placement.begin(backplane)
         config = process_config(
-            self._config,
+            self.config,
             backplane,
             generation=generation,
             board_fd=self._board_fd,
@@ -164,6 +166,7 @@ def process_config(
         preempt=share.preempt,
         affinity=share.affinity,
         nice=config.system.nice,
+        replay=ReplayPolicy(share.replay.count, int(share.replay.keep_ns), int(share.replay.size)),
         cgroup=cgroup,
         debug=config.debug,
         describe=describe,

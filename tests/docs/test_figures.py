@@ -77,7 +77,7 @@ SENTENCES = [
     ("logs", f"(`ring`, {LogSettings().ring >> 20} MiB) fills up"),
     ("logs", f"the last {LINES} lines"),
     ("configuration", f"may not exceed {SOCKET_PATH_BYTES_MAX} bytes"),
-    ("configuration", f"There are 1 to {BACKPLANES_MAX} of them"),
+    ("configuration", f"There may be 1 to {BACKPLANES_MAX} processes"),
     ("configuration", f"every {WORDS[_SWITCH_FRACTION]} of it, {seconds(_SWITCH_MAX_S * 1e9)} at most"),
     ("errors", f"one that names none has {seconds(DEADLINE_DEFAULT_NS)}"),
     ("priorities_and_quotas", f"N is `priorities` in the TOML, {DEFAULT['priorities']} by default"),

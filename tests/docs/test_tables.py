@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from appbackplane.runtime.backplane_operations import BackplaneOperations
+from appbackplane.runtime.execution.replays import NOT_NOW
 from appbackplane.runtime.objects.module_state import MOVES, ModuleState
 from appbackplane.runtime.objects.operation import PRIORITY_DEFAULT, operation
 from appbackplane.runtime.objects.registry import DRIVERS
@@ -25,11 +26,12 @@ from appbackplane.runtime.scheduling.quotas import UNLIMITED, default_quotas
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.supervisor.commands import main
 from appbackplane.supervisor.commands.cli import VERBS
-from appbackplane.supervisor.config import BackplaneConfig, Duration, RestartPolicy, SystemConfig
+from appbackplane.supervisor.config import BackplaneConfig, Duration, ReplaySettings, RestartPolicy, SystemConfig
 from appbackplane.supervisor.config_reader import Patience
 from appbackplane.supervisor.direction.health import Health
 from appbackplane.supervisor.logs.settings import LogSettings, Size, in_words
 from appbackplane.transport.errors import error_from
+from appbackplane.transport.retrying import RETRIED, is_retryable
 from appbackplane.transport.status import Status
 from tests.docs.pages import DOCS, ROOT, table
 
@@ -78,7 +80,22 @@ def test_statuses() -> None:
         if status is not Status.OK:
             kind = type(error_from(status, ""))
             expected.append((status.name, str(int(status)), kind.__name__, kind.__mro__[1].__name__))
-    assert [row[:4] for row in table(page("errors"), "Errors")] == expected
+    rows = table(page("errors"), "Errors")
+    assert [row[:4] for row in rows] == expected
+    assert {row[0] for row in rows if row[5] != "no"} == {status.name for status in RETRIED}
+
+
+def test_what_is_made_again() -> None:
+    """retries.md; and what is kept of a call with a key."""
+    rows = table(page("retries"), "What is made again")
+    assert {row[0] for row in rows[:-1]} == {status.name for status in RETRIED} and rows[-1][1:] == ("no", "no")
+    for name, if_harmless, else_ in rows[:-1]:
+        refused, begun = (error_from(int(Status[name]), "", is_refused=is_refused) for is_refused in (True, False))
+        assert is_retryable(begun, is_repeatable=True) == (if_harmless == "yes")
+        assert not is_retryable(begun, is_repeatable=False)
+        assert is_retryable(refused, is_repeatable=False) or else_.startswith("no")
+    not_now = next(row[0] for row in table(page("retries"), "Done once") if row[1].startswith("the work done: "))
+    assert {status.name for status in Status if status.name in not_now} == {status.name for status in NOT_NOW}
 
 
 def test_healths() -> None:
@@ -100,6 +117,7 @@ def test_moves_of_components() -> None:
         ("log", LogSettings),
         ("[backplane.NAME]", BackplaneConfig),
         ("restart", RestartPolicy),
+        ("replay", ReplaySettings),
     ],
 )
 def test_every_key_of_the_toml(heading: str, kind: type[msgspec.Struct]) -> None:

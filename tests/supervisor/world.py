@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 
 from appbackplane.runtime.execution.board import BoardSlot
 from appbackplane.runtime.objects.module_state import MOVES, ModuleState
-from appbackplane.supervisor.config import Duration, RestartPolicy
+from appbackplane.supervisor.config import BackplaneConfig, Config, Duration, RestartPolicy, SystemConfig
 from appbackplane.supervisor.direction import effects, events
 from appbackplane.supervisor.direction.child import Phase
 from appbackplane.supervisor.direction.director import Director
 from appbackplane.supervisor.direction.effects import Caller
+from appbackplane.supervisor.direction.reconfiguration import plan
 from appbackplane.transport.directory import ComponentEntry, Registration
 
 SECOND_NS = 1_000_000_000
@@ -94,7 +95,9 @@ class World:
     def __init__(
         self, director: Director, system: System = SYSTEM, driven_by_backplane: frozenset[str] = frozenset()
     ) -> None:
-        self.director, self.system = director, system
+        self.director, self.system = director, dict(system)
+        #: Which configuration holds.
+        self.configured = 0
         self.driven_by_backplane = driven_by_backplane
         self.homes: dict[str, list[str]] = {}
         for backplane, components in system.items():
@@ -256,7 +259,7 @@ class World:
 
     def _homes_needed(self, backplane: str) -> set[str]:
         """Others that have what its components depend on."""
-        needs = {need for own in self.system[backplane] for need in self.depends_on[own]}
+        needs = {need for own in self.system.get(backplane, {}) for need in self.depends_on[own]}
         return {home for need in needs if backplane not in self.homes[need] for home in self.homes[need]}
 
     def _check_fall(self, home: str, component: str, to: ModuleState) -> None:
@@ -356,6 +359,39 @@ class World:
         self.waiting[caller] = self.now_ns + limit_ns
         self.tell(events.RestartOrdered(caller, names, limit_ns, is_now, is_rolling, is_forced))
         return caller
+
+    def reconfigure(self, *restarted: str, **backplanes: Mapping[str, tuple[str, ...]] | None) -> None:
+        """Another configuration: these start again, and `name={component: needs}` is new or has others; None: removed."""
+        self.configured += 1
+        old = self._config(self.configured - 1, restarted)
+        for name, components in backplanes.items():
+            for component in self.system.pop(name, {}):
+                self.homes[component].remove(name)
+                if not self.homes[component]:
+                    del self.depends_on[component]
+            if components is not None:
+                self.system[name] = components
+                self.depends_on |= components
+                for component in components:
+                    self.homes.setdefault(component, []).append(name)
+        new = self._config(self.configured, restarted)
+        self.tell(events.Reconfigured(old, new, plan(old, new)))
+
+    def _config(self, number: int, restarted: Collection[str]) -> Config:
+        found = {
+            name: BackplaneConfig(
+                components=tuple(f"world:{component}" for component in components),
+                settings={"Any": {"number": number}} if name in restarted else {},
+                restart=self.director.children[name].policy if name in self.director.children else policy(),
+            )
+            for name, components in self.system.items()
+        }
+        system = SystemConfig("world", start_limit_ns=Duration(START_LIMIT_NS), stop_limit_ns=Duration(STOP_LIMIT_NS))
+        alike: dict[str, tuple[str, ...]] = {}
+        for name, child in self.director.children.items():
+            if child.replica_of is not None and name in found:
+                alike[child.replica_of] = (*alike.get(child.replica_of, ()), name)
+        return Config("world.toml", system, found, "/", "/run", replicas=alike)
 
     def pass_time(self) -> bool:
         """To the instant that the director waits for. False: it waits for none."""

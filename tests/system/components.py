@@ -147,6 +147,9 @@ class Till(Component):
         """Who serves."""
         return os.getpid()
 
+    def on_primary(self) -> None:
+        print("the till is open")
+
     @operation()
     def told(self) -> list[int]:
         """What this place has heard."""
@@ -162,6 +165,9 @@ class Porch(Component):
     """Comes up when there are tills, and calls them."""
 
     depends_on = ("till",)
+
+    def on_primary(self) -> None:
+        print("the porch is open")
 
     @operation()
     async def ring(self) -> int:
@@ -898,3 +904,51 @@ class Gong(Component):
     def ring(self) -> int:
         """At once."""
         return os.getpid()
+
+
+# Retries
+
+
+class Cashier(Component):
+    """What may be asked again, and what may not; counts what it does, and what it is asked in vain."""
+
+    def __init__(self) -> None:
+        self.paid_count = 0
+        self.in_vain_count = 0
+
+    @operation(idempotent=True)
+    def price(self, item: int) -> int:
+        return item + 1
+
+    @operation()
+    def pay(self, number: int) -> list[int]:
+        """How many there are by then."""
+        self.paid_count += 1
+        return [number, self.paid_count]
+
+    @operation()
+    async def pay_slowly(self, seconds: float) -> int:
+        self.paid_count += 1
+        await pause(seconds)
+        return self.paid_count
+
+    @operation(idempotent=True)
+    def ask_in_vain(self) -> None:
+        self.in_vain_count += 1
+        raise Busy("not today")
+
+    @operation()
+    def counts(self) -> list[int]:
+        return [self.paid_count, self.in_vain_count]
+
+    @operation()
+    def pid(self) -> int:
+        return os.getpid()
+
+
+class Buyer(Component):
+    """Asks a till elsewhere."""
+
+    @operation()
+    async def buy(self, item: int) -> Any:
+        return await self.call("cashier.price", item=item)

@@ -52,6 +52,16 @@ def _take(outstanding: deque[tuple[int, PendingCall]], wrong: list[str], answere
         answered.add(answer)
 
 
+def payer(client: Client, words: list[str]) -> object:
+    """Pay COUNT orders, each under a key of its own, and never look at an answer."""
+    for number in range(int(words[0])):
+        client.submit("cashier.pay", number=number, idempotency_key=f"order-{number}")
+    client.flush()
+    print("ready", flush=True)
+    sys.stdin.read()
+    return None
+
+
 def steady(client: Client, words: list[str]) -> object:
     """Call ROUTE one time after the other."""
     answers: set[int] = set()
@@ -277,7 +287,7 @@ def _is_over() -> bool:
 
 PROGRAMS = {
     "outrun": outrun, "deaf": deaf, "flood": flood, "steady": steady, "crowd": crowd, "hearer": hearer, "hurry": hurry,
-    "hold": hold, "heap": heap, "engage": engage, "pipelined": pipelined, "concurrent": concurrent,
+    "hold": hold, "heap": heap, "engage": engage, "pipelined": pipelined, "concurrent": concurrent, "payer": payer,
 }  # fmt: skip
 
 

@@ -107,7 +107,7 @@ def test_a_death_ends_the_call_and_the_next_generation_serves(stand_in: Any, run
         await other_thread(stand_in.wait_for_route, "query.hang")
         await other_thread(stand_in.die)
         await ends_in(PeerDown, hung)
-        await ends_in(Unavailable, client.call("query.echo"))
+        await ends_in(Unavailable, client.call("query.echo", retry=False))
         await other_thread(stand_in.come_back)
         while (await client.directory()).version < stand_in.version:
             await client.call("supervisor.status")

@@ -120,7 +120,7 @@ def test_a_death_ends_the_call_and_the_next_generation_serves(client: Client, st
     stand_in.die()
     assert "query" in str(ended())
     with pytest.raises(Unavailable) as down:
-        client.call("query.echo")
+        client.call("query.echo", retry=False)
     assert down.value.retry_after
     stand_in.come_back()
     see_newest(client, stand_in)

@@ -697,17 +697,17 @@ class CallsOfASession(RuleBasedStateMachine):
     @invariant()
     def what_is_open_here_is_outstanding_there(self) -> None:
         told = len(self.world.session._events)  # ended outside a turn, to be told in the next
-        fetching = sum(type(token).__name__ == "_Fetch" for _, _, (token, _, _) in self.calls_of_session())
+        fetching = sum(type(token).__name__ == "Fetch" for _, _, (token, *_) in self.calls_of_session())
         assert self.world.session.outstanding_count - fetching == len(self.open) - told
 
     @invariant()
     def bytes_outstanding_are_those_of_the_calls(self) -> None:
         """What drifted would stop a client for good, or never."""
-        sizes = [size for _, _, (_, _, size) in self.calls_of_session()]
+        sizes = [size for _, _, (_, _, size, _) in self.calls_of_session()]
         assert self.world.session._exchange._outstanding_bytes == sum(sizes)
         assert all(sizes)
 
-    def calls_of_session(self) -> list[tuple[bytes, int, tuple[object, str, int]]]:
+    def calls_of_session(self) -> list[tuple[bytes, int, tuple[object, str, int, bytes | None]]]:
         """What the session itself has open."""
         return list(self.world.session._exchange.calls._calls.values())
 

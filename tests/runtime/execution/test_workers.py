@@ -21,12 +21,12 @@ from appbackplane.runtime.backplane import Backplane
 from appbackplane.runtime.execution.clock import RealClock
 from appbackplane.runtime.execution.watch import QUANTUM_NS, Watch
 from appbackplane.runtime.objects.module_state import ModuleState
-from appbackplane.runtime.process_config import ProcessConfig
+from appbackplane.runtime.process_config import LiveSettings, ProcessConfig
 from appbackplane.runtime.testing import MemoryLink
 from appbackplane.transport import codec
 from appbackplane.transport.batching import Sent
 from appbackplane.transport.envelope import CALL, REPLY, Envelope
-from appbackplane.transport.errors import error_from
+from appbackplane.transport.errors import InvalidArgument, error_from
 from appbackplane.transport.link import Link
 
 #: Nothing here takes a second on an idle machine; a busy one gets this long.
@@ -599,6 +599,40 @@ def test_the_end_is_bounded_although_the_lead_is_held(start: Any) -> None:
     assert not running.backplane.stop(0.05)
     over.set()
     holder.join()
+
+
+def test_what_is_configured_while_it_runs_holds_at_once(start: Any) -> None:
+    """What a restart would change, without one; what is left out stays as it was."""
+    running = start(1)
+    backplane, engine = running.backplane, running.backplane.engine
+    scheduler = engine.scheduler
+    before = scheduler.ticks.period_ns
+    settings = LiveSettings(threads=2, quotas=(0, 7), cpu_limit=5000, cpu_exempt=1, slow_action_ns=10**10)
+    backplane.configure(settings)
+    assert backplane.threads_count == 2
+    assert scheduler.quotas.full[1:] == [7] * (scheduler.priorities - 1)
+    assert (scheduler.budget.limit_percent, scheduler.budget.exempt) == (5000, 1)
+    assert engine.reports.slow_actions.threshold_ns == 10**10
+    assert scheduler.ticks.period_ns == before
+    backplane.configure(LiveSettings(tick_ns=10**9, cpu_limit=None))
+    assert (scheduler.ticks.period_ns, scheduler.budget.period_ns) == (10**9, 10**9)
+    assert scheduler.budget.limit_percent is None
+    with pytest.raises(InvalidArgument, match="given for"):
+        backplane.configure(LiveSettings(threads=4, quotas=(1,) * (scheduler.priorities + 1)))
+    assert backplane.threads_count == 2, "all of it or nothing"
+
+
+def test_a_limit_that_is_lifted_lets_go_what_waited_for_the_tick(start: Any) -> None:
+    """A backplane whose budget is spent sleeps until its tick, which here is an hour off: it is woken."""
+    running = start(1)
+    backplane, scheduler = running.backplane, running.backplane.engine.scheduler
+    backplane.configure(LiveSettings(cpu_limit=1))
+    with backplane.engine.lead:
+        scheduler.budget.charge(3600 * 10**9)
+    call = running.caller.submit("hands.same", key="0")
+    running.until(lambda watch: scheduler.queued_count == 1 and watch.poller is not None)
+    backplane.configure(LiveSettings(cpu_limit=None))
+    assert running.caller.result(call) == "same"
 
 
 @pytest.mark.parametrize("count", [0, 257])

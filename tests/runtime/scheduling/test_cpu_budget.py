@@ -101,3 +101,19 @@ def test_a_new_limit_is_in_force_at_once() -> None:
     assert budget.is_spent
     budget.change(None)
     assert not budget.is_spent
+
+
+def test_another_period_has_the_same_share_and_forgives_nothing() -> None:
+    """Law 5. A limit could be got rid of by changing the tick."""
+    budget = CpuBudget(30, PERIOD_NS)
+    budget.charge(300)
+    budget.change_period(10 * PERIOD_NS)
+    assert not budget.is_spent, "3000 a period now"
+    budget.charge(2_700)
+    assert budget.is_spent
+    budget.change_period(PERIOD_NS)
+    assert budget.is_spent
+    budget.reset(9)
+    assert budget.is_spent, "nine periods of 300 have paid 2700 of 3000"
+    budget.reset()
+    assert not budget.is_spent

@@ -164,6 +164,24 @@ class AnyOrder(RuleBasedStateMachine):
             ):
                 assert not [e for e in self.world.tell(event) if not isinstance(e, effects.Spawn)]
 
+    @precondition(lambda self: self.world.ended is None and self.world.director.mode == "up")
+    @rule(data=st.data())
+    def the_configuration_changes(self, data: st.DataObject) -> None:
+        """Some start again; one that nobody needs goes, or one comes."""
+        world = self.world
+        if any(child.is_leaving or child.is_removed for child in world.director.children.values()):
+            return  # refused: one thing after the other (control/reconfiguring.py)
+        names = sorted(world.system)
+        needed = {home for needs in world.depends_on.values() for name in needs for home in world.homes[name]}
+        goes = data.draw(st.sampled_from([None, *(name for name in names[1:] if name not in needed)]))
+        restarted = data.draw(st.lists(st.sampled_from(names), unique=True))
+        changes: dict[str, dict[str, tuple[str, ...]] | None] = {} if goes is None else {goes: None}
+        if data.draw(st.booleans()):
+            comes = data.draw(st.sampled_from([name for name in ("new", "newer") if name not in names] or ["newest"]))
+            if comes not in names:
+                changes[comes] = {f"of_{comes}": ()}
+        world.reconfigure(*(name for name in restarted if name != goes), **changes)
+
     @invariant()
     def the_director_knows_who_lives(self) -> None:
         for name, child in self.world.director.children.items():

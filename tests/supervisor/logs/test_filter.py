@@ -83,3 +83,11 @@ def test_each_condition_counts() -> None:
         LogFilter(since=NOW + timedelta(seconds=1)),
     ):
         assert not wanted.matches(line)
+
+
+def test_a_name_that_replicas_have_in_common_means_all_of_them() -> None:
+    """And nobody else whose name begins so."""
+    wanted = LogFilter(backplane="web", replicas=("web-1", "web-2"))
+    lines = {name: LogLine(time=NOW, level="INFO", backplane=name, message="x") for name in ("web-1", "web-2", "web-3")}
+    assert [name for name, line in lines.items() if wanted.matches(line)] == ["web-1", "web-2"]
+    assert [name for name, line in lines.items() if may_match(encode(line), wanted.marks())] == ["web-1", "web-2"]

@@ -155,3 +155,46 @@ def test_without_nice_and_without_groups_only_the_board_is_left() -> None:
     (said,) = placement.warnings()
     assert "CAP_SYS_NICE or RLIMIT_NICE" in said
     assert by(placement, "index") == (None, None, None)
+
+
+def test_what_is_configured_while_it_runs_holds_for_the_next_generation(folders: Folders) -> None:
+    """And for the present one once it is changed there: a limit must not begin in the middle of a start."""
+    placement = Placement(folders, {"index": 30, "query": None}, NICE, 4)
+    placement.registered("index")
+    placement.configure("index", 60, is_exempt=False)
+    placement.configure("query", 50, is_exempt=False)
+    assert by(placement, "index")[0] == 30
+    assert placement.folder_of("query") is None
+    placement.begin("index")
+    placement.begin("query")
+    assert placement.folder_of("query") is not None, "it is born in its own group"
+    assert folders.quota("query") == "-1"
+    for name, percent in (("index", 60), ("query", 50)):
+        placement.registered(name)
+        assert by(placement, name) == (percent, "os (cgroup v1)", "weight")
+
+
+def test_who_becomes_exempt_is_let_go_by_the_kernel(folders: Folders) -> None:
+    """Or what is exempt would be throttled like all the rest, by a limit that nobody shows."""
+    placement = Placement(folders, {"index": 30}, NICE, 4)
+    placement.registered("index")
+    assert folders.quota("index") == "5000"
+    placement.configure("index", 30, is_exempt=True)
+    assert placement.change("index", 30, 1) == []
+    assert folders.quota("index").startswith("-1")
+    assert placement.told("index")["by"] == "scheduler"
+    placement.configure("index", 30, is_exempt=False)
+    assert placement.change("index", 30, 1) == []
+    assert placement.told("index")["by"] == "os (cgroup v1)"
+
+
+def test_who_is_removed_leaves_nothing(folders: Folders) -> None:
+    """And may come back, with another limit."""
+    placement = Placement(folders, {"index": 30, "query": None}, NICE, 4)
+    placement.remove("index")
+    assert placement.warnings() == []
+    assert placement.folder_of("index") is None
+    placement.configure("index", 70, is_exempt=False)
+    placement.begin("index")
+    placement.registered("index")
+    assert by(placement, "index") == (70, "os (cgroup v1)", "weight")

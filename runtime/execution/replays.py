@@ -1,0 +1,220 @@
+"""Replays: of calls with one idempotency key the work is done once, and each of them gets its reply.
+
+A key is one of a route and object. The first call runs; one that comes while it runs waits for the same end; one that comes
+later gets the reply again, or the error in which the work ended for good. An error that says "not now" is not kept: who asks
+again, asks for it to be done. Once begun, the work of such a call runs to its end, whatever becomes of its caller and its
+deadline, or a caller that comes again would find it half done. In the memory of this process only: what a restart, and the
+bounds (`ReplayPolicy`), make it forget is done again (docs/concepts/retries.md).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import msgpack
+
+from appbackplane.transport import codec
+from appbackplane.transport.envelope import Envelope, status
+from appbackplane.transport.errors import BackplaneError, Busy, InvalidArgument, Unavailable
+from appbackplane.transport.request import check_idempotency_key
+from appbackplane.transport.status import Status
+
+from ..objects.action import DONE, LOCAL, Action, Outcome
+from ..process_config import ReplayPolicy
+from .failures import as_error
+from .method_action import MethodAction
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+#: Calls that wait for the end of one: a caller that comes again has one outstanding, and takes it back by its deadline.
+WAITERS_MAX: Final = 256
+#: What says "not now": it is not the end of the matter, so the next call does the work.
+NOT_NOW: Final = frozenset(
+    (Status.UNAVAILABLE, Status.RESOURCE_EXHAUSTED, Status.PEER_DOWN, Status.DEADLINE_EXCEEDED, Status.CANCELLED)
+)
+#: What a record takes besides its key and its reply: measured, dictionary entries included.
+RECORD_BYTES: Final = 600
+
+Scope = tuple[str, str | None, str]
+
+
+class KeyedAction(MethodAction):
+    """The work of a call with an idempotency key."""
+
+    __slots__ = ()
+
+    def run(self) -> Outcome:
+        """Run; what has begun is carried through, so that its end can be told to whoever asks again."""
+        outcome = super().run()
+        if outcome is not DONE:
+            self.deadline_ns = None
+        return outcome
+
+
+class Record:
+    """One key: who waits while it runs, and how it ended."""
+
+    __slots__ = ("digest", "ended_ns", "packed", "scope", "waiters")
+
+    def __init__(self, scope: Scope, digest: bytes) -> None:
+        self.scope = scope
+        #: Of the arguments.
+        self.digest = digest
+        #: Calls beside the one whose work it is: (peer, context id).
+        self.waiters: list[tuple[bytes, int]] = []
+        #: The reply or status, packed under an id that is nobody's.
+        self.packed = b""
+        self.ended_ns = 0
+
+
+class Replays:
+    """Part of the engine: whoever holds the lead owns it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        #: Its bounds; written by the assembly.
+        self.policy = ReplayPolicy()
+        #: The work that is under way; usually none, which is all that a call without a key asks.
+        self.running: dict[Action, Record] = {}
+        self._of: dict[Scope, Record] = {}
+        #: What has ended, oldest first, and its bytes.
+        self._ended: dict[Scope, Record] = {}
+        self._bytes = 0
+        #: Calls that got the reply of another's work; and replies that had to go before their time.
+        self.replayed_count = self.forgotten_count = 0
+
+    def has_answered(self, peer: bytes, envelope: Envelope, now_ns: int) -> bool:
+        """Whether a call with a key needs no work of its own: it has its reply, or will have it. Raises `InvalidArgument`
+        where the key was used with other arguments.
+        """
+        route, key = envelope.route, envelope.idempotency_key
+        assert route is not None and key is not None
+        check_idempotency_key(route, key)
+        self._forget(now_ns)
+        record = self._of.get((route, envelope.key, key))
+        if record is None:
+            return False
+        if record.digest != digest_of(envelope.body):
+            raise InvalidArgument(f"{route}: idempotency_key {key!r} was used with other arguments: take a new one")
+        if record.ended_ns:
+            self.replayed_count += 1
+            self._say(peer, envelope.id, record.packed, now_ns)
+        elif len(record.waiters) >= WAITERS_MAX:
+            raise Busy(f"{route}: {WAITERS_MAX} calls wait for the one with idempotency_key {key!r}", retry_after=0.1)
+        else:
+            record.waiters.append((peer, envelope.id))
+        return True
+
+    def began(self, action: Action, envelope: Envelope) -> None:
+        """The work of a call with a key has been admitted."""
+        route, key = envelope.route, envelope.idempotency_key
+        assert route is not None and key is not None
+        scope = (route, envelope.key, key)
+        self.running[action] = self._of[scope] = Record(scope, digest_of(envelope.body))
+
+    def ended(self, action: Action, now_ns: int) -> None:
+        """An action has ended: keep how, and tell those who wait for it."""
+        record = self.running.pop(action, None)
+        if record is None:
+            return
+        del self._of[record.scope]
+        has_begun = action.account is not None
+        told = None if action.error is None else as_error(action, action.error, is_debug=self._engine.is_debug)
+        if not has_begun and told is not None:
+            again = Unavailable(f"{action.name}: the first call with this key ended before it began: {told.message}")
+            packed = self._engine.encoder.encode(status(0, again, is_refused=True))
+        else:
+            packed = self._pack(action, told)
+        for peer, id in record.waiters:
+            self.replayed_count += 1
+            self._say(peer, id, packed, now_ns)
+        if has_begun and (told is None or told.status not in NOT_NOW):
+            record.packed, record.ended_ns, record.waiters = packed, now_ns, []
+            self._of[record.scope] = self._ended[record.scope] = record
+            self._bytes += _size(record)
+            self._forget(now_ns)
+
+    def taken_back(self, action: Action, peer: bytes, id: int) -> bool:
+        """The caller of an action has taken its call back, or is gone. True: the work goes on all the same."""
+        record = self.running.get(action)
+        if record is None:
+            return False
+        accepted = self._engine.intake.accepted
+        if record.waiters:  # it is the next one's now
+            accepted.pop((peer, id), None)
+            action.peer, action.call_id = waiter = record.waiters.pop(0)
+            accepted[waiter] = action
+            return True
+        if action.account is None:
+            return False
+        accepted.pop((peer, id), None)
+        action.peer = None
+        return True
+
+    def stop(self, last_word: Callable[[Action, int], Envelope], now_ns: int) -> None:
+        """The process ends: who waits for another's work is told what that one is told."""
+        for action, record in self.running.items():
+            packed = self._engine.encoder.encode(last_word(action, 0))
+            for peer, id in record.waiters:
+                self._say(peer, id, packed, now_ns)
+            record.waiters = []
+
+    def figures(self) -> dict[str, int]:
+        """For the statistics."""
+        return {
+            "kept": len(self._ended), "bytes": self._bytes, "replayed": self.replayed_count,
+            "forgotten": self.forgotten_count,
+        }  # fmt: skip
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _forget(self, now_ns: int) -> None:
+        """What is too old goes; and the oldest, where there are too many or they are too large."""
+        while self._ended:
+            record = next(iter(self._ended.values()))
+            is_over = len(self._ended) > self.policy.count or self._bytes > self.policy.size
+            if now_ns - record.ended_ns >= self.policy.keep_ns:
+                is_over = False
+            elif not is_over:
+                return
+            del self._ended[record.scope], self._of[record.scope]
+            self._bytes -= _size(record)
+            self.forgotten_count += is_over
+
+    def _pack(self, action: Action, told: BackplaneError | None) -> bytes:
+        encoder = self._engine.encoder
+        if told is None:
+            try:
+                return encoder.reply(0, action.result)
+            except BackplaneError as problem:
+                told = problem
+        return encoder.encode(status(0, told))
+
+    def _say(self, peer: bytes, id: int, packed: bytes, now_ns: int) -> None:
+        engine, packed = self._engine, codec.renumbered(packed, id)
+        if peer is LOCAL:
+            engine.hear(LOCAL, codec.decode(codec.batch([packed]))[0], now_ns)
+        elif not engine.outbox.add(peer, packed):
+            engine.undelivered_count += 1
+
+
+def digest_of(arguments: Any) -> bytes:
+    """Stands for the arguments of a call, in whatever order they are named."""
+    packed: bytes = msgpack.packb(_ordered(arguments))
+    return hashlib.blake2b(packed, digest_size=16).digest()
+
+
+def _ordered(value: Any) -> Any:
+    if type(value) is dict:
+        pairs = [(msgpack.packb(key), _ordered(each)) for key, each in value.items()]
+        return [[True], *sorted(pairs, key=lambda pair: pair[0])]
+    if type(value) is list:
+        return [[False], *[_ordered(each) for each in value]]
+    return value
+
+
+def _size(record: Record) -> int:
+    return RECORD_BYTES + len(record.packed) + len(record.scope[2])

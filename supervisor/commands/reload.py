@@ -1,0 +1,146 @@
+"""reload: have a running system be what its TOML says now; first what that takes is shown, then it is done.
+
+A file that is in any way wrong changes nothing: it is checked here as `check` does it, components included, before anything
+is touched, and once more by the supervisor, whose plan it is.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import click
+
+from appbackplane.transport.discovery import Location
+from appbackplane.transport.errors import FailedPrecondition, InternalError
+
+from ..config import Config, ConfigError, load, parse, read
+from ..direction import plan
+from ..direction.reconfiguration import IN_WORDS, Takes, in_json
+from . import show
+from .asking import ask
+from .check import describe
+from .cli import debug_option, json_option
+from .systems import find, system_option
+
+#: Whoever restarts has `stop_limit` and `start_limit`, 70 s in all, and goes on beyond it.
+TIMEOUT_S = 90.0
+TIMEOUT_S_MAX = 86_400
+#: Progress is shown for whatever takes longer.
+_SILENT_S = 1.0
+#: The supervisor's answer that the time is over is better than our own.
+_ANSWER_S = 2.0
+
+
+@click.command("reload")
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@system_option
+@click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, TIMEOUT_S_MAX, min_open=True),
+    default=TIMEOUT_S,
+    show_default=True,
+    help="Seconds to wait for the end; what was begun goes on beyond it.",
+)
+@json_option
+@debug_option
+def command(file: Path | None, system: str | None, dry_run: bool, timeout: float, as_json: bool) -> None:
+    """Have the system be what FILE says now (default: the TOML that it was started with)."""
+    if file is not None and system is None:
+        load(file)  # what is wrong with it is said before it is looked for who runs it
+        system = str(file)
+    location = find(system)
+    path = file or Path(ask(location, "supervisor.status")["config"]["file"])
+    text = read(path)
+    config = parse(text, path.absolute(), os.sched_getaffinity(0))
+    body = {"file": str(path.absolute()), "text": text}
+    told = ask(location, "supervisor.reload", {**body, "dry_run": True})
+    if _needs_construction(told["plan"]) and not told["problems"]:
+        _try(config)
+    if not as_json:
+        _show_plan(told)
+    if told["problems"]:
+        raise FailedPrecondition("\n".join([*told["problems"], "nothing was changed"]))
+    if dry_run or not _is_any(told["plan"]):
+        if as_json:
+            show.as_json({"system": location.system, "done": False, **told})
+        return
+    answer = _carry_out(location, "supervisor.reload", {**body, "digest": told["digest"]}, timeout)
+    if as_json:
+        show.as_json({"system": location.system, "done": True, **answer})
+    else:
+        again = ", ".join(f"{name} (generation {number})" for name, number in answer["generations"].items())
+        click.echo(f"done: {again} up" if again and not answer["problems"] else "done")
+    if answer["problems"]:
+        raise InternalError("\n".join(f"but {problem}" for problem in answer["problems"]))
+
+
+def _carry_out(location: Location, route: str, body: dict[str, Any], timeout: float) -> dict[str, Any]:
+    """Ask for it, and wait for the end."""
+    progress = threading.Timer(
+        _SILENT_S, click.echo, [f"waiting for {location.system!r} to be as ordered"], {"err": True}
+    )
+    progress.daemon = True
+    progress.start()
+    try:
+        answer: dict[str, Any] = ask(location, route, {**body, "timeout": timeout}, timeout + _ANSWER_S)
+    finally:
+        progress.cancel()
+    return answer
+
+
+def _show_plan(told: dict[str, Any]) -> None:
+    """As a table: what is to be otherwise, and how."""
+    steps = told["plan"]
+    if not _is_any(steps):
+        click.echo(f"nothing has changed: the system is what {told['file']} says")
+        return
+    rows = [
+        (
+            change["backplane"] or "(system)",
+            change["key"],
+            in_json(change["old"]),
+            in_json(change["new"]),
+            IN_WORDS[Takes(change["takes"])],
+        )
+        for change in _worth_showing(steps["changes"])
+    ]
+    rows += [(name, "", "", "", "new: starts") for name in steps["added"]]
+    rows += [(name, "", "", "", "not there any more: stops") for name in steps["removed"]]
+    show.table(("BACKPLANE", "KEY", "NOW", "THEN", "TAKES EFFECT"), rows)
+    if steps["restarted"]:
+        click.echo(f"restarts: {', '.join(steps['restarted'])}")
+
+
+def _worth_showing(changes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Without what a backplane has from the system, and is said there."""
+    said = {
+        (change["key"], in_json(change["old"]), in_json(change["new"])) for change in changes if not change["backplane"]
+    }
+    return [
+        change
+        for change in changes
+        if not change["backplane"]
+        or not change["key"].startswith("restart.")
+        or (change["key"], in_json(change["old"]), in_json(change["new"])) not in said
+    ]
+
+
+def _try(config: Config) -> None:
+    """Construct what is to be constructed. Raises `ConfigError`."""
+    registrations, problems = describe(config)
+    if not problems:
+        problems = [finding.text for finding in plan.find(registrations) if finding.is_error]
+    if problems:
+        raise ConfigError(config.file, problems)
+
+
+def _needs_construction(steps: dict[str, Any]) -> bool:
+    return bool(steps["restarted"] or steps["added"] or steps["removed"])
+
+
+def _is_any(steps: dict[str, Any]) -> bool:
+    return bool(steps["changes"] or steps["added"] or steps["removed"])

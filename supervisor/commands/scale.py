@@ -1,0 +1,47 @@
+"""scale: another number of threads for one backplane, while it runs. The file still says what it says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from appbackplane.transport.errors import InternalError, InvalidArgument
+
+from ..direction.reconfiguration import check_threads
+from . import show
+from .asking import ask
+from .cli import debug_option, json_option
+from .completing import backplanes
+from .systems import find, system_option
+
+
+@click.command("scale")
+@click.argument("name", metavar="NAME", shell_complete=backplanes)
+@system_option
+@click.option("--threads", type=int, required=True, help="So many from now on, as the file may say.")
+@json_option
+@debug_option
+def command(name: str, system: str | None, threads: int, as_json: bool) -> None:
+    """Give the backplane NAME another number of threads, without a restart; its next process has them, too."""
+    try:
+        check_threads(name, threads)
+    except InvalidArgument as error:
+        raise click.UsageError(error.message) from error
+    location = find(system)
+    answer = ask(location, "supervisor.scale", {"backplane": name, "threads": threads}, 10.0)
+    if as_json:
+        show.as_json({"system": location.system, **answer})
+    else:
+        _tell(name, threads, answer)
+    if answer["problems"]:
+        raise InternalError("\n".join(answer["problems"]))
+
+
+def _tell(name: str, threads: int, answer: dict[str, Any]) -> None:
+    changes = answer["plan"]["changes"]
+    before = f"before: {changes[0]['old']}" if changes else "as before"
+    click.echo(f"{name}: threads = {threads} ({before})")
+    differs = answer["differs"].get(f"backplane.{name}.threads")
+    if differs is not None:
+        click.echo(f"{answer['file']} still says {differs['file']}: the next reload goes back to it")

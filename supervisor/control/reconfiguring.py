@@ -1,0 +1,265 @@
+"""Reconfiguring: another configuration takes the place of the one that runs: `supervisor.reload`, `supervisor.scale`.
+
+What is to change is decided in direction/reconfiguration.py; here it is checked once more and done, all of it or nothing:
+the supervisor takes over what is its own, backplanes are told what they can change while they run, and the director is told
+who has to start again. A process that was started before and registers later is told then; one that is started later is
+born with it. Nothing waits: who asked is answered once everybody is where he is to be, or his time is over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from appbackplane.runtime.execution.board import SLOTS_MAX
+from appbackplane.runtime.process_config import LiveSettings, ProcessConfig
+from appbackplane.transport.errors import Busy, FailedPrecondition, InvalidArgument, Unavailable
+
+from ..config import Config, ConfigError, parse
+from ..direction import group_restart
+from ..direction.child import Child, Phase
+from ..direction.director import Director
+from ..direction.effects import Caller
+from ..direction.events import Event, Reconfigured
+from ..direction.reconfiguration import Plan, needed, plain, plan, scaled
+from ..logs.collector import Logs
+from ..processes.board_file import BoardFile
+from ..processes.placement import Placement
+from ..processes.spawn import Spawner, process_config
+from .control_socket import Answered, Asked, ControlSocket, control_peer
+
+#: A sentinel takes over new settings between two turns. One that has not by then is stopped, or the interpreter is kept from
+#: it; what it was told it does when it goes on.
+CONFIGURE_LIMIT_NS = 5_000_000_000
+#: Longest wait of who asked: a day; whoever needs longer looks again.
+LIMIT_S_MAX = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    """A backplane that has been told."""
+
+    backplane: str
+    generation: int
+
+
+@dataclass(slots=True)
+class _Job:
+    """Somebody waits for the end of it."""
+
+    caller: Caller
+    plan: Plan
+    ends_ns: int
+    #: The generations that are to be followed by others.
+    before: dict[str, int]
+    #: Those that have been told, and have not answered.
+    told: set[str] = field(default_factory=set)
+    problems: list[str] = field(default_factory=list)
+
+
+class Reconfiguring:
+    """One system's."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        control: ControlSocket,
+        director: Director,
+        board: BoardFile,
+        placement: Placement,
+        spawner: Spawner,
+        logs: Logs,
+        take: Callable[[Event], None],
+        place: Callable[[str, int | None], dict[str, Any]],
+        now_ns: Callable[[], int],
+    ) -> None:
+        """`take`: have the director judge an event. `place`: change the limit of one that runs; what it is to be told."""
+        #: What holds, and what the file said when it was last read.
+        self.running = self._file = config
+        self._control, self._director, self._board, self._placement = control, director, board, placement
+        self._spawner, self._logs, self._take, self._place, self._now_ns = spawner, logs, take, place, now_ns
+        #: What the present process of each backplane has been told.
+        self._known: dict[str, ProcessConfig] = {}
+        self._leaving: set[str] = set()
+        self._job: _Job | None = None
+
+    # What is asked
+
+    def reload(self, asked: Asked) -> None:
+        """The configuration is to be what this text says. Raises `InvalidArgument`, `FailedPrecondition`, `Busy`."""
+        file, text = asked.body.get("file"), asked.body.get("text")
+        if not isinstance(file, str) or not isinstance(text, str) or not os.path.isabs(file):
+            raise InvalidArgument("supervisor.reload: expected `file`, an absolute path, and `text`, what it says")
+        try:
+            new = parse(text, Path(file), os.sched_getaffinity(0))
+        except ConfigError as error:
+            raise InvalidArgument(error.message) from error
+        self._serve(asked, msgspec.structs.replace(new, debug=self.running.debug), text, is_file=True)
+
+    def scale(self, asked: Asked) -> None:
+        """One backplane is to have so many threads. Raises `NotFound`, `InvalidArgument`, `FailedPrecondition`, `Busy`."""
+        new = scaled(self.running, str(asked.body.get("backplane")), asked.body.get("threads"))
+        self._serve(asked, new, "", is_file=False)
+
+    def describe(self) -> dict[str, Any]:
+        """For the status: the file, and what holds although it says otherwise."""
+        said = plan(self.running, self._file).changes
+        return {
+            "file": self._file.file,
+            "differs": {change.name: {"running": plain(change.old), "file": plain(change.new)} for change in said},
+        }
+
+    def _serve(self, asked: Asked, new: Config, text: str, *, is_file: bool) -> None:
+        limit_s = asked.body.get("timeout", LIMIT_S_MAX)
+        if not isinstance(limit_s, int | float) or isinstance(limit_s, bool) or not 0 < limit_s <= LIMIT_S_MAX:
+            raise InvalidArgument(f"{asked.route}: timeout: expected 0 to {LIMIT_S_MAX} seconds, got {limit_s!r}")
+        steps = plan(self.running, new)
+        problems = steps.problems() + needed(steps, group_restart.registrations(self._director.children))
+        digest = hashlib.sha256(json.dumps([steps.as_data(), text]).encode()).hexdigest()
+        answer = {"file": new.file, "plan": steps.as_data(), "digest": digest, "problems": problems}
+        if asked.body.get("dry_run"):
+            self._control.reply(asked.caller, answer)
+            return
+        if problems:
+            raise FailedPrecondition("\n".join(problems))
+        if asked.body.get("digest", digest) != digest:
+            raise FailedPrecondition("something else has changed since the plan was made: nothing was done, look again")
+        self._check_free(steps)
+        self._begin(asked.caller, steps, new, round(limit_s * 1e9))
+        if is_file:
+            self._file = new
+
+    def _check_free(self, steps: Plan) -> None:
+        if self._director.mode != "up":
+            raise FailedPrecondition(f"the system is {self._director.mode}: it can be changed when it is up")
+        changing = [child.name for child in self._director.children.values() if child.is_removed or child.is_leaving]
+        if self._job is not None or changing or self._director.restarts.callers_count:
+            who = f" ({', '.join(changing)})" if changing else ""
+            raise Busy(f"the system is being changed{who}: one thing after the other", retry_after=1.0)
+        if len(self._board.slots) + len(steps.added) > SLOTS_MAX:
+            raise FailedPrecondition(
+                f"no room for {len(steps.added)} more backplanes beside those that go: remove first"
+            )
+
+    # What is done
+
+    def _begin(self, caller: Caller, steps: Plan, new: Config, limit_ns: int) -> None:
+        old, self.running = self.running, new
+        children = self._director.children
+        before = {name: children[name].generation for name in steps.restarted} | dict.fromkeys(steps.added, 0)
+        self._job = job = _Job(caller, steps, self._now_ns() + limit_ns, before)
+        self._spawner.config = new
+        self._logs.configure(new)
+        for name in steps.added:
+            self._board.add(name)
+        for name, share in new.backplane.items():
+            self._placement.configure(name, share.cpu_limit, is_exempt=bool(share.cpu_exempt))
+        self._leaving.update(steps.removed)
+        for name in new.backplane:
+            if name in children and name not in steps.restarted and children[name].phase is Phase.UP:
+                self._tell(children[name], job)
+        self._take(Reconfigured(old, new, steps))
+
+    def spawned(self, backplane: str) -> None:
+        """A process has been born with what holds now."""
+        self._known[backplane] = process_config(self.running, backplane)
+
+    def registered(self, backplane: str) -> None:
+        """It can be told what has changed since it was born."""
+        if backplane in self.running.backplane:
+            self._tell(self._director.children[backplane], self._job)
+
+    def _tell(self, child: Child, job: _Job | None) -> None:
+        name = child.name
+        now = process_config(self.running, name)
+        settings = {
+            key: getattr(now, key)
+            for key in LiveSettings.__struct_fields__
+            if getattr(now, key) != getattr(self._known[name], key)
+        }
+        if not settings:
+            return
+        self._known[name] = now
+        is_placed = not settings.keys().isdisjoint(("cpu_limit", "cpu_exempt"))
+        body = {"settings": settings, "placed": self._place(name, now.cpu_limit) if is_placed else None}
+        peer, token = control_peer(name, child.generation), _Token(name, child.generation)
+        self._control.call(peer, "control.configure", body, token, self._now_ns(), CONFIGURE_LIMIT_NS)
+        if job is not None:
+            job.told.add(name)
+
+    def take(self, answered: Answered) -> bool:
+        """A call of ours has ended. False: it was none of these."""
+        token = answered.token
+        if not isinstance(token, _Token):
+            return False
+        if self._job is not None and token.backplane in self._job.told:
+            self._job.told.discard(token.backplane)
+            child = self._director.children.get(token.backplane)
+            # Who has died meanwhile is born again with all of it.
+            if answered.error is not None and child is not None and child.is_at(token.generation):
+                self._job.problems.append(f"backplane {token.backplane!r}: {answered.error.message}")
+        return True
+
+    def turn(self, now_ns: int) -> None:
+        """Forget those that have gone, and answer who waits."""
+        for name in [name for name in self._leaving if name not in self._director.children]:
+            self._leaving.discard(name)
+            self._known.pop(name, None)
+            self._board.remove(name)
+            self._placement.remove(name)
+        job = self._job
+        if job is None:
+            return
+        if self._director.mode != "up":
+            self._job = None
+            self._control.refuse(job.caller, Unavailable("the system is going down"))
+            return
+        missing = [*job.told, *(name for name in job.before if self._is_coming(name, job)), *self._leaving]
+        is_moving = (
+            any(change.key == "role" for change in job.plan.changes) and not self._director.movement.is_settled()
+        )
+        missing += ["components move"] if is_moving else []
+        if missing and now_ns < job.ends_ns:
+            return
+        self._job = None
+        problems = job.problems + [line for name in job.before for line in self._problems_of(name)]
+        if missing:
+            problems.append(f"not done yet, and goes on: {', '.join(missing)}")
+        self._control.reply(
+            job.caller,
+            {
+                "file": self._file.file,
+                "plan": job.plan.as_data(),
+                "problems": problems,
+                "generations": {name: self._director.children[name].generation for name in job.before},
+                "differs": self.describe()["differs"],
+            },
+        )
+
+    def next_wake_ns(self) -> int | None:
+        """When somebody has waited long enough."""
+        return None if self._job is None else self._job.ends_ns
+
+    def _is_coming(self, name: str, job: _Job) -> bool:
+        child = self._director.children[name]
+        if child.generation <= job.before[name]:
+            return True
+        return child.up_since_ns is None and not self._problems_of(name)
+
+    def _problems_of(self, name: str) -> list[str]:
+        child = self._director.children[name]
+        if child.phase in (Phase.FAILED, Phase.ENDED):
+            return [f"backplane {name!r}: {child.reason}"]
+        return [
+            f"backplane {name!r}: component {component!r} did not become {failure.to.value}: {failure.reason}"
+            for component, failure in child.failures.items()
+            if failure.is_given_up
+        ]

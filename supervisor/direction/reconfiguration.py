@@ -1,0 +1,218 @@
+"""Reconfiguration: what it takes to get from the configuration that runs to another one, key by key. Pure.
+
+Every key of the TOML is in one class, and a test fails for one that is in none: in force at once in the supervisor, or in
+the backplane that runs; by a restart of that backplane; or not while the system runs. In force at once is only what no
+promise depends on that was made before: the number of priorities is in every queue, a constructor has run, sockets and
+cgroups lie where the others look for them. One change that cannot be made, and none is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from appbackplane.transport.directory import Registration
+from appbackplane.transport.errors import InvalidArgument, NotFound
+
+from ..config import BackplaneConfig, Config, RestartPolicy
+from ..config_reader import Duration, Reader, duration_in_words, hint
+from ..logs.settings import LogSettings, Size, in_words
+from .plan import dependants
+
+
+class Takes(StrEnum):
+    """How a changed key takes effect."""
+
+    SUPERVISOR = "supervisor"  # at once: it is the supervisor that looks at it
+    BACKPLANE = "backplane"  # at once: the process is told, and goes on
+    RESTART = "restart"  # with the next process of the backplane, which is started
+    NEVER = "never"  # not while the system runs
+
+
+#: For who reads a plan.
+IN_WORDS = {
+    Takes.SUPERVISOR: "at once",
+    Takes.BACKPLANE: "at once",
+    Takes.RESTART: "by restart",
+    Takes.NEVER: "not while it runs",
+}
+_S, _B, _R, _N = Takes
+#: Of [system]; `log` has keys of its own.
+SYSTEM_KEYS: Mapping[str, Takes] = {
+    "name": _N, "role": _S, "run_dir": _N, "nice": _N, "start_limit": _S, "stop_limit": _S, "restart": _S,
+    "drain_limit": _S, "stuck_after": _S, "metrics": _N, "metrics_public": _N,
+}  # fmt: skip
+LOG_KEYS: Mapping[str, Takes] = {"level": _B, "dir": _N, "file_size": _S, "files": _S, "ring": _R}
+#: Of [backplane.NAME].
+BACKPLANE_KEYS: Mapping[str, Takes] = {
+    "components": _R, "replicas": _S, "threads": _B, "priorities": _R, "quotas": _B, "order": _R, "tick": _B, "cpu_limit": _B,
+    "cpu_exempt": _B, "max_latency": _B, "slow_action": _B, "affinity": _R, "preempt": _R, "restart": _S,
+    "start_limit": _S, "stop_limit": _S, "drain_limit": _S, "stuck_after": _S, "replay": _R, "settings": _R,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One key that is to have another value; None: it has none."""
+
+    #: None: of the system.
+    backplane: str | None
+    #: As it is written in its table: "threads", "restart.max", "settings.Index.path".
+    key: str
+    old: Any
+    new: Any
+    takes: Takes
+
+    @property
+    def name(self) -> str:
+        """Whole, as it is found in the TOML."""
+        return f"system.{self.key}" if self.backplane is None else f"backplane.{self.backplane}.{self.key}"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All that is to be done."""
+
+    changes: tuple[Change, ...] = ()
+    #: Backplanes, in the order of the file.
+    restarted: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.changes or self.added or self.removed)
+
+    @property
+    def needs_construction(self) -> bool:
+        """Whether components are constructed, so that they had better be tried before."""
+        return bool(self.restarted or self.added or self.removed)
+
+    def problems(self) -> list[str]:
+        """Why it cannot be done: a line each."""
+        return [
+            f"{change.name}: {shown(change.old)} cannot become {shown(change.new)} while the system runs: "
+            "take it down, and up again"
+            for change in self.changes
+            if change.takes is Takes.NEVER
+        ]
+
+    def as_data(self) -> dict[str, Any]:
+        """For the wire, and for programs."""
+        return {
+            "changes": [
+                {
+                    "backplane": change.backplane,
+                    "key": change.key,
+                    "old": plain(change.old),
+                    "new": plain(change.new),
+                    "takes": change.takes.value,
+                }
+                for change in self.changes
+            ],
+            "restarted": list(self.restarted),
+            "added": list(self.added),
+            "removed": list(self.removed),
+        }
+
+
+def plan(running: Config, new: Config) -> Plan:
+    """From what runs to what is wanted."""
+    changes = list(_differences(None, running.system, new.system, SYSTEM_KEYS))
+    for key in ("import_dir", "run_dir"):  # both follow from where the file lies, too
+        old_path, new_path = getattr(running, key), getattr(new, key)
+        if old_path != new_path and not any(change.key == key for change in changes):
+            changes.append(Change(None, key, old_path, new_path, Takes.NEVER))
+    kept = [name for name in new.backplane if name in running.backplane]
+    for name in kept:
+        changes += _differences(name, running.backplane[name], new.backplane[name], BACKPLANE_KEYS)
+    is_new_for_all = any(change.backplane is None and change.takes is Takes.RESTART for change in changes)
+    named = {change.backplane for change in changes if change.takes is Takes.RESTART}
+    return Plan(
+        changes=tuple(changes),
+        restarted=tuple(name for name in kept if is_new_for_all or name in named),
+        added=tuple(name for name in new.backplane if name not in running.backplane),
+        removed=tuple(name for name in running.backplane if name not in new.backplane),
+    )
+
+
+def needed(plan: Plan, registrations: Iterable[Registration]) -> list[str]:
+    """Why backplanes cannot be removed: who stays as he is and depends on them, a line each."""
+    above = dependants(registrations)
+    problems = []
+    for name in plan.removed:
+        staying = sorted(above.get(name, set()) - set(plan.removed) - set(plan.restarted))
+        if staying:
+            problems.append(f"backplane.{name}: cannot be removed: {', '.join(staying)} depends on it")
+    return problems
+
+
+def scaled(config: Config, backplane: str, threads: Any) -> Config:
+    """With so many threads there; by the name that replicas have in common, in each. Raises `NotFound`, and
+    `InvalidArgument` with what the file would be refused for.
+    """
+    meant = config.replicas.get(backplane, (backplane,))
+    if not set(meant) <= set(config.backplane):
+        raise NotFound(f"no backplane {backplane!r} ({hint(backplane, [*config.backplane, *config.replicas])})")
+    check_threads(backplane, threads)
+    changed = {name: msgspec.structs.replace(config.backplane[name], threads=threads) for name in meant}
+    return msgspec.structs.replace(config, backplane={**config.backplane, **changed})
+
+
+def check_threads(backplane: str, threads: Any) -> None:
+    """Raises `InvalidArgument` with what the file would be refused for."""
+    reader = Reader()
+    reader.table(BackplaneConfig, {"components": ["scale:Only"], "threads": threads}, ("backplane", backplane))
+    if reader.problems:
+        raise InvalidArgument("\n".join(reader.problems))
+
+
+def plain(value: Any) -> Any:
+    """As in the TOML, of what JSON knows."""
+    if isinstance(value, Duration):
+        return duration_in_words(value)
+    if isinstance(value, Size):
+        return in_words(value)
+    return json.loads(json.dumps(value, default=str))
+
+
+def shown(value: Any) -> str:
+    """As a person would write it."""
+    return "none" if value is None else in_json(plain(value))
+
+
+def in_json(value: Any) -> str:
+    """What `plain` gives, in one line."""
+    return "none" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _differences(
+    backplane: str | None, old: msgspec.Struct, new: msgspec.Struct, takes: Mapping[str, Takes], prefix: str = ""
+) -> Iterator[Change]:
+    for field in msgspec.structs.fields(old):
+        key = f"{prefix}{field.encode_name}"
+        before, after = getattr(old, field.name), getattr(new, field.name)
+        if isinstance(before, LogSettings):
+            yield from _differences(backplane, before, after, LOG_KEYS, f"{key}.")
+        elif isinstance(before, RestartPolicy):
+            every = dict.fromkeys(RestartPolicy.__struct_encode_fields__, takes["restart"])
+            yield from _differences(backplane, before, after, every, f"{key}.")
+        elif isinstance(before, dict):
+            for path, was, becomes in _entries(key, before, after):
+                yield Change(backplane, path, was, becomes, takes[field.encode_name])
+        elif before != after:
+            yield Change(backplane, key, before, after, takes[field.encode_name])
+
+
+def _entries(key: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Arguments that differ, of a table for each class."""
+    for name in (*old, *(name for name in new if name not in old)):
+        before, after = old.get(name), new.get(name)
+        if isinstance(before, dict) and isinstance(after, dict):
+            yield from _entries(f"{key}.{name}", before, after)
+        elif before != after or (name in old) != (name in new):
+            yield f"{key}.{name}", before, after

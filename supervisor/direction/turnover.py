@@ -1,0 +1,90 @@
+"""Turnover: backplanes that come, go, or start again because the configuration has changed (reconfiguration.py). Pure.
+
+As in a group restart (group_restart.py), first all that are to go have gone, in order, then all are started: a component
+that moves from one backplane to another is never in both. Who uses them stays where he is, and is not even told. What is
+started by order is judged by its restart policy once it dies, and not before. The director asks; only children are changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from appbackplane.runtime.objects.module_state import ModuleState
+
+from . import draining
+from .child import Child, Phase
+from .effects import Effect, Kill, Say
+from .events import Reconfigured
+from .movement import Movement
+from .restart import RestartHistory
+
+
+@dataclass(slots=True)
+class Past:
+    """Those that were removed: no generation of a name comes twice in a run directory."""
+
+    first_generation: int
+    #: The last one of each.
+    generations: dict[str, int] = field(default_factory=dict)
+
+    def before(self, name: str) -> int:
+        """The generation before the next of this name."""
+        return self.generations.get(name, self.first_generation - 1)
+
+
+def begin(children: dict[str, Child], movement: Movement, event: Reconfigured, now_ns: int, past: Past) -> list[Effect]:
+    """Have everybody be what he is in the new configuration."""
+    config, plan = event.new, event.plan
+    if config.system.role != event.old.system.role:
+        movement.become(ModuleState(config.system.role))
+    effects: list[Effect] = []
+    going = frozenset((*plan.restarted, *plan.removed))
+    for name in going:
+        effects += _let_go(children[name], now_ns, is_removed=name in plan.removed)
+    for name in plan.added:
+        child = children[name] = Child(name, config.backplane[name].restart)
+        child.generation = past.before(name)
+        child.first_generation = child.generation + 1
+        child.enter(Phase.WAITING, now_ns, now_ns)
+    for name in (*plan.restarted, *plan.added):
+        children[name].spawns_after = going
+    for name, share in config.backplane.items():
+        child = children[name]
+        child.policy, child.replica_of = share.restart, config.replica_of.get(name)
+        child.start_limit_ns = share.start_limit_ns or config.system.start_limit_ns
+        child.stop_limit_ns = share.stop_limit_ns or config.system.stop_limit_ns
+        child.drain_limit_ns = config.drain_limit_ns(name)
+    if plan:
+        parts = [
+            f"{word}: {', '.join(names)}"
+            for word, names in (("restarts", plan.restarted), ("new", plan.added), ("goes", plan.removed))
+            if names
+        ]
+        effects.append(Say(f"reconfigured: {len(plan.changes)} keys changed; {'; '.join(parts) or 'nobody restarts'}"))
+    return effects
+
+
+def _let_go(child: Child, now_ns: int, *, is_removed: bool) -> list[Effect]:
+    child.is_removed, child.is_outdated = is_removed, True
+    child.is_ordered, child.history, child.hook_histories = True, RestartHistory(), {}
+    if child.is_movable or child.phase in (Phase.STOPPING, Phase.KILLED):
+        child.is_leaving = True
+        draining.order(child)
+        draining.limit_hooks(child, now_ns)
+    elif child.phase is Phase.STARTING:  # it serves nobody yet
+        child.is_leaving = True
+        child.reason = "started with what has been changed since"
+        child.enter(Phase.KILLED, now_ns)
+        return [Kill(child.name, child.generation)]
+    else:
+        child.enter(Phase.DOWN if is_removed else Phase.WAITING, now_ns, None if is_removed else now_ns)
+    return []
+
+
+def sweep(children: dict[str, Child], past: Past) -> bool:
+    """Forget those that were removed, and have gone. True: there are such."""
+    gone = [child for child in children.values() if child.is_removed and not child.is_living]
+    for child in gone:
+        past.generations[child.name] = child.generation
+        del children[child.name]
+    return bool(gone)

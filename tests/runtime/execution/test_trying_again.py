@@ -1,0 +1,201 @@
+"""Trying again: calls that objects make are made again as those of clients are, and the object waits meanwhile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from appbackplane.runtime import AppObject, BackplaneError, Busy, Component, PeerDown, Unavailable, operation
+from appbackplane.runtime.testing import VirtualBackplane
+from appbackplane.transport.directory import Directory, Place
+from appbackplane.transport.retrying import BACKOFF_MAX_NS
+
+
+class Asker(AppObject):
+    """Asks elsewhere, as it is told to."""
+
+    @operation()
+    async def ask(self, timeout: float = 30.0, retry: bool = True, once: str | None = None) -> Any:
+        try:
+            return await self.call("oracle.answer", timeout=timeout, retry=retry, idempotency_key=once, question="why")
+        except BackplaneError as error:
+            return [type(error).__name__, error.attempts]
+
+    @operation()
+    def ping(self) -> str:
+        return "pong"
+
+
+def built(*idempotent: str) -> VirtualBackplane:
+    """One asker; the test is the oracle."""
+    backplane = VirtualBackplane(outside=("oracle.answer",), idempotent=idempotent)
+    backplane.add(Asker())
+    return backplane
+
+
+@pytest.fixture
+def temple() -> VirtualBackplane:
+    """The oracle never says the same twice."""
+    return built()
+
+
+def come_back(temple: VirtualBackplane) -> None:
+    """The other backplane's next generation."""
+    known = temple.backplane.engine.outgoing.directory
+    places = {**known.backplanes, "outside": Place(2, "/nowhere/outside-2.sock")}
+    new = Directory("test", known.version + 1, places, known.routes, known.topics, known.idempotent)
+    temple.backplane.engine.outgoing.update(new, temple.clock.now_ns())
+
+
+def test_a_refusal_is_tried_again_and_the_object_waits(temple: VirtualBackplane) -> None:
+    """Law 6: nothing of its own may run in between, or the operation would not know its own object again."""
+    asked = temple.call("bench.ask")
+    ping = temple.call("bench.ping")
+    temple.run_until_idle()
+    temple.outside_calls()[0].fail(Busy("full", retry_after=0.5), is_refused=True)
+    temple.advance(0.49)
+    assert len(temple.outside_calls()) == 1 and not ping.is_done
+    temple.advance(0.1)
+    first, second = temple.outside_calls()
+    assert second.arguments == first.arguments == {"question": "why"}
+    assert second.envelope.deadline == first.envelope.deadline, "all attempts share one deadline"
+    assert second.envelope.chain == first.envelope.chain
+    second.reply("because")
+    temple.run_until_idle()
+    assert asked.result() == "because" and ping.result() == "pong"
+
+
+def test_what_may_have_begun_is_tried_again_only_where_it_does_no_harm(temple: VirtualBackplane) -> None:
+    """The callee died in the middle of it."""
+    asked = temple.call("bench.ask")
+    temple.run_until_idle()
+    temple.kill_outside()
+    assert asked.result() == ["PeerDown", 1]
+
+
+@pytest.mark.parametrize("is_keyed", [True, False])
+def test_a_death_is_survived(is_keyed: bool) -> None:
+    """By what is idempotent, and by what bears a key, which travels again."""
+    temple = built() if is_keyed else built("oracle.answer")
+    asked = temple.call("bench.ask", once="k") if is_keyed else temple.call("bench.ask")
+    temple.run_until_idle()
+    temple.kill_outside()
+    temple.advance(5.0)
+    assert len(temple.outside_calls()) == 1 and not asked.is_done, "there is nobody to ask"
+    come_back(temple)
+    temple.advance(0.1)
+    again = temple.outside_calls()[-1]
+    assert again.envelope.idempotency_key == ("k" if is_keyed else None)
+    again.reply("because")
+    temple.run_until_idle()
+    assert asked.result() == "because"
+
+
+def test_who_does_not_want_it_is_told_at_once(temple: VirtualBackplane) -> None:
+    """An operation may have a better plan than to wait."""
+    asked = temple.call("bench.ask", retry=False)
+    temple.run_until_idle()
+    temple.outside_calls()[0].fail(Busy("full"), is_refused=True)
+    temple.run_until_idle()
+    assert asked.result() == ["Busy", 1]
+    temple.kill_outside()
+    assert temple.call("bench.ask", retry=False).result() == ["Unavailable", 1]
+
+
+def test_it_ends_before_the_deadline_with_what_it_was_told_last(temple: VirtualBackplane) -> None:
+    """And says how often it was tried."""
+    temple.kill_outside()
+    asked = temple.call("bench.ask", timeout=3.0)
+    temple.advance(3.0)
+    kind, attempts = asked.result()
+    assert kind == "Unavailable" and attempts > 3_000_000_000 // BACKOFF_MAX_NS
+
+
+def test_cancelling_ends_it_between_two_attempts(temple: VirtualBackplane) -> None:
+    """The object must not stay in the wait queue for somebody who has gone."""
+    temple.kill_outside()
+    asked = temple.call("bench.ask")
+    temple.run_until_idle()
+    asked.cancel()
+    assert temple.call("bench.ping").result() == "pong"
+    come_back(temple)
+    temple.advance(1.0)
+    assert temple.outside_calls() == []
+    assert asked.result() == ["Cancelled", 1]
+
+
+def test_the_budget_is_one_for_all_objects() -> None:
+    """A backplane of a thousand objects is one client of its callees."""
+    temple = built("oracle.answer")
+    sent = 0
+    for _ in range(300):
+        asked = temple.call("bench.ask", timeout=2.0)
+        while not asked.is_done:
+            temple.advance(0.01)
+            for call in temple.outside_calls()[sent:]:
+                sent += 1
+                call.fail(Unavailable("overloaded"))
+    assert 300 < sent <= 300 * 1.2 + 10 * (temple.clock.now_ns() / 1e9 + 10)
+
+
+class Full(Component):
+    """Has room for one."""
+
+    max_requests = 1
+
+    @operation()
+    async def enter(self, seconds: float) -> str:
+        from appbackplane.runtime import pause
+
+        await pause(seconds)
+        return "in"
+
+
+def test_what_this_very_backplane_refuses_is_tried_again_too() -> None:
+    """Where an object lives must not decide how it is called."""
+
+    class Guest(AppObject):
+        @operation()
+        async def visit(self) -> Any:
+            return await self.call("full.enter", seconds=0.1)
+
+    backplane = VirtualBackplane(Full())
+    backplane.add(Guest())
+    first = backplane.call("full.enter", seconds=1.0)
+    backplane.run_until_idle()
+    visit = backplane.call("bench.visit")
+    backplane.advance(0.5)
+    assert not visit.is_done
+    backplane.advance(3.0)
+    assert (first.result(), visit.result()) == ("in", "in")
+
+
+def test_why_says_that_it_pauses(temple: VirtualBackplane) -> None:
+    """Not that it waits for somebody who has never heard of it."""
+    temple.kill_outside()
+    temple.call("bench.ask")
+    temple.run_until_idle()
+    (step,) = temple.backplane.why("bench.ask")["steps"]
+    assert [reason["because"] for reason in step["reasons"]] == ["pauses"]
+
+
+def test_peer_down_is_what_it_was(temple: VirtualBackplane) -> None:
+    """An error that is not tried again comes as itself."""
+    temple.call("bench.ask")
+    temple.run_until_idle()
+    temple.outside_calls()[0].fail(PeerDown("gone"))
+    assert temple.run_until_idle() == ["ask"]
+
+
+def test_among_several_an_idempotency_key_leads_to_one_place(temple: VirtualBackplane) -> None:
+    """Also where the caller's own backplane serves it, which is asked first otherwise: another would do it again."""
+    engine = temple.backplane.engine
+    known = engine.outgoing.directory
+    routes = {"bench.ping": ("outside", "virtual")}
+    engine.outgoing.update(Directory("test", known.version + 1, known.backplanes, routes), temple.clock.now_ns())
+    resolve = engine.outgoing._resolve
+    assert resolve("bench.ping", None) is None
+    homes = [[resolve("bench.ping", None, f"key-{number}") for _ in range(3)] for number in range(20)]
+    assert all(len(set(home)) == 1 for home in homes)
+    assert {home[0] for home in homes} == {None, "outside"}

@@ -1,0 +1,151 @@
+"""Backplanes that come, go or start again because the configuration has changed."""
+
+from __future__ import annotations
+
+import pytest
+
+from appbackplane.runtime.objects.module_state import ModuleState
+from appbackplane.supervisor.direction import effects, events
+from appbackplane.supervisor.direction.child import Phase
+
+from ..world import SECOND_NS, World, policy, up_world
+
+PRIMARY = ModuleState.PRIMARY
+
+
+def generations(world: World) -> dict[str, int]:
+    """Of those that live."""
+    return {name: process.generation for name, process in world.processes.items()}
+
+
+def test_who_starts_again_does_so_in_order_and_alone() -> None:
+    """Its last hooks run, and its first; whoever uses it stays where he is."""
+    world = up_world()
+    mark = len(world.moves)
+    world.reconfigure("first")
+    world.do_what_is_asked()
+    assert generations(world) == {"first": 2, "second": 1, "third": 1}
+    assert [to.value for _, to in world.moves[mark:]] == ["down", "initializing", "primary"]
+    assert {component for component, _ in world.moves[mark:]} == {"base"}
+    assert world.states() == dict.fromkeys(("base", "middle", "side", "top"), PRIMARY)
+    assert world.director.movement.problems() == []
+
+
+def test_an_ordered_start_is_no_death() -> None:
+    """It neither counts as a restart that its policy allows, nor is one that is temporary left down."""
+    world = up_world(policies={"first": policy(type="temporary"), "second": policy(max=0)})
+    for number in range(1, 5):
+        world.reconfigure("first", "second")
+        world.do_what_is_asked()
+        assert generations(world) == {"first": 1 + number, "second": 1 + number, "third": 1}
+
+
+def test_a_component_that_moves_is_never_in_two_places() -> None:
+    """Its new home is started when the old one has gone, and its dependants find it there."""
+    world = up_world()
+    world.reconfigure(second={"middle": ("base",)}, first={"base": (), "side": ()})
+    while any(world.processes[name].generation == 1 for name in ("first", "second") if name in world.processes):
+        assert sum(process.generation == 2 for process in world.processes.values()) == 0, "after the last has gone"
+        step = world._next_step()
+        assert step is not None
+        step()
+    assert generations(world) == {"first": 2, "second": 2, "third": 1}
+    world.register("first")  # before the other, of which the component is known
+    world.do_what_is_asked()
+    assert generations(world) == {"first": 2, "second": 2, "third": 1}
+    assert world.states() == dict.fromkeys(("base", "side", "middle", "top"), PRIMARY)
+
+
+def test_who_is_removed_goes_in_order_and_is_forgotten() -> None:
+    """Nothing of it is left: neither in the directory nor in the status."""
+    world = up_world()
+    world.reconfigure(third=None)
+    world.do_what_is_asked()
+    assert generations(world) == {"first": 1, "second": 1}
+    assert list(world.director.children) == ["first", "second"]
+    assert "third" not in world.director.directory.backplanes
+    assert world.tell(events.Exited("third", 1, 0)) == [], "news of it comes too late"
+
+
+def test_who_comes_is_brought_up_and_judged_like_the_others() -> None:
+    """And comes back as another generation than the one that was removed, since nothing sent to that one may reach it."""
+    world = up_world()
+    world.reconfigure(extra={"more": ("top",)})
+    world.do_what_is_asked()
+    assert world.states()["more"] is PRIMARY
+    assert generations(world)["extra"] == 1
+    world.die("extra", -9)
+    world.do_what_is_asked()
+    assert generations(world)["extra"] == 2
+    world.reconfigure(extra=None)
+    world.do_what_is_asked()
+    world.reconfigure(extra={"more": ("top",)})
+    world.do_what_is_asked()
+    assert generations(world)["extra"] == 3
+    assert world.director.children["extra"].restarts == 0
+
+
+def test_one_that_cannot_come_up_does_not_take_the_system_down() -> None:
+    """At first start it would; here the rest is at work."""
+    world = up_world()
+    world.reconfigure(extra={"more": ()})
+    world.do_what_is_asked()
+    for _ in range(4):
+        if "extra" in world.processes:
+            world.die("extra", 2)
+        while "extra" not in world.processes and world.pass_time():
+            pass
+    assert world.director.children["extra"].phase is Phase.FAILED
+    assert world.director.mode == "up"
+
+
+def test_what_was_given_up_gets_another_try() -> None:
+    """Most likely the change is what it was given up for."""
+    world = up_world()
+    for _ in range(4):
+        world.die("third", -11)
+        while "third" not in world.processes and world.pass_time():
+            pass
+        world.do_what_is_asked()
+    assert world.director.children["third"].phase is Phase.FAILED
+    world.reconfigure("third")
+    world.do_what_is_asked()
+    assert world.states()["top"] is PRIMARY
+    assert world.director.movement.problems() == []
+
+
+def test_one_that_is_just_starting_is_started_anew() -> None:
+    """What it was born with does not hold any more."""
+    world = up_world()
+    world.die("third", -9)
+    assert not world.processes["third"].is_registered
+    world.reconfigure("third")
+    assert world.processes["third"].is_killed
+    world.do_what_is_asked()
+    assert generations(world)["third"] == 3
+    assert world.states()["top"] is PRIMARY
+
+
+@pytest.mark.parametrize("component", ["top", None])
+def test_who_waits_for_what_has_gone_is_told(component: str | None) -> None:
+    """Nobody waits for a component that is in no configuration any more."""
+    world = up_world()
+    caller = world.order_move(ModuleState.SECONDARY, component)
+    world.reconfigure(third=None)
+    world.do_what_is_asked()
+    answer = world.answers[caller]
+    if component is None:
+        assert isinstance(answer, effects.Answer)
+    else:
+        assert isinstance(answer, effects.Refuse)
+        assert "gone" in answer.error.message
+
+
+def test_limits_and_policies_hold_at_once() -> None:
+    """For what happens from now on; nobody is disturbed."""
+    world = up_world()
+    world.director.children["first"].policy = policy(max=0)
+    world.reconfigure()
+    assert generations(world) == {"first": 1, "second": 1, "third": 1}
+    child = world.director.children["first"]
+    assert (child.policy.max, child.start_limit_ns) == (0, 30 * SECOND_NS)
