@@ -29,6 +29,7 @@ from appbackplane.transport import (
     Client,
     Message,
     PendingCall,
+    RetryBudget,
     Subscription,
     connect,
     connect_async,
@@ -42,6 +43,8 @@ THREADS_COUNT, TASKS_COUNT, BURST = 8, 40, 300
 #: Between two bursts, and after a refusal: a client that spins takes the CPU that a restart needs.
 PAUSE_S = 0.03
 LIGHT = "light"
+#: Of those who have several calls under way, and look at their order: what is tried again comes after what was asked later.
+ONCE = RetryBudget(ratio=0.0, min_per_s=0.0)
 #: Between two looks at calls that are under way.
 LOOK_EVERY_S = 0.005
 PUBLISH_EVERY = 10
@@ -165,7 +168,7 @@ def submit(client: Client, question: Question) -> PendingCall:
 
 
 def bursts(run_dir: Path, seed: int, stop: threading.Event) -> dict[str, Any]:
-    with connect(run_dir) as client:
+    with connect(run_dir, retry_budget=ONCE) as client:
         tally = Tally()
         begun: UnderWay = {}
         hearing = Hearing(tally)
@@ -224,7 +227,7 @@ async def run_tasks(run_dir: Path, seed: int, stop: threading.Event) -> dict[str
     begun: UnderWay = {}
     hearing = Hearing(tally)
     asked = questions(f"tasks-{seed}", random.Random(seed), loads())
-    client = await connect_async(run_dir)
+    client = await connect_async(run_dir, retry_budget=ONCE)
     try:
         subscription = await client.subscribe(BEAT)
 
