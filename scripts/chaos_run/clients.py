@@ -29,7 +29,6 @@ from appbackplane.transport import (
     Client,
     Message,
     PendingCall,
-    RetryBudget,
     Subscription,
     connect,
     connect_async,
@@ -43,8 +42,6 @@ THREADS_COUNT, TASKS_COUNT, BURST = 8, 40, 300
 #: Between two bursts, and after a refusal: a client that spins takes the CPU that a restart needs.
 PAUSE_S = 0.03
 LIGHT = "light"
-#: Of those who have several calls under way, and look at their order: what is tried again comes after what was asked later.
-ONCE = RetryBudget(ratio=0.0, min_per_s=0.0)
 #: Between two looks at calls that are under way.
 LOOK_EVERY_S = 0.005
 PUBLISH_EVERY = 10
@@ -160,7 +157,12 @@ def submit(client: Client, question: Question) -> PendingCall:
         with suppress(Busy):  # one of them has no room: it will see the gap
             client.publish(WORD, client=f"{os.getpid()}-{threading.get_ident()}", number=question.number)
     return client.submit(
-        question.route, key=question.key, timeout=question.timeout, number=question.number, **question.arguments
+        question.route,
+        key=question.key,
+        timeout=question.timeout,
+        retry=question.is_repeatable,
+        number=question.number,
+        **question.arguments,
     )
 
 
@@ -168,7 +170,7 @@ def submit(client: Client, question: Question) -> PendingCall:
 
 
 def bursts(run_dir: Path, seed: int, stop: threading.Event) -> dict[str, Any]:
-    with connect(run_dir, retry_budget=ONCE) as client:
+    with connect(run_dir) as client:
         tally = Tally()
         begun: UnderWay = {}
         hearing = Hearing(tally)
@@ -227,7 +229,7 @@ async def run_tasks(run_dir: Path, seed: int, stop: threading.Event) -> dict[str
     begun: UnderWay = {}
     hearing = Hearing(tally)
     asked = questions(f"tasks-{seed}", random.Random(seed), loads())
-    client = await connect_async(run_dir, retry_budget=ONCE)
+    client = await connect_async(run_dir)
     try:
         subscription = await client.subscribe(BEAT)
 
@@ -267,7 +269,12 @@ async def work(
         try:
             # Begun at once, without a chance for another task to come before: their numbers are to arrive in order.
             future = client.submit(
-                question.route, key=question.key, timeout=question.timeout, number=question.number, **question.arguments
+                question.route,
+                key=question.key,
+                timeout=question.timeout,
+                retry=question.is_repeatable,
+                number=question.number,
+                **question.arguments,
             )
             if question.is_taken_back:
                 future.cancel()

@@ -46,6 +46,11 @@ class Question:
         also = {"DEADLINE_EXCEEDED"} if self.timeout < PATIENCE_S else set()
         return EXCUSED | also | ({"CANCELLED"} if self.is_taken_back else set())
 
+    @property
+    def is_repeatable(self) -> bool:
+        """Not where order is looked for: what is tried again comes after what was asked later."""
+        return not self.route.endswith(".note")
+
     def __str__(self) -> str:
         return f"{self.route} number {self.number}" + (f" key {self.key}" if self.key else "")
 
