@@ -104,6 +104,7 @@ class Link:
 
     def disconnect(self, peer: bytes) -> None:
         """Forget a peer we connected to; frames it has not read are lost, which its death has already made true."""
+        self._large.pop(peer, None)
         endpoint = self._endpoints.pop(peer, None)
         if endpoint is not None:
             self._socket.disconnect(endpoint)

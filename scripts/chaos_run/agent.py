@@ -41,10 +41,10 @@ YOUNG_AGE_S = 0.5
 class ClientProcess:
     """One client program."""
 
-    def __init__(self, system: System, name: str, seed: int) -> None:
+    def __init__(self, system: System, name: str, seed: int, *more: str) -> None:
         self.name = name
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "chaos_run.clients", name, str(system.run_dir), str(seed)],
+            [sys.executable, "-m", "chaos_run.clients", name, str(system.run_dir), str(seed), *more],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

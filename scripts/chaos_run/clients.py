@@ -1,4 +1,4 @@
-"""The clients, each in a process of its own: `python -m chaos_run.clients NAME RUN_DIR SEED`.
+"""The clients, each in a process of its own: `python -m chaos_run.clients NAME RUN_DIR SEED [light]`.
 
 `threads`: a thread a call, several at a time. `bursts`: hundreds of calls under way at once. `tasks`: asyncio. Each also hears
 a topic. They say `ready`, go on until a line comes on standard input, wait until each of their calls has ended, and say how in
@@ -36,11 +36,12 @@ from appbackplane.transport import (
 
 from .census import of_process
 from .components import BEAT, PARTS, WORD
-from .tally import LATE_S_MAX, PATIENCE_S, Question, Tally, questions
+from .tally import LATE_S_MAX, LOADS_BYTES, PATIENCE_S, Question, Tally, questions
 
 THREADS_COUNT, TASKS_COUNT, BURST = 8, 40, 300
 #: Between two bursts, and after a refusal: a client that spins takes the CPU that a restart needs.
 PAUSE_S = 0.03
+LIGHT = "light"
 #: Between two looks at calls that are under way.
 LOOK_EVERY_S = 0.005
 PUBLISH_EVERY = 10
@@ -109,7 +110,7 @@ def threads(run_dir: Path, seed: int, stop: threading.Event) -> dict[str, Any]:
 
         def work(number: int) -> None:
             name = f"threads-{seed}-{number}"
-            for question in questions(name, random.Random(f"{seed}/{number}")):
+            for question in questions(name, random.Random(f"{seed}/{number}"), loads()):
                 if stop.is_set():
                     return
                 if not ask(client, question, tallies[number], begun, number):
@@ -156,7 +157,12 @@ def submit(client: Client, question: Question) -> PendingCall:
         with suppress(Busy):  # one of them has no room: it will see the gap
             client.publish(WORD, client=f"{os.getpid()}-{threading.get_ident()}", number=question.number)
     return client.submit(
-        question.route, key=question.key, timeout=question.timeout, number=question.number, **question.arguments
+        question.route,
+        key=question.key,
+        timeout=question.timeout,
+        retry=question.is_repeatable,
+        number=question.number,
+        **question.arguments,
     )
 
 
@@ -169,7 +175,7 @@ def bursts(run_dir: Path, seed: int, stop: threading.Event) -> dict[str, Any]:
         begun: UnderWay = {}
         hearing = Hearing(tally)
         under_way: dict[int, PendingCall] = {}
-        asked = questions(f"bursts-{seed}", random.Random(seed))
+        asked = questions(f"bursts-{seed}", random.Random(seed), loads())
         with client.subscribe(BEAT) as subscription:
             ready()
             while not stop.is_set():
@@ -222,7 +228,7 @@ async def run_tasks(run_dir: Path, seed: int, stop: threading.Event) -> dict[str
     tally = Tally()
     begun: UnderWay = {}
     hearing = Hearing(tally)
-    asked = questions(f"tasks-{seed}", random.Random(seed))
+    asked = questions(f"tasks-{seed}", random.Random(seed), loads())
     client = await connect_async(run_dir)
     try:
         subscription = await client.subscribe(BEAT)
@@ -263,7 +269,12 @@ async def work(
         try:
             # Begun at once, without a chance for another task to come before: their numbers are to arrive in order.
             future = client.submit(
-                question.route, key=question.key, timeout=question.timeout, number=question.number, **question.arguments
+                question.route,
+                key=question.key,
+                timeout=question.timeout,
+                retry=question.is_repeatable,
+                number=question.number,
+                **question.arguments,
             )
             if question.is_taken_back:
                 future.cancel()
@@ -287,7 +298,7 @@ def flood(run_dir: Path, seed: int, stop: threading.Event) -> dict[str, Any]:
     client = connect(run_dir)
     client.subscribe(BEAT)
     ready()
-    for question in questions(f"flood-{seed}", random.Random(seed)):
+    for question in questions(f"flood-{seed}", random.Random(seed), loads()):
         if stop.is_set():
             break
         if question.route.rpartition(".")[2] not in ("echo", "note", "relay"):
@@ -324,13 +335,18 @@ PROGRAMS: dict[str, Callable[[Path, int, threading.Event], dict[str, Any]]] = {
 }  # fmt: skip
 
 
+def loads() -> tuple[int, ...]:
+    """Bytes of heavy calls; LIGHT ones are small: what large bodies leave in an allocator would hide what is looked for."""
+    return LOADS_BYTES[:1] if LIGHT in sys.argv[4:] else LOADS_BYTES
+
+
 def ready() -> None:
     print("ready", flush=True)
 
 
 def main() -> None:
     """Run one."""
-    name, run_dir, seed = sys.argv[1:]
+    name, run_dir, seed = sys.argv[1:4]
     faulthandler.register(signal.SIGUSR1)
     stop = threading.Event()
 

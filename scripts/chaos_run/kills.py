@@ -16,6 +16,7 @@ from appbackplane.transport import BackplaneError
 
 from .agent import ClientProcess
 from .census import of_process
+from .clients import LIGHT
 from .components import PARTS
 from .run import conclude, wait_same
 from .system import NotInTime, System, running, wait_for
@@ -34,7 +35,7 @@ def run_kills(count: int, seed: int, say: Callable[[str], None] = print) -> Verd
     """Kill it `count` times, and some before that are not counted."""
     verdict = Verdict(seed, 0.0)
     with running() as system:
-        clients = {name: ClientProcess(system, name, seed) for name in CLIENTS}
+        clients = {name: ClientProcess(system, name, seed, LIGHT) for name in CLIENTS}
         try:
             for _ in range(WARM_COUNT):
                 kill_and_wait(system)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -45,6 +45,11 @@ class Question:
         """The endings that it may have."""
         also = {"DEADLINE_EXCEEDED"} if self.timeout < PATIENCE_S else set()
         return EXCUSED | also | ({"CANCELLED"} if self.is_taken_back else set())
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Not where order is looked for: what is tried again comes after what was asked later."""
+        return not self.route.endswith(".note")
 
     def __str__(self) -> str:
         return f"{self.route} number {self.number}" + (f" key {self.key}" if self.key else "")
@@ -91,8 +96,8 @@ class Tally:
         return {"issued": self.issued, "ended": self.ended, "ends": self.ends, "problems": self.problems}
 
 
-def questions(client: str, dice: random.Random) -> Iterator[Question]:
-    """What a client asks, without end; its numbers grow."""
+def questions(client: str, dice: random.Random, loads: Sequence[int] = LOADS_BYTES) -> Iterator[Question]:
+    """What a client asks, without end; its numbers grow. `loads`: the bytes of its heavy calls."""
     number = 0
     while True:
         number += 1
@@ -118,7 +123,7 @@ def questions(client: str, dice: random.Random) -> Iterator[Question]:
         elif kind < 0.95:
             yield Question(f"{part}.hold", number, {"milliseconds": dice.randint(1, 300)})
         elif kind < 0.96:
-            yield Question(f"{part}.weigh", number, {"load": bytes(dice.choice(LOADS_BYTES))})
+            yield Question(f"{part}.weigh", number, {"load": bytes(dice.choice(loads))})
         elif kind < 0.98:
             yield Question(f"{part}.hold", number, {"milliseconds": 200}, timeout=dice.uniform(0.001, 0.25))
         else:

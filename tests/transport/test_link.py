@@ -1,5 +1,6 @@
 """Link: frames over real sockets, never blocking, and what has no reader is said to have none."""
 
+import gc
 import select
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -230,3 +231,20 @@ def test_a_frame_larger_than_that_bound_passes_alone(
         while client.send(peer, b"x" * (1 << 20)) is not Sent.SENT:
             assert client.receive() is None
         assert len(receive(server)[1]) == 1 << 20
+
+
+def test_of_a_peer_that_is_forgotten_nothing_is_kept(server: Link, client: Link, run_dir: Path) -> None:
+    """Each generation of a backplane is another peer: who lives on meets thousands, and sends large frames to each."""
+    before = trackers_count()
+    for _ in range(5):
+        peer = client.connect(run_dir / "server.sock")
+        assert client.send(peer, bytes(100_000)) is Sent.SENT
+        receive(server)
+        client.disconnect(peer)
+    assert trackers_count() == before
+
+
+def trackers_count() -> int:
+    """What is kept of large frames that have been sent."""
+    gc.collect()
+    return sum(isinstance(one, zmq.MessageTracker) for one in gc.get_objects())
