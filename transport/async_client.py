@@ -110,16 +110,19 @@ class AsyncClient:
     def submit(
         self, route: str, /, *, key: str | None = None, priority: int | None = None,
         timeout: float | None = request.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None,
-        idempotency_key: str | None = None, retry: bool = True, **keywords: Any,
+        idempotency_key: str | None = None, retry: bool | None = None, **keywords: Any,
     ) -> asyncio.Future[Any]:  # fmt: skip
         """Begin a call without awaiting it: the future ends in the result or the error, and may be cancelled.
 
-        Raises `Unavailable` while the system is gone; `call` would look for it again. Raises `Busy` where `call` would wait
-        for room.
+        `retry` as of `Client.submit`. Raises `Unavailable` while the system is gone; `call` would look for it again. Raises
+        `Busy` where `call` would wait for room.
         """
         if self._session.is_full:
             raise self._busy(route)
-        id, future = self._begin(route, key, priority, timeout, arguments, keywords, idempotency_key, is_retried=retry)
+        is_retried = idempotency_key is not None if retry is None else retry
+        id, future = self._begin(
+            route, key, priority, timeout, arguments, keywords, idempotency_key, is_retried=is_retried
+        )
         future.add_done_callback(lambda ended: self._take_back(id) if ended.cancelled() else None)
         return future
 

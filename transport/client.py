@@ -70,9 +70,12 @@ class Client:
     def submit(
         self, route: str, /, *, key: str | None = None, priority: int | None = None,
         timeout: float | None = request.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None,
-        idempotency_key: str | None = None, retry: bool = True, **keywords: Any,
+        idempotency_key: str | None = None, retry: bool | None = None, **keywords: Any,
     ) -> PendingCall:  # fmt: skip  # hot: scripts/bench call_pipelined
         """Begin a call, as `call` does, and do not wait: ask what is returned for the result.
+
+        What is submitted comes to its object in that order. What is made again might come behind what was submitted later, so
+        that it is not, unless it bears an idempotency key, or `retry` says so.
 
         With 4096 calls of this client outstanding, or 64 MiB of them, it waits until there is room, at most `timeout`
         seconds, and then raises `Busy`: a program that submits faster than it is served is slowed. `call` never waits for
@@ -82,7 +85,8 @@ class Client:
         together, 64 at a time, or as soon as anybody waits or looks (`result`, `done`, `call`, …), or by `flush()`.
         """
         pending = PendingCall(self._calling, route)
-        self._calling.submit(pending, key, priority, timeout, arguments, keywords, idempotency_key, retry)
+        is_retried = idempotency_key is not None if retry is None else retry
+        self._calling.submit(pending, key, priority, timeout, arguments, keywords, idempotency_key, is_retried)
         return pending
 
     def cast(

@@ -294,8 +294,8 @@ def test_calls_are_made_again(stand_in: Any, run_dir: Path) -> None:
         while (await client.directory()).version < stand_in.version:
             await client.call("supervisor.status")
         await ends_in(Unavailable, client.call("query.echo", retry=False))
-        waiting = client.submit("query.echo", n=2)
-        taken_back = client.submit("query.echo", n=3)
+        waiting = client.submit("query.echo", n=2, retry=True)
+        taken_back = client.submit("query.echo", n=3, retry=True)
         taken_back.cancel()
         await other_thread(stand_in.come_back)
         assert await waiting == {"n": 2}

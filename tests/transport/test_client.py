@@ -564,6 +564,17 @@ def test_who_does_not_want_it_made_again_is_told(client: Client, stand_in: Any) 
     assert client.call("query.flaky") == 3
 
 
+def test_what_is_submitted_keeps_its_order(client: Client, stand_in: Any) -> None:
+    """What found nobody would be made again behind what was submitted later: it is told at once, unless that is wanted."""
+    stand_in.die()
+    see_newest(client, stand_in)
+    with pytest.raises(Unavailable):
+        client.submit("query.echo").result()
+    waits = client.submit("query.echo", n=1, retry=True)
+    stand_in.come_back()
+    assert waits.result() == {"n": 1}
+
+
 @pytest.mark.parametrize("key", ["", "x" * 256, 7])
 def test_an_idempotency_key_that_is_none_is_refused_at_once(client: Client, key: Any) -> None:
     """The callee would drop the frame."""
@@ -576,7 +587,7 @@ def test_a_call_waits_for_the_next_generation(client: Client, stand_in: Any) -> 
     stand_in.die()
     see_newest(client, stand_in)
     waiting = in_thread(lambda: client.call("query.echo", n=2, timeout=LIMIT_S))
-    pending = client.submit("query.echo", n=3, timeout=LIMIT_S)
+    pending = client.submit("query.echo", n=3, timeout=LIMIT_S, retry=True)
     assert not pending.done()
     stand_in.come_back()
     assert (waiting(), pending.result()) == ({"n": 2}, {"n": 3})
@@ -586,6 +597,6 @@ def test_a_call_that_waits_to_be_made_again_is_taken_back(client: Client, stand_
     """And leaves nothing behind."""
     stand_in.die()
     see_newest(client, stand_in)
-    pending = client.submit("query.echo", n=3, timeout=LIMIT_S)
+    pending = client.submit("query.echo", n=3, timeout=LIMIT_S, retry=True)
     assert pending.cancel() and isinstance(pending.exception(), Cancelled)
     assert client._calling.session.outstanding_count == 0
