@@ -26,7 +26,7 @@ from appbackplane.transport.errors import (
 )
 
 if TYPE_CHECKING:
-    from .execution.coroutines import checkpoint, pause, should_yield
+    from .execution.coroutines import checkpoint, pause, should_stop, should_yield
     from .objects.action import Action, Outcome
     from .objects.app_object import AppObject
     from .objects.component import Component
@@ -62,6 +62,7 @@ __all__ = [
     "every",
     "operation",
     "pause",
+    "should_stop",
     "should_yield",
     "subscribe",
 ]
@@ -82,6 +83,7 @@ _LATER = {
     "every": "objects.operation",
     "operation": "objects.operation",
     "pause": "execution.coroutines",
+    "should_stop": "execution.coroutines",
     "should_yield": "execution.coroutines",
     "subscribe": "objects.operation",
 }

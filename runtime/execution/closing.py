@@ -39,6 +39,11 @@ class Closing:
             if not route.name.startswith(f"{BACKPLANE}."):
                 route.close()
 
+    @property
+    def is_closed(self) -> bool:
+        """What is refused from now on is counted by whoever drains."""
+        return self._because is not None
+
     def check_served(self, route: Route, *, is_inside: bool) -> None:
         """Of a route that is not registered. Raises `Unavailable`, unless it is only closed, and work in here asks."""
         state = route.component.state

@@ -75,3 +75,13 @@ def should_yield() -> bool:
     """
     engine, action = current.engine, current.action
     return engine is not None and action is not None and engine.presence.has_work_above(action.priority)
+
+
+def should_stop() -> bool:
+    """Whether this backplane is being drained: it finishes what it has, and goes down (docs/concepts/draining.md).
+
+    For work that goes on by itself, one piece after the other: begin no further one, or it is waited for. False outside an
+    action.
+    """
+    engine = current.engine
+    return engine is not None and engine.modules.is_suspended

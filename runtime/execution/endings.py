@@ -45,7 +45,8 @@ class Endings:
                     action.error = error = InternalError(f"{action.name} returned what cannot be sent: {problem}")
         if error is not None:
             told = as_error(action, error, is_debug=engine.is_debug)
-            if not isinstance(error, BackplaneError) or (peer is None and action.on_end is None):
+            is_told = peer is not None or action.on_end is not None or engine.intake.closing.is_closed
+            if not (is_told and isinstance(error, BackplaneError)):
                 engine.reports.failed(action, error, now_ns)
             if peer is not None:
                 is_refused = action.account is None  # it was never chosen

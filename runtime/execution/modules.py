@@ -33,7 +33,7 @@ class Modules:
         # By identity: an object may compare equal to others, or be unhashable (a dataclass).
         self._timers: dict[int, list[Timer]] = {}
         self._latest: dict[str, MethodAction] = {}  # the hook of each component's latest move
-        self._is_suspended = False
+        self.is_suspended = False
 
     def move(self, name: str, to: ModuleState, on_end: Callable[[BaseException | None], None]) -> None:
         """Begin a move; `on_end` is called with None or with what the hook raised. Raises `BackplaneError` at once."""
@@ -70,7 +70,7 @@ class Modules:
         """Its `@every` methods run from now on, if its component serves."""
         component = object._component
         assert component is not None
-        if component.state not in _SERVING or id(object) in self._timers or self._is_suspended:
+        if component.state not in _SERVING or id(object) in self._timers or self.is_suspended:
             return
         now_ns = self._engine.clock.now_ns()
         timers = self._timers[id(object)] = []
@@ -90,7 +90,7 @@ class Modules:
 
     def suspend_timers(self) -> None:
         """The backplane is drained: no `@every` method begins any more. What objects have set by `after` may fall due."""
-        self._is_suspended = True
+        self.is_suspended = True
         for timers in self._timers.values():
             for timer in timers:
                 timer.cancel()

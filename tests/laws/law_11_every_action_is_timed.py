@@ -120,6 +120,7 @@ def stuck(tmp_path: Path) -> Iterator[tuple[Sentinel, Stuck, Backplane]]:
         slot=None,
         statistics=backplane.statistics,
         why=backplane.why,
+        configure=backplane.configure,
     )
     backplane.start(1)
     try:

@@ -267,7 +267,7 @@ def test_while_it_drains_it_is_seen_and_asked(booked: Callable[..., Booked]) -> 
             time.sleep(0.002)
         assert "draining" in run("status").stdout
         with one.connect() as other, pytest.raises(Unavailable, match="finishes what it has, and goes down") as refused:
-            other.call("index.book", number=1_000)
+            other.call("index.book", number=1_000, retry=False)
         assert refused.value.retry_after
         assert client.call("backplane.index.statistics")["queues"]["actions"] > 0
         statistics = one.system.status(statistics=True)["backplanes"][1]["statistics"]

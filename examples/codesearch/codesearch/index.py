@@ -26,6 +26,7 @@ from appbackplane.runtime import (
     every,
     operation,
     pause,
+    should_stop,
 )
 
 from .tokens import Portion, Scan, batches, decode, portions
@@ -103,6 +104,8 @@ class Reader(AppObject):
             else:
                 entries = sum(len(part.tokens) + len(part.definitions) for part in file.parts)
                 work.done(file.job, file.digest, file.size, entries, file.names)
+        if should_stop():
+            return  # the backplane is about to go down: what is left is found again by the next one
         if not work.is_empty:
             self.cast("index.work", key=self.key)
         elif group and work.is_complete:

@@ -387,6 +387,7 @@ class Stress:
             slot=None,
             statistics=self.backplane.statistics,
             why=self.backplane.why,
+            configure=self.backplane.configure,
         )
         self._sentinel_thread = threading.Thread(target=self.sentinel.run, name="sentinel", daemon=True)
         self.backplane.start(threads)
