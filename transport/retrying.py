@@ -104,6 +104,8 @@ class GiveUp:
 
 def is_retryable(error: BackplaneError, *, is_repeatable: bool) -> bool:
     """Whether what ended so may be tried again. `is_repeatable`: it does no harm if it is done twice."""
+    if error.is_refused and error.status is Status.UNAVAILABLE and error.retry_after is None:
+        return False  # who refused it says that waiting does not help: its component is not to serve that
     return error.status in RETRIED and (is_repeatable or error.is_refused)
 
 

@@ -28,7 +28,7 @@ from appbackplane.transport.errors import (
     text_of,
 )
 from appbackplane.transport.request import check, check_idempotency_key, duration_ns
-from appbackplane.transport.resolver import Resolver
+from appbackplane.transport.resolver import RETRY_AFTER_S, Resolver
 from appbackplane.transport.retrying import SPREAD_NS, Again
 
 from ..objects.action import LOCAL
@@ -314,7 +314,7 @@ class Outgoing:
     def _peer(self, backplane: str) -> bytes:
         peer = self.peer_of(backplane)
         if peer is None:
-            raise Unavailable(f"backplane {backplane} is down")
+            raise Unavailable(f"backplane {backplane} is down", retry_after=RETRY_AFTER_S)
         return peer
 
     def _failed(self, action: MethodAction, error: BackplaneError, now_ns: int, *, is_sent: bool = True) -> None:

@@ -124,7 +124,8 @@ class Replays:
         has_begun = action.account is not None
         told = None if action.error is None else as_error(action, action.error, is_debug=self._engine.is_debug)
         if not has_begun and told is not None:
-            again = Unavailable(f"{action.name}: the first call with this key ended before it began: {told.message}")
+            why = f"{action.name}: the first call with this key ended before it began: {told.message}"
+            again = Unavailable(why, retry_after=told.retry_after or 0.0)
             packed = self._engine.encoder.encode(status(0, again, is_refused=True))
         else:
             packed = self._pack(action, told)

@@ -90,7 +90,7 @@ def test_what_is_made_again() -> None:
     rows = table(page("retries"), "What is made again")
     assert {row[0] for row in rows[:-1]} == {status.name for status in RETRIED} and rows[-1][1:] == ("no", "no")
     for name, if_harmless, else_ in rows[:-1]:
-        refused, begun = (error_from(int(Status[name]), "", is_refused=is_refused) for is_refused in (True, False))
+        refused, begun = (error_from(int(Status[name]), "", 0.1, is_refused=is_refused) for is_refused in (True, False))
         assert is_retryable(begun, is_repeatable=True) == (if_harmless == "yes")
         assert not is_retryable(begun, is_repeatable=False)
         assert is_retryable(refused, is_repeatable=False) or else_.startswith("no")

@@ -51,10 +51,17 @@ def test_only_what_may_end_better_and_does_no_harm_is_tried_again(
     status: Status, is_refused: bool, is_repeatable: bool
 ) -> None:
     """A payment that may have been made is not made again; and what is wrong stays wrong, however often it is asked."""
-    error = error_from(int(status), "no", is_refused=is_refused)
+    error = error_from(int(status), "no", 0.1, is_refused=is_refused)
     is_again = isinstance(decided(error, is_repeatable=is_repeatable), Again)
     may_end_better = status in (Status.UNAVAILABLE, Status.PEER_DOWN, Status.RESOURCE_EXHAUSTED)
     assert is_again == (may_end_better and (is_repeatable or is_refused))
+
+
+def test_a_refusal_that_says_that_waiting_does_not_help_is_believed() -> None:
+    """A route that is served as secondary only would be asked for until the deadline, thirty seconds long."""
+    assert not isinstance(decided(error_from(int(Status.UNAVAILABLE), "primary", is_refused=True)), Again)
+    assert isinstance(decided(error_from(int(Status.UNAVAILABLE), "down", 0.25, is_refused=True)), Again)
+    assert isinstance(decided(error_from(int(Status.UNAVAILABLE), "said by the operation")), Again)
 
 
 @given(
