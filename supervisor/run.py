@@ -80,6 +80,9 @@ def run(
     """
     allow_descriptors()
     with ExitStack() as stack:
+        signal_pipe = stack.enter_context(
+            signals.as_events()
+        )  # from here on whoever interrupts has it go down in order
         run_dir = RunDir(Path(config.run_dir), config.system.name)
         stack.callback(run_dir.close)
         logs = Logs(config, open_log(config), output, RealClock.now_ns)
@@ -102,7 +105,6 @@ def run(
         stack.callback(guarding.close)
         orphans.adopt()
         stack.callback(lambda: orphans.kill_all((guarding.pid,)))
-        signal_pipe = stack.enter_context(signals.as_events())
         return Supervisor(config, run_dir, placement, signal_pipe, logs, guarding, service, on_up, stack).run()
 
 
