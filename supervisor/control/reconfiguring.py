@@ -203,7 +203,7 @@ class Reconfiguring:
         if self._job is not None and token.backplane in self._job.told:
             self._job.told.discard(token.backplane)
             child = self._director.children.get(token.backplane)
-            # Who has died meanwhile, or cannot be reached because his death has not been seen yet, is born again with all of it.
+            # Who has died, or cannot be reached because his death has not been seen yet, is born again with all of it.
             is_dying = isinstance(answered.error, Unavailable)
             if answered.error is not None and not is_dying and child is not None and child.is_at(token.generation):
                 self._job.problems.append(f"backplane {token.backplane!r}: {answered.error.message}")
