@@ -53,6 +53,8 @@ class Calling:
         self._waiting = Waiting(self._link.fileno(), self._look_for_some, self._system_gone)
         self._subscriptions: set[Stream] = set()
         self._room = Waitable()
+        #: Threads that wait for room. One that looks itself waits for nothing while it looks, and must see it all the same.
+        self._seekers_count = 0
         self._looked_ns = 0
         self._submitted_ns = 0
         self._burst_count = 0
@@ -314,11 +316,15 @@ class Calling:
 
     def _wait_for_room(self, route: str, limit_ns: int) -> None:
         until_ns = _monotonic_ns() + limit_ns
-        while self.session.is_full:
-            self._room.is_ready = False
-            if not self._waiting.wait(self._room, until_ns):
-                count = self.session.outstanding_count
-                raise Busy(f"{route}: {count} calls of this client are outstanding", retry_after=0.1)
+        self._seekers_count += 1
+        try:
+            while self.session.is_full:
+                self._room.is_ready = False
+                if not self._waiting.wait(self._room, until_ns):
+                    count = self.session.outstanding_count
+                    raise Busy(f"{route}: {count} calls of this client are outstanding", retry_after=0.1)
+        finally:
+            self._seekers_count -= 1
 
     def _look(self, now_ns: int, frames_max: int = FRAMES_MAX) -> int | None:  # hot: scripts/bench call_rtt
         """Take a turn; returns when the next is due."""
@@ -349,7 +355,7 @@ class Calling:
                     pending: Outcome = event.token
                     pending._result, pending._error = event.result, event.error
                     self._waiting.ready(pending)
-                    if self._room.waiters:
+                    if self._seekers_count:
                         self._waiting.ready(self._room)
                 else:
                     stream: Stream = event.subscriber

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import signal
 import sys
 import time
 from pathlib import Path
@@ -44,6 +45,8 @@ def in_terminal(toml: Path) -> tuple[int, int]:
     """`up`, as a person types it; (pid, the terminal's other end)."""
     pid, terminal = pty.fork()
     if pid == 0:
+        for number in (signal.SIGHUP, signal.SIGINT):  # as in a person's shell, whatever started the tests ignores
+            signal.signal(number, signal.SIG_DFL)
         os.execve(sys.executable, [*COMMAND, "up", str(toml)], {**environment(toml.parent), "TERM": "dumb"})
     said = b""
     while b"is up, pid" not in said:

@@ -564,6 +564,13 @@ def test_who_does_not_want_it_made_again_is_told(client: Client, stand_in: Any) 
     assert client.call("query.flaky") == 3
 
 
+def test_one_thread_alone_sees_that_there_is_room(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads the answers that make room itself: told of none, it would wait for more until its time is over."""
+    monkeypatch.setattr(exchange, "OUTSTANDING_MAX", 3)
+    pending = [client.submit("query.echo", n=n, timeout=LIMIT_S) for n in range(12)]
+    assert [call.result()["n"] for call in pending] == list(range(12))
+
+
 def test_what_is_submitted_keeps_its_order(client: Client, stand_in: Any) -> None:
     """What found nobody would be made again behind what was submitted later: it is told at once, unless that is wanted."""
     stand_in.die()
