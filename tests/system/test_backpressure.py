@@ -25,6 +25,8 @@ from appbackplane.transport.errors import Busy, DeadlineExceeded
 from .conftest import LIMIT_S, System, Up, answer_of, ask_until, wait_ready
 
 MILL = """
+drain_limit = "500ms"
+stop_limit = "2s"
 [backplane.mill]
 components = ["components:Mill"]
 [backplane.farm]

@@ -16,6 +16,8 @@ from appbackplane.transport import Client
 from .conftest import LIMIT_S, System, Up, ask_until, wait_dead
 
 CLINIC = """
+drain_limit = "500ms"
+stop_limit = "2s"
 [backplane.clinic]
 components = ["components:Clinic"]
 quotas = [0, 0, 0, 0, 0, 1, 0]
