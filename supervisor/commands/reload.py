@@ -149,6 +149,7 @@ def _try(config: Config) -> None:
 
 
 def _needs_construction(steps: dict[str, Any]) -> bool:
+    """Whether components are constructed, so that they had better be tried before."""
     return bool(steps["restarted"] or steps["added"] or steps["removed"])
 
 

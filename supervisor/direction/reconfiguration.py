@@ -87,11 +87,6 @@ class Plan:
     def __bool__(self) -> bool:
         return bool(self.changes or self.added or self.removed)
 
-    @property
-    def needs_construction(self) -> bool:
-        """Whether components are constructed, so that they had better be tried before."""
-        return bool(self.restarted or self.added or self.removed)
-
     def problems(self) -> list[str]:
         """Why it cannot be done: a line each."""
         return [

@@ -72,12 +72,6 @@ def queue_bars(ready: Sequence[int], width: int) -> Line:
     return tuple((_step(depth), "bar" if depth else "quiet") for depth in shown)
 
 
-def depth_bar(depth: int, width: int) -> Line:
-    """The same scale, lying."""
-    steps = sum(depth >= limit for limit in DEPTHS)
-    return (("█" * max(1, round(width * steps / len(DEPTHS))) if depth else "", "bar"),)
-
-
 def share_bar(share: float | None, of: float, width: int) -> Line:
     """How much of something is used; full, and said so, where it is all."""
     if share is None or of <= 0:

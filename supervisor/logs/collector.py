@@ -1,6 +1,6 @@
 """Logs: everything that is said in a system comes here, and goes into the log and, in the foreground, to whoever watches.
 
-Three sources: what components log (a ring each, log_watch.py), what processes print (two pipes each, log_pipes.py), and what
+Three sources: what components log (a ring each, watch.py), what processes print (two pipes each, pipes.py), and what
 the supervisor itself says. Nothing here waits for anybody: a ring that is full, a disk that is full and a terminal that is
 stopped lose lines, which are counted and told. Lines of a ring are written as they are; they are decoded only to be shown.
 """

@@ -28,7 +28,7 @@ class LogSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     #: Of the root logger in every backplane; --debug is DEBUG.
     level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] = "INFO"
-    #: The folder; None: see log_folder.py.
+    #: The folder; None: see folder.py.
     dir: str | None = None
     #: A file that has grown to this is followed by the next.
     file_size: Size = Size(16 << 20)
