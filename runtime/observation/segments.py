@@ -1,0 +1,204 @@
+"""Segments: the files in which a backplane records what it did, byte by byte. The contract between recorder and readers.
+
+A segment is complete in itself: a header, the names that its records use by number, and the records, each with a check of
+its own, so that a record that was torn by kill -9, or damaged later, is seen and left out, and what is around it is read.
+It is written through shared memory in one direction and never changed, so whoever reads it needs no lock: the first place
+that holds no valid record is the end, for now. A position, (segment number, index), names one record for ever.
+
+| bytes | what |
+|---|---|
+| 0 … 4095 | header: `HEADER`, then JSON |
+| 4096 … 262143 | actions only: names, one after the other: `NAME`, then component, NUL, name |
+| 262144 … | actions only: records of 13 words (`FIELDS`) |
+| 4096 … | messages only: `MESSAGE`, then the body, up to a multiple of 8 |
+"""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+from struct import Struct
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+#: Of the layout: whoever changes a byte of it counts one up, and readers refuse what they do not know.
+VERSION: Final = 1
+MAGIC: Final = b"ABPSEGM\n"
+#: magic, version, length of the JSON, its CRC-32, 0, what is sealed: so many records, or -1 while it may grow.
+HEADER: Final = Struct("<8sIIIIq")
+HEADER_BYTES: Final = 4096
+#: Where in the header the seal is.
+SEAL_OFFSET: Final = 24
+NAMES_END: Final = 1 << 18
+#: length (0: no more), 0, CRC-32 of what follows.
+NAME: Final = Struct("<HHI")
+#: A name that is longer is cut: routes and keys of persons are not.
+NAME_BYTES_MAX: Final = 512
+
+WORDS: Final = 13
+RECORD: Final = Struct(f"<{WORDS}q")
+RECORD_BYTES: Final = RECORD.size
+#: So that zeros are no record, nor what lies in another place: the last word is all others, this, and the index, by XOR.
+SALT: Final = 0x5EA5_0F1E_2D3C_4B5A
+#: An action without a deadline has this margin.
+NO_DEADLINE: Final = -(1 << 63)
+
+
+class Field(NamedTuple):
+    """Where in a record something is: in which word, from which bit, how many bits (64: the whole word, signed)."""
+
+    word: int
+    shift: int = 0
+    bits: int = 64
+
+
+#: Times in ns. `start`: Unix time at which it first ran; `wait`: in queues; `took`: from its start to its end, what it
+#: awaited included; `margin`: what was left of its deadline then. `operation` and `object` are numbers of names of this
+#: segment. `priority` is what was asked for, `effective` what it ended with; `outcome` a Status (0: OK).
+FIELDS: Final = {
+    "start": Field(0),
+    "wait": Field(1),
+    "run": Field(2),
+    "cpu": Field(3),
+    "took": Field(4),
+    "margin": Field(5),
+    "trace_high": Field(6),
+    "trace_low": Field(7),
+    "span": Field(8),
+    "parent": Field(9),
+    "operation": Field(10, 0, 32),
+    "object": Field(10, 32, 31),
+    "priority": Field(11, 0, 8),
+    "effective": Field(11, 8, 8),
+    "lane": Field(11, 16, 8),
+    "outcome": Field(11, 24, 8),
+    "boosted": Field(11, 32, 1),
+}
+#: The last word.
+CHECK_WORD: Final = WORDS - 1
+
+#: 0x6d736731, CRC-32 of the rest, length of the body, 0, number in the segment, Unix time ns. Begins at a multiple of 8.
+MESSAGE: Final = Struct("<IIIIqq")
+MESSAGE_MARK: Final = 0x6D73_6731
+
+ACTIONS_SUFFIX: Final = ".actions"
+MESSAGES_SUFFIX: Final = ".messages"
+#: Below the run directory: RECORDS/BACKPLANE/00000001.actions, RECORDS/BACKPLANE/TOPIC/00000001.messages.
+RECORDS: Final = "records"
+
+
+class SegmentHeader(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose it is."""
+
+    kind: str
+    system: str
+    node: str
+    backplane: str
+    generation: int
+    pid: int
+    #: Counted from 1 for each backplane (and topic), over all its generations.
+    number: int
+    created_ns: int
+    #: Of messages.
+    topic: str | None = None
+    #: What the backplane was allowed: for who judges whether it was enough. threads, priorities, quotas, cpu_limit, nice.
+    limits: dict[str, Any] = {}
+
+
+class BadSegment(Exception):
+    """A file that is no segment, or none that this version reads. One line, without the file's name."""
+
+
+def pack_header(header: SegmentHeader) -> bytes:
+    """The first bytes of a segment, not sealed."""
+    told = msgspec.json.encode(header)
+    if HEADER.size + len(told) > HEADER_BYTES:
+        raise ValueError(f"a header of {len(told)} bytes: at most {HEADER_BYTES - HEADER.size} fit")
+    return HEADER.pack(MAGIC, VERSION, len(told), zlib.crc32(told), 0, -1) + told
+
+
+def unpack_header(data: bytes) -> tuple[SegmentHeader, int]:
+    """What `pack_header` has packed, and what is sealed (-1: it may grow). Raises `BadSegment`."""
+    if len(data) < HEADER.size or data[: len(MAGIC)] != MAGIC:
+        raise BadSegment("is no segment" if any(data) or not data else "is empty: nothing was written to it")
+    _, version, length, check, _, sealed = HEADER.unpack_from(data)
+    if version != VERSION:
+        raise BadSegment(f"has schema version {version}: this program reads {VERSION}")
+    told = data[HEADER.size : HEADER.size + length]
+    if len(told) != length or zlib.crc32(told) != check:
+        raise BadSegment("has a damaged header")
+    try:
+        return msgspec.json.decode(told, type=SegmentHeader), sealed
+    except msgspec.MsgspecError as error:
+        raise BadSegment(f"has a header that says something else: {error}") from error
+
+
+def pack_name(component: str, name: str) -> bytes:
+    """An entry of the names."""
+    text = f"{component}\0{name}".encode("utf-8", "replace")[:NAME_BYTES_MAX]
+    return NAME.pack(len(text), 0, zlib.crc32(text)) + text
+
+
+def unpack_names(data: bytes) -> list[tuple[str, str]]:
+    """(component, name) by number; ("", "?") for one that is damaged. `data`: from the end of the header on."""
+    found: list[tuple[str, str]] = []
+    at = 0
+    while at + NAME.size <= len(data):
+        length, _, check = NAME.unpack_from(data, at)
+        if not 0 < length <= NAME_BYTES_MAX:
+            break
+        at += NAME.size
+        text = data[at : at + length]
+        at += length
+        if zlib.crc32(text) == check:
+            component, _, name = text.decode("utf-8", "replace").partition("\0")
+            found.append((component, name))
+        else:
+            found.append(("", "?"))
+    return found
+
+
+def check_of(words: tuple[int, ...], index: int) -> int:
+    """The last word of the record at `index` in its segment, of its other words; signed."""
+    check = SALT ^ index
+    for word in words[:CHECK_WORD]:
+        check ^= word
+    return check
+
+
+def pack_message(number: int, time_ns: int, body: bytes) -> bytes:
+    """A recorded message: `number` counts from 0 in its segment."""
+    head = MESSAGE.pack(MESSAGE_MARK, 0, len(body), 0, number, time_ns)
+    check = zlib.crc32(body, zlib.crc32(head[8:]))
+    return MESSAGE.pack(MESSAGE_MARK, check, len(body), 0, number, time_ns) + body + bytes(-len(body) % 8)
+
+
+def unpack_message(data: bytes | memoryview, at: int) -> tuple[int, int, memoryview, int] | None:
+    """(number, time ns, body, where the next begins) of the message at `at`; None if there is none that is whole."""
+    if at + MESSAGE.size > len(data):
+        return None
+    mark, check, length, _, number, time_ns = MESSAGE.unpack_from(data, at)
+    body_at = at + MESSAGE.size
+    if mark != MESSAGE_MARK or body_at + length > len(data):
+        return None
+    view = memoryview(data)
+    body = view[body_at : body_at + length]
+    if zlib.crc32(body, zlib.crc32(view[at + 8 : body_at])) != check:
+        return None
+    return number, time_ns, body, body_at + length + (-length % 8)
+
+
+def file_name(number: int, suffix: str) -> str:
+    """Of a segment."""
+    return f"{number:08d}{suffix}"
+
+
+def actions_folder(run_dir: Path, backplane: str) -> Path:
+    """Where a backplane's actions are recorded."""
+    return run_dir / RECORDS / backplane
+
+
+def messages_folder(run_dir: Path, backplane: str, topic: str) -> Path:
+    """Where the messages that a backplane publishes on a topic are recorded."""
+    return run_dir / RECORDS / backplane / topic
