@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +15,8 @@ from tests.spark.made import EPOCH_NS, names_of, traffic, words_of, write_action
 
 pytest.importorskip("pyspark")
 
-from pyspark.sql import functions as F  # noqa: E402
 
-from appbackplane.spark.datasource import register  # noqa: E402
+from appbackplane.spark.datasource import register
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,6 +46,13 @@ def run_dir(tmp_path: Path) -> Path:
 def truth_of(backplane: str, number: int, count: int = COUNT) -> dict[str, Any]:
     """What was written there."""
     return traffic(count, seed=number + len(backplane) * 10)
+
+
+def grown(backplane: str, number: int, more: int) -> np.ndarray:
+    """The words of a segment that holds so many more records now."""
+    old, new = truth_of(backplane, number), traffic(more)
+    columns = {name: np.append(old[name], new[name]) for name in old if not np.isscalar(old[name])}
+    return words_of(COUNT + more, columns)
 
 
 def batch(source: SparkSession, where: Path, schema: str | None = None, **options: str) -> DataFrame:
@@ -190,8 +195,7 @@ def test_a_stream_reads_each_record_once_over_rotation_and_generations(
     assert max(map(len, stream.batches.values())) <= 25_000
     assert stream.run() == []
     # The live segment grows, is left behind by a new generation, and a backplane appears.
-    more = words_of(COUNT + 400, traffic(COUNT + 400, seed=52))
-    write_actions(run_dir, "index", 2, more, names_of(), room=100)
+    write_actions(run_dir, "index", 2, grown("index", 2, 400), names_of(), room=100)
     write_actions(run_dir, "index", 3, words_of(100, traffic(100)), names_of(), room=100, generation=3)
     write_actions(run_dir, "new", 1, words_of(50, traffic(50)), names_of(), room=100)
     added = [("index", 2, COUNT + n) for n in range(400)] + [("index", 3, n) for n in range(100)]
@@ -205,9 +209,8 @@ def test_a_batch_that_is_repeated_is_the_same(source: SparkSession, run_dir: Pat
     stream.run()
     (last,) = stream.batches
     before = sorted(stream.batches[last])
-    for name in ("commits",):
-        shutil.rmtree(tmp_path / "checkpoint" / name)
-    write_actions(run_dir, "index", 2, words_of(COUNT + 9, traffic(COUNT + 9, seed=52)), names_of())
+    shutil.rmtree(tmp_path / "checkpoint" / "commits")
+    write_actions(run_dir, "index", 2, grown("index", 2, 9), names_of())
     stream.run()
     assert sorted(stream.batches[last]) == before
     assert [row[1:3] for row in stream.batches[last + 1]] == [(2, COUNT + n) for n in range(9)]
