@@ -123,7 +123,9 @@ def _opened(path: Path | str) -> Any:
     import pyarrow.parquet as pq
 
     try:
-        return pq.ParquetFile(path, read_dictionary=list(WORDS))
+        footer = pq.read_metadata(path)
+        words = [name for name in WORDS if name in footer.schema.names]
+        return pq.ParquetFile(path, metadata=footer, read_dictionary=words)
     except FileNotFoundError as error:
         raise BadSegment("is gone: it was removed since it was found") from error
     except (OSError, pa.ArrowException) as error:
