@@ -99,15 +99,18 @@ class Durations:
         found = np.flatnonzero(counts)
         first, end = (int(found[0]), int(found[-1]) + 1) if len(found) else (0, 0)
         head = np.array([first, self.totals[group], self.maxima[group]], dtype="<i8")
-        return head.tobytes() + counts[first:end].astype("<i8").tobytes()
+        packed: bytes = head.tobytes() + counts[first:end].astype("<i8").tobytes()
+        return packed
 
     def numbers(self) -> np.ndarray:
         """How many durations of each group."""
-        return self.counts.sum(axis=1)
+        found: np.ndarray = self.counts.sum(axis=1)
+        return found
 
     def means(self) -> np.ndarray:
         """Exact; 0 for a group of none."""
-        return self.totals / np.maximum(self.numbers(), 1)
+        found: np.ndarray = self.totals / np.maximum(self.numbers(), 1)
+        return found
 
     def percentiles(self, ranks: Sequence[float]) -> np.ndarray:
         """(groups, ranks): the durations below which each share (0..1) of a group lies, to `ERROR`; 0 for a group of none."""
@@ -127,4 +130,5 @@ def percentiles_of(counts: np.ndarray, ranks: Sequence[float], longest: float = 
     # Each of the two neighbours is known to half a bucket, and so is what lies between them.
     low = np.minimum(_MIDDLE[np.searchsorted(below, under, side="right")], longest)
     high = np.minimum(_MIDDLE[np.searchsorted(below, np.ceil(at), side="right")], longest)
-    return low + (high - low) * (at - under)
+    found: np.ndarray = low + (high - low) * (at - under)
+    return found

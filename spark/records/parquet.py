@@ -1,7 +1,8 @@
 """Parquet: files that `pipeline compact` has written, read as the same `Actions` as the segments that they were made of.
 
 Their columns are those of the data source. The headers of the segments stand in the metadata of the file, under `HEADERS`,
-so that a backplane's limits are known here, too. Rows of several backplanes in one group are taken apart.
+so that a backplane's limits are known here, too. A row group whose footer says that all its rows are one backplane's under
+the same limits is read without looking whose each row is; else rows are taken apart.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from appbackplane.runtime.observation.segments import BadSegment, SegmentHeader
 
-from .batch import COLUMN_OF, Actions
+from .batch import COLUMN_OF, COMPONENT, Actions
 from .found import Found
 
 if TYPE_CHECKING:
@@ -68,9 +70,9 @@ def read(
         columns = [COLUMN_OF.get(name, name) for name in wanted]
         if missing := [name for name in columns if name not in present]:
             raise BadSegment(f"has no column {missing[0]}: it was not made by pipeline compact")
-        if {"operation", "object"} & set(wanted):
-            columns.append("component")
-        columns += [name for name in WHOSE if name in present and name not in columns]
+        if {"operation", "object"} & set(wanted) and COMPONENT not in columns:
+            columns.append(COMPONENT)
+        whose = [name for name in WHOSE if name in present and name not in columns]
         headers = _headers(file)
         try:
             at = 0
@@ -79,10 +81,11 @@ def read(
                 if at <= start or 0 <= stop <= first:
                     continue
                 low, high = max(start - first, 0), (at if stop < 0 else min(stop, at)) - first
-                for batch in _batches(file, number, columns, low, high):
-                    for rows in apart(batch):
+                header = _header_of_all(file.metadata.row_group(number), headers)
+                for batch in _batches(file, number, columns if header else columns + whose, low, high):
+                    for rows in (batch,) if header else apart(batch):
                         actions = Actions.from_arrow(rows, wanted)
-                        actions.header = _header(headers, rows) or actions.header
+                        actions.header = header or _header(headers, rows) or actions.header
                         found.records += len(actions)
                         if keep is not None:
                             mask = keep[1](actions.columns)
@@ -112,7 +115,7 @@ def apart(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 def _batches(file: Any, group: int, columns: Sequence[str], low: int, high: int) -> Iterator[pa.RecordBatch]:
     at = 0
-    for batch in file.iter_batches(batch_size=ROWS, row_groups=[group], columns=list(columns)):
+    for batch in file.iter_batches(batch_size=ROWS, row_groups=[group], columns=list(columns), use_threads=False):
         first, at = at, at + batch.num_rows
         if at > low and first < high:
             yield batch.slice(max(0, low - first), min(at, high) - max(first, low))
@@ -155,6 +158,27 @@ def _header(headers: Mapping[tuple[str, int], SegmentHeader], rows: pa.RecordBat
     if not headers or not rows.num_rows or "segment" not in rows.schema.names:
         return None
     return headers.get((rows.column("backplane")[0].as_py(), rows.column("segment")[0].as_py()))
+
+
+def _header_of_all(group: Any, headers: Mapping[tuple[str, int], SegmentHeader]) -> SegmentHeader | None:
+    """The header of the first row of a row group, if it goes for all: they differ at most by number and time."""
+    least: dict[str, Any] = {}
+    most: dict[str, Any] = {}
+    for number in range(group.num_columns if headers else 0):
+        column = group.column(number)
+        if column.path_in_schema in ("backplane", "segment") and column.is_stats_set and column.statistics.has_min_max:
+            least[column.path_in_schema], most[column.path_in_schema] = column.statistics.min, column.statistics.max
+    if len(least) < 2 or least["backplane"] != most["backplane"]:
+        return None
+    found = [headers.get((least["backplane"], number)) for number in range(least["segment"], most["segment"] + 1)]
+    first, *others = found
+    if first is None or any(each != replace(first, **_of_itself(each)) for each in others if each is not None):
+        return None
+    return first
+
+
+def _of_itself(header: SegmentHeader) -> dict[str, int]:
+    return {"number": header.number, "created_ns": header.created_ns}
 
 
 def _may_hold(group: Any, since_ns: int | None, until_ns: int | None, backplanes: Collection[str] | None) -> bool:

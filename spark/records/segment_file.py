@@ -28,7 +28,7 @@ from appbackplane.runtime.observation.segments import (
     unpack_names,
 )
 
-from .batch import INDEX, NAMELESS, Actions
+from .batch import COMPONENT, INDEX, NAMELESS, Actions
 from .found import Found
 
 #: Records read at a time: 5 MB. Arrow batches of this size cost least in Spark, and more would not stay in the cache.
@@ -36,6 +36,9 @@ CHUNK: Final = 49_152
 
 #: A seal above this is damaged: of so many records a segment would have 100 TB.
 SEALED_MAX: Final = 1 << 40
+
+#: Fields that are numbers of names.
+_NAMED: Final = ("operation", "object")
 
 #: Picks records by columns: the names of the fields that it needs, and what it does with them.
 Keep = tuple[Sequence[str], Callable[[Mapping[str, np.ndarray]], np.ndarray]]
@@ -138,15 +141,22 @@ class SegmentFile:
             mask = mask_of({name: positions if name == INDEX else column(words, FIELDS[name]) for name in needs})
             if not mask.all():
                 words, positions = words[mask], positions[mask]
+        asked = fields
+        if COMPONENT in fields:
+            fields = [*(name for name in fields if name != COMPONENT), *(n for n in _NAMED if n not in fields)]
         columns = {name: positions if name == INDEX else column(words, FIELDS[name]) for name in fields}
         names: Sequence[tuple[str, str]] = ()
-        numbers = [columns[name] for name in ("operation", "object") if name in columns]
+        numbers = [columns[name] for name in _NAMED if name in columns]
         if numbers:
             names = self.names(1 + max((int(each.max()) for each in numbers if len(each)), default=-1))
             for each in numbers:
                 # What has no name has the last one.
                 np.copyto(each, len(names) - 1, where=(each < 0) | (each >= len(names)))
-        return Actions(columns, names, self.header, skipped)
+        actions = Actions(columns, names, self.header, skipped)
+        if asked is not fields:
+            actions.columns[COMPONENT] = actions.components()
+            actions.columns = {name: actions.columns[name] for name in asked}
+        return actions
 
     def names(self, count: int = 0) -> list[tuple[str, str]]:
         """(component, name) by number, and behind them `NAMELESS`; they grow, and are read again if `count` are needed."""
