@@ -88,7 +88,7 @@ def read(
                         actions.header = header or _header(headers, rows) or actions.header
                         found.records += len(actions)
                         if keep is not None:
-                            mask = keep[1](actions.columns)
+                            mask = keep[1](actions)
                             actions.columns = {name: actions.columns[name] for name in fields}
                             actions = actions.where(mask)
                         yield actions
