@@ -296,6 +296,22 @@ def test_it_is_told_that_it_is_being_restarted() -> None:
     assert drain in done
 
 
+def test_nobody_comes_up_on_one_that_is_about_to_go() -> None:
+    """The restart was ordered while it came up itself: those above wait for the new process, not for the old one."""
+    world = up_world()
+    world.order_move(ModuleState.DOWN)
+    world.do_what_is_asked()
+    world.order_move(ModuleState.PRIMARY)
+    caller = world.order_restart("first")
+    begun = len(world.moves)
+    world.finish_hook("first", "base")
+    assert ("middle", ModuleState.INITIALIZING) not in world.moves[begun:]
+    assert world.director.movement.waiting()["middle"] == ["base"]
+    world.do_what_is_asked()
+    assert answer(world, caller) == {"first": 2}
+    assert world.states() == dict.fromkeys(("base", "middle", "side", "top"), ModuleState.PRIMARY)
+
+
 def test_before_the_system_is_up_it_waits_for_nothing_else() -> None:
     """One that hangs in its constructor is started again without the others."""
     world = World(make_director())
