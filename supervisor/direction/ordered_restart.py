@@ -135,21 +135,13 @@ class OrderedRestarts:
             self._effects += begin(self._children, self._children[step.backplane], now_ns, is_alone=True)
             return True
         if isinstance(step, Wait):
-            order.looks_at_ns = now_ns if self._has_risen() else step.until_ns
+            order.looks_at_ns = step.until_ns
             return False
         if isinstance(step, Stop):
             self._refuse(order, InternalError(step.because))
         else:
             self._answer(order)
         return True
-
-    def _has_risen(self) -> bool:
-        """One has come up by what is judged now: the director notes that after us."""
-        targets = self._movement.targets(self._movement.standings())
-        return any(
-            child.up_since_ns is None and not child.is_leaving and child.has_reached(targets)
-            for child in self._children.values()
-        )
 
     def _advance(self, order: RestartOrder, now_ns: int) -> bool:
         """Whether there may be more to do."""
