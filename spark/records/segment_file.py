@@ -28,14 +28,18 @@ from appbackplane.runtime.observation.segments import (
     unpack_names,
 )
 
-from .batch import INDEX, NAMELESS, Actions
+from .batch import INDEX, NAMELESS, ROUTE, Actions
 from .found import Found
+from .routes import Routes
 
 #: Records read at a time: 5 MB. Arrow batches of this size cost least in Spark, and more would not stay in the cache.
 CHUNK: Final = 49_152
 
 #: A seal above this is damaged: a segment of 1 GiB, the largest there can be, has fewer of either kind.
 SEALED_MAX: Final = 1 << 26
+
+#: Fields that are numbers of names.
+_NAMED: Final = ("operation", "object")
 
 #: Picks records: the fields that it needs to see, and which of them are wanted (a mask).
 Keep = tuple[Sequence[str], Callable[[Actions], np.ndarray]]
@@ -54,6 +58,7 @@ class SegmentFile:
             os.close(self._file)
             raise
         self._names: list[tuple[str, str]] = []
+        self._routes = Routes()
 
     def __enter__(self) -> SegmentFile:
         return self
@@ -133,14 +138,19 @@ class SegmentFile:
             mask = mask_of(Actions(*self._columns(words, positions, needs), self.header))
             if not mask.all():
                 words, positions = words[mask], positions[mask]
-        return Actions(*self._columns(words, positions, fields), self.header, skipped)
+        if ROUTE not in fields:
+            return Actions(*self._columns(words, positions, fields), self.header, skipped)
+        whole = dict.fromkeys([*(name for name in fields if name != ROUTE), *_NAMED])
+        columns, names = self._columns(words, positions, list(whole))
+        columns[ROUTE] = self._routes.of(columns["operation"], columns["object"], names)
+        return Actions({name: columns[name] for name in fields}, names, self.header, skipped, self._routes.names)
 
     def _columns(
         self, words: np.ndarray, positions: np.ndarray, fields: Sequence[str]
     ) -> tuple[dict[str, np.ndarray], list[tuple[str, str]]]:
         columns = {name: positions if name == INDEX else column(words, FIELDS[name]) for name in fields}
         names: list[tuple[str, str]] = []
-        numbers = [columns[name] for name in ("operation", "object") if name in columns]
+        numbers = [columns[name] for name in _NAMED if name in columns]
         if numbers:
             names = self.names(1 + max((int(each.max()) for each in numbers if len(each)), default=-1))
             for each in numbers:

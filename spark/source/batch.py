@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from appbackplane.runtime.observation.segments import RECORD_BYTES, BadSegment
 
 from ..records.found import Found
-from ..records.pieces import PIECE_RECORDS, Piece, pieces, read, read_all
+from ..records.pieces import PARQUET_SUFFIX, PIECE_RECORDS, NothingRecorded, Piece, pieces, read, read_all
 from ..records.segment_file import Gone
 from .filters import Filters
 from .rows import Rows
@@ -58,6 +58,10 @@ class RecordsReader(DataSourceReader):
         """Raises `NothingRecorded`."""
         by = self._filters
         found = pieces(self._where, since_ns=by.since_ns, until_ns=by.until_ns, backplanes=by.backplanes)
+        if any(piece.path.endswith(PARQUET_SUFFIX) for piece in found):
+            raise NothingRecorded(
+                f"{self._where} is compacted: read it with spark.read.parquet, it has the same columns"
+            )
         return [Pieces(group) for group in grouped(found)] or [Pieces(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
