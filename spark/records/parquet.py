@@ -163,8 +163,10 @@ def _opened(path: Path | str) -> Any:
     import pyarrow.parquet as pq
 
     try:
+        told = pq.read_metadata(path)
+        words = [name for name in WORDS if name in told.schema.names]
         # Mapped: what has a name is complete and never changes.
-        return pq.ParquetFile(path, read_dictionary=list(WORDS), memory_map=True)
+        return pq.ParquetFile(path, metadata=told, read_dictionary=words, memory_map=True)
     except FileNotFoundError as error:
         raise BadSegment("is gone: it was removed since it was found") from error
     except (OSError, pa.ArrowException) as error:
