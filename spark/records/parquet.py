@@ -163,10 +163,9 @@ def _opened(path: Path | str) -> Any:
     import pyarrow.parquet as pq
 
     try:
-        told = pq.read_metadata(path)
-        words = [name for name in WORDS if name in told.schema.names]
-        # Mapped: what has a name is complete and never changes.
-        return pq.ParquetFile(path, metadata=told, read_dictionary=words, memory_map=True)
+        footer = pq.read_metadata(path)
+        words = [name for name in WORDS if name in footer.schema.names]
+        return pq.ParquetFile(path, metadata=footer, read_dictionary=words)
     except FileNotFoundError as error:
         raise BadSegment("is gone: it was removed since it was found") from error
     except (OSError, pa.ArrowException) as error:
