@@ -9,7 +9,7 @@ A row costs what publishing it costs; a slice two writes to the file, 10 us.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,14 +34,16 @@ SPARE: Final = 16_384
 class Applying:
     """Of one backplane. Its operation runs one batch at a time."""
 
-    def __init__(self, engine: Engine, run_dir: Path, generation: int, unix_ns: Callable[[], int]) -> None:
+    def __init__(self, engine: Engine, run_dir: Path, generation: int) -> None:
         self._engine = engine
-        self._run_dir, self._generation, self._unix_ns = run_dir, generation, unix_ns
+        self._run_dir, self._generation = run_dir, generation
         self._applied: Applied | None = None
         self._ledger = -1
         self._size = self._limit = 0
 
-    def apply(self, topic: str, group: str, batch: int, first: int, rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    def apply(
+        self, topic: str, group: str, batch: int, first: int, rows: Sequence[Mapping[str, Any]]
+    ) -> dict[str, int]:
         """Publish what is new of rows `first` and following: {"applied": how many, "done": of the batch in all}.
 
         Rows beyond a gap are left out: `done` says where to go on. Raises `FailedPrecondition` if a later batch of the group
@@ -78,9 +80,7 @@ class Applying:
         engine, known, now_ns = self._engine, self._known(), self._engine.clock.now_ns()
         log = engine.publishing.records.get(topic)
         segment, index = (0, 0) if log is None else log.position
-        entry = Entry(
-            topic, group, batch, first, len(rows), self._generation, segment, index, self._unix_ns()
-        )
+        entry = Entry(topic, group, batch, first, len(rows), self._generation, segment, index, now_ns)
         known.begin(entry)
         self._write(pack(entry))
         there = 0

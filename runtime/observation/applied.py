@@ -39,7 +39,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     generation: int
     segment: int
     index: int
-    #: Unix time.
+    #: Of the machine's clock.
     time_ns: int
 
 

@@ -18,7 +18,9 @@ from ..kernels.histogram import BLOCK, Durations
 from .windows import Key, Partial
 
 #: What of an action is needed, as the source calls it.
-COLUMNS: Final = "start_ns long, took_ns long, wait_ns long, run_ns long, component string, operation string, outcome int"
+COLUMNS: Final = (
+    "start_ns long, took_ns long, wait_ns long, run_ns long, component string, operation string, outcome int"
+)
 #: What comes out, for mapInArrow.
 SCHEMA: Final = (
     "window_ns long, component string, operation string, count long, errors long, wait_total long, wait_max long, "
