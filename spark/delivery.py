@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from appbackplane.transport import Client, addressing, connect
-from appbackplane.transport.errors import BackplaneError, CallerError, DeadlineExceeded, FailedPrecondition, PeerError
+from appbackplane.transport.errors import BackplaneError, DeadlineExceeded, FailedPrecondition, PeerError, Unavailable
 from appbackplane.transport.request import IDEMPOTENCY_KEY_MAX
 
 #: How long a batch may take to be accepted, restarts of the system included.
@@ -64,6 +64,10 @@ class Delivery:
                 left = self._calls(route, batch, left, key, end_s)
         return len(rows)
 
+    def try_call(self, route: str, key: str | None, arguments: Row, id: str, limit_s: float) -> None:
+        """Make one call, done once for its `id`. Raises `BackplaneError`, also where it may come through later."""
+        self._connected().call(route, key=key, arguments=arguments, idempotency_key=id, timeout=limit_s)
+
     def close(self) -> None:
         """Let go of the system."""
         if self._client is not None:
@@ -81,8 +85,7 @@ class Delivery:
         while True:
             try:
                 client = self._connected()
-                name = self._backplane or min(client.directory().backplanes)
-                route = addressing.backplane_route(name, "apply")
+                route = addressing.backplane_route(self._backplane or _first(client), "apply")
                 return client.call(route, timeout=min(TRY_S, _left(end_s)), arguments=arguments)
             except BackplaneError as error:
                 self._pause(error, end_s)
@@ -106,7 +109,7 @@ class Delivery:
                 call.result()
             except BackplaneError as error:
                 if not _may_pass(error):
-                    raise type(error)(f"row {index} of batch {batch}: {error.message}") from error
+                    raise FailedPrecondition(f"row {index} of batch {batch}: {error.message}") from error
                 problem, again[index] = error, rows[index]
         if problem is not None:
             self._pause(problem, end_s)
@@ -117,6 +120,13 @@ class Delivery:
         if not _may_pass(error) or time.monotonic() + PAUSE_S >= end_s:
             raise error
         time.sleep(max(PAUSE_S, min(error.retry_after or 0.0, 1.0)))
+
+
+def _first(client: Client) -> str:
+    names = client.directory().backplanes
+    if not names:
+        raise Unavailable("the system has no backplane yet")
+    return min(names)
 
 
 def check_group(group: str) -> str:
@@ -138,7 +148,7 @@ def _part(rows: Sequence[Row], first: int) -> Sequence[Row]:
 
 
 def _may_pass(error: BackplaneError) -> bool:
-    return isinstance(error, PeerError | DeadlineExceeded) or not isinstance(error, CallerError)
+    return isinstance(error, PeerError | DeadlineExceeded)
 
 
 def _left(end_s: float) -> float:

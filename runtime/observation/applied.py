@@ -58,7 +58,9 @@ class Applied:
         for entry in entries:
             self._put(entry)
         for pair, entry in list(self._last.items()):
-            if entry.count:  # killed between; a topic that is not recorded is told at most once, so that it counts as told
+            if (
+                entry.count
+            ):  # killed between; a topic that is not recorded is told at most once, so that it counts as told
                 there = entry.count if not entry.segment else min(entry.count, present(entry))
                 self._last[pair] = settled(entry, there)
 

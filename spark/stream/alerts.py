@@ -65,11 +65,12 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Call(msgspec.Struct, frozen=True):
-    """What a route is to be called with."""
+    """What a route is to be called with. `id`: given when it is decided, and the same however often it is called."""
 
     route: str
     key: str | None
     arguments: dict[str, Any]
+    id: str = ""
 
 
 class Watch(msgspec.Struct, array_like=True):

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..kernels.histogram import BLOCK, Durations
-from .windows import Key, Partial
+from .windows import Key, Sums
 
 #: What of an action is needed, as the source calls it.
 COLUMNS: Final = (
@@ -97,14 +97,14 @@ def partials(batches: Iterable[pa.RecordBatch], size_ns: int) -> Iterator[pa.Rec
     yield _batch([(*READ, read, 0, 0, 0, 0, 0, b"", b"")])
 
 
-def unpack(rows: pa.Table) -> tuple[list[Partial], int]:
+def unpack(rows: pa.Table) -> tuple[list[tuple[Key, Sums]], int]:
     """What tasks have found, and how many actions they have read."""
     found, read = [], 0
     for row in zip(*(column.to_pylist() for column in rows.columns), strict=True):
         if row[:3] == READ:
             read += row[3]
         else:
-            found.append(Partial(row[:3], *row[3:9], _unpacked(row[9]), _unpacked(row[10])))
+            found.append((row[:3], Sums(*row[3:9], _unpacked(row[9]), _unpacked(row[10]))))
     return found, read
 
 

@@ -25,22 +25,8 @@ RANKS: Final = (0.5, 0.9, 0.99)
 Key = tuple[int, str, str]
 
 
-class Partial(NamedTuple):
-    """What one task has found for one key. `wait` and `run`: counts by bucket (kernels/histogram.py)."""
-
-    key: Key
-    count: int
-    errors: int
-    wait_total: int
-    wait_max: int
-    run_total: int
-    run_max: int
-    wait: dict[int, int]
-    run: dict[int, int]
-
-
 class Sums(msgspec.Struct, array_like=True):
-    """Of one key: what `Partial`s say, added up."""
+    """Of one key. `wait` and `run`: counts by bucket (kernels/histogram.py)."""
 
     count: int = 0
     errors: int = 0
@@ -51,8 +37,8 @@ class Sums(msgspec.Struct, array_like=True):
     wait: dict[int, int] = {}
     run: dict[int, int] = {}
 
-    def add(self, other: Partial) -> None:
-        """Sums, maxima, and buckets."""
+    def add(self, other: Sums) -> None:
+        """What another has counted, too."""
         self.count += other.count
         self.errors += other.errors
         self.wait_total += other.wait_total
@@ -82,7 +68,7 @@ class Windows:
         #: When the last step was: what was recorded before has been read by the next that reads all there is.
         self.looked_ns = 0
 
-    def step(self, partials: Iterable[Partial], now_ns: int, *, has_read_all: bool = True) -> Told:
+    def step(self, partials: Iterable[tuple[Key, Sums]], now_ns: int, *, has_read_all: bool = True) -> Told:
         """Something was read, or there was nothing to read. `has_read_all`: all that had been recorded when it was begun.
 
         Each step must have begun to read after the one before was made, and the first may be the first at all.
@@ -93,12 +79,11 @@ class Windows:
         self.looked_ns = max(self.looked_ns, now_ns)
         changed: set[Key] = set()
         late: dict[Key, Sums] = {}
-        for partial in partials:
-            is_late = partial.key[0] + self.size_ns <= told_until_ns
-            sums = (late if is_late else self.open).setdefault(partial.key, Sums(wait={}, run={}))
-            sums.add(partial)
+        for key, sums in partials:
+            is_late = key[0] + self.size_ns <= told_until_ns
+            (late if is_late else self.open).setdefault(key, Sums()).add(sums)
             if not is_late:
-                changed.add(partial.key)
+                changed.add(key)
         closed = [self._row(key, sums, is_late=True) for key, sums in sorted(late.items())]
         closed += [self._row(key, self.open.pop(key)) for key in self._due()]
         return Told(closed, [self._row(key, self.open[key]) for key in sorted(changed & self.open.keys())])

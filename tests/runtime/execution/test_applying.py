@@ -51,7 +51,9 @@ class Process:
             clock=SimpleNamespace(now_ns=lambda: 5),
             lead=threading.RLock(),
             encoder=SimpleNamespace(body=msgpack.packb),
-            publishing=SimpleNamespace(records={TOPIC: self.log}, tell=lambda _topic, row, _trace, _now: self.tell(row)),
+            publishing=SimpleNamespace(
+                records={TOPIC: self.log}, tell=lambda _topic, row, _trace, _now: self.tell(row)
+            ),
             watch=SimpleNamespace(notify=lambda: None),
         )
         self.applying = Applying(engine, run_dir, generation)
@@ -182,7 +184,12 @@ def _entry(group: str, time_ns: int) -> Entry:
     strangers=st.booleans(),
 )
 def test_killed_at_any_write_it_has_every_row_once_and_in_order(
-    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], deaths: list[int], part: int, slice_: int, strangers: bool
+    tmp_path_factory: pytest.TempPathFactory,
+    sizes: list[int],
+    deaths: list[int],
+    part: int,
+    slice_: int,
+    strangers: bool,
 ) -> None:
     """The promise itself: every entry, row and message may be the last thing that a process does, and the sender begins the
     batch again each time, as a driver does that was killed as well.
