@@ -68,6 +68,10 @@ class Delivery:
         """Make one call, done once for its `id`. Raises `BackplaneError`, also where it may come through later."""
         self._connected().call(route, key=key, arguments=arguments, idempotency_key=id, timeout=limit_s)
 
+    def check(self) -> None:
+        """That the system runs. Raises `BackplaneError`."""
+        self._connected()
+
     def close(self) -> None:
         """Let go of the system."""
         if self._client is not None:

@@ -77,8 +77,12 @@ class Decisions:
         """There was nothing to read. None: and nothing to say."""
         if now_ns <= self._windows.looked_ns:
             return None  # news that are older than what was read since
-        decision = self._decide(self.last.batch, (), now_ns, True, untold)
-        return decision if decision.closed or decision.calls else None
+        before = self.last
+        decision = self._decide(before.batch, (), now_ns, True, untold)
+        if decision.closed or decision.calls:
+            return decision
+        self.last = before
+        return None
 
     def _decide(
         self, batch: int, partials: Iterable[tuple[Key, Sums]], now_ns: int, has_read_all: bool, untold: Iterable[Call]

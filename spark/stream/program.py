@@ -11,13 +11,14 @@ from __future__ import annotations
 import functools
 import json
 import signal
-import sys
 import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from appbackplane.transport.errors import BackplaneError, CallerError
+import click
+
+from appbackplane.transport.errors import BackplaneError, DeadlineExceeded, PeerError
 
 from ..delivery import PATIENCE_S, Delivery
 from .alerts import BadRules, Call, read_rules
@@ -34,7 +35,7 @@ TOPIC: Final = "telemetry.window"
 TOPIC_OPEN: Final = "telemetry.window.open"
 WINDOW_NS: Final = 10_000_000_000
 TRIGGER_NS: Final = 1_000_000_000
-#: An action is recorded by the thread that ran it, as soon as it has the lead: on a machine that is overloaded some 100 ms late.
+#: An action is recorded by the thread that ran it, once that has the lead: on an overloaded machine some 100 ms late.
 LATENESS_NS: Final = 2_000_000_000
 #: Alerts must not keep windows waiting: what is not answered by then is told with the next decision.
 CALL_LIMIT_S: Final = 1.0
@@ -133,11 +134,11 @@ class Telling:
         for call in decision.calls:
             try:
                 self._delivery.try_call(call.route, call.key, call.arguments, call.id, CALL_LIMIT_S)
-            except CallerError as error:
-                _warn(f"alert {call.arguments['alert']!r} cannot be told: {error}")
-            except BackplaneError as error:
+            except (PeerError, DeadlineExceeded) as error:
                 _warn(f"alert {call.arguments['alert']!r} is told later: {error}")
                 self._untold.append(call)
+            except BackplaneError as error:
+                _warn(f"alert {call.arguments['alert']!r} cannot be told: {error}")
 
 
 def _run(where: Path, master: str, folder: Path, telling: Telling, trigger_ns: int) -> None:
@@ -214,13 +215,13 @@ def _tell(closed: list[dict[str, Any]]) -> None:
         clock = time.strftime("%H:%M:%S", time.localtime(window_ns / 1e9))
         actions, errors = (sum(row[figure] for row in rows) for figure in ("count", "errors"))
         late = " (late)" if all(row["late"] for row in rows) else ""
-        print(f"{clock}  {len(rows)} operations, {actions:,} actions, {errors:,} errors{late}", flush=True)
+        click.echo(f"{clock}  {len(rows)} operations, {actions:,} actions, {errors:,} errors{late}")
 
 
 def _tell_json(closed: list[dict[str, Any]]) -> None:
     for row in closed:
-        print(json.dumps(row), flush=True)
+        click.echo(json.dumps(row))
 
 
 def _warn(line: str) -> None:
-    print(f"pipeline stream: {line}", file=sys.stderr, flush=True)
+    click.echo(f"pipeline stream: {line}", err=True)
