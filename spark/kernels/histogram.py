@@ -2,7 +2,7 @@
 
 A bucket is what the upper bits of a float32 tell of a duration: its exponent and six bits of its mantissa, so 64 buckets to
 each doubling. A percentile is told as the middle of the bucket in which it lies, so it is at most `ERROR` too high or too
-low, for any duration up to 292 years; below 64 ns it is exact, and so are sums, means and maxima. Between two records it is
+low, for any duration up to 292 years; below 128 ns it is exact, and so are sums, means and maxima. Between two records it is
 interpolated as numpy, and SQL's quantile_cont, do it. Cost: 3 ns a duration, 32 KB a group.
 """
 
@@ -33,11 +33,13 @@ def buckets_of(ns: np.ndarray) -> np.ndarray:
     bits = ns.astype(np.float32).view(np.int32)
     bits >>= _SHIFT
     bits -= _ONE
-    return np.maximum(bits, 0, out=bits)
+    np.maximum(bits, 0, out=bits)
+    return bits
 
 
 def _lower(buckets: np.ndarray) -> np.ndarray:
-    return ((buckets.astype(np.int32) + _ONE) << _SHIFT).view(np.float32).astype(np.float64)
+    bits: np.ndarray = (buckets.astype(np.int32) + _ONE) << _SHIFT
+    return bits.view(np.float32).astype(np.float64)
 
 
 def _middles() -> np.ndarray:

@@ -52,7 +52,7 @@ class Actions:
         self.header = header
         self.columns = dict(columns)
         #: (component, name) by the numbers in `operation` and `object`.
-        self.names = list(names)
+        self.names = names if isinstance(names, list) else list(names)
         #: Records that were left out between the last batch and the end of this one.
         self.skipped = skipped
         self._component_names = component_names
