@@ -70,8 +70,6 @@ def read(reader: Reader, table: Mapping[str, Any]) -> tuple[RecordSettings | Non
             check_topic(name)
         except InvalidArgument as error:
             reader.say(at, str(error))
-        if "/" in name or name.startswith("."):
-            reader.say(at, "expected a name that can be a folder's: without /, not beginning with a dot")
         topics[name] = settings = TopicSettings(**reader.table(TopicSettings, section, at))
         _check(reader, at, settings)
     return record, topics
