@@ -8,6 +8,7 @@ A row costs what publishing it costs; a slice two writes to the file, 10 us.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,6 +22,8 @@ from ..observation.message_log import MessageLog
 
 if TYPE_CHECKING:
     from .engine import Engine
+
+log = logging.getLogger("appbackplane.runtime")
 
 #: Rows that are published in one go, with the lead held: 64 take half a millisecond.
 SLICE: Final = 64
@@ -62,11 +65,16 @@ class Applying:
                 engine.watch.notify()
 
     def recover(self) -> None:
-        """What an earlier process has left, before retention takes what it speaks of."""
+        """What an earlier process has left, before anything else is recorded, and before retention takes what it speaks of."""
         path = self._path()
-        if path.exists():
-            self._applied = Applied()
-            self._applied.recover(unpack(path.read_bytes()), self._present)
+        if not path.exists():
+            return
+        self._applied = Applied()
+        self._applied.recover(unpack(path.read_bytes()), self._present)
+        try:
+            self._begin_ledger(self._applied)
+        except Unavailable as error:
+            log.warning("%s", error)  # the next batch is refused for it, until it can be
 
     def close(self) -> None:
         """Let go of the file."""
@@ -78,16 +86,16 @@ class Applying:
 
     def _slice(self, topic: str, group: str, batch: int, first: int, rows: Sequence[Mapping[str, Any]]) -> None:
         engine, known, now_ns = self._engine, self._known(), self._engine.clock.now_ns()
-        log = engine.publishing.records.get(topic)
-        segment, index = (0, 0) if log is None else log.position
+        records = engine.publishing.records.get(topic)
+        segment, index = (0, 0) if records is None else records.position
         entry = Entry(topic, group, batch, first, len(rows), self._generation, segment, index, now_ns)
         known.begin(entry)
         self._write(pack(entry))
         there = 0
         try:
             for row in rows:
-                if log is not None:
-                    record(topic, log, engine.encoder.body(row), now_ns)
+                if records is not None:
+                    record(topic, records, engine.encoder.body(row), now_ns)
                 there += 1
                 engine.publishing.tell(topic, row, None, now_ns)
         finally:
@@ -135,9 +143,9 @@ class Applying:
         )
 
 
-def record(topic: str, log: MessageLog, body: bytes, now_ns: int) -> None:
+def record(topic: str, records: MessageLog, body: bytes, now_ns: int) -> None:
     """Raises `Unavailable` where it cannot be done now: nothing of the row is told then."""
-    if not log.append(body, now_ns):
+    if not records.append(body, now_ns):
         raise Unavailable(f"topic {topic} cannot be recorded now (see status --stats for why)", retry_after=1.0)
 
 

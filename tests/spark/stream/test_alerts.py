@@ -61,7 +61,9 @@ def test_what_is_late_and_what_is_not_meant_is_not_judged() -> None:
     """A row of three late actions says nothing about the window."""
     watch = alerts()
     assert told(watch.after([row(0, late=True), row(10, late=True)], 20)) == []
-    assert told(watch.after([row(0) | {"operation": "shopping.buy"}, row(10) | {"operation": "shopping.buy"}], 20)) == []
+    assert (
+        told(watch.after([row(0) | {"operation": "shopping.buy"}, row(10) | {"operation": "shopping.buy"}], 20)) == []
+    )
 
 
 def test_what_was_seen_is_gone_on_with_but_not_of_a_rule_that_is_no_more() -> None:

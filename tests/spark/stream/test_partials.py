@@ -51,7 +51,10 @@ def test_sums_are_those_of_the_actions(cut: int, room: int, monkeypatch: pytest.
     table = actions(2_000)
     sums, read, _ = added_up(partials(table.to_batches(cut), 5 * SECOND))
     assert read == 2_000
-    columns = {name: column.to_numpy(zero_copy_only=False) for name, column in zip(table.column_names, table.columns)}
+    columns = {
+        name: column.to_numpy(zero_copy_only=False)
+        for name, column in zip(table.column_names, table.columns, strict=True)
+    }
     window = (columns["start_ns"] + columns["took_ns"]) // (5 * SECOND) * 5 * SECOND
     ours = columns["component"] == "backplane.main"
     assert sum(each.count for each in sums.values()) == np.count_nonzero(~ours)

@@ -86,7 +86,9 @@ def test_a_row_says_what_numpy_says() -> None:
 
 @given(
     st.lists(
-        st.tuples(st.lists(st.tuples(st.integers(0, 12), st.integers(1, 3)), max_size=4), st.integers(0, 9), st.booleans()),
+        st.tuples(
+            st.lists(st.tuples(st.integers(0, 12), st.integers(1, 3)), max_size=4), st.integers(0, 9), st.booleans()
+        ),
         max_size=30,
     ),
     st.integers(0, 5),
@@ -103,7 +105,9 @@ def test_whatever_comes_when_it_is_told_once_and_all_of_it(
         now_ns += passed
         for window, count in found:
             truth[window * SIZE] += count
-        rows = windows.step([(key(window * SIZE), some(count)) for window, count in found], now_ns, has_read_all=has_read_all)
+        rows = windows.step(
+            [(key(window * SIZE), some(count)) for window, count in found], now_ns, has_read_all=has_read_all
+        )
         for row in rows.closed:
             told[row["window_ns"]] += row["count"]
             on_time[row["window_ns"]] += not row["late"]
