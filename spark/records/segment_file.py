@@ -28,8 +28,9 @@ from appbackplane.runtime.observation.segments import (
     unpack_names,
 )
 
-from .batch import COMPONENT, INDEX, NAMELESS, Actions
+from .batch import INDEX, NAMELESS, ROUTE, Actions
 from .found import Found
+from .routes import Routes
 
 #: Records read at a time: 5 MB. Arrow batches of this size cost least in Spark, and more would not stay in the cache.
 CHUNK: Final = 49_152
@@ -62,6 +63,7 @@ class SegmentFile:
             os.close(self._file)
             raise
         self._names: list[tuple[str, str]] = []
+        self._routes = Routes()
 
     def __enter__(self) -> SegmentFile:
         return self
@@ -141,12 +143,12 @@ class SegmentFile:
             mask = mask_of(Actions(*self._columns(words, positions, needs), self.header))
             if not mask.all():
                 words, positions = words[mask], positions[mask]
-        if COMPONENT not in fields:
+        if ROUTE not in fields:
             return Actions(*self._columns(words, positions, fields), self.header, skipped)
-        actions = Actions(*self._columns(words, positions, _fields_of(fields)), self.header, skipped)
-        actions.columns[COMPONENT] = actions.components()
-        actions.columns = {name: actions.columns[name] for name in fields}
-        return actions
+        whole = dict.fromkeys([*(name for name in fields if name != ROUTE), *_NAMED])
+        columns, names = self._columns(words, positions, list(whole))
+        columns[ROUTE] = self._routes.of(columns["operation"], columns["object"], names)
+        return Actions({name: columns[name] for name in fields}, names, self.header, skipped, self._routes.names)
 
     def _columns(
         self, words: np.ndarray, positions: np.ndarray, fields: Sequence[str]
@@ -192,11 +194,6 @@ class SegmentFile:
             offset += len(part)
             length -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def _fields_of(fields: Sequence[str]) -> Sequence[str]:
-    """What has to be read for fields among which is the component."""
-    return tuple(dict.fromkeys([*(name for name in fields if name != COMPONENT), *_NAMED]))
 
 
 def is_valid(words: np.ndarray, start: int) -> np.ndarray:

@@ -8,6 +8,7 @@ row on `telemetry.window.open`: at most a trigger and 0.3 s (scripts/bench spark
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import signal
@@ -28,7 +29,6 @@ from .partials import COLUMNS, SCHEMA, partials, unpack
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.streaming import StreamingQuery
 
 #: Rows of closed windows, each once; and of those that are open, as far as they have come.
 TOPIC: Final = "telemetry.window"
@@ -37,6 +37,8 @@ WINDOW_NS: Final = 10_000_000_000
 TRIGGER_NS: Final = 1_000_000_000
 #: An action is recorded by the thread that ran it, once that has the lead: on an overloaded machine some 100 ms late.
 LATENESS_NS: Final = 2_000_000_000
+#: Of a micro-batch: half a second of work. A program that was away has more to read, and closes no window until it is there.
+RECORDS_MAX: Final = 1_000_000
 #: Alerts must not keep windows waiting: what is not answered by then is told with the next decision.
 CALL_LIMIT_S: Final = 1.0
 #: Between looks at the query, whose end nobody announces to this thread.
@@ -54,9 +56,11 @@ def stream(
     checkpoint: Path | None = None,
     backplane: str | None = None,
     patience_s: float = PATIENCE_S,
+    is_loss_fatal: bool = True,
     as_json: bool = False,
 ) -> None:
     """Until SIGTERM or Ctrl-C. `where`: the run directory of a running system; `checkpoint`: by default a folder in it.
+    `is_loss_fatal`: whether records that were removed before they were read end it.
 
     Raises `BackplaneError`, `BadRules`, `BadCheckpoint`.
     """
@@ -70,7 +74,7 @@ def stream(
             Decisions(ledger.last, lateness_ns, known), ledger, delivery, _tell_json if as_json else _tell
         )
         telling.again()
-        _run(where, master, folder, telling, trigger_ns)
+        _run(where, master, folder, telling, trigger_ns, is_loss_fatal=is_loss_fatal)
     finally:
         delivery.close()
         ledger.close()
@@ -120,11 +124,10 @@ class Telling:
             except Exception as error:
                 self.problem = self.problem or error
 
-    def stop(self, query: StreamingQuery) -> None:
-        """Once what is being told is told."""
+    def stop(self) -> None:
+        """Once what is being told is told; nothing is decided any more."""
         with self._lock:
             self._is_stopped = True
-            query.stop()
 
     def _tell(self, decision: Decision) -> None:
         self._delivery.to_topic(TOPIC, decision.number, decision.closed)
@@ -141,36 +144,48 @@ class Telling:
                 _warn(f"alert {call.arguments['alert']!r} cannot be told: {error}")
 
 
-def _run(where: Path, master: str, folder: Path, telling: Telling, trigger_ns: int) -> None:
+def _run(where: Path, master: str, folder: Path, telling: Telling, trigger_ns: int, *, is_loss_fatal: bool) -> None:
     """Raises what ended it, unless it was asked to."""
     from ..datasource import register
     from ..session import session
 
     is_to_end = threading.Event()
-    before = {number: signal.signal(number, lambda *_: is_to_end.set()) for number in (signal.SIGTERM, signal.SIGINT)}
-    spark = session(
-        master, "pipeline stream", spark_sql_streaming_noDataProgressEventInterval=str(trigger_ns // 2_000_000)
-    )
+    signals = (signal.SIGTERM, signal.SIGINT)
+    before = {number: signal.getsignal(number) for number in signals}
+
+    def hear() -> None:
+        for number in signals:
+            signal.signal(number, lambda *_: is_to_end.set())
+
+    hear()
+    silence = str(trigger_ns // 2_000_000)  # ms: each trigger that finds nothing is told of
+    spark = session(master, "pipeline stream", spark_sql_streaming_noDataProgressEventInterval=silence)
+    hear()  # again: Spark has a handler of its own for Ctrl-C
     try:
         register(spark)
         spark.streams.addListener(_listener(telling))
-        actions = spark.readStream.format("backplane").schema(COLUMNS).load(str(where))
         query = (
-            actions.writeStream.foreachBatch(telling.on_batch)
+            spark.readStream.format("backplane")
+            .schema(COLUMNS)
+            .option("maxRecordsPerTrigger", str(RECORDS_MAX))
+            .option("failOnDataLoss", str(is_loss_fatal).lower())
+            .load(str(where))
+            .writeStream.foreachBatch(telling.on_batch)
             .option("checkpointLocation", str(folder / "spark"))
             .trigger(processingTime=f"{trigger_ns // 1_000_000} milliseconds")
             .start()
         )
-        while not is_to_end.wait(LOOK_S) and query.isActive and telling.problem is None:
+        while not is_to_end.wait(LOOK_S) and telling.problem is None and query.isActive:
             pass
-        if is_to_end.is_set() or telling.problem is not None:
-            telling.stop(query)
+        telling.stop()
         if telling.problem is not None:
             raise telling.problem
         if not is_to_end.is_set():
             query.awaitTermination()  # raises why it ended
     finally:
-        spark.stop()
+        # Whoever ends us may have ended the JVM as well, and then there is nobody to be told: all that counts is kept.
+        with contextlib.suppress(Exception):
+            spark.stop()
         for number, handler in before.items():
             signal.signal(number, handler)
 

@@ -65,6 +65,10 @@ TABLE = {
         GOOD + '[topic."../etc"]\nrecord = true\n',
         "topic.\"../etc\": a topic is words joined by dots, such as 'files.changed', got '../etc'",
     ),
+    "a topic that is a path": (
+        GOOD + '[topic."a/b"]\nrecord = true\n',
+        'topic."a/b": its records lie in a folder of its name, which may have no /',
+    ),
     "topics that are none": (
         "topic = 3\n" + GOOD,
         'topic: expected tables, [topic."host.sample"] with record = true, got 3',
