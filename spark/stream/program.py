@@ -178,10 +178,12 @@ def _run(where: Path, master: str, folder: Path, telling: Telling, trigger_ns: i
         while not is_to_end.wait(LOOK_S) and telling.problem is None and query.isActive:
             pass
         telling.stop()
+        with contextlib.suppress(Exception):  # as below
+            query.stop()
         if telling.problem is not None:
             raise telling.problem
-        if not is_to_end.is_set():
-            query.awaitTermination()  # raises why it ended
+        if not is_to_end.is_set() and (why := query.exception()) is not None:
+            raise why
     finally:
         # Whoever ends us may have ended the JVM as well, and then there is nobody to be told: all that counts is kept.
         with contextlib.suppress(Exception):
