@@ -51,6 +51,9 @@ def ranges(
     """Ranges of about `rows` rows, of whole row groups whose statistics do not rule them out. Raises `BadSegment`."""
     with _opened(path) as file:
         found: list[tuple[int, int]] = []
+        headers = _headers(file)
+        if backplanes is not None and headers and not any(header.backplane in backplanes for header in headers):
+            return []
         at = 0
         for number in range(file.metadata.num_row_groups):
             group = file.metadata.row_group(number)
