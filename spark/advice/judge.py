@@ -1,0 +1,64 @@
+"""Judge: has the simulation try what a rule proposes, and takes the mildest change that helps enough.
+
+Enough: the figure reaches the goal of the rule; or else it is nearly the best that any proposal reaches. Nothing, if the best
+gains less than a third, or takes more from others than it gives: a patch that moves trouble elsewhere is no advice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from appbackplane.runtime.replay import Calibrated, Prediction, Setting
+
+from .rules.finding import Finding
+
+#: What a figure must gain, as a share of it.
+GAIN_MIN: Final = 1 / 3
+#: As good as the best.
+_NEARLY: Final = 1.25
+#: What others may lose, all together, as a share of what the figure gains, all together: waits times actions.
+_HARM_MAX: Final = 0.75
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What to set, and what comes of it."""
+
+    new: Any
+    setting: Setting
+    prediction: Prediction
+
+
+def judge(finding: Finding, calibrated: Calibrated, setting: Setting) -> Verdict | None:
+    """The best of the proposals, beside what is proposed already (`setting`); None: none helps."""
+    before = calibrated.simulated if setting == calibrated.setting else calibrated.predict(setting)
+    was = before.waits[finding.figure].mean
+    tried: list[tuple[float, Verdict]] = []
+    for new in finding.candidates:
+        changed = setting.with_(**{finding.key: new})
+        after = calibrated.predict(changed)
+        mean = after.waits[finding.figure].mean
+        if is_fair(before, after, finding):
+            tried.append((mean, Verdict(new, changed, after)))
+            if mean <= finding.goal_ns:
+                break
+    if not tried:
+        return None
+    best = min(mean for mean, _ in tried)
+    if best > was * (1 - GAIN_MIN):
+        return None
+    enough = max(best * _NEARLY, finding.goal_ns)
+    return next(verdict for mean, verdict in tried if mean <= enough)
+
+
+def is_fair(before: Prediction, after: Prediction, finding: Finding) -> bool:
+    """Whether it gives more than it takes."""
+    gained = lost = 0.0
+    for key, waits in before.waits.items():
+        change = (waits.mean - after.waits[key].mean) * waits.count
+        if change > 0:
+            gained += change
+        else:
+            lost -= change
+    return lost <= gained * _HARM_MAX or lost <= gained and after.mean_ns < before.mean_ns
