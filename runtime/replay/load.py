@@ -1,7 +1,7 @@
 """Load: recorded work, one column a fact. Times in ns, on one clock of the recorder's.
 
-`run` is what an action took without what it awaited, `cpu` the part of it that was computed; the rest, it was blocked, and
-others could run. `took` is from its first start to its end: longer than `run`, it awaited something in between.
+`run` is for how long an action had a worker, `cpu` the part of it that was computed; the rest of it, it was blocked, and others
+could compute. One that awaited something in between had no worker meanwhile.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ class Load:
     priority: Sequence[int]
     run: Sequence[int]
     cpu: Sequence[int]
-    took: Sequence[int]
+    #: From its start to its end it took so much longer than it ran: the answers of others, and queues when they had come.
+    awaited: Sequence[int]
     #: Moments, not durations; NEVER: none.
     deadline: Sequence[int]
     #: What was recorded, for comparison: all time in queues.

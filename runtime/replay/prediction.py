@@ -72,7 +72,7 @@ def predict(load: Load, replayed: Replayed, setting: Setting) -> Prediction:
 def recorded(load: Load, setting: Setting) -> Prediction:
     """What was recorded, told the same way."""
     first_ns = min(load.arrival, default=0)
-    ends_ns = max(map(sum, zip(load.arrival, load.wait, load.took, strict=True)), default=0)
+    ends_ns = max(map(sum, zip(load.arrival, load.wait, load.run, load.awaited, strict=True)), default=0)
     return _told(load, load.wait, setting, ends_ns - first_ns, sum(load.run), sum(load.cpu))
 
 

@@ -3,7 +3,7 @@
 | what | how |
 |---|---|
 | an action | computes for `cpu` (interpreter.py), then is blocked for `run - cpu`, while others may compute |
-| one that awaits (`took` > `run`) | half of it; awaits `took - run`, in the wait queue, no worker held; comes back for the rest |
+| one that awaits | runs half of it; awaits, in the wait queue, without a worker; comes back for the other half |
 | between two actions | a worker is busy for `Costs.between_ns` more: takes in what came, answers, books |
 | an overrun | a relief worker or two for what is more urgent (execution/watch.py), after the quantum, or at once where known |
 | a CPU limit | held by the kernel: a slower interpreter; held by the scheduler: its own account, with its ticks |
@@ -32,7 +32,7 @@ QUANTUM_NS: Final = 500_000
 RELIEFS_MAX: Final = 2
 #: Between the end of a quantum and the sentinel's look: half of its pause, which is a quantum.
 _LOOK_NS: Final = QUANTUM_NS // 2
-#: An action awaits something if it took this much longer than it ran; below, it is the noise of two clocks.
+#: An action that awaited less than this awaited nothing: it is the noise of two clocks.
 AWAITS_NS: Final = 20_000
 
 _COMPUTES, _BLOCKED, _AWAITS, _ENDED = range(4)
@@ -187,7 +187,7 @@ class _Simulation:
         work = _Work(object, index, min(load.priority[index], self.setting.priorities - 1), deadline)
         if load.lane:
             work.lane = load.lane[index]
-        if load.took[index] - load.run[index] > AWAITS_NS:
+        if load.awaited[index] > AWAITS_NS:
             work.step = 1
         self.scheduler.post(work, now)
 
@@ -298,8 +298,7 @@ class _Simulation:
             self.scheduler.finished(work, WAITING, now)
             self.scheduler.budget.charge(cpu_ns // 2)
             self.events_count += 1
-            awaited_ns = load.took[number] - load.run[number]
-            heapq.heappush(self.events, (now_ns + awaited_ns, self.events_count, work))
+            heapq.heappush(self.events, (now_ns + load.awaited[number], self.events_count, work))
             return
         work.phase = _ENDED
         result.end[number] = now

@@ -44,10 +44,10 @@ class Facts:
     def columns(self) -> dict[str, np.ndarray]:
         """The load as arrays; `start` and `end` besides, of those that ran."""
         load = self.gathered.load
-        names = ("arrival", "operation", "object", "priority", "run", "cpu", "took", "wait")
+        names = ("arrival", "operation", "object", "priority", "run", "cpu", "awaited", "wait")
         columns = {name: np.asarray(getattr(load, name), dtype=np.int64) for name in names}
         columns["start"] = columns["arrival"] + np.maximum(columns["wait"], 0)
-        columns["end"] = columns["start"] + columns["took"]
+        columns["end"] = columns["start"] + columns["run"] + columns["awaited"]
         return columns
 
     @cached_property
@@ -81,9 +81,9 @@ class Facts:
 
     @cached_property
     def blocked_share(self) -> float:
-        """Of the time of all actions, the part in which they did not compute."""
-        run = int(self.columns["run"].sum())
-        return 1 - int(self.columns["cpu"].sum()) / run if run else 0.0
+        """Of the time of all actions, the part in which they were blocked: did neither compute nor wait for their turn to."""
+        run = sum(self.gathered.load.run)
+        return (sum(self.calibrated.load.run) - sum(self.calibrated.load.cpu)) / run if run else 0.0
 
     @cached_property
     def queued_spans(self) -> tuple[np.ndarray, np.ndarray]:

@@ -151,7 +151,7 @@ def _as_load(columns: dict[str, np.ndarray]) -> Load:
         priority=priority[counts].tolist(),
         run=run[counts].tolist(),
         cpu=np.minimum(cpu, run)[counts].tolist(),
-        took=took[counts].tolist(),
+        awaited=(took - run)[counts].tolist(),
         deadline=deadline[counts].tolist(),
         wait=np.where(is_late, -1, wait)[counts].tolist(),
         lane=columns["lane"][counts].tolist() if columns["lane"].any() else (),

@@ -11,8 +11,6 @@ from .finding import Finding
 _AT_LIMIT: Final = 0.75
 #: A limit is rounded up to a multiple of this: nobody means 37.
 _STEP: Final = 5
-#: With all the CPU it can use, a wait is as short as it gets; this much more is as good.
-_AS_GOOD: Final = 1.5
 
 
 def too_low_a_limit(facts: Facts) -> Finding | None:

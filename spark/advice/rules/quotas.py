@@ -16,48 +16,52 @@ from .finding import Finding
 
 #: Of the workers' time while the starved waited, what more urgent work took.
 _TAKEN: Final = 0.9
-_FIRSTS: Final = (100, 64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2)
+_FIRSTS: Final = (100, 64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1)
 
 
 def starved_priority(facts: Facts) -> Finding | None:
     """Smaller quotas above, for who waits longer than a tick for nothing else than more urgent work."""
+    tick_ns = facts.setting.tick_ns
     for key, waits in facts.harmed.items():
-        if waits.p50 < facts.setting.tick_ns:
+        nothing_ns, taken, culprits = _starved(facts, key)
+        if nothing_ns < tick_ns or taken < _TAKEN or not culprits:
             continue
-        taken, culprits = _taken(facts, key)
-        if taken < _TAKEN or not culprits:
-            continue
-        quotas = facts.setting.quotas
         return Finding(
             "quotas",
             "quotas",
             _candidates(facts, key[1], is_first_culprit=0 in culprits),
             key,
-            f"{facts.name_of(key)} waited {waits.p50 / 1e6:.0f} ms in the median and {waits.p99 / 1e6:.0f} ms at the 99th"
-            f" percentile, longer than a tick ({facts.setting.tick_ns / 1e6:.0f} ms); meanwhile {taken:.0%} of the"
-            f" workers' time went to more urgent work (priority {', '.join(map(str, sorted(culprits)))}), whose quota"
-            f" ({_shown(quotas)}) did not end its turn.",
-            goal_ns=facts.setting.tick_ns / 2,
-            data={"taken": taken, "by": sorted(culprits), "tick_ms": facts.setting.tick_ns / 1e6},
+            f"When {facts.name_of(key)} had work, for {nothing_ns / 1e6:.0f} ms in the median nothing of its priority or"
+            f" below ran, longer than a tick ({tick_ns / 1e6:.0f} ms); {taken:.0%} of the workers' time went to priority"
+            f" {', '.join(map(str, sorted(culprits)))} meanwhile, whose turn the quotas ({_shown(facts.setting.quotas)}) did"
+            f" not end. It waited {waits.mean / 1e6:.0f} ms on average and {waits.p99 / 1e6:.0f} ms at the 99th percentile.",
+            goal_ns=tick_ns,
+            data={"nothing_ran_ms": nothing_ns / 1e6, "taken": taken, "by": sorted(culprits), "tick_ms": tick_ns / 1e6},
         )
     return None
 
 
-def _taken(facts: Facts, key: Key) -> tuple[float, set[int]]:
-    """(share of the workers' time that more urgent work took while these waited, by which priorities most of it)."""
+def _starved(facts: Facts, key: Key) -> tuple[float, float, set[int]]:
+    """(ns for which nothing of this priority or below ran although this was there, in the median; what share of the workers'
+    time more urgent work took then; which priorities took most of it).
+    """
     columns = facts.columns
-    of_it = facts.mask(key) & (columns["wait"] > 0)
-    begins, ends = columns["arrival"][of_it], columns["start"][of_it]
+    begins = columns["arrival"][facts.mask(key) & (columns["wait"] > 0)]
+    starts = np.sort(columns["start"][(columns["priority"] >= key[1]) & (columns["wait"] >= 0)])
+    index = np.searchsorted(starts, begins, side="right")
+    begins, index = begins[index < len(starts)], index[index < len(starts)]
     if len(begins) < COUNT_MIN:
-        return 0.0, set()
-    waited = float((ends - begins).sum()) * facts.setting.threads
+        return 0.0, 0.0, set()
+    ends = starts[index]
+    nothing = float((ends - begins).sum()) * facts.setting.threads
     by: dict[int, float] = {}
     for priority in range(key[1]):
         mask = columns["priority"] == priority
         if mask.any():
             by[priority] = float((_busy_until(facts, mask, ends) - _busy_until(facts, mask, begins)).sum())
     taken = sum(by.values())
-    return min(1.0, taken / waited) if waited else 0.0, {priority for priority, ns in by.items() if ns > taken / 4}
+    culprits = {priority for priority, ns in by.items() if ns > taken / 4}
+    return float(np.median(ends - begins)), min(1.0, taken / nothing) if nothing else 0.0, culprits
 
 
 def _busy_until(facts: Facts, mask: np.ndarray, at: np.ndarray) -> np.ndarray:

@@ -1,7 +1,8 @@
 """Too few threads for blocking work: while work waited all workers were busy, and most of the time with waiting themselves.
 
 More threads do not compute more, since one at a time has the interpreter. So the rule looks at the blocked part alone; that
-the work is spread over objects, which more threads could serve, is for the simulation to see.
+the work is spread over objects, which more threads could serve, is for the simulation to see. With one thread and
+`preempt = false` one action runs at a time in the whole backplane: what is written for that would not survive a second.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ _STEPS: Final = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 def too_few_threads(facts: Facts) -> Finding | None:
     """More threads, for who waits while the others are blocked."""
     threads = facts.setting.threads
-    if threads >= _THREADS_MAX or not facts.harmed or not facts.queued_ns:
+    is_alone = threads == 1 and not facts.setting.preempt
+    if is_alone or threads >= _THREADS_MAX or not facts.harmed or not facts.queued_ns:
         return None
     busy = facts.while_queued("run") / facts.queued_ns / threads
     if busy < _BUSY or facts.blocked_share < _BLOCKED:

@@ -1,0 +1,49 @@
+"""A component whose work is known beforehand: it sleeps, or it computes, for as long as it is told."""
+
+from __future__ import annotations
+
+import time
+
+from appbackplane.runtime import AppObject, Component, operation
+
+#: So many may be served at once.
+CLERKS_COUNT = 64
+
+
+class Clerk(AppObject):
+    """One of many alike."""
+
+    served_count = 0
+
+    @operation(priority=1)
+    def serve(self, ms: float) -> None:
+        """Urgent, and blocked."""
+        time.sleep(ms / 1e3)
+        self.served_count += 1
+
+    @operation(priority=5)
+    def sort(self, ms: float) -> None:
+        """Less urgent, and blocked."""
+        time.sleep(ms / 1e3)
+        self.served_count += 1
+
+    @operation(priority=3)
+    def count(self, ms: float) -> None:
+        """Computes: so much CPU time of its thread, however long that takes."""
+        end_s = time.thread_time() + ms / 1e3
+        while time.thread_time() < end_s:
+            pass
+        self.served_count += 1
+
+
+class Desk(Component):
+    """Clerks."""
+
+    def setup(self) -> None:
+        """All alike; a call goes to one that is free."""
+        self.clerks = [self.add(Clerk()) for _ in range(CLERKS_COUNT)]
+
+    @operation(priority=0)
+    def served(self) -> int:
+        """How many have been."""
+        return sum(clerk.served_count for clerk in self.clerks)
