@@ -1,7 +1,7 @@
 """Judge: has the simulation try what a rule proposes, and takes the mildest change that helps enough.
 
-Enough: the figure reaches the goal of the rule; or else it is nearly the best that any proposal reaches. Nothing, if the best
-gains less than a third, or others pay too much: a patch that moves trouble elsewhere is no advice.
+Enough: the figure reaches the goal of the rule, or gains most of what it gains with the best of the proposals: the rest costs
+more than it brings. Nothing, if the best gains less than a third, or others pay too much: a patch that moves trouble elsewhere is no advice.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from .rules.finding import Finding
 
 #: What a figure must gain, as a share of it.
 GAIN_MIN: Final = 1 / 3
-#: As good as the best.
-_NEARLY: Final = 1.25
 #: By how much the mean wait of others may grow: half as much again is what they would hardly notice beside the noise.
 HARM_MAX: Final = 1.5
 
@@ -49,7 +47,7 @@ def judge(finding: Finding, calibrated: Calibrated, setting: Setting) -> Verdict
     best = min(mean for mean, _ in tried)
     if best > was * (1 - GAIN_MIN):
         return None
-    enough = max(best * _NEARLY, finding.goal_ns)
+    enough = max(was - (was - best) * finding.worth, finding.goal_ns)
     return next(verdict for mean, verdict in tried if mean <= enough)
 
 

@@ -6,24 +6,18 @@ import time
 
 from appbackplane.runtime import AppObject, Component, operation
 
-#: So many may be served at once.
-CLERKS_COUNT = 64
+#: Of each kind so many: as many may be served at once.
+COUNT = 64
 
 
 class Clerk(AppObject):
-    """One of many alike."""
+    """One of those at the counter."""
 
     served_count = 0
 
     @operation(priority=1)
     def serve(self, ms: float) -> None:
         """Urgent, and blocked."""
-        time.sleep(ms / 1e3)
-        self.served_count += 1
-
-    @operation(priority=5)
-    def sort(self, ms: float) -> None:
-        """Less urgent, and blocked."""
         time.sleep(ms / 1e3)
         self.served_count += 1
 
@@ -36,14 +30,26 @@ class Clerk(AppObject):
         self.served_count += 1
 
 
+class Sorter(AppObject):
+    """One of those whose work may wait."""
+
+    served_count = 0
+
+    @operation(priority=5)
+    def sort(self, ms: float) -> None:
+        """Less urgent, and blocked."""
+        time.sleep(ms / 1e3)
+        self.served_count += 1
+
+
 class Desk(Component):
-    """Clerks."""
+    """Clerks and sorters."""
 
     def setup(self) -> None:
-        """All alike; a call goes to one that is free."""
-        self.clerks = [self.add(Clerk()) for _ in range(CLERKS_COUNT)]
+        """Of each kind all are alike; a call goes to one that is free."""
+        self.workers = [self.add(kind()) for kind in (Clerk, Sorter) for _ in range(COUNT)]
 
     @operation(priority=0)
     def served(self) -> int:
         """How many have been."""
-        return sum(clerk.served_count for clerk in self.clerks)
+        return sum(worker.served_count for worker in self.workers)

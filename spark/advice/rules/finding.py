@@ -20,7 +20,9 @@ class Finding:
     figure: Key
     #: In a sentence.
     evidence: str
-    #: What the figure should come to, ns: the mildest that reaches it is taken, or else the mildest that is nearly the best.
+    #: What the figure should come to, ns: the mildest that reaches it is taken.
     goal_ns: float = 0.0
-    #: Of which priorities the waits may grow by what the figure gains; of more urgent ones they may not.
+    #: Or so much of what it gains with the best of the candidates.
+    worth: float = 0.9
+    #: The evidence as data.
     data: dict[str, Any] = field(default_factory=dict)
