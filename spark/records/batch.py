@@ -2,7 +2,8 @@
 
 What a kernel works on: a pure function of this, whether the records come from a segment, from Parquet or from the rows of
 a stream. Times and ids are int64, the rest int32, `boosted` is a truth value. `operation` and `object` are numbers of
-`names`. Cost: each column that is asked for is copied once.
+`names`; `route`, which may be asked for like a field, is one of `routes`: component and operation, far cheaper than the
+object where only these matter. Cost: each column that is asked for is copied once.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 #: The place of a record in its segment, which is no part of the record.
 INDEX: Final = "index"
+#: Component and operation of a record, by number: no field of it, but said by its names (routes.py).
+ROUTE: Final = "route"
 #: How a field is called as a column of Spark and of Parquet, where the names differ.
 COLUMN_OF: Final = {
     "start": "start_ns",
@@ -35,7 +38,7 @@ NAMELESS: Final = ("", "?")
 class Actions:
     """Records, column by column."""
 
-    __slots__ = ("columns", "header", "names", "skipped")
+    __slots__ = ("columns", "header", "names", "routes", "skipped")
 
     def __init__(
         self,
@@ -43,14 +46,17 @@ class Actions:
         names: Sequence[tuple[str, str]] = (),
         header: SegmentHeader | None = None,
         skipped: int = 0,
+        routes: Sequence[tuple[str, str]] = (),
     ) -> None:
         #: Whose they are: node, backplane, generation, limits. None: of more than one backplane.
         self.header = header
         self.columns = dict(columns)
         #: (component, name) by the numbers in `operation` and `object`.
-        self.names = list(names)
+        self.names = names if isinstance(names, list) else list(names)
         #: Records that were left out between the last batch and the end of this one.
         self.skipped = skipped
+        #: (component, operation) by the numbers in `route`.
+        self.routes = routes
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()))) if self.columns else 0
@@ -61,8 +67,9 @@ class Actions:
     def where(self, mask: np.ndarray) -> Actions:
         """Those for which `mask` is true."""
         return Actions(
-            {name: column[mask] for name, column in self.columns.items()}, self.names, self.header, self.skipped
-        )
+            {name: column[mask] for name, column in self.columns.items()},
+            self.names, self.header, self.skipped, self.routes,
+        )  # fmt: skip
 
     def components(self) -> np.ndarray:
         """The number of `component_names` for each record: whose the object is. Needs `operation` and `object`."""
@@ -86,26 +93,36 @@ class Actions:
         return np.where(has_none[objects], self.columns["operation"], objects)
 
     @classmethod
-    def from_arrow(cls, batch: pa.RecordBatch, fields: Sequence[str] | None = None) -> Actions:
+    def from_arrow(
+        cls,
+        batch: pa.RecordBatch,
+        fields: Sequence[str] | None = None,
+        component_of: Mapping[str, str] | None = None,
+    ) -> Actions:
         """Rows with the columns of the data source (or some of them), as a stream or Parquet has them.
 
         `fields`: which are wanted; those whose columns are missing are an error. By default all that are there. The header
-        is None if the rows are of more than one backplane.
+        is None if the rows are of more than one backplane. `component_of`: of an operation, for `route`, if all rows of one
+        operation are one component's.
         """
         present = set(batch.schema.names)
         if fields is None:
             fields = [name for name in (*FIELDS, INDEX) if COLUMN_OF.get(name, name) in present]
         columns: dict[str, np.ndarray] = {}
         names: list[tuple[str, str]] = []
+        routes: list[tuple[str, str]] = []
         for field in fields:
-            column = batch.column(COLUMN_OF.get(field, field))
-            if field in ("operation", "object"):
-                columns[field] = _numbered(batch, column, names)
+            column = batch.column(COLUMN_OF.get(field, field if field != ROUTE else "operation"))
+            if field == ROUTE and component_of is not None:
+                columns[field], words = _dictionary(column)
+                routes = [(component_of.get(word, ""), word) for word in words]
+            elif field in ("operation", "object", ROUTE):
+                columns[field] = _numbered(batch, column, routes if field == ROUTE else names)
             elif field == "margin":
                 columns[field] = column.fill_null(NO_DEADLINE).to_numpy(zero_copy_only=False)
             else:
                 columns[field] = column.to_numpy(zero_copy_only=False)
-        return cls(columns, names, _header_of(batch, present))
+        return cls(columns, names, _header_of(batch, present), routes=routes)
 
 
 def _numbered(batch: pa.RecordBatch, column: Any, names: list[tuple[str, str]]) -> np.ndarray:
