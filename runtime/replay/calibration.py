@@ -1,9 +1,10 @@
 """Calibration: how well the simulation knows a backplane. With the settings that it had, its recorded waits must come out.
 
-Three things are found out first. What a worker does between two actions is read from the records: how long after an action
-has ended, with others queued, the next begins. What was recorded as blocked holds what the simulation adds itself, waiting
-for the GIL and for the kernel's limit: so as little as possible is believed, and added to until runs come out as long as they were. And nobody has written
-down who held a CPU limit and when its ticks fell: what fits best is taken. What still differs is `error`, and is told with every prediction.
+Three things are found out first. What a worker does between two actions: how long after one has ended, with others queued,
+the next begins. What of the time that was recorded as blocked was held up by what the simulation adds itself, the GIL and the
+kernel's limit: as little as possible is believed, and more until runs come out as long as recorded. And nobody has written
+down who held a CPU limit, and when its ticks fell: what fits best is taken. What still differs is `error`, and told with every
+prediction.
 """
 
 from __future__ import annotations

@@ -45,6 +45,9 @@ class Prediction:
 
     #: By (operation, priority).
     waits: dict[Key, Waits]
+    #: The same, on average, with what they were held up when they ran: by others that computed, by a limit. More threads
+    #: make fewer wait in queues; whether they are done any sooner is seen here. Where nothing was simulated, the waits.
+    delays: dict[Key, float]
     #: Actions that ended a second, from the first arrival to the last end.
     per_s: float
     #: Of the time of all threads, the part with an action; above 1 where relief workers helped.
@@ -66,14 +69,16 @@ class Prediction:
 
 def predict(load: Load, replayed: Replayed, setting: Setting) -> Prediction:
     """What the simulation says."""
-    return _told(load, replayed.wait, setting, replayed.end_ns, replayed.busy_ns, replayed.cpu_ns)
+    delay = [wait + held if wait >= 0 else -1 for wait, held in zip(replayed.wait, replayed.held_up, strict=True)]
+    delays = {key: waits.mean for key, waits in waits_of(load, delay).items()}
+    return _told(load, replayed.wait, delays, setting, replayed.end_ns, replayed.busy_ns, replayed.cpu_ns)
 
 
 def recorded(load: Load, setting: Setting) -> Prediction:
     """What was recorded, told the same way."""
     first_ns = min(load.arrival, default=0)
     ends_ns = max(map(sum, zip(load.arrival, load.wait, load.run, load.awaited, strict=True)), default=0)
-    return _told(load, load.wait, setting, ends_ns - first_ns, sum(load.run), sum(load.cpu))
+    return _told(load, load.wait, None, setting, ends_ns - first_ns, sum(load.run), sum(load.cpu))
 
 
 def waits_of(load: Load, wait: Sequence[int]) -> dict[Key, Waits]:
@@ -91,13 +96,22 @@ def waits_of(load: Load, wait: Sequence[int]) -> dict[Key, Waits]:
 
 
 def _told(
-    load: Load, wait: Sequence[int], setting: Setting, lasted_ns: int, busy_ns: int, cpu_ns: int
+    load: Load,
+    wait: Sequence[int],
+    delays: dict[Key, float] | None,
+    setting: Setting,
+    lasted_ns: int,
+    busy_ns: int,
+    cpu_ns: int,
 ) -> Prediction:
     waits = waits_of(load, wait)
     lasted_ns = max(1, lasted_ns)
-    ended_count = sum(each.count for each in waits.values())
     return Prediction(
-        waits, ended_count * 1e9 / lasted_ns, busy_ns / lasted_ns / setting.threads, cpu_ns / lasted_ns
+        waits,
+        {key: each.mean for key, each in waits.items()} if delays is None else delays,
+        sum(each.count for each in waits.values()) * 1e9 / lasted_ns,
+        busy_ns / lasted_ns / setting.threads,
+        cpu_ns / lasted_ns,
     )
 
 

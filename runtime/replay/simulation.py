@@ -129,7 +129,7 @@ class _Simulation:
         count = len(load)
         self.result = Replayed([0] * count, [0] * count, [0] * count, [0] * count)
 
-    def run(self) -> Replayed:  # hot: tests/runtime/replay/test_speed.py
+    def run(self) -> Replayed:  # hot: scripts/bench replay
         """To the end."""
         load, scheduler, interpreter, events = self.load, self.scheduler, self.interpreter, self.events
         order, arrival, origin_ns, count = self.order, load.arrival, self.origin_ns, len(load)
@@ -271,9 +271,7 @@ class _Simulation:
             return
         work.phase = _BLOCKED
         self.events_count += 1
-        heapq.heappush(
-            self.events, (now_ns + (blocked_ns / 2 if work.step else blocked_ns), self.events_count, work)
-        )
+        heapq.heappush(self.events, (now_ns + (blocked_ns / 2 if work.step else blocked_ns), self.events_count, work))
 
     def _ended(self, work: _Work, now_ns: float) -> None:
         """What it does is done, or this half of it; its worker is free."""

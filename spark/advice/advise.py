@@ -1,23 +1,25 @@
 """Advise: the rules, asked about each backplane in turn, and their answers put together.
 
-Rules are asked one after the other, each about the settings with what the ones before have proposed: more CPU may make more
-threads unnecessary. In the end each figure is predicted with the whole patch, since that is what will be applied.
+What the rules propose is tried one after the other, each beside what helped before: more CPU may make more threads
+unnecessary, or only then worth having. In the end each figure is predicted with the whole patch, since that is what will be
+applied.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from itertools import permutations
 from pathlib import Path
 from typing import Any, Final
 
-from appbackplane.runtime.replay import calibrate
+from appbackplane.runtime.replay import Prediction, calibrate
 
 from ..records.found import Found
 from ..records.pieces import Piece, pieces
 from .facts import COUNT_MIN, Facts
 from .gather import WINDOW_MAX, Gathered, gather
 from .item import Advice, Item
-from .judge import Verdict, judge
+from .judge import Verdict, judge, judge_pair
 from .rules import RULES, Finding
 
 #: Where the simulation is further from what was recorded, it does not know this backplane, and is not to speak for it.
@@ -64,24 +66,34 @@ def advise_of(gathered: Gathered) -> tuple[list[Item], list[str]]:
             f"backplane {gathered.backplane}: work waits too long, but what was recorded cannot be reproduced (waits differ by"
             f" {calibrated.error:.0%}): something else than its settings holds it up"
         ]
-    setting = calibrated.setting
-    taken: list[tuple[Finding, Verdict]] = []
-    for rule in RULES:
-        finding = rule(facts)
-        if finding is None or any(finding.key == other.key for other, _ in taken):
-            continue
-        verdict = judge(finding, calibrated, setting)
-        if verdict is not None:
-            setting = verdict.setting
-            taken.append((finding, verdict))
+    taken = _taken(facts)
     if not taken:
         name = facts.name_of(next(iter(facts.harmed)))
-        return [], [f"backplane {gathered.backplane}: {name} waits too long, and no change of its settings would help"]
+        return [], [
+            f"backplane {gathered.backplane}: {name} waits too long, and no change of its settings would help much"
+        ]
     after = taken[-1][1].prediction
-    return [_item(facts, finding, verdict.new, after.waits[finding.figure].mean) for finding, verdict in taken], []
+    return [_item(facts, finding, verdict.new, after) for finding, verdict in taken], []
 
 
-def _item(facts: Facts, finding: Finding, new: Any, predicted_ns: float) -> Item:
+def _taken(facts: Facts) -> list[tuple[Finding, Verdict]]:
+    """What the rules find and the simulation bears out, each beside those before it."""
+    setting = facts.setting
+    taken: list[tuple[Finding, Verdict]] = []
+    left = [finding for finding in (rule(facts) for rule in RULES) if finding is not None]
+    while helpful := next(((each, verdict) for each in left if (verdict := judge(each, facts, setting))), None):
+        setting = helpful[1].setting
+        taken.append(helpful)
+        left.remove(helpful[0])
+    for one, other in permutations(left, 2):
+        pair = judge_pair(one, other, facts, setting)
+        if pair is not None:
+            first, second = pair
+            return [*taken, (other, second), (one, first)]
+    return taken
+
+
+def _item(facts: Facts, finding: Finding, new: Any, after: Prediction) -> Item:
     calibrated = facts.calibrated
     waits = calibrated.recorded.waits[finding.figure]
     return Item(
@@ -92,7 +104,7 @@ def _item(facts: Facts, finding: Finding, new: Any, predicted_ns: float) -> Item
         evidence=finding.evidence,
         figure=f"mean wait of {facts.name_of(finding.figure)}",
         now=waits.mean / 1e6,
-        predicted=predicted_ns / 1e6,
+        predicted=after.waits[finding.figure].mean / 1e6,
         simulated_now=calibrated.simulated.waits[finding.figure].mean / 1e6,
         rule=finding.rule,
         data={
@@ -100,5 +112,11 @@ def _item(facts: Facts, finding: Finding, new: Any, predicted_ns: float) -> Item
             "since_ns": facts.gathered.since_ns,
             "actions": len(facts.gathered.load),
             "calibration_error": calibrated.error,
+            "p99_ms": waits.p99 / 1e6,
+            "p99_predicted_ms": after.waits[finding.figure].p99 / 1e6,
+            "late": waits.late,
+            "late_predicted": after.waits[finding.figure].late,
+            "per_s": calibrated.recorded.per_s,
+            "per_s_predicted": after.per_s,
         },
     )

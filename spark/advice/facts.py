@@ -65,19 +65,20 @@ class Facts:
         """How long one takes, on average."""
         return float(self.columns["run"][self.mask(key)].mean())
 
+    def harmless_ns(self, key: Key) -> float:
+        """How long one may wait, on average, without anybody minding."""
+        return max(WAIT_MIN_NS, WAIT_RUNS * self.run_ns(key))
+
     @cached_property
     def harmed(self) -> dict[Key, Waits]:
-        """Those that waited too long, or came too late to run; the worst first, by all they waited."""
+        """Those that waited too long, or came too late to run; the worst first, by all they waited, the late for longest."""
         found = {
             key: waits
             for key, waits in self.calibrated.recorded.waits.items()
             if waits.count + waits.late >= COUNT_MIN
-            and (
-                waits.late * 100 > waits.count
-                or (waits.mean >= WAIT_MIN_NS and waits.mean >= WAIT_RUNS * self.run_ns(key))
-            )
+            and (waits.late * 100 > waits.count or waits.mean > self.harmless_ns(key))
         }
-        return dict(sorted(found.items(), key=lambda each: -each[1].mean * each[1].count))
+        return dict(sorted(found.items(), key=lambda each: (-each[1].late, -each[1].mean * each[1].count)))
 
     @cached_property
     def blocked_share(self) -> float:

@@ -26,7 +26,8 @@ WINDOW_MAX: Final = 50_000
 _DEADLINE_EXCEEDED: Final = 4
 _TIMES: Final = ("start", "wait")
 _FIELDS: Final = (
-    "start", "wait", "run", "cpu", "took", "margin", "operation", "object", "priority", "effective", "lane", "outcome", "boosted",
+    "start", "wait", "run", "cpu", "took", "margin", "operation", "object", "priority", "effective", "lane", "outcome",
+    "boosted",
 )  # fmt: skip
 
 
@@ -59,7 +60,7 @@ class _Times:
             if header.created_ns < self.header.created_ns:
                 return
             self.starts, self.waits = [], []  # it was allowed something else then
-        self.header = header
+            self.header = header
         self.starts.append(actions["start"])
         self.waits.append(actions["wait"])
 

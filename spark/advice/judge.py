@@ -1,7 +1,7 @@
 """Judge: has the simulation try what a rule proposes, and takes the mildest change that helps enough.
 
-Enough: the figure reaches the goal of the rule, or gains most of what it gains with the best of the proposals: the rest costs
-more than it brings. Nothing, if the best gains less than a third, or others pay too much: a patch that moves trouble elsewhere is no advice.
+Enough: the figure reaches the goal of the rule, or gains most of what it gains with the best of the proposals; the rest costs
+more than it brings. Nothing, if the best gains too little, or others pay too much: moving trouble elsewhere is no advice.
 """
 
 from __future__ import annotations
@@ -9,14 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from appbackplane.runtime.replay import Calibrated, Prediction, Setting
+from appbackplane.runtime.replay import Prediction, Setting
 
-from .facts import WAIT_MIN_NS
+from .facts import WAIT_MIN_NS, Facts
 from .rules.finding import Finding
 
-#: What a figure must gain, as a share of it.
-GAIN_MIN: Final = 1 / 3
-#: By how much the mean wait of others may grow: half as much again is what they would hardly notice beside the noise.
+#: What a figure must gain, as a share of it. Less is what the next hour's load changes by itself; and whoever has followed
+#: an advice has left so much at most, and is not given the next one.
+GAIN_MIN: Final = 0.4
+#: By how much others may be delayed more, on average: half as much again is what they would hardly notice beside the noise.
 HARM_MAX: Final = 1.5
 
 
@@ -29,34 +30,47 @@ class Verdict:
     prediction: Prediction
 
 
-def judge(finding: Finding, calibrated: Calibrated, setting: Setting) -> Verdict | None:
+def judge(finding: Finding, facts: Facts, setting: Setting) -> Verdict | None:
     """The best of the proposals, beside what is proposed already (`setting`); None: none helps."""
+    calibrated = facts.calibrated
     before = calibrated.simulated if setting == calibrated.setting else calibrated.predict(setting)
-    was = before.waits[finding.figure].mean
+    was = before.delays[finding.figure]
     tried: list[tuple[float, Verdict]] = []
     for new in finding.candidates:
         changed = setting.with_(**{finding.key: new})
         after = calibrated.predict(changed)
-        mean = after.waits[finding.figure].mean
         if is_fair(before, after, finding):
-            tried.append((mean, Verdict(new, changed, after)))
-            if mean <= finding.goal_ns:
+            tried.append((after.delays[finding.figure], Verdict(new, changed, after)))
+            if tried[-1][0] <= finding.goal_ns:
                 break
     if not tried:
         return None
-    best = min(mean for mean, _ in tried)
+    best = min(delay for delay, _ in tried)
     if best > was * (1 - GAIN_MIN):
         return None
     enough = max(was - (was - best) * finding.worth, finding.goal_ns)
-    return next(verdict for mean, verdict in tried if mean <= enough)
+    harmless = facts.harmless_ns(finding.figure)
+    if best <= harmless:
+        enough = min(enough, harmless)
+    return next(verdict for delay, verdict in tried if delay <= enough)
+
+
+def judge_pair(one: Finding, other: Finding, facts: Facts, setting: Setting) -> tuple[Verdict, Verdict] | None:
+    """Two of which none helps alone: who is both limited and short of threads gains nothing by one of them."""
+    generous = setting.with_(**{one.key: one.candidates[-1]})
+    second = judge(other, facts, generous)
+    if second is None:
+        return None
+    first = judge(one, facts, setting.with_(**{other.key: second.new}))
+    return None if first is None else (first, second)
 
 
 def is_fair(before: Prediction, after: Prediction, finding: Finding) -> bool:
     """Whether others pay no more than may be asked of them. Some pay always: of work that is equally long, all the
     waiting there is stays the same, whoever goes first.
     """
-    for key, waits in before.waits.items():
-        then = after.waits[key]
-        if key != finding.figure and (then.mean > max(waits.mean * HARM_MAX, WAIT_MIN_NS) or then.late > waits.late):
+    for key, was in before.delays.items():
+        is_later = after.waits[key].late > before.waits[key].late
+        if key != finding.figure and (after.delays[key] > max(was * HARM_MAX, WAIT_MIN_NS) or is_later):
             return False
     return True

@@ -1,7 +1,7 @@
 """Rules: one kind of trouble a file. Each looks at `Facts` and says what it sees and what might help, or nothing.
 
-A rule is a function `Facts -> Finding | None`, pure and without a simulation: it proposes settings in the order in which it
-would like them, mildest first, and `judge.py` has them tried. In the order in which they are asked: what distorts all else first.
+A rule is a function `Facts -> Finding | None`, pure and without a simulation: it proposes settings, the mildest change first,
+and `judge.py` has them tried. They are asked in this order: what distorts all else comes first.
 """
 
 from collections.abc import Callable

@@ -26,7 +26,9 @@ def too_low_a_limit(facts: Facts) -> Finding | None:
     key, waits = next(iter(facts.harmed.items()))
     needed = int(facts.columns["cpu"].sum()) * 100 / facts.lasted_ns
     candidates = tuple(
-        dict.fromkeys(min(100, -(-int(limit * factor) // _STEP) * _STEP) for factor in (1.25, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6, 8, 12))
+        dict.fromkeys(
+            min(100, -(-int(limit * factor) // _STEP) * _STEP) for factor in (1.25, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6, 8, 12)
+        )
     )
     return Finding(
         "cpu_limit",
@@ -34,7 +36,7 @@ def too_low_a_limit(facts: Facts) -> Finding | None:
         tuple(each for each in candidates if each > limit),
         key,
         f"While work waited ({facts.queued_ns / 1e9:.1f} s of {facts.lasted_ns / 1e9:.1f} s) {used:.0f} % of a core was"
-        f" used, of the {limit} % that are allowed; {facts.name_of(key)} waited {waits.mean / 1e6:.0f} ms on average"
+        f" used, and {limit} % are allowed; {facts.name_of(key)} waited {waits.mean / 1e6:.0f} ms on average"
         f" and {waits.p99 / 1e6:.0f} ms at the 99th percentile, and ran {facts.run_ns(key) / 1e6:.1f} ms.",
         worth=_WORTH,
         data={

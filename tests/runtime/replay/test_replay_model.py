@@ -54,9 +54,7 @@ quotas = st.lists(st.integers(0, 3), min_size=1, max_size=PRIORITIES)
 def assert_same(tasks: list[Task], setting: Setting) -> None:
     """Each waited as long, and ended at the same moment."""
     period = setting.tick_ns // UNIT_NS
-    model = SchedulerModel(
-        quotas_from(setting.quotas, PRIORITIES), period, setting.cpu_limit, setting.cpu_exempt, 0
-    )
+    model = SchedulerModel(quotas_from(setting.quotas, PRIORITIES), period, setting.cpu_limit, setting.cpu_exempt, 0)
     first = min(task.at for task in tasks)
     for task in tasks:
         task.at -= first  # the simulation counts from the first arrival
@@ -74,7 +72,10 @@ def assert_same(tasks: list[Task], setting: Setting) -> None:
         wait=[0] * len(tasks),
     )
     replayed = simulate(load, setting, Costs(tick_after_ns=setting.tick_ns))
-    told = [(wait / UNIT_NS if wait >= 0 else -1, end / UNIT_NS) for wait, end in zip(replayed.wait, replayed.end, strict=True)]
+    told = [
+        (wait / UNIT_NS if wait >= 0 else -1, end / UNIT_NS)
+        for wait, end in zip(replayed.wait, replayed.end, strict=True)
+    ]
     assert told == [(task.waited, task.ended) for task in tasks]
 
 
@@ -88,9 +89,7 @@ def test_blocked_work_on_several_workers(tasks: list[Task], threads: int, quotas
 
 @settings(max_examples=int(EXAMPLES or 300), deadline=None, derandomize=EXAMPLES is None)
 @given(tasks_that_compute, quotas, st.sampled_from([None, 20, 50, 90]), st.integers(0, 2))
-def test_work_that_computes_under_a_limit(
-    tasks: list[Task], quotas: list[int], limit: int | None, exempt: int
-) -> None:
+def test_work_that_computes_under_a_limit(tasks: list[Task], quotas: list[int], limit: int | None, exempt: int) -> None:
     """The account stops all but what is exempt until the tick that has paid its debt."""
     setting = Setting(
         priorities=PRIORITIES, quotas=tuple(quotas), preempt=False, tick_ns=10 * UNIT_NS,

@@ -65,7 +65,9 @@ def test_a_relief_runs_what_is_more_urgent_beside_long_work() -> None:
 
 def test_a_second_relief_is_let_in_for_what_is_more_urgent_still() -> None:
     """Long actions of three priorities run side by side."""
-    long = load({"run": 100}, {"at": 20, "priority": 2, "run": 50}, {"at": 30, "priority": 1}, {"at": 30, "priority": 0})
+    long = load(
+        {"run": 100}, {"at": 20, "priority": 2, "run": 50}, {"at": 30, "priority": 1}, {"at": 30, "priority": 0}
+    )
     assert waits(long, Setting()) == [0, 0, 10, 0]
 
 
