@@ -20,8 +20,9 @@ WAIT_MIN_NS: Final = 20_000_000
 WAIT_RUNS: Final = 2.0
 #: Fewer say nothing about a mean.
 COUNT_MIN: Final = 20
-#: Where CPU time is compared with a limit: short enough to see a burst, some periods of the kernel's long.
-SLICE_NS: Final = 100_000_000
+#: An operation that computes for this part of its run where it does best, in one of ten, does not block by nature.
+COMPUTES: Final = 0.5
+BEST: Final = 0.9
 
 
 @dataclass(frozen=True)
@@ -82,9 +83,19 @@ class Facts:
 
     @cached_property
     def blocked_share(self) -> float:
-        """Of the time of all actions, the part in which they were blocked: did neither compute nor wait for their turn to."""
-        run = sum(self.gathered.load.run)
-        return (sum(self.calibrated.load.run) - sum(self.calibrated.load.cpu)) / run if run else 0.0
+        """Of the time of all actions, the part in which they were blocked: did neither compute nor wait for their turn to.
+
+        Of operations that block by nature alone: one that can do its work without is kept from computing by something else
+        on the machine, and looks the same in a sum.
+        """
+        columns, corrected = self.columns, self.calibrated.load
+        blocked = np.asarray(corrected.run, dtype=np.int64) - np.asarray(corrected.cpu, dtype=np.int64)
+        counted = 0
+        for operation in np.unique(columns["operation"]):
+            of_it = (columns["operation"] == operation) & (columns["run"] > 0)
+            if of_it.any() and np.quantile(columns["cpu"][of_it] / columns["run"][of_it], BEST) < COMPUTES:
+                counted += int(blocked[of_it].sum())
+        return float(counted / max(1, columns["run"].sum()))
 
     @cached_property
     def queued_spans(self) -> tuple[np.ndarray, np.ndarray]:
