@@ -29,7 +29,7 @@ COMPILED = """
         purposes request resolver session topics waitables waiting
     runtime/objects: action binding operation_spec registry schedulable
     runtime/scheduling: balance cpu_budget deadline_order nice object_queue quotas ready_queues scheduler throttle ticks timers
-    runtime/observation: histogram statistics
+    runtime/observation: histogram recorder statistics
     runtime/execution: board callers coroutines digesting endings engine failures host inheritance intake method_action modules
         os_priority outgoing presence publishing replays reports trying_again watch worker
 """

@@ -22,6 +22,7 @@ from .execution.engine import Engine, Port
 from .execution.host import EngineHost
 from .execution.inspection import Inspection
 from .execution.os_priority import OsPriority
+from .execution.recording import Recording
 from .execution.watch import RELIEFS_MAX
 from .execution.worker import ReliefWorker, Worker
 from .objects.component import Component
@@ -57,6 +58,8 @@ class Backplane:
         self.os_priority = os_priority
         #: Has the kernel's limit follow the account's; percent of one core, None for no limit. Raises `Busy`.
         self.on_cpu_limit: Callable[[int | None], None] | None = None
+        #: None: nothing is.
+        self.recording: Recording | None = None
         self._preempts = config.preempt
         policy = Policy(
             priorities=config.priorities,
@@ -148,6 +151,8 @@ class Backplane:
                 engine.reports.slow_actions.threshold_ns = settings.slow_action_ns
             if settings.threads is not UNSET:
                 self.set_threads(settings.threads)
+            if self.recording is not None:
+                self.recording.changed(settings)
             engine.watch.notify()  # what was held up may run; what is due is due at another time
 
     def stop(self, timeout: float) -> bool:
@@ -172,6 +177,8 @@ class Backplane:
         engine.stop()
         engine.link.close()
         engine.watch.close()
+        if self.recording is not None:
+            self.recording.close()
         return has_ended
 
     # -- figures ------------------------------------------------------------------------------------------------------
@@ -232,6 +239,7 @@ class Backplane:
                     "topics_lost_elsewhere": engine.intake.gaps.lost_count,
                 },
                 "replays": engine.intake.replays.figures(),
+                "recording": {} if self.recording is None else self.recording.figures(),
                 "os_priority": None if self.os_priority is None else self.os_priority.describe(),
                 "slow_actions": engine.reports.slow_actions.count,
             }

@@ -39,6 +39,7 @@ from .execution.forked import end_children_of
 from .execution.log_handler import LogHandler
 from .execution.log_ring import RingWriter
 from .execution.os_priority import OsPriority, allowed
+from .execution.recording import Recording
 from .execution.sentinel import SUPERVISOR_GONE, Sentinel
 from .execution.stacks import write_on_signal
 from .objects.component import Component
@@ -173,6 +174,7 @@ def serve(config: ProcessConfig, components: Sequence[Component]) -> int:
     backplane = assemble(config, components, link, slot, os_priority)
     path = addressing.backplane_socket(run_dir, config.backplane, config.generation)
     link.bind(path)
+    record(config, backplane)
     sentinel = Sentinel(
         backplane.engine,
         Link(f"{addressing.CONTROL}/{identity}"),
@@ -218,6 +220,17 @@ def serve(config: ProcessConfig, components: Sequence[Component]) -> int:
         sys.stderr.flush()
     # Not through the interpreter's own shutdown: it would wait for threads that user code started.
     os._exit(0)
+
+
+def record(config: ProcessConfig, backplane: Backplane) -> None:
+    """What the configuration wants recorded, from now on. Raises `DeclarationFault` where that cannot begin."""
+    clock = RealClock()
+    try:
+        recording = Recording(config, backplane.engine, clock, unix_ns=clock.unix_ns() - clock.now_ns())
+    except OSError as error:
+        raise DeclarationFault(f"cannot record: {error.filename}: {error.strerror}") from error
+    recording.start()
+    backplane.recording = recording
 
 
 def take_turns(max_latency_ns: int) -> None:

@@ -35,6 +35,14 @@ class ReplayPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     size: int = 64 << 20
 
 
+class RecordPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What may be recorded on the disk (execution/recording.py): bytes in all, how long, and bytes a file."""
+
+    size: _Positive
+    age_ns: _Positive
+    segment: _Positive
+
+
 class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything `runtime/process.py` needs to assemble one backplane."""
 
@@ -79,6 +87,10 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     #: The folder of its own cgroup, where its weight is; None: it shares one with the others, or there are none.
     cgroup: str | None = None
     replay: ReplayPolicy = ReplayPolicy()
+    #: None: actions are not recorded.
+    record: RecordPolicy | None = None
+    #: Topics whose messages are recorded where they are published.
+    recorded_topics: dict[str, RecordPolicy] = {}
     #: Remote tracebacks travel with INTERNAL.
     debug: bool = False
     #: Construct, print the registration as JSON and exit.

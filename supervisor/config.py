@@ -20,11 +20,12 @@ import msgspec
 from appbackplane.transport.addressing import SUPERVISOR, backplane_socket, default_run_dir
 from appbackplane.transport.errors import CallerError
 
-from . import replicas
+from . import recording, replicas
 from .config_reader import Duration, Patience, Reader, hint, shown
 from .logs import settings as log_settings
 from .logs.settings import LogSettings, Size
 from .metrics.address import problem_of
+from .recording import RecordSettings, TopicSettings
 
 #: Words become file names, socket names and words of routes: no dots, no slashes, no surprises in a shell.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -32,6 +33,8 @@ COMPONENT = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 #: A slot each on the board, a socket each in the run directory: board.SLOTS_MAX and link.PATH_BYTES_MAX, which a module
 #: that touches nothing may not import; a test holds them together.
 BACKPLANES_MAX, SOCKET_PATH_BYTES_MAX = 256, 107
+#: Of the file.
+TABLES = ("system", "backplane", "record", "topic")
 _SECOND_NS = 1_000_000_000
 #: A generation this high has restarted once a second for eleven days; its socket path must still fit.
 _GENERATION_MAX = 999_999
@@ -163,6 +166,9 @@ class Config(msgspec.Struct, frozen=True):
     debug: bool = False
     #: The name that replicas have in common, to their own.
     replicas: dict[str, tuple[str, ...]] = {}
+    #: None: actions are not recorded.
+    record: RecordSettings | None = None
+    topics: dict[str, TopicSettings] = {}
 
     @property
     def replica_of(self) -> dict[str, str]:
@@ -202,8 +208,8 @@ def parse(text: str, path: Path, cpus: Collection[int] | None = None) -> Config:
         raise ConfigError(str(path), [f"not TOML: {error}"]) from error
     reader = Reader()
     for key in table:
-        if key not in ("system", "backplane"):
-            reader.unknown((key,), ("system", "backplane"))
+        if key not in TABLES:
+            reader.unknown((key,), TABLES)
     sections = table.get("backplane")
     if not isinstance(sections, dict) or not sections:
         reader.say(("backplane",), 'expected at least one table: [backplane.main] with components = ["module:Class"]')
@@ -238,6 +244,7 @@ def parse(text: str, path: Path, cpus: Collection[int] | None = None) -> Config:
         _check_policy(reader, at, backplane, section)
         _check_stuck_after(reader, at, backplane, section)
         _check_affinity(reader, at, backplane.get("affinity", ()), cpus)
+    record, topics = recording.read(reader, table)
     if reader.problems:
         raise ConfigError(str(path), reader.problems)
     return Config(
@@ -247,6 +254,8 @@ def parse(text: str, path: Path, cpus: Collection[int] | None = None) -> Config:
         import_dir=str(path.parent),
         run_dir=str(run_dir),
         replicas={name: alike for name, alike in names.items() if len(alike) > 1},
+        record=record,
+        topics=topics,
     )
 
 

@@ -101,6 +101,10 @@ class Encoder:
         """An envelope without kind and id, for `with_id`: what is told to many is packed once. Raises as `encode`."""
         return self._pack(envelope.row()[2:])[1:]  # less its array header
 
+    def body(self, value: Any) -> bytes:
+        """A body alone, for who keeps it. Raises as `encode`."""
+        return self._pack(value)
+
     def _pack(self, value: Any) -> bytes:
         try:
             packed: bytes = self._packer.pack(value)

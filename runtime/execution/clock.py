@@ -30,3 +30,5 @@ class RealClock:
     now_ns = staticmethod(time.monotonic_ns)
     cpu_ns = staticmethod(time.thread_time_ns)
     process_cpu_ns = staticmethod(time.process_time_ns)
+    #: What calendars show, ns since 1970: for what is written down, never for what is decided.
+    unix_ns = staticmethod(time.time_ns)

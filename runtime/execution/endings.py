@@ -12,6 +12,7 @@ from appbackplane.transport.envelope import status
 from appbackplane.transport.errors import BackplaneError, DeadlineExceeded, InternalError
 
 from ..objects.action import Action, Outcome
+from ..observation.recorder import Recorder
 from ..observation.statistics import OperationStatistics
 from .failures import as_error
 from .method_action import MethodAction
@@ -25,6 +26,8 @@ class Endings:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        #: None: nothing is recorded.
+        self.recorder: Recorder | None = None
 
     def end(self, action: Action, now_ns: int) -> None:
         """An action has ended that its object does not hold (any more)."""
@@ -65,6 +68,8 @@ class Endings:
         if action.error is not None:
             account.error_count += 1
         engine.statistics.actions_count += 1
+        if self.recorder is not None:
+            self.recorder.record(action, account, now_ns)
         if action.throttle is not None:
             action.throttle.ended(now_ns)
         if isinstance(action, MethodAction) and action.timer is not None:

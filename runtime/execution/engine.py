@@ -17,9 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from appbackplane.transport import codec
 from appbackplane.transport.batching import Outbox, Sent
 from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, PUBLISH, Envelope, reply
-from appbackplane.transport.errors import (
-    MalformedFrame,
-)
+from appbackplane.transport.errors import MalformedFrame
 
 from ..objects.action import DONE, LOCAL, WAITING, Action, Outcome, run_foreign
 from ..objects.module_state import ModuleState
@@ -172,6 +170,8 @@ class Engine:
         started_ns = self.now_ns()
         action.wait_ns += started_ns - action.posted_ns
         worker.started_ns = started_ns
+        if not action.started_ns:
+            action.started_ns = started_ns
         try:
             outcome = action.run() if isinstance(action, MethodAction) else run_foreign(action)
         except BaseException as error:  # the edge: sys.exit() in an operation ends the operation, not the worker

@@ -32,6 +32,8 @@ def end_children_of(engine: Engine) -> None:
 
     def in_child() -> None:
         engine.link = _Nothing()
+        engine.endings.recorder = None  # whose memory is the parent's, too
+        engine.publishing.records = {}
         engine.lead._at_fork_reinit()  # type: ignore[attr-defined]  # another thread, which is not here, may have had it
 
     os.register_at_fork(after_in_child=in_child)

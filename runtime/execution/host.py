@@ -50,7 +50,7 @@ class EngineHost:
         """Nobody waits for a cast, so it runs at its operation's priority, not at its sender's."""
         engine, action = self._engine, current.action
         with engine.lead:
-            trace = action.trace if action is not None else None
+            trace = engine.outgoing.trace_of(action)
             engine.outgoing.cast(caller, route, arguments, options, trace, engine.clock.now_ns())
             engine.watch.notify()
 
@@ -60,7 +60,7 @@ class EngineHost:
             check_topic(topic)
         engine, action = self._engine, current.action
         with engine.lead:
-            engine.publishing.publish(topic, body, action.trace if action is not None else None, engine.clock.now_ns())
+            engine.publishing.publish(topic, body, engine.outgoing.trace_of(action), engine.clock.now_ns())
             engine.watch.notify()
 
     def after(

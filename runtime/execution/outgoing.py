@@ -31,7 +31,7 @@ from appbackplane.transport.request import check, check_idempotency_key, duratio
 from appbackplane.transport.resolver import RETRY_AFTER_S, Resolver
 from appbackplane.transport.retrying import SPREAD_NS, Again
 
-from ..objects.action import LOCAL
+from ..objects.action import LOCAL, Action
 from ..objects.app_object import AppObject, CallOptions
 from .coroutines import CallRequest, Pause
 from .method_action import MethodAction
@@ -90,6 +90,13 @@ class Outgoing:
                 self.calls.end(action.awaiting_id)
                 action.awaiting_id = 0
             self._failed(action, error, now_ns, is_sent=is_placed)
+
+    def trace_of(self, action: Action | None) -> str | None:
+        """What leaves while `action` runs carries: its trace, and where actions are recorded who it was that sent it."""
+        recorder = self._engine.endings.recorder
+        if action is None or recorder is None:
+            return None if action is None else action.trace
+        return recorder.context(action)
 
     def cast(
         self,
@@ -255,7 +262,7 @@ class Outgoing:
             route,
             options.key,
             -deadline_ns,
-            action.trace,
+            self.trace_of(action),
             request.arguments,
             chain,
             idempotency_key,

@@ -17,6 +17,7 @@ from appbackplane.transport.errors import FailedPrecondition
 from appbackplane.transport.topics import FOUND_MAX, PAIRS_MAX, TopicTable
 
 from ..objects.action import LOCAL
+from ..observation.message_log import MessageLog
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -55,6 +56,8 @@ class Publishing:
         #: What was put together for a topic: its lines, and how many who hear it are down. Until anything about them changes.
         self._known: dict[str, tuple[list[_Line], int]] = {}
         self._subscribed_count = 0
+        #: Topics that are recorded here.
+        self.records: dict[str, MessageLog] = {}
         #: Messages that a subscriber did not get, because it does not read or is down.
         self.lost_count = 0
 
@@ -62,6 +65,8 @@ class Publishing:
         """Tell all. Raises `InvalidArgument` for a body that cannot travel."""
         engine = self._engine
         envelope = Envelope(PUBLISH, 0, None, topic, None, None, trace, body)
+        if self.records and topic in self.records:
+            self.records[topic].append(engine.encoder.body(body), now_ns)
         if engine.registry.hearers(topic):
             engine.intake.accept_topic(LOCAL, engine.as_received(envelope), now_ns)
         rest = engine.encoder.rest(envelope)

@@ -59,7 +59,8 @@ class Action:
 
     __slots__ = (
         "account", "call_id", "chain", "continues", "cpu_ns", "deadline_ns", "error", "name", "next", "object",
-        "on_end", "peer", "posted_ns", "priority", "result", "run_ns", "throttle", "trace", "wait_ns",
+        "on_end", "peer", "posted_ns", "priority", "priority_asked", "result", "run_ns", "span", "started_ns", "throttle",
+        "trace", "wait_ns",
     )  # fmt: skip
 
     def __init__(self, object: AppObject, name: str, priority: int, deadline_ns: int | None = None) -> None:
@@ -68,6 +69,8 @@ class Action:
         self.name = name
         #: 0 is highest.
         self.priority = priority
+        #: Before it inherited a more urgent one.
+        self.priority_asked = priority
         #: Monotonic ns after which it is not begun; None: never too late.
         self.deadline_ns = deadline_ns
         #: When it was last queued, 0 once it has ended; written by those who queue and end it.
@@ -88,6 +91,10 @@ class Action:
         self.throttle: Throttle | None = None
         #: Called once, when it has ended, however it did.
         self.on_end: Callable[[Action], None] | None = None
+        #: By which others know that it called them; 0 until it does.
+        self.span = 0
+        #: When it first ran; 0: not yet.
+        self.started_ns = 0
         #: Where it is booked; found once, when it is first chosen.
         self.account: Any = None
         #: Time in queues, time running and CPU time so far.

@@ -92,6 +92,7 @@ class AppObject(Schedulable):
         self._waits = self._load = 0
         self._state = 0  # IDLE of scheduling/object_queue.py
         self._priority = 255  # none yet
+        self._number = -1
         self._counts = self._stale = None
         self._component = self._key = None
         self._name = ""

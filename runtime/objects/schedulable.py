@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Schedulable:
     """Whatever has a queue of actions. `AppObject.__new__` fills it in, so that no `__init__` need be called."""
 
-    __slots__ = ("_counts", "_head", "_load", "_priority", "_stale", "_state", "_tail", "_waits")
+    __slots__ = ("_counts", "_head", "_load", "_number", "_priority", "_stale", "_state", "_tail", "_waits")
 
     _head: Action | None
     _tail: Action | None
@@ -34,3 +34,5 @@ class Schedulable:
     _waits: int
     #: Actions queued, running or waiting.
     _load: int
+    #: Of its name, for the recorder.
+    _number: int

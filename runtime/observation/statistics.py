@@ -25,6 +25,8 @@ class OperationStatistics:
         "cpu_ns",
         "error_count",
         "expired_count",
+        "name",
+        "number",
         "refused_count",
         "run",
         "slow_count",
@@ -32,7 +34,10 @@ class OperationStatistics:
         "wait",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        #: Of the name, for the recorder.
+        self.number = -1
         self.wait = Histogram()
         self.run = Histogram()
         self.cpu_ns = 0
@@ -75,7 +80,7 @@ class Statistics:
         if found is None:
             if len(self.operations) >= NAMES_MAX and name != OTHERS:
                 return self.of(OTHERS)
-            found = self.operations[name] = OperationStatistics()
+            found = self.operations[name] = OperationStatistics(name)
         return found
 
     def snapshot(self, *, with_buckets: bool = False) -> dict[str, Any]:

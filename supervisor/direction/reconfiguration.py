@@ -71,6 +71,8 @@ class Change:
     @property
     def name(self) -> str:
         """Whole, as it is found in the TOML."""
+        if self.backplane is None and self.key.partition(".")[0] in ("record", "topic"):
+            return self.key
         return f"system.{self.key}" if self.backplane is None else f"backplane.{self.backplane}.{self.key}"
 
 
@@ -122,6 +124,11 @@ def plan(running: Config, new: Config) -> Plan:
         old_path, new_path = getattr(running, key), getattr(new, key)
         if old_path != new_path and not any(change.key == key for change in changes):
             changes.append(Change(None, key, old_path, new_path, Takes.NEVER))
+    for key, before, after in (("record", running.record, new.record), ("topic", running.topics, new.topics)):
+        changes += [
+            Change(None, path, was, becomes, Takes.RESTART)
+            for path, was, becomes in _entries(key, _table(before), _table(after))
+        ]
     kept = [name for name in new.backplane if name in running.backplane]
     for name in kept:
         changes += _differences(name, running.backplane[name], new.backplane[name], BACKPLANE_KEYS)
@@ -183,6 +190,16 @@ def shown(value: Any) -> str:
 def in_json(value: Any) -> str:
     """What `plain` gives, in one line."""
     return "none" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _table(settings: msgspec.Struct | Mapping[str, msgspec.Struct] | None) -> dict[str, Any]:
+    """As it would be written, whole."""
+    if settings is None:
+        return {}
+    if isinstance(settings, msgspec.Struct):
+        fields = msgspec.structs.fields(settings)
+        return {field.encode_name: getattr(settings, field.name) for field in fields}
+    return {name: _table(each) for name, each in settings.items()}
 
 
 def _differences(

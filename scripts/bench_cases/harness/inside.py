@@ -11,11 +11,13 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from appbackplane.runtime import Action, AppObject, Component, Outcome
 from appbackplane.runtime.backplane import Backplane
 from appbackplane.runtime.execution.clock import RealClock
-from appbackplane.runtime.process_config import ProcessConfig
+from appbackplane.runtime.execution.recording import Recording
+from appbackplane.runtime.process_config import ProcessConfig, RecordPolicy
 from appbackplane.transport.link import Link
 
 PRIORITIES = 8
@@ -77,7 +79,8 @@ class Holder(Component):
 class Inside:
     """One backplane with `count` objects."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, records: Path | None = None) -> None:
+        """`records`: the folder in which its actions are recorded."""
         self.component = Holder()
         self.objects = [self.component.add(Counting(), key=f"object-{n}") for n in range(count)]
         self._order = list(range(count))
@@ -88,13 +91,18 @@ class Inside:
         config = ProcessConfig(
             system="bench",
             backplane="inside",
-            run_dir="/nowhere",
+            run_dir="/nowhere" if records is None else str(records),
+            record=None if records is None else RecordPolicy(size=64 << 20, age_ns=10**15, segment=8 << 20),
             components=(),
             preempt=False,
             priorities=PRIORITIES,
             slow_action_ns=10**12,
         )
         self.backplane = Backplane(config, [self.component], clock=RealClock(), link=Link("bench-inside"))
+        if records is not None:
+            clock = RealClock()
+            self.backplane.recording = Recording(config, self.backplane.engine, clock, clock.unix_ns() - clock.now_ns())
+            self.backplane.recording.start()
         self.backplane.start(1)
 
     def post_batch(self) -> None:
@@ -111,6 +119,12 @@ class Inside:
         account = self.backplane.engine.statistics.of("inside.nothing")
         return account.run.count == self._posted
 
+    @property
+    def recorded_count(self) -> int:
+        """Actions that have been recorded."""
+        recorder = self.backplane.engine.endings.recorder
+        return 0 if recorder is None else recorder.count
+
     def per_s(self, batches: int) -> float:
         """Actions a second over so many batches."""
         self.done.clear()
@@ -121,9 +135,9 @@ class Inside:
 
 
 @contextmanager
-def inside(count: int) -> Iterator[Inside]:
+def inside(count: int, records: Path | None = None) -> Iterator[Inside]:
     """One that is up."""
-    held = Inside(count)
+    held = Inside(count, records)
     try:
         yield held
     finally:

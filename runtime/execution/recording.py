@@ -1,0 +1,120 @@
+"""Recording: what of this backplane is recorded, and the thread that makes, seals and removes the files for it.
+
+Actions as they end (observation/recorder.py), messages of recorded topics as they are published (message_log.py). What was
+written is in the kernel's memory: it survives kill -9 of this process; a power cut takes the last seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from ..observation import segments
+from ..observation.message_log import MessageLog
+from ..observation.recorder import Recorder
+from ..observation.segments import SegmentHeader
+from ..process_config import LiveSettings, ProcessConfig, RecordPolicy
+from .clock import Clock
+from .engine import Engine
+from .segment_files import SegmentFiles
+
+#: How often is looked for what is too old; what fills a segment wakes the thread itself.
+LOOK_S = 5.0
+
+
+class Recording:
+    """Of one backplane."""
+
+    def __init__(self, config: ProcessConfig, engine: Engine, clock: Clock, unix_ns: int) -> None:
+        """`unix_ns`: what makes Unix time of the clock's. Raises OSError where there can be no folder."""
+        self._config, self._engine, self._clock, self._unix_ns = config, engine, clock, unix_ns
+        self._is_due = threading.Event()
+        self._is_closed = False
+        self._written: list[tuple[Recorder | MessageLog, SegmentFiles]] = []
+        run_dir = Path(config.run_dir)
+        if config.record is not None:
+            folder = segments.actions_folder(run_dir, config.backplane)
+            files = self._files(folder, "actions", segments.ACTIONS_SUFFIX, config.record)
+            # 62 bits, of which the lower 40 count: no two generations share a span, and none needs a digit more.
+            engine.endings.recorder = Recorder(files, unix_ns, secrets.randbits(21) << 40)
+            self._written.append((engine.endings.recorder, files))
+        for topic, policy in config.recorded_topics.items():
+            folder = segments.messages_folder(run_dir, config.backplane, topic)
+            files = self._files(folder, "messages", segments.MESSAGES_SUFFIX, policy, topic)
+            engine.publishing.records[topic] = messages = MessageLog(files, unix_ns)
+            self._written.append((messages, files))
+        self._thread = threading.Thread(target=self._tend, name="recording", daemon=True)
+
+    def start(self) -> None:
+        """From now on files are made before they are needed."""
+        self._thread.start()
+
+    def changed(self, settings: LiveSettings) -> None:
+        """The backplane's limits are others now: what follows is written under a header that says so."""
+        given = msgspec.to_builtins(settings)
+        for writer, files in self._written:
+            files.header = replace(files.header, limits=files.header.limits | given)
+            writer.turn()
+
+    def close(self) -> None:
+        """Seal what there is. Whoever calls has the lead, or is alone."""
+        self._engine.endings.recorder = None
+        self._engine.publishing.records = {}
+        self._is_closed = True
+        self._is_due.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        for writer, files in self._written:
+            writer.close()
+            files.close()
+
+    def figures(self) -> dict[str, Any]:
+        """For `status --stats`: what was recorded, what was lost, and why."""
+        return {
+            (files.topic or "actions"): {
+                "recorded": writer.count,
+                "lost": writer.lost_count,
+                "problem": files.problem,
+            }
+            for writer, files in self._written
+        }
+
+    def _files(
+        self, folder: Path, kind: str, suffix: str, policy: RecordPolicy, topic: str | None = None
+    ) -> SegmentFiles:
+        config = self._config
+        header = SegmentHeader(
+            kind=kind,
+            system=config.system,
+            node=os.uname().nodename,
+            backplane=config.backplane,
+            generation=config.generation,
+            pid=os.getpid(),
+            number=0,
+            created_ns=0,
+            topic=topic,
+            limits={
+                "threads": config.threads,
+                "priorities": config.priorities,
+                "quotas": config.quotas,
+                "tick_ns": config.tick_ns,
+                "cpu_limit": config.cpu_limit,
+                "nice": config.nice,
+                "slow_action_ns": config.slow_action_ns,
+            },
+        )
+        return SegmentFiles(folder, header, suffix, policy, self._clock.now_ns, self._unix_ns, self._is_due.set)
+
+    def _tend(self) -> None:
+        while not self._is_closed:
+            for writer, files in self._written:
+                if files.tend():
+                    writer.turn()
+            self._is_due.wait(LOOK_S)
+            self._is_due.clear()

@@ -1,0 +1,198 @@
+"""SegmentFiles: makes, seals and removes the files that a recorder writes (observation/segments.py): one folder, one writer.
+
+A file is allocated whole before it is used, so that a full disk is an error here and not the end of the process, and mapped
+with its pages in place, so that the hot path meets no fault: 2 to 5 ms that nobody waits for, since the next file is made
+(recording.py) while the second half of this one is written; only when that has not kept up is it made where it is needed.
+Retention: what is older than `age`, or beyond `size` in all, goes, the oldest first; never what is being written.
+"""
+
+from __future__ import annotations
+
+import logging
+import mmap
+import os
+import struct
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from ..observation import segments
+from ..observation.recorder import Room
+from ..observation.segments import SEAL_OFFSET, SegmentHeader
+from ..process_config import RecordPolicy
+
+#: A segment that is not full is followed by the next after this, so that what is in it can be compacted, and removed by age.
+TURN_NS = 600 * 1_000_000_000
+#: After a file could not be made it is not tried again for so long: each attempt is a system call or two, in the hot path.
+RETRY_NS = 1_000_000_000
+_PREPARED = "next.tmp"
+_SEAL = struct.Struct("<q")
+
+log = logging.getLogger("appbackplane.runtime")
+
+
+class SegmentFiles:
+    """The segments of one backplane, or of one topic of it."""
+
+    def __init__(
+        self,
+        folder: Path,
+        header: SegmentHeader,
+        suffix: str,
+        policy: RecordPolicy,
+        now_ns: Callable[[], int],
+        unix_ns: int,
+        wake: Callable[[], None],
+    ) -> None:
+        """`header`: number and time are filled in here; `unix_ns`: makes Unix time of `now_ns`; `wake`: has `tend` called
+        soon. Raises OSError where there can be no folder.
+        """
+        self._folder, self._suffix, self._policy = folder, suffix, policy
+        #: Of the segments that follow.
+        self.header = header
+        self._now_ns, self._unix_ns, self._wake = now_ns, unix_ns, wake
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        (folder / _PREPARED).unlink(missing_ok=True)
+        self._number = max((_number_of(path) for path in self._files()), default=0)
+        #: Over all fields below: the recorder and the thread that tends meet here.
+        self._lock = threading.Lock()
+        self._is_wanted = True
+        self._prepared: mmap.mmap | None = None
+        self._current: tuple[Room, mmap.mmap, int] | None = None
+        self._done: list[tuple[Path, mmap.mmap, int, int]] = []
+        self._retry_ns = 0
+        #: Why nothing can be recorded; None while there is no problem.
+        self.problem: str | None = None
+        self.topic = header.topic
+
+    # -- for the recorder, which holds the lead ------------------------------------------------------------------------
+
+    def take(self, least: int = 0) -> Room | None:
+        """The next segment, of `least` bytes or more, its header written; None where none can be made now."""
+        now_ns = self._now_ns()
+        size = max(self._policy.segment, least)
+        with self._lock:
+            try:
+                memory, self._prepared = self._prepared, None
+                if memory is None or len(memory) < size:
+                    if now_ns < self._retry_ns:
+                        return None
+                    memory = self._make(size)
+                head = segments.pack_header(
+                    replace(self.header, number=self._number + 1, created_ns=now_ns + self._unix_ns)
+                )
+                memory[: len(head)] = head
+                os.rename(self._folder / _PREPARED, self._path(self._number + 1))
+            except OSError as error:
+                self._failed(error, now_ns)
+                return None
+            self.problem = None
+            self._number += 1
+            room = Room(memory, size)
+            self._current = room, memory, now_ns
+            return room
+
+    def prepare(self) -> None:
+        """One will be needed soon."""
+        self._is_wanted = True
+        self._wake()
+
+    def finished(self, room: Room, count: int, end: int) -> None:
+        """Nothing will be written to it any more; it holds so many records, and nothing from the byte `end` on."""
+        with self._lock:
+            assert self._current is not None and self._current[0] is room, "a segment that was not taken"
+            self._done.append((self._path(self._number), self._current[1], count, end))
+            self._current = None
+        self._wake()
+
+    # -- for the thread that tends -------------------------------------------------------------------------------------
+
+    def tend(self) -> bool:
+        """Do what is due; whether what is being written has become old."""
+        now_ns = self._now_ns()
+        try:
+            return self._tend(now_ns)
+        except OSError as error:  # somebody has removed or locked what was ours
+            self._failed(error, now_ns)
+            return False
+
+    def _tend(self, now_ns: int) -> bool:
+        with self._lock:
+            done, self._done = self._done, []
+            current = self._current
+            is_needed = self._is_wanted and self._prepared is None and now_ns >= self._retry_ns
+        for path, memory, count, end in done:
+            _seal(path, memory, count, end)
+        if is_needed:
+            with self._lock:
+                if self._prepared is None:
+                    try:
+                        self._prepared = self._make(self._policy.segment)
+                        self._is_wanted = False
+                    except OSError as error:
+                        self._failed(error, now_ns)
+        self._retain(now_ns + self._unix_ns)
+        return current is not None and now_ns - current[2] >= min(TURN_NS, self._policy.age_ns // 2)
+
+    def close(self) -> None:
+        """Seal what is left; the recorder has handed back what it had."""
+        for path, memory, count, end in self._done:
+            _seal(path, memory, count, end)
+        self._done.clear()
+        if self._prepared is not None:
+            self._prepared.close()
+            (self._folder / _PREPARED).unlink(missing_ok=True)
+
+    def _make(self, size: int) -> mmap.mmap:
+        path = self._folder / _PREPARED
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(fd, 0, size)
+            return mmap.mmap(fd, size, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
+        except OSError:
+            path.unlink(missing_ok=True)
+            raise
+        finally:
+            os.close(fd)
+
+    def _failed(self, error: OSError, now_ns: int) -> None:
+        self._retry_ns = now_ns + RETRY_NS
+        problem = f"{self._folder}: {error.strerror or error}"
+        if problem != self.problem:
+            self.problem = problem
+            log.warning("cannot record: %s; what happens meanwhile is counted as lost", problem)
+
+    def _retain(self, unix_ns: int) -> None:
+        with self._lock:
+            current = self._path(self._number)
+        files = sorted(self._files(), key=_number_of)
+        sizes = {path: path.stat().st_size for path in files}
+        left = sum(sizes.values())
+        for path in files:
+            if path == current:
+                break
+            is_old = path.stat().st_mtime_ns < unix_ns - self._policy.age_ns
+            if not is_old and left <= self._policy.size:
+                break
+            path.unlink()
+            left -= sizes[path]
+
+    def _files(self) -> list[Path]:
+        return [path for path in self._folder.glob(f"*{self._suffix}") if path.name[: -len(self._suffix)].isdigit()]
+
+    def _path(self, number: int) -> Path:
+        return self._folder / segments.file_name(number, self._suffix)
+
+
+def _number_of(path: Path) -> int:
+    return int(path.name.partition(".")[0])
+
+
+def _seal(path: Path, memory: mmap.mmap, count: int, end: int) -> None:
+    """Say how many records it holds, and give back what is beyond them. It may have been removed: nobody needs it then."""
+    _SEAL.pack_into(memory, SEAL_OFFSET, count)
+    memory.close()
+    if path.exists():
+        os.truncate(path, end)

@@ -1,0 +1,69 @@
+"""MessageLog: the messages of one recorded topic, one after the other, each with its number, its time and a check.
+
+Written by the backplane that publishes them, before they leave: what a subscriber has seen is in the log. The order is that of
+publishing; a position is (segment number, number in the segment). Costs 3 us a message, and a copy of its body.
+"""
+
+from __future__ import annotations
+
+from .recorder import Room, Supply
+from .segments import HEADER_BYTES, MESSAGE, pack_message
+
+#: Of the segment: from which share on the next one is asked for.
+_HALF = 2
+
+
+class MessageLog:
+    """Part of the engine: whoever holds the lead owns it."""
+
+    def __init__(self, supply: Supply, unix_ns: int) -> None:
+        """`unix_ns`: what makes Unix time of the clock's."""
+        self._supply, self._unix_ns = supply, unix_ns
+        self._room: Room | None = None
+        self._at = 0
+        self._number = 0
+        self._is_turning = False
+        self._has_asked = False
+        self.recorded_count = 0
+        self.lost_count = 0
+
+    @property
+    def count(self) -> int:
+        """Messages written since the process began."""
+        return self.recorded_count
+
+    def append(self, body: bytes, now_ns: int) -> bool:
+        """Write one down; False, and counted, where that cannot be done now."""
+        message = pack_message(self._number, now_ns + self._unix_ns, body)
+        if self._room is None or self._is_turning or self._at + len(message) > self._room.size:
+            self._hand_back()
+            self._room = self._supply.take(HEADER_BYTES + len(message))
+            if self._room is None:
+                self.lost_count += 1
+                return False
+            message = pack_message(0, now_ns + self._unix_ns, body)
+        room = self._room
+        # The mark comes last: a reader that looks meanwhile finds no message yet.
+        end = self._at + len(message)
+        room.buffer[self._at + MESSAGE.size : end] = message[MESSAGE.size :]
+        room.buffer[self._at : self._at + MESSAGE.size] = message[: MESSAGE.size]
+        self._at, self._number = end, self._number + 1
+        self.recorded_count += 1
+        if not self._has_asked and self._at * _HALF > room.size:
+            self._has_asked = True
+            self._supply.prepare()
+        return True
+
+    def turn(self) -> None:
+        """The segment has become old: the next message begins another. From any thread."""
+        self._is_turning = self._number > 0
+
+    def close(self) -> None:
+        """Nothing is recorded any more."""
+        self._hand_back()
+
+    def _hand_back(self) -> None:
+        if self._room is not None:
+            self._supply.finished(self._room, self._number, self._at)
+        self._room, self._at, self._number = None, HEADER_BYTES, 0
+        self._is_turning = self._has_asked = False

@@ -1,0 +1,153 @@
+"""Actions: some records of one backplane as columns of numpy, by the names of `segments.FIELDS`, and `index`, the position.
+
+What a kernel works on: a pure function of this, whether the records come from a segment, from Parquet or from the rows of
+a stream. Times and ids are int64, the rest int32, `boosted` is a truth value. `operation` and `object` are numbers of
+`names`. Cost: each column that is asked for is copied once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from appbackplane.runtime.observation.segments import FIELDS, NO_DEADLINE, SegmentHeader
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: The place of a record in its segment, which is no part of the record.
+INDEX: Final = "index"
+#: How a field is called as a column of Spark and of Parquet, where the names differ.
+COLUMN_OF: Final = {
+    "start": "start_ns",
+    "wait": "wait_ns",
+    "run": "run_ns",
+    "cpu": "cpu_ns",
+    "took": "took_ns",
+    "margin": "margin_ns",
+}
+#: What has no name in a damaged list of names.
+NAMELESS: Final = ("", "?")
+
+
+class Actions:
+    """Records, column by column."""
+
+    __slots__ = ("columns", "header", "names", "skipped")
+
+    def __init__(
+        self,
+        columns: Mapping[str, np.ndarray],
+        names: Sequence[tuple[str, str]] = (),
+        header: SegmentHeader | None = None,
+        skipped: int = 0,
+    ) -> None:
+        #: Whose they are: node, backplane, generation, limits. None: of more than one backplane.
+        self.header = header
+        self.columns = dict(columns)
+        #: (component, name) by the numbers in `operation` and `object`.
+        self.names = list(names)
+        #: Records that were left out between the last batch and the end of this one.
+        self.skipped = skipped
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()))) if self.columns else 0
+
+    def __getitem__(self, field: str) -> np.ndarray:
+        return self.columns[field]
+
+    def where(self, mask: np.ndarray) -> Actions:
+        """Those for which `mask` is true."""
+        return Actions(
+            {name: column[mask] for name, column in self.columns.items()}, self.names, self.header, self.skipped
+        )
+
+    def components(self) -> np.ndarray:
+        """The number of `component_names` for each record: whose the object is. Needs `operation` and `object`."""
+        found: np.ndarray = self._component_by_name()[self._whose()]
+        return found
+
+    def component_names(self) -> list[str]:
+        """Of the numbers that `components` gives."""
+        return sorted({component for component, _ in self.names})
+
+    def _component_by_name(self) -> np.ndarray:
+        number = {component: number for number, component in enumerate(self.component_names())}
+        return np.array([number[component] for component, _ in self.names], dtype=np.int32)
+
+    def _whose(self) -> np.ndarray:
+        """The name that says the component: the object's, or the operation's where the object's says none."""
+        has_none = np.array([not component for component, _ in self.names], dtype=bool)
+        objects = self.columns["object"]
+        if not has_none.any():
+            return objects
+        return np.where(has_none[objects], self.columns["operation"], objects)
+
+    @classmethod
+    def from_arrow(cls, batch: pa.RecordBatch, fields: Sequence[str] | None = None) -> Actions:
+        """Rows with the columns of the data source (or some of them), as a stream or Parquet has them.
+
+        `fields`: which are wanted; those whose columns are missing are an error. By default all that are there. The header
+        is None if the rows are of more than one backplane.
+        """
+        present = set(batch.schema.names)
+        if fields is None:
+            fields = [name for name in (*FIELDS, INDEX) if COLUMN_OF.get(name, name) in present]
+        columns: dict[str, np.ndarray] = {}
+        names: list[tuple[str, str]] = []
+        for field in fields:
+            column = batch.column(COLUMN_OF.get(field, field))
+            if field in ("operation", "object"):
+                columns[field] = _numbered(batch, column, names)
+            elif field == "margin":
+                columns[field] = column.fill_null(NO_DEADLINE).to_numpy(zero_copy_only=False)
+            else:
+                columns[field] = column.to_numpy(zero_copy_only=False)
+        return cls(columns, names, _header_of(batch, present))
+
+
+def _numbered(batch: pa.RecordBatch, column: Any, names: list[tuple[str, str]]) -> np.ndarray:
+    """Strings of a column as numbers of `names`, which grows by those that occur, each with its component."""
+    codes, words = _dictionary(column)
+    if "component" not in batch.schema.names:
+        found = np.flatnonzero(np.bincount(codes, minlength=len(words)))
+        pairs = [("", words[n]) for n in found.tolist()]
+    else:
+        whose, components = _dictionary(batch.column("component"))
+        codes = whose.astype(np.int64) * len(words) + codes
+        found = np.flatnonzero(np.bincount(codes, minlength=len(components) * len(words)))
+        pairs = [(components[n // len(words)], words[n % len(words)]) for n in found.tolist()]
+    number = np.zeros(int(found[-1]) + 1 if len(found) else 1, dtype=np.int32)
+    number[found] = np.arange(len(names), len(names) + len(found), dtype=np.int32)
+    names += pairs
+    numbers: np.ndarray = number[codes]
+    return numbers
+
+
+def _dictionary(column: Any) -> tuple[np.ndarray, list[str]]:
+    """A column of strings as (codes, words)."""
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    codes = column.indices
+    words = [word or "" for word in column.dictionary.to_pylist()]
+    if codes.null_count:
+        codes, words = codes.fill_null(len(words)), [*words, ""]
+    return codes.to_numpy(zero_copy_only=False), words
+
+
+def _header_of(batch: pa.RecordBatch, present: set[str]) -> SegmentHeader | None:
+    """Whose the rows are, if they are one backplane's and say so."""
+    said: dict[str, Any] = {}
+    for name, empty in (("node", ""), ("backplane", ""), ("generation", 0), ("segment", 0)):
+        values = batch.column(name).unique().to_pylist() if name in present else [empty]
+        if len(values) != 1 and name != "segment":
+            return None
+        said[name] = values[0] if len(values) == 1 else 0
+    if not said["backplane"]:
+        return None
+    said["number"] = said.pop("segment")
+    return SegmentHeader(kind="actions", system="", pid=0, created_ns=0, **said)

@@ -1,0 +1,148 @@
+"""Pieces: what there is to read in a folder, cut so that each piece is work for one task; and the reading of one.
+
+A piece is a range of records of one segment, or of rows of one Parquet file that `pipeline compact` has written. Pieces are
+named by position, so the same piece is the same records for ever. What lies in a folder is found without reading records:
+a header for each segment, a footer for each Parquet file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from appbackplane.runtime.observation.segments import ACTIONS_SUFFIX, RECORDS, BadSegment
+
+from . import parquet
+from .batch import Actions
+from .found import Found
+from .segment_file import CHUNK, Keep, SegmentFile
+
+#: Records of a piece at most: some tenths of a second of work for a task, which costs 10 ms to start.
+PIECE_RECORDS: Final = CHUNK * 16
+PARQUET_SUFFIX: Final = ".parquet"
+
+
+class Piece(NamedTuple):
+    """Records `start` to before `stop` of a file; -1: to the end, wherever that is when it is read."""
+
+    path: str
+    start: int = 0
+    stop: int = -1
+
+
+class NothingRecorded(Exception):
+    """There are no records in this place. One line, with the remedy."""
+
+
+def pieces(
+    where: Path | str,
+    *,
+    since_ns: int | None = None,
+    until_ns: int | None = None,
+    backplanes: Collection[str] | None = None,
+) -> list[Piece]:
+    """What there is to read. `where`: a run directory, its folder `records`, or a folder of compacted Parquet.
+
+    Of times only whole files are judged: what a piece holds may still begin before `since_ns`, or after `until_ns`. A file
+    that cannot be read is a piece, too, so that its reader counts it. Raises `NothingRecorded`.
+    """
+    where = Path(where)
+    found: list[Piece] = []
+    is_anything = False
+    for path in files(where):
+        is_anything = True
+        if path.suffix == PARQUET_SUFFIX:
+            found += parquet_pieces(path, since_ns, until_ns, backplanes)
+    segments = [path for path in files(where) if path.suffix == ACTIONS_SUFFIX]
+    for folder in sorted({path.parent for path in segments}):
+        found += _of_folder([path for path in segments if path.parent == folder], since_ns, backplanes)
+    if not is_anything:
+        raise nothing_in(where)
+    return found
+
+
+def read(
+    piece: Piece, fields: Sequence[str], found: Found | None = None, keep: Keep | None = None
+) -> Iterator[Actions]:
+    """The records of a piece, some ten thousand at a time; what is left out is counted in `found`.
+
+    `fields`: of `segments.FIELDS`, and `index`. `keep`: which records are wanted, by some of their columns. Raises
+    `BadSegment` for a file that cannot be read at all (`read_all` counts it instead).
+    """
+    found = Found() if found is None else found
+    if piece.path.endswith(PARQUET_SUFFIX):
+        yield from parquet.read(piece.path, piece.start, piece.stop, fields, found, keep)
+        return
+    with SegmentFile(piece.path) as segment:
+        yield from segment.read(piece.start, piece.stop, fields, found, keep)
+
+
+def read_all(
+    several: Iterable[Piece], fields: Sequence[str], found: Found, keep: Keep | None = None
+) -> Iterator[Actions]:
+    """The records of several pieces; a file that cannot be read is counted in `found`, and the others are read."""
+    for piece in several:
+        try:
+            yield from read(piece, fields, found, keep)
+        except BadSegment as error:
+            found.unreadable[piece.path] = str(error)
+
+
+def files(where: Path) -> list[Path]:
+    """Segments of actions and Parquet files, in the order of their names. What begins with a dot or _ is nobody's yet."""
+    folder = where / RECORDS if (where / RECORDS).is_dir() else where
+    found: list[Path] = []
+    for at, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
+        found += [
+            Path(at, name)
+            for name in sorted(names)
+            if name.endswith((ACTIONS_SUFFIX, PARQUET_SUFFIX)) and not name.startswith((".", "_"))
+        ]
+    return found
+
+
+def nothing_in(where: Path) -> NothingRecorded:
+    """Why there is nothing to read, in a line."""
+    if not where.exists():
+        return NothingRecorded(f"{where}: there is no such folder; give the run directory of a system that recorded")
+    if not where.is_dir():
+        return NothingRecorded(f"{where} is a file; give the run directory of a system that recorded")
+    return NothingRecorded(
+        f"{where}: nothing is recorded here; [record] in the system's file switches it on, or give another folder"
+    )
+
+
+def _of_folder(paths: Sequence[Path], since_ns: int | None, backplanes: Collection[str] | None) -> Iterator[Piece]:
+    """Of one backplane's segments, in their order."""
+    opened: list[tuple[Path, int, int, str]] = []
+    for path in paths:
+        try:
+            with SegmentFile(path) as segment:
+                opened.append((path, segment.sealed, segment.header.created_ns, segment.header.backplane))
+        except BadSegment:
+            yield Piece(str(path))
+    for number, (path, sealed, _, backplane) in enumerate(opened):
+        if backplanes is not None and backplane not in backplanes:
+            continue
+        if since_ns is not None and number + 1 < len(opened) and opened[number + 1][2] <= since_ns:
+            continue  # what it holds ended before the next one was begun
+        if sealed < 0:
+            yield Piece(str(path))
+        else:
+            for start in range(0, sealed, PIECE_RECORDS):
+                yield Piece(str(path), start, min(start + PIECE_RECORDS, sealed))
+
+
+def parquet_pieces(
+    path: Path, since_ns: int | None, until_ns: int | None, backplanes: Collection[str] | None
+) -> Iterator[Piece]:
+    """A piece for some row groups each, by what the footer says of them."""
+    try:
+        ranges = parquet.ranges(path, PIECE_RECORDS, since_ns, until_ns, backplanes)
+    except BadSegment:
+        ranges = [(0, -1)]
+    for start, stop in ranges:
+        yield Piece(str(path), start, stop)

@@ -1,0 +1,201 @@
+"""Segment file: one segment of actions, read as columns, each record checked, while it may still be written.
+
+Whoever writes it writes one record after the other, so a record that is not valid with a valid one behind it was complete
+when we came to that one: it is read once more before it is called damaged. What is not valid at the end of a segment that
+is not sealed is the end, for now. 50 million records/s are checked on one core; the columns cost as much again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from appbackplane.runtime.observation.segments import (
+    FIELDS,
+    HEADER_BYTES,
+    NAMES_END,
+    RECORD_BYTES,
+    SALT,
+    WORDS,
+    BadSegment,
+    Field,
+    SegmentHeader,
+    unpack_header,
+    unpack_names,
+)
+
+from .batch import INDEX, NAMELESS, Actions
+from .found import Found
+
+#: Records read at a time: 5 MB. Arrow batches of this size cost least in Spark, and more would not stay in the cache.
+CHUNK: Final = 49_152
+
+#: A seal above this is damaged: of so many records a segment would have 100 TB.
+SEALED_MAX: Final = 1 << 40
+
+#: Picks records by columns: the names of the fields that it needs, and what it does with them.
+Keep = tuple[Sequence[str], Callable[[Mapping[str, np.ndarray]], np.ndarray]]
+
+
+class SegmentFile:
+    """An open segment. `with SegmentFile(path) as segment`."""
+
+    def __init__(self, path: Path | str) -> None:
+        """Raises `BadSegment` if it is none."""
+        self.path = os.fspath(path)
+        try:
+            self._file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError as error:
+            raise BadSegment("is gone: it was removed since it was found") from error
+        except OSError as error:
+            raise BadSegment(f"cannot be read: {error.strerror}") from error
+        try:
+            self.header, self.sealed = self._look()
+        except BadSegment:
+            os.close(self._file)
+            raise
+        self._names: list[tuple[str, str]] = []
+
+    def __enter__(self) -> SegmentFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._file)
+
+    @property
+    def capacity(self) -> int:
+        """Records for which the file has room."""
+        return max(0, os.fstat(self._file).st_size - NAMES_END) // RECORD_BYTES
+
+    def end(self) -> int:
+        """Where records end, for now: the seal, or one behind the last valid one, wherever that is."""
+        self.header, self.sealed = self._look()
+        if self.sealed >= 0:
+            return self.sealed
+        stop = self.capacity
+        while stop > 0:
+            start = max(0, stop - CHUNK)
+            valid = is_valid(self._words(start, stop), start)
+            if valid.any():
+                return start + len(valid) - int(valid[::-1].argmax())
+            stop = start
+        return 0
+
+    def end_after(self, start: int) -> int:
+        """`end`, if all before `start` is known, at the cost of what is new. Damage of more than `CHUNK` records ends it."""
+        self.header, self.sealed = self._look()
+        if self.sealed >= 0:
+            return self.sealed
+        found = start
+        while True:
+            valid = is_valid(self._words(found, found + CHUNK), found)
+            if not valid.any():
+                return found
+            found += len(valid) - int(valid[::-1].argmax())
+
+    def is_torn(self, end: int) -> bool:
+        """Whether a record was begun at `end`, where the records end."""
+        return self.sealed < 0 and bool(self._words(end, end + 1).any())
+
+    def read(
+        self, start: int, stop: int, fields: Sequence[str], found: Found, keep: Keep | None = None
+    ) -> Iterator[Actions]:
+        """What is valid from `start` to before `stop` (-1: `end`), a `CHUNK` at a time.
+
+        All before `stop` was written before we are asked for it, so what is not valid there is damaged.
+        """
+        last = stop
+        if stop < 0:
+            last = self.end()
+            if self.is_torn(last):
+                found.torn[self.path] = 1
+        at = start
+        while at < last:
+            words = self._words(at, min(at + CHUNK, last))
+            if not len(words):
+                break
+            valid = is_valid(words, at)
+            skipped = len(words) - int(np.count_nonzero(valid))
+            found.note_damaged(self.path, skipped)
+            positions = np.arange(at, at + len(words))
+            if skipped:
+                words, positions = words[valid], positions[valid]
+            found.records += len(words)
+            if len(words) or skipped:
+                yield self._actions(words, positions, fields, keep, skipped)
+            at += len(valid)
+        found.note_damaged(self.path, max(0, last - at))
+
+    def _actions(
+        self, words: np.ndarray, positions: np.ndarray, fields: Sequence[str], keep: Keep | None, skipped: int
+    ) -> Actions:
+        if keep is not None:
+            needs, mask_of = keep
+            mask = mask_of({name: positions if name == INDEX else column(words, FIELDS[name]) for name in needs})
+            if not mask.all():
+                words, positions = words[mask], positions[mask]
+        columns = {name: positions if name == INDEX else column(words, FIELDS[name]) for name in fields}
+        names: Sequence[tuple[str, str]] = ()
+        numbers = [columns[name] for name in ("operation", "object") if name in columns]
+        if numbers:
+            names = self.names(1 + max((int(each.max()) for each in numbers if len(each)), default=-1))
+            for each in numbers:
+                # What has no name has the last one.
+                np.copyto(each, len(names) - 1, where=(each < 0) | (each >= len(names)))
+        return Actions(columns, names, self.header, skipped)
+
+    def names(self, count: int = 0) -> list[tuple[str, str]]:
+        """(component, name) by number, and behind them `NAMELESS`; they grow, and are read again if `count` are needed."""
+        if not self._names or len(self._names) <= count:
+            self._names = [*unpack_names(self._at(HEADER_BYTES, NAMES_END - HEADER_BYTES)), NAMELESS]
+        return self._names
+
+    def _look(self) -> tuple[SegmentHeader, int]:
+        header, sealed = unpack_header(self._at(0, HEADER_BYTES))
+        if header.kind != "actions":
+            raise BadSegment(f"holds {header.kind}, not actions")
+        size = os.fstat(self._file).st_size
+        if size < NAMES_END:
+            raise BadSegment(f"is cut off: {size} bytes are less than its names take")
+        if not 0 <= sealed <= SEALED_MAX:
+            return header, -1
+        if sealed < self.capacity and is_valid(self._words(sealed, sealed + 1), sealed)[0]:
+            return header, -1  # a seal that is damaged: what it leaves out is there
+        return header, sealed
+
+    def _words(self, start: int, stop: int) -> np.ndarray:
+        """Records as an array (count, 13), as many as there are."""
+        data = self._at(NAMES_END + start * RECORD_BYTES, (stop - start) * RECORD_BYTES)
+        return np.frombuffer(data, dtype="<i8", count=len(data) // RECORD_BYTES * WORDS).reshape(-1, WORDS)
+
+    def _at(self, offset: int, length: int) -> bytes:
+        parts = []
+        while length > 0 and (part := os.pread(self._file, length, offset)):
+            parts.append(part)
+            offset += len(part)
+            length -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def is_valid(words: np.ndarray, start: int) -> np.ndarray:
+    """Which of the records, of which the first is at `start`, are what was written."""
+    expected = np.arange(start, start + len(words)) ^ SALT
+    valid: np.ndarray = np.bitwise_xor.reduce(words, axis=1) == expected
+    return valid
+
+
+def column(words: np.ndarray, field: Field) -> np.ndarray:
+    """A field of all records: a copy, int64 if it is a whole word, else int32, or bool if it is one bit."""
+    if field.bits == 64:
+        whole: np.ndarray = words[:, field.word].copy()
+        return whole
+    byte = field.word * 8 + field.shift // 8
+    if field.bits > 8:
+        half: np.ndarray = words.view("<i4")[:, byte // 4] & np.int32((1 << min(field.bits, 31)) - 1)
+        return half
+    values = words.view("u1")[:, byte] & np.uint8((1 << field.bits) - 1)
+    return values.astype(np.bool_ if field.bits == 1 else np.int32)
