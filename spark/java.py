@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import json
 import os
 import re
 import shlex
@@ -95,6 +96,15 @@ def java_home(environment: Mapping[str, str] = os.environ) -> Path:
     """What Spark is given as JAVA_HOME. Raises `NoJava`, and `FailedPrecondition` where it cannot be written."""
     chosen = choose(found_here(environment))
     return chosen.path.parent.parent if _is_script(chosen.path) else home_for(chosen, environment)
+
+
+def told() -> str:
+    """JSON: which, whence, and why none; nothing is written."""
+    try:
+        chosen = choose(found_here())
+    except NoJava as error:
+        return json.dumps({"java": None, "because": error.message})
+    return json.dumps({"java": f"{chosen.version} ({chosen.whence}: {chosen.path})", "because": ""})
 
 
 def home_for(java: Offer, environment: Mapping[str, str] = os.environ) -> Path:

@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from ..config_reader import duration_in_words, duration_ns
+
 
 class Seconds(click.FloatRange):
     """A time to wait. "nan" is a number to Python and to click, and no time: every comparison with it is false, so it passes
@@ -18,3 +20,16 @@ class Seconds(click.FloatRange):
         if seconds != seconds:
             self.fail(f"{value} is no time.", param, ctx)
         return seconds
+
+
+class Time(click.ParamType):
+    """A time as in the TOML, "1s" or "500ms"; what it is converted to is the same in other words."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Raises `BadParameter`."""
+        try:
+            return duration_in_words(duration_ns(value))
+        except ValueError as error:
+            self.fail(f"{value!r}: e{str(error).removeprefix('E')}.", param, ctx)
