@@ -155,7 +155,6 @@ class Recorder:
     def close(self) -> None:
         """Nothing is recorded any more."""
         self._hand_back()
-        self._end = 0
 
     @property
     def count(self) -> int:
@@ -190,7 +189,7 @@ class Recorder:
             self._supply.finished(self._room, int(self._index), end)
         self.recorded_count += int(self._index)
         self._room = self._buffer = None
-        self._index = self._capacity = 0
+        self._index = self._capacity = self._end = 0
 
     def _has_names(self, action: Action, account: OperationStatistics) -> bool:
         """See that both names are in the segment, or in the next, when this one has no room for them."""

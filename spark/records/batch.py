@@ -2,7 +2,8 @@
 
 What a kernel works on: a pure function of this, whether the records come from a segment, from Parquet or from the rows of
 a stream. Times and ids are int64, the rest int32, `boosted` is a truth value. `operation` and `object` are numbers of
-`names`. Cost: each column that is asked for is copied once.
+`names`; `component`, which may be asked for like a field, those of `component_names()`: whose the object is. Cost: each
+column that is asked for is copied once.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 #: The place of a record in its segment, which is no part of the record.
 INDEX: Final = "index"
+#: Whose the object is: no field of a record either, but said by its names. Far cheaper than the object where only it matters.
+COMPONENT: Final = "component"
 #: How a field is called as a column of Spark and of Parquet, where the names differ.
 COLUMN_OF: Final = {
     "start": "start_ns",
@@ -35,7 +38,7 @@ NAMELESS: Final = ("", "?")
 class Actions:
     """Records, column by column."""
 
-    __slots__ = ("columns", "header", "names", "skipped")
+    __slots__ = ("_component_names", "columns", "header", "names", "skipped")
 
     def __init__(
         self,
@@ -43,14 +46,16 @@ class Actions:
         names: Sequence[tuple[str, str]] = (),
         header: SegmentHeader | None = None,
         skipped: int = 0,
+        component_names: list[str] | None = None,
     ) -> None:
         #: Whose they are: node, backplane, generation, limits. None: of more than one backplane.
         self.header = header
         self.columns = dict(columns)
         #: (component, name) by the numbers in `operation` and `object`.
-        self.names = list(names)
+        self.names = names if isinstance(names, list) else list(names)
         #: Records that were left out between the last batch and the end of this one.
         self.skipped = skipped
+        self._component_names = component_names
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()))) if self.columns else 0
@@ -61,17 +66,22 @@ class Actions:
     def where(self, mask: np.ndarray) -> Actions:
         """Those for which `mask` is true."""
         return Actions(
-            {name: column[mask] for name, column in self.columns.items()}, self.names, self.header, self.skipped
-        )
+            {name: column[mask] for name, column in self.columns.items()},
+            self.names, self.header, self.skipped, self._component_names,
+        )  # fmt: skip
 
     def components(self) -> np.ndarray:
-        """The number of `component_names` for each record: whose the object is. Needs `operation` and `object`."""
+        """The number of `component_names` for each record. Needs `component`, or `operation` and `object`."""
+        if COMPONENT in self.columns:
+            return self.columns[COMPONENT]
         found: np.ndarray = self._component_by_name()[self._whose()]
         return found
 
     def component_names(self) -> list[str]:
         """Of the numbers that `components` gives."""
-        return sorted({component for component, _ in self.names})
+        if self._component_names is None:
+            self._component_names = sorted({component for component, _ in self.names})
+        return self._component_names
 
     def _component_by_name(self) -> np.ndarray:
         number = {component: number for number, component in enumerate(self.component_names())}
@@ -97,21 +107,27 @@ class Actions:
             fields = [name for name in (*FIELDS, INDEX) if COLUMN_OF.get(name, name) in present]
         columns: dict[str, np.ndarray] = {}
         names: list[tuple[str, str]] = []
+        component_names = None
         for field in fields:
             column = batch.column(COLUMN_OF.get(field, field))
-            if field in ("operation", "object"):
-                columns[field] = _numbered(batch, column, names)
+            if field == COMPONENT:
+                columns[field], component_names = _dictionary(column)
+            elif field in ("operation", "object"):
+                columns[field] = _numbered(batch, column, names, has_components=COMPONENT not in fields)
             elif field == "margin":
                 columns[field] = column.fill_null(NO_DEADLINE).to_numpy(zero_copy_only=False)
             else:
                 columns[field] = column.to_numpy(zero_copy_only=False)
-        return cls(columns, names, _header_of(batch, present))
+        return cls(columns, names, _header_of(batch, present), component_names=component_names)
 
 
-def _numbered(batch: pa.RecordBatch, column: Any, names: list[tuple[str, str]]) -> np.ndarray:
+def _numbered(batch: pa.RecordBatch, column: Any, names: list[tuple[str, str]], *, has_components: bool) -> np.ndarray:
     """Strings of a column as numbers of `names`, which grows by those that occur, each with its component."""
     codes, words = _dictionary(column)
-    if "component" not in batch.schema.names:
+    if not has_components:
+        names += [("", word) for word in words]
+        return codes + np.int32(len(names) - len(words)) if len(names) > len(words) else codes
+    if COMPONENT not in batch.schema.names:
         found = np.flatnonzero(np.bincount(codes, minlength=len(words)))
         pairs = [("", words[n]) for n in found.tolist()]
     else:

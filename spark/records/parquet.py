@@ -1,21 +1,24 @@
 """Parquet: files that `pipeline compact` has written, read as the same `Actions` as the segments that they were made of.
 
 Their columns are those of the data source. The headers of the segments stand in the metadata of the file, under `HEADERS`,
-so that a backplane's limits are known here, too. Rows of several backplanes in one group are taken apart.
+so that a backplane's limits are known here, too, and under `ROWS` how many rows each has, so that whose a row is need not be
+read; a file without that is taken apart row by row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import bisect
+from collections.abc import Collection, Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 import numpy as np
 
 from appbackplane.runtime.observation.segments import BadSegment, SegmentHeader
 
-from .batch import COLUMN_OF, Actions
+from .batch import COLUMN_OF, COMPONENT, Actions
 from .found import Found
 
 if TYPE_CHECKING:
@@ -23,14 +26,17 @@ if TYPE_CHECKING:
 
     from .segment_file import Keep
 
+_T = TypeVar("_T")
 #: Metadata of the file: the headers of its segments, a JSON list.
 HEADERS: Final = b"appbackplane.headers"
 #: Whose a row is.
 WHOSE: Final = ("node", "backplane", "generation", "segment")
 #: Columns of strings that are read as numbers and words.
 WORDS: Final = ("node", "backplane", "component", "object", "operation")
+#: Metadata of the file: how many rows of each of these segments follow each other, a JSON list.
+ROWS: Final = b"appbackplane.rows"
 #: Rows decoded at a time.
-ROWS: Final = 65_536
+BATCH_ROWS: Final = 65_536
 
 
 def ranges(
@@ -68,27 +74,23 @@ def read(
         columns = [COLUMN_OF.get(name, name) for name in wanted]
         if missing := [name for name in columns if name not in present]:
             raise BadSegment(f"has no column {missing[0]}: it was not made by pipeline compact")
-        if {"operation", "object"} & set(wanted):
-            columns.append("component")
-        columns += [name for name in WHOSE if name in present and name not in columns]
+        if {"operation", "object"} & set(wanted) and COMPONENT not in columns:
+            columns.append(COMPONENT)
         headers = _headers(file)
+        ends = _ends(file, headers)
+        if not ends:
+            columns += [name for name in WHOSE if name in present and name not in columns]
         try:
-            at = 0
-            for number in range(file.metadata.num_row_groups):
-                first, at = at, at + file.metadata.row_group(number).num_rows
-                if at <= start or 0 <= stop <= first:
-                    continue
-                low, high = max(start - first, 0), (at if stop < 0 else min(stop, at)) - first
-                for batch in _batches(file, number, columns, low, high):
-                    for rows in apart(batch):
-                        actions = Actions.from_arrow(rows, wanted)
-                        actions.header = _header(headers, rows) or actions.header
-                        found.records += len(actions)
-                        if keep is not None:
-                            mask = keep[1](actions.columns)
-                            actions.columns = {name: actions.columns[name] for name in fields}
-                            actions = actions.where(mask)
-                        yield actions
+            for first, batch in _batches(file, columns, start, stop):
+                for rows, header in _cut(batch, first, ends, headers) if ends else _apart(batch, headers):
+                    actions = Actions.from_arrow(rows, wanted)
+                    actions.header = header or actions.header
+                    found.records += len(actions)
+                    if keep is not None:
+                        mask = keep[1](actions)
+                        actions.columns = {name: actions.columns[name] for name in fields}
+                        actions = actions.where(mask)
+                    yield actions
         except (OSError, pa.ArrowException) as error:
             raise BadSegment(f"is damaged: {_line(error)}") from error
 
@@ -110,12 +112,42 @@ def apart(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch.take(part)
 
 
-def _batches(file: Any, group: int, columns: Sequence[str], low: int, high: int) -> Iterator[pa.RecordBatch]:
-    at = 0
-    for batch in file.iter_batches(batch_size=ROWS, row_groups=[group], columns=list(columns)):
-        first, at = at, at + batch.num_rows
-        if at > low and first < high:
-            yield batch.slice(max(0, low - first), min(at, high) - max(first, low))
+def _apart(batch: pa.RecordBatch, headers: Sequence[SegmentHeader]) -> Iterator[tuple[pa.RecordBatch, Any]]:
+    by_number = {(header.backplane, header.number): header for header in headers}
+    for rows in apart(batch):
+        has_number = headers and rows.num_rows and "segment" in rows.schema.names
+        number = (rows.column("backplane")[0].as_py(), rows.column("segment")[0].as_py()) if has_number else None
+        yield rows, by_number.get(number) if number else None
+
+
+def _cut(
+    batch: pa.RecordBatch, first: int, ends: Sequence[int], headers: Sequence[SegmentHeader]
+) -> Iterator[tuple[pa.RecordBatch, SegmentHeader]]:
+    """The rows of each segment for themselves; `first`: where in the file the batch begins."""
+    at = first
+    for number in range(bisect.bisect_right(ends, first), len(ends)):
+        until = min(ends[number], first + batch.num_rows)
+        if at < until:
+            yield batch.slice(at - first, until - at), headers[number]
+        at = until
+        if at == first + batch.num_rows:
+            return
+
+
+def _batches(file: Any, columns: Sequence[str], start: int, stop: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Rows `start` to before `stop`, and where in the file each batch of them begins."""
+    first = 0
+    for group in range(file.metadata.num_row_groups):
+        end = first + file.metadata.row_group(group).num_rows
+        if end > start and not 0 <= stop <= first:
+            at = first
+            # A thread for each column would be in the way of the other tasks.
+            for batch in file.iter_batches(BATCH_ROWS, row_groups=[group], columns=list(columns), use_threads=False):
+                low, high = max(start - at, 0), batch.num_rows if stop < 0 else min(stop - at, batch.num_rows)
+                if low < high:
+                    yield at + low, batch.slice(low, high - low)
+                at += batch.num_rows
+        first = end
 
 
 def _opened(path: Path | str) -> Any:
@@ -140,21 +172,22 @@ def _is_dictionary(column: Any) -> bool:
     return bool(pa.types.is_dictionary(column.type))
 
 
-def _headers(file: Any) -> Mapping[tuple[str, int], SegmentHeader]:
-    told = (file.schema_arrow.metadata or {}).get(HEADERS)
-    if not told:
-        return {}
+def _headers(file: Any) -> list[SegmentHeader]:
+    return _told(file, HEADERS, list[SegmentHeader])
+
+
+def _ends(file: Any, headers: Sequence[SegmentHeader]) -> list[int]:
+    """At which row of the file each segment ends; none if it does not say so of all its rows."""
+    ends = list(accumulate(_told(file, ROWS, list[int])))
+    return ends if len(ends) == len(headers) and ends and ends[-1] == file.metadata.num_rows else []
+
+
+def _told(file: Any, key: bytes, kind: type[list[_T]]) -> list[_T]:
+    told = (file.metadata.metadata or {}).get(key)
     try:
-        headers = msgspec.json.decode(told, type=list[SegmentHeader])
+        return msgspec.json.decode(told, type=kind) if told else []
     except msgspec.MsgspecError as error:
         raise BadSegment(f"has metadata that say something else: {error}") from error
-    return {(header.backplane, header.number): header for header in headers}
-
-
-def _header(headers: Mapping[tuple[str, int], SegmentHeader], rows: pa.RecordBatch) -> SegmentHeader | None:
-    if not headers or not rows.num_rows or "segment" not in rows.schema.names:
-        return None
-    return headers.get((rows.column("backplane")[0].as_py(), rows.column("segment")[0].as_py()))
 
 
 def _may_hold(group: Any, since_ns: int | None, until_ns: int | None, backplanes: Collection[str] | None) -> bool:

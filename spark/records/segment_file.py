@@ -8,7 +8,7 @@ is not sealed is the end, for now. 50 million records/s are checked on one core;
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -28,7 +28,7 @@ from appbackplane.runtime.observation.segments import (
     unpack_names,
 )
 
-from .batch import INDEX, NAMELESS, Actions
+from .batch import COMPONENT, INDEX, NAMELESS, Actions
 from .found import Found
 
 #: Records read at a time: 5 MB. Arrow batches of this size cost least in Spark, and more would not stay in the cache.
@@ -37,8 +37,11 @@ CHUNK: Final = 49_152
 #: A seal above this is damaged: of so many records a segment would have 100 TB.
 SEALED_MAX: Final = 1 << 40
 
-#: Picks records by columns: the names of the fields that it needs, and what it does with them.
-Keep = tuple[Sequence[str], Callable[[Mapping[str, np.ndarray]], np.ndarray]]
+#: Fields that are numbers of names.
+_NAMED: Final = ("operation", "object")
+
+#: Picks records: the fields that it needs to see, and which of them are wanted (a mask).
+Keep = tuple[Sequence[str], Callable[[Actions], np.ndarray]]
 
 
 class SegmentFile:
@@ -135,18 +138,28 @@ class SegmentFile:
     ) -> Actions:
         if keep is not None:
             needs, mask_of = keep
-            mask = mask_of({name: positions if name == INDEX else column(words, FIELDS[name]) for name in needs})
+            mask = mask_of(Actions(*self._columns(words, positions, needs), self.header))
             if not mask.all():
                 words, positions = words[mask], positions[mask]
+        if COMPONENT not in fields:
+            return Actions(*self._columns(words, positions, fields), self.header, skipped)
+        actions = Actions(*self._columns(words, positions, _fields_of(fields)), self.header, skipped)
+        actions.columns[COMPONENT] = actions.components()
+        actions.columns = {name: actions.columns[name] for name in fields}
+        return actions
+
+    def _columns(
+        self, words: np.ndarray, positions: np.ndarray, fields: Sequence[str]
+    ) -> tuple[dict[str, np.ndarray], list[tuple[str, str]]]:
         columns = {name: positions if name == INDEX else column(words, FIELDS[name]) for name in fields}
-        names: Sequence[tuple[str, str]] = ()
-        numbers = [columns[name] for name in ("operation", "object") if name in columns]
+        names: list[tuple[str, str]] = []
+        numbers = [columns[name] for name in _NAMED if name in columns]
         if numbers:
             names = self.names(1 + max((int(each.max()) for each in numbers if len(each)), default=-1))
             for each in numbers:
                 # What has no name has the last one.
                 np.copyto(each, len(names) - 1, where=(each < 0) | (each >= len(names)))
-        return Actions(columns, names, self.header, skipped)
+        return columns, names
 
     def names(self, count: int = 0) -> list[tuple[str, str]]:
         """(component, name) by number, and behind them `NAMELESS`; they grow, and are read again if `count` are needed."""
@@ -179,6 +192,11 @@ class SegmentFile:
             offset += len(part)
             length -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _fields_of(fields: Sequence[str]) -> Sequence[str]:
+    """What has to be read for fields among which is the component."""
+    return tuple(dict.fromkeys([*(name for name in fields if name != COMPONENT), *_NAMED]))
 
 
 def is_valid(words: np.ndarray, start: int) -> np.ndarray:

@@ -1,0 +1,277 @@
+"""Compaction: recorded segments become Parquet, partitioned by date and backplane, each record once, whenever it is killed.
+
+What is done stands in a journal: a group of segments is planned there before anything of it is written, and done when its
+files are there. Whoever is killed between the two leaves a plan, which the next one carries out as it stands; its files
+have the same names then (records/compacted.py), and what has its name already is complete. Only what will not change is
+taken: segments that are sealed, and what a process that is gone has left. Of segments that retention removed before their
+turn came, nothing is known here; of those that it removes in between, it is told.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import psutil
+
+from appbackplane.runtime.observation.segments import ACTIONS_SUFFIX, BadSegment, SegmentHeader
+
+from .records.compacted import Group, Part, Written, write
+from .records.pieces import files, nothing_in
+from .records.segment_file import SegmentFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: Of the target. What begins with _ is no data to Spark, DuckDB and ourselves.
+JOURNAL: Final = "_compacted.jsonl"
+LOCK: Final = "_lock"
+#: Records of a group at most, but one segment at least: files of some 50 MB, 4 s of work for a task.
+GROUP_RECORDS: Final = 1 << 21
+#: Groups that are planned at a time, for each that can be written at once: so much is written again after a kill.
+GROUPS_AHEAD: Final = 4
+
+
+class CannotCompact(Exception):
+    """The target cannot be used. One line, with the remedy."""
+
+
+class _Line(msgspec.Struct, omit_defaults=True):
+    """Of the journal: one of the two."""
+
+    plan: Group | None = None
+    done: Written | None = None
+
+
+@dataclass(slots=True)
+class Compacted:
+    """What one run has done."""
+
+    rows: int = 0
+    files: int = 0
+    #: Segments that were read, and those that are still written to, which the next run will find.
+    segments: int = 0
+    growing: int = 0
+    damaged: int = 0
+    #: Why, by path.
+    unreadable: dict[str, str] = field(default_factory=dict)
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        yield f"{self.rows} records of {self.segments} segments compacted into {self.files} files"
+        if self.growing:
+            yield f"{self.growing} segments are still written to: left for the next time"
+        if self.damaged:
+            yield f"{self.damaged} records are damaged, left out"
+        yield from (f"{path} {why}: left out" for path, why in sorted(self.unreadable.items()))
+
+
+Run = Callable[[Sequence[Group], Path], Iterable[Written]]
+
+
+def compact(spark: SparkSession | None, run_dir: Path | str, to: Path | str) -> Compacted:
+    """Write what of `run_dir` is not in `to` yet; with Spark's tasks, or else here, one group after the other.
+
+    On a cluster both have to be folders that all workers see. Raises `CannotCompact`, `NothingRecorded`, OSError.
+    """
+    return compact_by(_here if spark is None else _in_tasks(spark), Path(run_dir), Path(to), _width(spark))
+
+
+def compact_by(run: Run, run_dir: Path, to: Path, width: int) -> Compacted:
+    """The same, with whatever carries out plans, `width` at once."""
+    to = to.absolute()
+    paths = [path for path in files(run_dir) if path.suffix == ACTIONS_SUFFIX]
+    if not paths:
+        raise nothing_in(run_dir)
+    result = Compacted()
+    with _journal(run_dir, to) as journal:
+        for left in _by(journal.unfinished(), width):
+            _carry_out(left, run, journal, to, result)
+        groups = _plans(paths, journal.taken, result)
+        for planned in _by(groups, width):
+            journal.append([_Line(plan=group) for group in planned])
+            _carry_out(planned, run, journal, to, result)
+    return result
+
+
+def _carry_out(groups: Sequence[Group], run: Run, journal: _Journal, to: Path, result: Compacted) -> None:
+    segments = {group.name: len(group.parts) for group in groups}
+    for written in run(groups, to):
+        journal.append([_Line(done=written)])
+        result.rows += sum(written.rows.values())
+        result.files += len(written.rows)
+        result.segments += segments[written.name] - len(written.unreadable)
+        result.damaged += written.damaged
+        result.unreadable |= written.unreadable
+
+
+def _here(groups: Sequence[Group], to: Path) -> Iterator[Written]:
+    return (write(group, to) for group in groups)
+
+
+def _in_tasks(spark: SparkSession) -> Run:
+    def run(groups: Sequence[Group], to: Path) -> Iterator[Written]:
+        told = [msgspec.json.encode(group) for group in groups]
+
+        def carry_out(batches: Iterator[Any]) -> Iterator[Any]:
+            import pyarrow as pa
+
+            for batch in batches:
+                for number in batch.column("id").to_pylist():
+                    written = write(msgspec.json.decode(told[number], type=Group), to)
+                    yield pa.RecordBatch.from_pydict({"written": [msgspec.json.encode(written)]})
+
+        frame = spark.range(0, len(told), 1, len(told)).mapInArrow(carry_out, "written binary")
+        for row in frame.toLocalIterator():
+            yield msgspec.json.decode(row.written, type=Written)
+
+    return run
+
+
+def _width(spark: SparkSession | None) -> int:
+    return GROUPS_AHEAD * (1 if spark is None else spark.sparkContext.defaultParallelism)
+
+
+def _by(groups: Sequence[Group], width: int) -> Iterator[Sequence[Group]]:
+    return (groups[at : at + width] for at in range(0, len(groups), width))
+
+
+# -- what there is to do -----------------------------------------------------------------------------------------------
+
+#: Names one segment for ever: backplane, number, created_ns. Where a run directory is emptied, numbers begin again; times
+#: do not.
+_Key = tuple[str, int, int]
+
+
+def _plans(paths: Sequence[Path], taken: dict[_Key, int], result: Compacted) -> list[Group]:
+    """What is ready and was not taken, in groups of one backplane's segments that follow each other."""
+    planned: list[Group] = []
+    for folder in sorted({path.parent for path in paths}):
+        parts: list[tuple[str, Part]] = []
+        for path, header, end in _ready([path for path in paths if path.parent == folder], result):
+            start = taken.get((header.backplane, header.number, header.created_ns), 0)
+            if end > start:
+                part = Part(str(path.absolute()), header.number, header.created_ns, start, end)
+                parts.append((header.backplane, part))
+        planned += _grouped(parts)
+    return planned
+
+
+def _grouped(parts: Sequence[tuple[str, Part]]) -> Iterator[Group]:
+    group: list[Part] = []
+    whose = ""
+    for backplane, part in parts:
+        is_full = sum(each.stop - each.start for each in group) + part.stop - part.start > GROUP_RECORDS
+        if group and (is_full or backplane != whose):
+            yield Group(whose, tuple(group))
+            group = []
+        group.append(part)
+        whose = backplane
+    if group:
+        yield Group(whose, tuple(group))
+
+
+def _ready(paths: Sequence[Path], result: Compacted) -> Iterator[tuple[Path, SegmentHeader, int]]:
+    """Of one folder's segments those that nobody writes to, and where each ends."""
+    opened: list[tuple[Path, SegmentHeader, int]] = []
+    for path in paths:
+        try:
+            with SegmentFile(path) as segment:
+                opened.append((path, segment.header, segment.sealed))
+        except BadSegment as error:
+            result.unreadable[str(path)] = str(error)
+    newest = max((header.generation for _, header, _ in opened), default=0)
+    for path, header, sealed in opened:
+        if sealed >= 0:
+            yield path, header, sealed
+        elif header.generation < newest or is_gone(header):
+            try:
+                with SegmentFile(path) as segment:
+                    yield path, segment.header, segment.end()
+            except BadSegment as error:
+                result.unreadable[str(path)] = str(error)
+        else:
+            result.growing += 1
+
+
+def is_gone(header: SegmentHeader) -> bool:
+    """Whether the process that wrote a segment is no more; of another machine's nobody here knows. To take it for gone by
+    mistake does no harm: what it writes later is taken later.
+    """
+    if header.node != os.uname().nodename:
+        return False
+    try:
+        return psutil.Process(header.pid).create_time() * 1e9 > header.created_ns + 1e9
+    except psutil.NoSuchProcess:
+        return True
+    except psutil.Error:
+        return False
+
+
+# -- the journal -------------------------------------------------------------------------------------------------------
+
+
+class _Journal:
+    """What was planned and done, in the order in which it was."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._plans: dict[str, Group] = {}
+        self._done: set[str] = set()
+        #: Up to where each segment was planned.
+        self.taken: dict[_Key, int] = {}
+        data = path.read_bytes() if path.exists() else b""
+        for line in data.split(b"\n"):
+            try:
+                self._note(msgspec.json.decode(line, type=_Line))
+            except msgspec.MsgspecError:
+                continue  # the one at which somebody was killed: nothing of it had been begun, or it will be done again
+        self._is_torn = bool(data) and not data.endswith(b"\n")
+
+    def unfinished(self) -> list[Group]:
+        """What was planned and not done."""
+        return [group for name, group in self._plans.items() if name not in self._done]
+
+    def append(self, lines: Sequence[_Line]) -> None:
+        """Write lines, and see that they are on the disk."""
+        data = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
+        with self._path.open("ab") as file:
+            file.write(b"\n" * self._is_torn + data)
+            file.flush()
+            os.fsync(file.fileno())
+        self._is_torn = False
+
+    def _note(self, line: _Line) -> None:
+        if line.plan is not None:
+            self._plans[f"{line.plan.backplane}/{line.plan.name}"] = line.plan
+            for part in line.plan.parts:
+                key = (line.plan.backplane, part.number, part.created_ns)
+                self.taken[key] = max(part.stop, self.taken.get(key, 0))
+        if line.done is not None:
+            self._done.add(f"{line.done.backplane}/{line.done.name}")
+
+
+@contextmanager
+def _journal(run_dir: Path, to: Path) -> Iterator[_Journal]:
+    """The journal of a target that is ours alone meanwhile."""
+    if to.exists() and not to.is_dir():
+        raise CannotCompact(f"{to} is a file; give a folder for the Parquet files")
+    if to.is_relative_to(run_dir.absolute()):
+        raise CannotCompact(f"{to} lies in the run directory, whose files come and go; give a folder elsewhere")
+    if to.exists() and any(to.iterdir()) and not (to / LOCK).exists():
+        raise CannotCompact(f"{to} holds something else; give a new folder, or one that was compacted into before")
+    to.mkdir(parents=True, exist_ok=True)
+    with (to / LOCK).open("ab") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise CannotCompact(f"another compaction writes to {to}; wait until it has ended") from error
+        for left in to.glob("date=*/backplane=*/.*.tmp"):
+            left.unlink(missing_ok=True)
+        yield _Journal(to / JOURNAL)

@@ -1,0 +1,124 @@
+"""Operation statistics: how often each operation ran, at each priority, how long it waited and ran, and how it ended.
+
+Percentiles come from histograms (`../kernels/histogram.py`): at most `ERROR`, 0.8 %, from the true ones. Everything else is
+exact. Cost: 20 million records in 0.35 s on two cores from Parquet (scripts/bench spark_stats); what travels between
+tasks is some 20 KB for each operation and priority.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from ..frames import actions_of
+from ..kernels.groups import Groups
+from ..kernels.histogram import BLOCK, Durations
+from ..records.batch import Actions
+from .batches import batch_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+FIELDS: Final = ("wait", "run", "cpu", "outcome", "priority", "component", "operation")
+_DURATIONS: Final = ("wait", "run")
+_PERCENTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
+_KEY: Final = "component string, operation string, priority int"
+_PARTIAL: Final = f"{_KEY}, errors long, cpu_ns long, wait binary, run binary"
+SCHEMA: Final = f"{_KEY}, count long, errors long, cpu_ns long, " + ", ".join(
+    f"{name}_mean_ns double, " + "".join(f"{name}_{rank}_ns double, " for rank in _PERCENTILES) + f"{name}_max_ns long"
+    for name in _DURATIONS
+)
+
+
+def operation_statistics(pieces: DataFrame) -> DataFrame:
+    """By component, operation and priority (as asked for), sorted by these:
+
+    `count`; `errors`: of these, whose outcome is not OK; `cpu_ns`: CPU time of all; of `wait` (all time in queues) and `run`
+    (all steps): mean, p50, p90, p99 and max, in ns. `pieces`: of `pieces_frame`.
+    """
+    return pieces.mapInArrow(_tally, _PARTIAL).repartition(1).mapInArrow(_added_up, SCHEMA)
+
+
+class Statistics:
+    """What is added up: by groups, in this order of time. Of one task, or of all."""
+
+    def __init__(self) -> None:
+        self.groups = Groups()
+        self.durations = {name: Durations() for name in _DURATIONS}
+        self.errors = np.zeros(0, dtype=np.int64)
+        self.cpu_ns = np.zeros(0, dtype=np.int64)
+
+    def add(self, actions: Actions) -> None:  # hot: scripts/bench spark_stats
+        """Count records; needs `FIELDS`."""
+        self.groups.naming(actions.component_names(), [name for _, name in actions.names])
+        columns = [actions[name] for name in FIELDS]
+        for at in range(0, len(actions), BLOCK):
+            wait, run, cpu, outcome, priority, component, operation = (column[at : at + BLOCK] for column in columns)
+            groups = self.groups.of(component, operation, priority)
+            self._grow()
+            self.durations["wait"].add(groups, wait)
+            self.durations["run"].add(groups, run)
+            np.add.at(self.cpu_ns, groups, cpu)
+            np.add.at(self.errors, groups[outcome != 0], 1)
+
+    def add_partial(self, batch: Any) -> None:
+        """Count what another task has made, rows of `_PARTIAL`."""
+        for row in batch.to_pylist():
+            group = self.groups.number_of((row["component"], row["operation"], row["priority"]))
+            self._grow()
+            for name, durations in self.durations.items():
+                durations.add_packed(group, row[name])
+            self.errors[group] += row["errors"]
+            self.cpu_ns[group] += row["cpu_ns"]
+
+    def partial(self) -> Any:
+        """As rows of `_PARTIAL`."""
+        packed = {
+            name: [durations.pack(group) for group in range(len(self.groups))]
+            for name, durations in self.durations.items()
+        }
+        return batch_of(_PARTIAL, self._keys() | self._sums(list(range(len(self.groups)))) | packed)
+
+    def result(self) -> Any:
+        """As rows of `SCHEMA`."""
+        order = sorted(range(len(self.groups)), key=self.groups.keys.__getitem__)
+        columns = {name: [values[n] for n in order] for name, values in self._keys().items()} | self._sums(order)
+        columns["count"] = self.durations["run"].numbers()[order]
+        for name, durations in self.durations.items():
+            columns[f"{name}_mean_ns"] = durations.means()[order]
+            found = durations.percentiles(list(_PERCENTILES.values()))[order]
+            for number, rank in enumerate(_PERCENTILES):
+                columns[f"{name}_{rank}_ns"] = found[:, number]
+            columns[f"{name}_max_ns"] = durations.maxima[order]
+        return batch_of(SCHEMA, columns)
+
+    def _keys(self) -> dict[str, Any]:
+        components, operations, priorities = zip(*self.groups.keys, strict=True) if self.groups.keys else ((), (), ())
+        return {"component": components, "operation": operations, "priority": priorities}
+
+    def _sums(self, order: list[int]) -> dict[str, Any]:
+        return {"errors": self.errors[order], "cpu_ns": self.cpu_ns[order]}
+
+    def _grow(self) -> None:
+        count = len(self.groups)
+        for durations in self.durations.values():
+            durations.grow(count)
+        if count > len(self.errors):
+            more = np.zeros(max(count, 2 * len(self.errors)) - len(self.errors), dtype=np.int64)
+            self.errors, self.cpu_ns = np.concatenate([self.errors, more]), np.concatenate([self.cpu_ns, more])
+
+
+def _tally(batches: Iterator[Any]) -> Iterator[Any]:
+    statistics = Statistics()
+    for actions in actions_of(batches, FIELDS):
+        statistics.add(actions)
+    yield statistics.partial()
+
+
+def _added_up(batches: Iterator[Any]) -> Iterator[Any]:
+    statistics = Statistics()
+    for batch in batches:
+        statistics.add_partial(batch)
+    yield statistics.result()
