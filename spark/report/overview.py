@@ -8,7 +8,7 @@ Cost: 15 ns a record, 1 KB a bin and backplane.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -16,6 +16,7 @@ import numpy as np
 
 from appbackplane.runtime.observation.segments import NO_DEADLINE
 
+from ..frames import actions_of
 from ..records.batch import Actions
 from ..records.found import Found
 
@@ -41,6 +42,7 @@ _SCHEMA: Final = "told binary"
 class Source(msgspec.Struct):
     """Whose records they are, and how many."""
 
+    system: str = ""
     node: str = ""
     records: int = 0
     generations: set[int] = set()
@@ -73,7 +75,7 @@ class Overview(msgspec.Struct):
         source = self.sources.setdefault(whose, Source())
         source.records += len(actions)
         if header is not None:
-            source.node = header.node
+            source.system, source.node = header.system or source.system, header.node
             source.generations.add(header.generation)
             source.limits = header.limits or source.limits
         self._widen_for(first, last)
@@ -105,7 +107,8 @@ class Overview(msgspec.Struct):
             ours = self.sources.setdefault(whose, Source())
             ours.records += source.records
             ours.generations |= source.generations
-            ours.node, ours.limits = source.node, source.limits or ours.limits
+            ours.system, ours.node = source.system or ours.system, source.node
+            ours.limits = source.limits or ours.limits
         if other.first_ns:
             self._extend(other.first_ns, other.last_ns)
         found = Found.from_dict(self.found) if self.found else Found()
@@ -167,28 +170,20 @@ def edges_ns() -> list[float]:
     return [_FIRST_NS * 2 ** (number / _PER_DOUBLING) for number in range(BUCKETS + 1)]
 
 
-def overview(pieces: DataFrame, *, since_ns: int | None = None) -> Overview:
-    """Of all that is in the pieces (path, start, stop)."""
-
-    def tasks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from _told(batches, since_ns)
-
+def overview(pieces: DataFrame) -> Overview:
+    """Of all that is in the pieces (of `pieces_frame`)."""
     total = Overview()
-    for row in pieces.mapInArrow(tasks, _SCHEMA).collect():
+    for row in pieces.mapInArrow(_told, _SCHEMA).collect():
         total.add(msgspec.msgpack.decode(row.told, type=Overview))
     return total
 
 
-def _told(batches: Iterable[pa.RecordBatch], since_ns: int | None) -> Iterator[pa.RecordBatch]:
+def _told(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """In a task."""
     import pyarrow as pa
 
-    from ..records.pieces import Piece, read_all
-
-    several = [Piece(**row) for batch in batches for row in batch.to_pylist()]
-    keep = None if since_ns is None else (("start",), lambda columns: columns["start"] >= since_ns)
     total, found = Overview(), Found()
-    for actions in read_all(several, FIELDS, found, keep):
+    for actions in actions_of(batches, FIELDS, found):
         total.add_actions(actions)
     total.found = found.as_dict()
     yield pa.record_batch({"told": pa.array([msgspec.msgpack.encode(total)], type=pa.binary())})

@@ -53,7 +53,7 @@ def _head(contents: Contents, zone: tzinfo | None) -> str:
 
 def _tiles(contents: Contents) -> str:
     errors, missed = (sum(getattr(one, name) for one in contents.backplanes) for name in ("errors", "missed"))
-    lasted_s = max(1e-3, (contents.last_ns - contents.first_ns) / 1e9)
+    lasted_s = max(1.0, (contents.last_ns - contents.first_ns) / 1e9)
     tiles = [
         (count(contents.records), "actions", False),
         (rate(contents.records / lasted_s), "on average", False),
@@ -109,7 +109,7 @@ def _card(one: Advice) -> str:
 
 def _latency(contents: Contents, zone: tzinfo | None) -> str:
     return (
-        "<h2>Latency</h2><p>From arrival to end, with all waiting. The darker, the more actions.</p>"
+        "<h2>Latency</h2><p>From arrival to end, with all waiting. The stronger the colour, the more actions.</p>"
         f"<figure>{heat_map(contents.heat, zone)}</figure>"
     )
 
@@ -129,8 +129,7 @@ def _utilisation(contents: Contents, zone: tzinfo | None) -> str:
     rows = []
     for line in contents.timeline[:STRIPS_MAX]:
         of = limits[line.backplane]
-        cpu = f", CPU {share(max(line.cpu, default=0))}"
-        rows.append(Strip(line.backplane, line.busy, f"{share(max(line.busy, default=0))}{cpu}", line.cpu, _limit(of)))
+        rows.append(Strip(line.backplane, line.busy, f"{share(max(line.busy, default=0))} max", line.cpu, _limit(of)))
     cells = [
         [
             words(one.name), words(one.node), number(count(one.records)), number(rate(one.rate)),
@@ -158,17 +157,17 @@ def _operations(contents: Contents) -> str:
     low = min((max(1e3, min(one.wait_p50_ns, one.run_p50_ns)) for one in rows), default=1e3)
     high = max((max(one.wait_max_ns, one.run_max_ns) for one in rows), default=1e9)
     cells = [_operation(one, low, max(high, low * 10)) for one in rows[:ROWS_MAX]]
-    head = ("Operation", "Component", "Priority#", "Count#", "Errors#", "Wait p50#", "p99#", "max#", "", "Run p50#", "p99#", "max#", "", "CPU#")  # fmt: skip
+    head = ("Operation", "Priority#", "Count#", "Errors#", "Wait p50#", "p99#", "max#", "", "Run p50#", "p99#", "max#", "", "CPU#")  # fmt: skip
     return (
         "<h2>Operations</h2><p>Those first that took most time in all. Dot: the median; thick: to 90 %; stroke: 99 %; thin: "
         f"the longest; all on one logarithmic scale, {duration(low)} to {duration(max(high, low * 10))}.</p>"
-        f"{table(head, cells)}{_more(rows)}"
+        f"{table(head, cells, 'dense')}{_more(rows)}"
     )
 
 
 def _operation(one: Operation, low: float, high: float) -> list[str]:
     return [
-        words(one.operation), words(one.component), number(str(one.priority)), number(count(one.count)),
+        words(one.operation), number(str(one.priority)), number(count(one.count)),
         number(count(one.errors), is_bad=one.errors > 0),
         number(duration(one.wait_p50_ns)), number(duration(one.wait_p99_ns)), number(duration(one.wait_max_ns)),
         plain(spread(one.wait_p50_ns, one.wait_p90_ns, one.wait_p99_ns, one.wait_max_ns, low, high)),
@@ -183,14 +182,14 @@ def _misses(contents: Contents) -> str:
         return "<h2>Deadlines</h2><p>None was missed.</p>"
     cells = [
         [
-            words(one.operation), words(one.component), number(str(one.priority)), number(count(one.with_deadline)),
+            words(one.operation), number(str(one.priority)), number(count(one.with_deadline)),
             number(count(one.missed), is_bad=True), bar(one.missed / max(1, one.with_deadline), bad=True),
             number(share(one.missed / max(1, one.with_deadline))), number(duration(one.late_p50_ns)),
             number(duration(one.late_max_ns)),
         ]
         for one in contents.misses[:ROWS_MAX]
     ]  # fmt: skip
-    head = ("Operation", "Component", "Priority#", "With a deadline#", "Missed#", "", "#", "Late by, median#", "At most#")
+    head = ("Operation", "Priority#", "With a deadline#", "Missed#", "", "#", "Late by, median#", "At most#")
     return f"<h2>Deadlines missed</h2>{table(head, cells)}{_more(contents.misses)}"
 
 
@@ -223,14 +222,14 @@ def _slow(contents: Contents, zone: tzinfo | None) -> str:
     span = contents.last_ns - contents.first_ns
     cells = [
         [
-            number(moment(one.when_ns, span, zone)), words(one.operation), words(one.object), words(one.backplane),
+            number(moment(one.when_ns, span, zone)), words(one.operation, f"{one.object}, in {one.backplane}"),
             number(duration(one.wait_ns + one.took_ns)), plain(spent(one, most)), number(duration(one.wait_ns)),
             number(duration(one.cpu_ns)), number(duration(max(0, one.run_ns - one.cpu_ns))),
             number(duration(max(0, one.took_ns - one.run_ns))),
         ]
         for one in contents.slow[:ROWS_MAX]
     ]  # fmt: skip
-    head = ("At#", "Operation", "Object", "Backplane", "In all#", "", "Waited#", "Computed#", "Held up#", "Awaited#")
+    head = ("At#", "Operation", "In all#", "", "Waited#", "Computed#", "Held up#", "Awaited#")
     return (
         '<h2>Slow actions</h2><p class="key"><i class="waited"></i>waited in queues<i class="own"></i>computed'
         '<i class="blocked"></i>ran and did not compute: blocked, or kept from the CPU<i class="took"></i>awaited replies</p>'
@@ -258,16 +257,16 @@ def _path(path: Path, contents: Contents, zone: tzinfo | None) -> str:
     )
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "") -> str:
     """Headings that end in # stand above numbers. Cells are made by the functions below."""
     titles = "".join(f'<th class="n">{h[:-1]}</th>' if h.endswith("#") else f"<th>{h}</th>" for h in head)
     body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
-    return f'<div class="scroll"><table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>'
+    return f'<div class="scroll"><table class="{kind}"><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def words(said: str) -> str:
-    """A cell of a name."""
-    return f'<td class="w">{text(said)}</td>'
+def words(said: str, more: str = "") -> str:
+    """A cell of a name; `more` stands below it."""
+    return f'<td class="w">{text(said)}{f"<small>{text(more)}</small>" if more else ""}</td>'
 
 
 def number(said: str, *, is_bad: bool = False) -> str:

@@ -21,6 +21,8 @@ LEFT, RIGHT = 92, 16
 LEVELS = 9
 #: Of a map: its rows.
 _HEAT_HEIGHT = 260
+#: Bins of latency at least: a decade, so that there is a mark beside it.
+_BUCKETS_MIN = 8
 _STRIP_HEIGHT, _STRIP_GAP = 46, 12
 _TIME_MARKS = 8
 #: Labels of a strip and a path are cut there.
@@ -42,6 +44,8 @@ def heat_map(heat: Heat, zone: tzinfo | None = None) -> str:
     if not used:
         return ""
     low, high = max(0, used[0] - 1), min(len(heat.edges_ns) - 2, used[-1] + 1)
+    while high - low < _BUCKETS_MIN:
+        low, high = max(0, low - 1), min(len(heat.edges_ns) - 2, high + 1)
     top, bottom = 10, 10 + _HEAT_HEIGHT
     x = _time_axis(heat, len(heat.counts))
     first_ns, last_ns = heat.edges_ns[low], heat.edges_ns[high + 1]
@@ -180,10 +184,10 @@ def spread(p50: float, p90: float, p99: float, most: float, low_ns: float, high_
 
     def x(ns: float) -> float:
         part = math.log(max(ns, low_ns) / low_ns) / max(1e-9, math.log(high_ns / low_ns))
-        return round(3 + min(1.0, part) * 114, 1)
+        return round(3 + min(1.0, part) * 78, 1)
 
     return (
-        '<svg class="small" viewBox="0 0 120 10" width="120" height="10" aria-hidden="true">'
+        '<svg class="small" viewBox="0 0 84 10" width="84" height="10" aria-hidden="true">'
         f'<path class="rail" d="M{x(p50)} 5H{x(most)}"/><path class="body" d="M{x(p50)} 5H{x(p90)}"/>'
         f'<circle class="dot" cx="{x(p50)}" cy="5" r="3"/><path class="tick" d="M{x(p99)} 1V9"/></svg>'
     )
@@ -214,13 +218,15 @@ def _mark_left(y: float, told: str) -> str:
 def _heat_key(most: int, y: float) -> list[str]:
     """What the colours mean."""
     x = float(LEFT)
-    key: list[str] = [f'<text class="mark begin" x="{x:g}" y="{y + 10:g}">1</text>']
-    x += 14
+    key: list[str] = []
+    if most > 1:
+        key.append(f'<text class="mark begin" x="{x:g}" y="{y + 10:g}">1</text>')
+        x += 14
     for which in range(1, LEVELS + 1):
         if which == LEVELS or most > 1:
             key.append(f'<path class="h{which}" d="M{x:g} {y:g}h16v12h-16z"/>')
             x += 16
-    key.append(f'<text class="mark begin" x="{x + 6:g}" y="{y + 10:g}">{count(most)} actions</text>')
+    key.append(f'<text class="mark begin" x="{x + 6:g}" y="{y + 10:g}">{_actions(most)}</text>')
     for name, told in (("p50", "median"), ("p99", "99 % are below")):
         x = WIDTH - RIGHT - (210 if name == "p50" else 120)
         key.append(f'<path class="{name}" d="M{x} {y + 6:g}h20"/>')
@@ -231,9 +237,13 @@ def _heat_key(most: int, y: float) -> list[str]:
 def _said(heat: Heat, n: int, zone: tzinfo | None) -> str:
     at = moment(heat.begin_ns + n * heat.width_ns, heat.width_ns * len(heat.counts), zone)
     return text(
-        f"{at}, {duration(heat.width_ns)}: {count(sum(heat.counts[n]))} actions, median {duration(heat.p50_ns[n])}, "
+        f"{at}, {duration(heat.width_ns)}: {_actions(sum(heat.counts[n]))}, median {duration(heat.p50_ns[n])}, "
         f"99 % below {duration(heat.p99_ns[n])}"
     )
+
+
+def _actions(number: int) -> str:
+    return f"{count(number)} action{'s' * (number != 1)}"
 
 
 def _runs(values: Sequence[int]) -> Iterable[tuple[int, int, int]]:

@@ -15,8 +15,8 @@ NOTHING = "–"
 
 def duration(ns: float | None) -> str:
     """Three digits at most."""
-    if ns is None:
-        return NOTHING
+    if ns is None or ns == 0:
+        return NOTHING if ns is None else "0"
     for limit, scale, unit in _UNITS:
         if abs(ns) < limit * 0.9995:
             return f"{digits(ns / scale)} {unit}"
