@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import IO
 
 import click
 
@@ -22,6 +25,18 @@ INTERRUPTED = 130
 #: A screen of 80 columns is 1,920 characters.
 LINE_LENGTH_MAX = 1_600
 _STDOUT = 1
+
+
+@contextmanager
+def silent() -> Iterator[IO[bytes] | None]:
+    """Where what Spark says goes, of a program that ends at once: nowhere, but for what keeps it from starting."""
+    with tempfile.TemporaryFile() as file:
+        yield None if is_debug() else file
+
+
+def is_debug() -> bool:
+    """Whether the person asked for tracebacks."""
+    return bool(click.get_current_context().params.get("debug"))
 
 
 def run(work: Callable[[], None], *, debug: bool = False) -> int:

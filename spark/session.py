@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from appbackplane.transport.errors import FailedPrecondition, Unavailable
 
@@ -60,8 +60,13 @@ class NoSpark(Unavailable):
     """It did not start."""
 
 
-def session(master: str = LOCAL, name: str = "appbackplane", **settings: str) -> SparkSession:
+def session(
+    master: str = LOCAL, name: str = "appbackplane", *, stderr: IO[bytes] | None = None, **settings: str
+) -> SparkSession:
     """The session of this process, started if need be; `settings` with _ for the dots go before `SETTINGS`.
+
+    `stderr`: where what its JVM and its workers say goes, if not where this process does: at the end of a process that does
+    not wait for them, they complain of that.
 
     Raises `NotInstalled`, `NoJava`, `NoMaster`, `NoSpark`, and `InvalidArgument` for what is no name of a master.
     """
@@ -71,7 +76,7 @@ def session(master: str = LOCAL, name: str = "appbackplane", **settings: str) ->
     wanted = SETTINGS | {key.replace("_", "."): value for key, value in settings.items()}
     wanted[_JAVA_OPTIONS] = f"{_LOG} {wanted.get(_JAVA_OPTIONS, '')}".strip()
     _set_environment(whose)
-    spark = _started(whose, name, wanted)
+    spark = _started(whose, name, wanted, stderr)
     if whose.kind == "spark":
         _await_executor(spark, whose)
     return spark
@@ -92,19 +97,22 @@ def _set_environment(master: Master) -> None:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 
-def _started(master: Master, name: str, settings: dict[str, str]) -> SparkSession:
-    """In a thread of its own: starting may take for ever, and only the end of the JVM ends it."""
+def _started(master: Master, name: str, settings: dict[str, str], stderr: IO[bytes] | None) -> SparkSession:
+    """In a thread of its own where starting may take for ever: only the end of the JVM ends it then."""
+    from pyspark import SparkConf, SparkContext, java_gateway
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.master(master.text).appName(name)
-    for key, value in settings.items():
-        builder = builder.config(key, value)
+    conf = SparkConf().setMaster(master.text).setAppName(name).setAll(list(settings.items()))
+    launch_gateway: Any = java_gateway.launch_gateway
     made: list[SparkSession] = []
     raised: list[BaseException] = []
 
     def make() -> None:
         try:
-            made.append(builder.getOrCreate())
+            if SparkContext._gateway is None:
+                options = {} if stderr is None else {"stderr": stderr}
+                SparkContext._ensure_initialized(gateway=launch_gateway(conf, options), conf=conf)
+            made.append(SparkSession.builder.config(conf=conf).getOrCreate())
         except BaseException as error:
             raised.append(error)
 
@@ -120,9 +128,18 @@ def _started(master: Master, name: str, settings: dict[str, str]) -> SparkSessio
             raise no_master(master, [f"it has not let Spark in for {limit_s:g} s"])
     if raised:
         if isinstance(raised[0], Exception):
-            raise NoSpark(f"Spark did not start: {in_a_line(raised[0])}") from raised[0]
+            raise NoSpark(f"Spark did not start: {_last_said(stderr) or in_a_line(raised[0])}") from raised[0]
         raise raised[0]
     return made[0]
+
+
+def _last_said(stderr: IO[bytes] | None) -> str:
+    """By a JVM that did not come up."""
+    if stderr is None or not stderr.seekable():
+        return ""
+    stderr.seek(0)
+    lines = [line.strip() for line in stderr.read(1 << 16).decode(errors="replace").splitlines()]
+    return next((line for line in lines if line), "")
 
 
 def _await_executor(spark: SparkSession, master: Master) -> None:

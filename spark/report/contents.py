@@ -10,11 +10,7 @@ from typing import Any
 import msgspec
 
 
-class Struct(msgspec.Struct, frozen=True, kw_only=True):
-    """Of all rows."""
-
-
-class Backplane(Struct):
+class Backplane(msgspec.Struct, frozen=True, kw_only=True):
     """What one did, and what it was allowed."""
 
     name: str
@@ -36,7 +32,7 @@ class Backplane(Struct):
     missed: int
 
 
-class Line(Struct):
+class Line(msgspec.Struct, frozen=True, kw_only=True):
     """One backplane over time, a value a bin."""
 
     backplane: str
@@ -48,7 +44,7 @@ class Line(Struct):
     cpu: list[float]
 
 
-class Heat(Struct):
+class Heat(msgspec.Struct, frozen=True, kw_only=True):
     """How many took how long, by time. `counts[time][latency]`; a bin of latency begins at `edges_ns`, which has one more."""
 
     begin_ns: int
@@ -59,7 +55,7 @@ class Heat(Struct):
     p99_ns: list[float | None]
 
 
-class Operation(Struct):
+class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """Statistics of an operation at a priority."""
 
     component: str
@@ -80,7 +76,7 @@ class Operation(Struct):
     cpu_ns: int
 
 
-class Miss(Struct):
+class Miss(msgspec.Struct, frozen=True, kw_only=True):
     """An operation that came too late."""
 
     component: str
@@ -93,7 +89,7 @@ class Miss(Struct):
     late_max_ns: float
 
 
-class Inversion(Struct):
+class Inversion(msgspec.Struct, frozen=True, kw_only=True):
     """More urgent work that waited while less urgent ran, in a backplane."""
 
     backplane: str
@@ -110,7 +106,7 @@ class Inversion(Struct):
     when_ns: int | None = None
 
 
-class Slow(Struct):
+class Slow(msgspec.Struct, frozen=True, kw_only=True):
     """One action that took long."""
 
     when_ns: int
@@ -126,7 +122,7 @@ class Slow(Struct):
     outcome: int
 
 
-class Step(Struct):
+class Step(msgspec.Struct, frozen=True, kw_only=True):
     """A part of a path: who had the call, for how long, counted from its begin."""
 
     backplane: str
@@ -139,7 +135,7 @@ class Step(Struct):
     own_ns: int
 
 
-class Path(Struct):
+class Path(msgspec.Struct, frozen=True, kw_only=True):
     """Of one trace: the chain of calls that it waited for."""
 
     trace: str
@@ -148,7 +144,7 @@ class Path(Struct):
     steps: list[Step]
 
 
-class Advice(Struct):
+class Advice(msgspec.Struct, frozen=True, kw_only=True):
     """A line of TOML that should change."""
 
     target: str
@@ -163,7 +159,7 @@ class Advice(Struct):
     error: float
 
 
-class Contents(Struct):
+class Contents(msgspec.Struct, frozen=True, kw_only=True):
     """The whole."""
 
     system: str

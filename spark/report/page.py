@@ -27,7 +27,8 @@ def page(contents: Contents, zone: tzinfo | None = None) -> str:
     if contents.records:
         parts += [
             _advice(contents), _latency(contents, zone), _timeline(contents, zone), _utilisation(contents, zone),
-            _operations(contents), _misses(contents), _inversions(contents, zone), _slow(contents, zone), _paths(contents, zone),
+            _operations(contents), _misses(contents), _inversions(contents, zone), _slow(contents, zone),
+            _paths(contents, zone),
         ]  # fmt: skip
     else:
         parts.append(
@@ -64,7 +65,9 @@ def _tiles(contents: Contents) -> str:
         (count(sum(one.count for one in contents.inversions)), "priority inversions", bool(contents.inversions)),
     ]
     shown = tiles if contents.records else tiles[:1]
-    cells = (f'<div class="tile{" bad" * is_bad}"><b>{text(what)}</b><span>{of}</span></div>' for what, of, is_bad in shown)
+    cells = (
+        f'<div class="tile{" bad" * is_bad}"><b>{text(what)}</b><span>{of}</span></div>' for what, of, is_bad in shown
+    )
     return f'<div class="tiles">{"".join(cells)}</div>'
 
 
@@ -116,7 +119,8 @@ def _latency(contents: Contents, zone: tzinfo | None) -> str:
 
 def _timeline(contents: Contents, zone: tzinfo | None) -> str:
     rows = [
-        Strip(line.backplane, line.rate, f"{rate(max(line.rate, default=0))} max") for line in contents.timeline[:STRIPS_MAX]
+        Strip(line.backplane, line.rate, f"{rate(max(line.rate, default=0))} max")
+        for line in contents.timeline[:STRIPS_MAX]
     ]
     return (
         "<h2>Actions a second, by backplane</h2><p>Each row has a scale of its own, up to the figure at its left.</p>"
@@ -139,7 +143,10 @@ def _utilisation(contents: Contents, zone: tzinfo | None) -> str:
         ]
         for one in contents.backplanes[:ROWS_MAX]
     ]  # fmt: skip
-    head = ("Backplane", "Node", "Actions#", "Mean rate#", "Threads#", "Busy#", "Busiest#", "CPU#", "Most#", "CPU limit#", "Processes#")  # fmt: skip
+    head = (
+        "Backplane", "Node", "Actions#", "Mean rate#", "Threads#", "Busy#", "Busiest#", "CPU#", "Most#", "CPU limit#",
+        "Processes#",
+    )  # fmt: skip
     return (
         "<h2>Utilisation against limits</h2><p>Area: of the time of its threads, what actions ran, so 100 % is all threads "
         "busy. Line: CPU they used, of one core; dashed: the CPU limit, or where there is none, all threads.</p>"
@@ -157,7 +164,10 @@ def _operations(contents: Contents) -> str:
     low = min((max(1e3, min(one.wait_p50_ns, one.run_p50_ns)) for one in rows), default=1e3)
     high = max((max(one.wait_max_ns, one.run_max_ns) for one in rows), default=1e9)
     cells = [_operation(one, low, max(high, low * 10)) for one in rows[:ROWS_MAX]]
-    head = ("Operation", "Priority#", "Count#", "Errors#", "Wait p50#", "p99#", "max#", "", "Run p50#", "p99#", "max#", "", "CPU#")  # fmt: skip
+    head = (
+        "Operation", "Priority#", "Count#", "Errors#", "Wait p50#", "p99#", "max#", "", "Run p50#", "p99#", "max#", "",
+        "CPU#",
+    )  # fmt: skip
     return (
         "<h2>Operations</h2><p>Those first that took most time in all. Dot: the median; thick: to 90 %; stroke: 99 %; thin: "
         f"the longest; all on one logarithmic scale, {duration(low)} to {duration(max(high, low * 10))}.</p>"
@@ -179,7 +189,7 @@ def _operation(one: Operation, low: float, high: float) -> list[str]:
 
 def _misses(contents: Contents) -> str:
     if not contents.misses:
-        return "<h2>Deadlines</h2><p>None was missed.</p>"
+        return "<h2>Deadlines</h2><p>No action missed its own.</p>"
     cells = [
         [
             words(one.operation), number(str(one.priority)), number(count(one.with_deadline)),
@@ -208,7 +218,17 @@ def _inversions(contents: Contents, zone: tzinfo | None) -> str:
         ]
         for one in contents.inversions[:ROWS_MAX]
     ]  # fmt: skip
-    head = ("Waited (priority)", "While this ran (priority)", "Backplane", "Times#", "Boosted#", "In all#", "", "Longest#", "at#")
+    head = (
+        "Waited (priority)",
+        "While this ran (priority)",
+        "Backplane",
+        "Times#",
+        "Boosted#",
+        "In all#",
+        "",
+        "Longest#",
+        "at#",
+    )
     return (
         f"<h2>Priority inversions</h2><p>{about} Where what stood in the way was lent the priority of who waited, it is "
         f"counted as boosted.</p>{table(head, cells)}{_more(contents.inversions)}"
@@ -261,7 +281,9 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "") ->
     """Headings that end in # stand above numbers. Cells are made by the functions below."""
     titles = "".join(f'<th class="n">{h[:-1]}</th>' if h.endswith("#") else f"<th>{h}</th>" for h in head)
     body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
-    return f'<div class="scroll"><table class="{kind}"><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>'
+    return (
+        f'<div class="scroll"><table class="{kind}"><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>'
+    )
 
 
 def words(said: str, more: str = "") -> str:
@@ -302,4 +324,8 @@ def _others(lines: Sequence[object]) -> str:
 
 def _more(rows: Sequence[object]) -> str:
     rest = len(rows) - ROWS_MAX
-    return f'<p class="note">and {count(rest)} more: <code>appbackplane report --json</code> has all</p>' if rest > 0 else ""
+    return (
+        f'<p class="note">and {count(rest)} more: <code>appbackplane report --json</code> has all</p>'
+        if rest > 0
+        else ""
+    )

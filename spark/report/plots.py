@@ -126,7 +126,9 @@ def strips(heat: Heat, rows: Sequence[Strip], about: str, zone: tzinfo | None = 
         name = row.name if len(row.name) <= _NAME_MAX else row.name[: _NAME_MAX - 1] + "…"
         drawn.append(f'<text class="name" x="{LEFT - 8}" y="{base - _STRIP_HEIGHT / 2:g}">{text(name)}')
         drawn.append(f"<title>{text(row.name)}</title></text>")
-        drawn.append(f'<text class="mark left" x="{LEFT - 8}" y="{base - _STRIP_HEIGHT / 2 + 14:g}">{text(row.said)}</text>')
+        drawn.append(
+            f'<text class="mark left" x="{LEFT - 8}" y="{base - _STRIP_HEIGHT / 2 + 14:g}">{text(row.said)}</text>'
+        )
     bottom = 8 + len(rows) * (_STRIP_HEIGHT + _STRIP_GAP) - _STRIP_GAP
     drawn += _time_marks(heat.begin_ns, heat.width_ns, bins, bottom, zone)
     return _svg(bottom + 24, about, *drawn)
@@ -151,7 +153,9 @@ def waterfall(path: Path) -> str:
         drawn.append(f'<text class="step" x="{indent}" y="{y + 13}">{text(cut)}</text>')
         drawn.append(f'<rect class="waited" x="{left:.1f}" y="{y + 3}" width="{waited:.1f}" height="12"/>')
         drawn.append(f'<rect class="took" x="{left + waited:.1f}" y="{y + 3}" width="{max(1, took):.1f}" height="12"/>')
-        drawn.append(f'<rect class="own" x="{left + waited:.1f}" y="{y + 3}" width="{max(1, own):.1f}" height="12"/></g>')
+        drawn.append(
+            f'<rect class="own" x="{left + waited:.1f}" y="{y + 3}" width="{max(1, own):.1f}" height="12"/></g>'
+        )
     height = 8 + len(steps) * _ROW
     step_ns = nice(total / 5)
     for number in range(1, int(total / step_ns) + 1):
@@ -210,9 +214,8 @@ def _time_marks(begin_ns: int, width_ns: int, bins: int, y: float, zone: tzinfo 
 
 
 def _mark_left(y: float, told: str) -> str:
-    return (
-        f'<path class="axis" d="M{LEFT - 4} {y:g}h4"/><text class="mark left" x="{LEFT - 8}" y="{y + 4:g}">{text(told)}</text>'
-    )
+    label = f'<text class="mark left" x="{LEFT - 8}" y="{y + 4:g}">{text(told)}</text>'
+    return f'<path class="axis" d="M{LEFT - 4} {y:g}h4"/>{label}'
 
 
 def _heat_key(most: int, y: float) -> list[str]:
@@ -270,5 +273,7 @@ def _line(points: Iterable[tuple[float, float | None]]) -> str:
 
 def _svg(height: float, about: str, *parts: str) -> str:
     return (
-        f'<svg class="plot" viewBox="0 0 {WIDTH} {height:g}" role="img"><title>{about}</title>' + "".join(parts) + "</svg>"
+        f'<svg class="plot" viewBox="0 0 {WIDTH} {height:g}" role="img"><title>{about}</title>'
+        + "".join(parts)
+        + "</svg>"
     )

@@ -14,6 +14,7 @@ import msgspec
 
 from appbackplane.transport.errors import FailedPrecondition
 
+from ..program import silent
 from ..progress import shown
 from ..records.pieces import files, nothing_in
 from ..session import SHORT_LIVED, session
@@ -29,8 +30,8 @@ def report(where: Path, master: str, *, since_ns: int | None, html: Path | None,
         raise nothing_in(where)
     from .gathering import STEPS, gathered
 
-    with shown(STEPS + 1) as progress:
-        spark = session(master, "appbackplane report", **SHORT_LIVED)
+    with shown(STEPS + 1) as progress, silent() as said:
+        spark = session(master, "appbackplane report", stderr=said, **SHORT_LIVED)
         progress.watch(spark)
         by = f"AppBackplane {importlib.metadata.version('appbackplane')} on Spark {spark.version}, {master}"
         contents = gathered(spark, where, progress, since_ns=since_ns, made_ns=time.time_ns(), by=by)

@@ -72,7 +72,8 @@ def tables(contents: Contents, zone: tzinfo | None) -> Iterator[tuple[str, Seque
     found: list[tuple[str, Sequence[str], list[list[str]]]] = [
         (
             "Backplanes",
-            ("BACKPLANE", "ACTIONS#", "RATE#", "THREADS#", "BUSY#", "BUSIEST#", "CPU#", "MOST#", "CPU LIMIT#", "ERRORS#", "MISSED#"),
+            ("BACKPLANE", "ACTIONS#", "RATE#", "THREADS#", "BUSY#", "BUSIEST#", "CPU#", "MOST#", "CPU LIMIT#", "ERRORS#",
+             "MISSED#"),
             [
                 [one.name, count(one.records), rate(one.rate), "-" if one.threads is None else str(one.threads),
                  share(one.busy), share(one.busy_max), share(one.cpu), share(one.cpu_max),

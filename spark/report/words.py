@@ -6,7 +6,14 @@ import math
 from collections.abc import Iterator
 from datetime import UTC, datetime, tzinfo
 
-_UNITS = ((1e3, 1, "ns"), (1e6, 1e3, "µs"), (1e9, 1e6, "ms"), (120e9, 1e9, "s"), (7200e9, 60e9, "min"), (172_800e9, 3600e9, "h"))
+_UNITS = (
+    (1e3, 1, "ns"),
+    (1e6, 1e3, "µs"),
+    (1e9, 1e6, "ms"),
+    (120e9, 1e9, "s"),
+    (7200e9, 60e9, "min"),
+    (172_800e9, 3600e9, "h"),
+)
 _DAY_NS = 86_400_000_000_000
 #: Between two marks of an axis of time, s.
 _STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400)  # fmt: skip

@@ -5,12 +5,12 @@ from __future__ import annotations
 import click
 
 from .cli import debug_option, json_option
-from .quantities import Time
+from .quantities import time
 from .recorded import become, folder_of, master_option
 from .systems import offered, system_option
 
 
-@click.group("pipeline")
+@click.group("pipeline", no_args_is_help=False)
 def command() -> None:
     """Pack what a system recorded, or watch it: on Spark."""
 
@@ -18,13 +18,13 @@ def command() -> None:
 @command.command("compact")
 @click.argument("named", metavar="[SYSTEM|DIR]", required=False, shell_complete=offered)
 @system_option
-@click.option("--to", metavar="DIR", help="Where to. Default: a folder `compacted` beside what is recorded.")
+@click.option("--to", metavar="DIR", required=True, help="Where to: a folder outside the run directory.")
 @master_option
 @json_option
 @debug_option
-def compact(named: str | None, system: str | None, to: str | None, master: str | None, as_json: bool) -> None:
+def compact(named: str | None, system: str | None, to: str, master: str | None, as_json: bool) -> None:
     """Pack what was recorded into Parquet files, which keep it when the system forgets. Again at any time: each once."""
-    if to == "":
+    if not to:
         raise click.UsageError("--to: expected the name of a folder, got ''")
     become("compact", folder_of(named, system), "--to", to, "--master", master, "--json", "" if as_json else None)
 
@@ -32,8 +32,10 @@ def compact(named: str | None, system: str | None, to: str | None, master: str |
 @command.command("stream")
 @click.argument("named", metavar="[SYSTEM|DIR]", required=False, shell_complete=offered)
 @system_option
-@click.option("--trigger", metavar="TIME", type=Time(), help='How often it looks, such as "1s". Default: 1s.')
-@click.option("--window", metavar="TIME", type=Time(), help='Over how long figures are gathered, such as "10s". Default: 10s.')
+@click.option("--trigger", metavar="TIME", callback=time, help='How often it looks, such as "1s". Default: 1s.')
+@click.option(
+    "--window", metavar="TIME", callback=time, help='Over how long figures are gathered, such as "10s". Default: 10s.'
+)
 @click.option("--rules", metavar="FILE", help="A TOML of alerts: what is watched, its limit, and the route to call.")
 @master_option
 @json_option

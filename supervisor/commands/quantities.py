@@ -22,14 +22,9 @@ class Seconds(click.FloatRange):
         return seconds
 
 
-class Time(click.ParamType):
-    """A time as in the TOML, "1s" or "500ms"; what it is converted to is the same in other words."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Raises `BadParameter`."""
-        try:
-            return duration_in_words(duration_ns(value))
-        except ValueError as error:
-            self.fail(f"{value!r}: e{str(error).removeprefix('E')}.", param, ctx)
+def time(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    """A time as in the TOML, "1s" or "500ms", in the largest unit of which it is a whole number. Raises `BadParameter`."""
+    try:
+        return None if value is None else duration_in_words(duration_ns(value))
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r}: e{str(error).removeprefix('E')}.") from None

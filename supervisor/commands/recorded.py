@@ -52,6 +52,8 @@ def folder_of(named: str | None, system: str | None) -> Path:
 
 
 def _nothing(location: Location) -> str:
+    if location.is_given and location.toml is None:
+        return f"{location.run_dir}: there is no such folder; give the run directory of a system that recorded"
     what = f"nothing is recorded of system {location.system!r} (looked for in {location.run_dir / RECORDS})"
     near = nearest(location)
     if near is not None:

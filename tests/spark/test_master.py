@@ -39,7 +39,7 @@ def test_masters_by_their_names(text: str, kind: str, addresses: tuple[tuple[str
 )  # fmt: skip
 def test_what_is_no_master_is_refused_before_spark_is_started(text: str) -> None:
     """Spark would say so after three seconds, below a stack trace."""
-    with pytest.raises(InvalidArgument, match="(expected local|a port is)"):
+    with pytest.raises(InvalidArgument, match=r"(expected local|a port is)"):
         parsed(text)
 
 
