@@ -19,6 +19,7 @@ from . import (
     operator_view,
     pubsub,
     restart,
+    spark_stats,
     startup,
     urgent_long,
     urgent_same_client,
@@ -28,6 +29,6 @@ from . import (
 _MODULES = (
     call_rtt, call_pipelined, urgent_short, urgent_long, urgent_same_client, blocking, inversion, inversion_limited,
     inversion_chain, cpu_limit, inproc, pubsub, large, log_call, many_objects, startup, restart, idle, executor,
-    operator_view,
+    operator_view, spark_stats,
 )  # fmt: skip
 CASES = [module.CASE for module in _MODULES]

@@ -15,13 +15,13 @@ import numpy as np
 from ..frames import actions_of
 from ..kernels.groups import Groups
 from ..kernels.histogram import BLOCK, Durations
-from ..records.batch import Actions
+from ..records.batch import ROUTE, Actions
 from .batches import batch_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-FIELDS: Final = ("wait", "run", "cpu", "outcome", "priority", "component", "operation")
+FIELDS: Final = ("wait", "run", "cpu", "outcome", "priority", ROUTE)
 _DURATIONS: Final = ("wait", "run")
 _PERCENTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 _KEY: Final = "component string, operation string, priority int"
@@ -52,11 +52,11 @@ class Statistics:
 
     def add(self, actions: Actions) -> None:  # hot: scripts/bench spark_stats
         """Count records; needs `FIELDS`."""
-        self.groups.naming(actions.component_names(), [name for _, name in actions.names])
+        self.groups.naming(actions.routes)
         columns = [actions[name] for name in FIELDS]
         for at in range(0, len(actions), BLOCK):
-            wait, run, cpu, outcome, priority, component, operation = (column[at : at + BLOCK] for column in columns)
-            groups = self.groups.of(component, operation, priority)
+            wait, run, cpu, outcome, priority, route = (column[at : at + BLOCK] for column in columns)
+            groups = self.groups.of(route, priority)
             self._grow()
             self.durations["wait"].add(groups, wait)
             self.durations["run"].add(groups, run)

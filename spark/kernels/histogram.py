@@ -38,8 +38,8 @@ def buckets_of(ns: np.ndarray) -> np.ndarray:
 
 
 def _lower(buckets: np.ndarray) -> np.ndarray:
-    bits: np.ndarray = (buckets.astype(np.int32) + _ONE) << _SHIFT
-    return bits.view(np.float32).astype(np.float64)
+    found: np.ndarray = ((buckets.astype(np.int32) + _ONE) << _SHIFT).view(np.float32).astype(np.float64)
+    return found
 
 
 def _middles() -> np.ndarray:

@@ -2,8 +2,8 @@
 
 What a kernel works on: a pure function of this, whether the records come from a segment, from Parquet or from the rows of
 a stream. Times and ids are int64, the rest int32, `boosted` is a truth value. `operation` and `object` are numbers of
-`names`; `component`, which may be asked for like a field, those of `component_names()`: whose the object is. Cost: each
-column that is asked for is copied once.
+`names`; `route`, which may be asked for like a field, is one of `routes`: component and operation, far cheaper than the
+object where only these matter. Cost: each column that is asked for is copied once.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 #: The place of a record in its segment, which is no part of the record.
 INDEX: Final = "index"
-#: Whose the object is: no field of a record either, but said by its names. Far cheaper than the object where only it matters.
-COMPONENT: Final = "component"
+#: Component and operation of a record, by number: no field of it, but said by its names (routes.py).
+ROUTE: Final = "route"
 #: How a field is called as a column of Spark and of Parquet, where the names differ.
 COLUMN_OF: Final = {
     "start": "start_ns",
@@ -38,7 +38,7 @@ NAMELESS: Final = ("", "?")
 class Actions:
     """Records, column by column."""
 
-    __slots__ = ("_component_names", "columns", "header", "names", "skipped")
+    __slots__ = ("columns", "header", "names", "routes", "skipped")
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Actions:
         names: Sequence[tuple[str, str]] = (),
         header: SegmentHeader | None = None,
         skipped: int = 0,
-        component_names: list[str] | None = None,
+        routes: Sequence[tuple[str, str]] = (),
     ) -> None:
         #: Whose they are: node, backplane, generation, limits. None: of more than one backplane.
         self.header = header
@@ -55,7 +55,8 @@ class Actions:
         self.names = names if isinstance(names, list) else list(names)
         #: Records that were left out between the last batch and the end of this one.
         self.skipped = skipped
-        self._component_names = component_names
+        #: (component, operation) by the numbers in `route`.
+        self.routes = routes
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()))) if self.columns else 0
@@ -67,21 +68,17 @@ class Actions:
         """Those for which `mask` is true."""
         return Actions(
             {name: column[mask] for name, column in self.columns.items()},
-            self.names, self.header, self.skipped, self._component_names,
+            self.names, self.header, self.skipped, self.routes,
         )  # fmt: skip
 
     def components(self) -> np.ndarray:
-        """The number of `component_names` for each record. Needs `component`, or `operation` and `object`."""
-        if COMPONENT in self.columns:
-            return self.columns[COMPONENT]
+        """The number of `component_names` for each record: whose the object is. Needs `operation` and `object`."""
         found: np.ndarray = self._component_by_name()[self._whose()]
         return found
 
     def component_names(self) -> list[str]:
         """Of the numbers that `components` gives."""
-        if self._component_names is None:
-            self._component_names = sorted({component for component, _ in self.names})
-        return self._component_names
+        return sorted({component for component, _ in self.names})
 
     def _component_by_name(self) -> np.ndarray:
         number = {component: number for number, component in enumerate(self.component_names())}
@@ -96,38 +93,42 @@ class Actions:
         return np.where(has_none[objects], self.columns["operation"], objects)
 
     @classmethod
-    def from_arrow(cls, batch: pa.RecordBatch, fields: Sequence[str] | None = None) -> Actions:
+    def from_arrow(
+        cls,
+        batch: pa.RecordBatch,
+        fields: Sequence[str] | None = None,
+        component_of: Mapping[str, str] | None = None,
+    ) -> Actions:
         """Rows with the columns of the data source (or some of them), as a stream or Parquet has them.
 
         `fields`: which are wanted; those whose columns are missing are an error. By default all that are there. The header
-        is None if the rows are of more than one backplane.
+        is None if the rows are of more than one backplane. `component_of`: of an operation, for `route`, if all rows of one
+        operation are one component's.
         """
         present = set(batch.schema.names)
         if fields is None:
             fields = [name for name in (*FIELDS, INDEX) if COLUMN_OF.get(name, name) in present]
         columns: dict[str, np.ndarray] = {}
         names: list[tuple[str, str]] = []
-        component_names = None
+        routes: list[tuple[str, str]] = []
         for field in fields:
-            column = batch.column(COLUMN_OF.get(field, field))
-            if field == COMPONENT:
-                columns[field], component_names = _dictionary(column)
-            elif field in ("operation", "object"):
-                columns[field] = _numbered(batch, column, names, has_components=COMPONENT not in fields)
+            column = batch.column(COLUMN_OF.get(field, field if field != ROUTE else "operation"))
+            if field == ROUTE and component_of is not None:
+                columns[field], words = _dictionary(column)
+                routes = [(component_of.get(word, ""), word) for word in words]
+            elif field in ("operation", "object", ROUTE):
+                columns[field] = _numbered(batch, column, routes if field == ROUTE else names)
             elif field == "margin":
                 columns[field] = column.fill_null(NO_DEADLINE).to_numpy(zero_copy_only=False)
             else:
                 columns[field] = column.to_numpy(zero_copy_only=False)
-        return cls(columns, names, _header_of(batch, present), component_names=component_names)
+        return cls(columns, names, _header_of(batch, present), routes=routes)
 
 
-def _numbered(batch: pa.RecordBatch, column: Any, names: list[tuple[str, str]], *, has_components: bool) -> np.ndarray:
+def _numbered(batch: pa.RecordBatch, column: Any, names: list[tuple[str, str]]) -> np.ndarray:
     """Strings of a column as numbers of `names`, which grows by those that occur, each with its component."""
     codes, words = _dictionary(column)
-    if not has_components:
-        names += [("", word) for word in words]
-        return codes + np.int32(len(names) - len(words)) if len(names) > len(words) else codes
-    if COMPONENT not in batch.schema.names:
+    if "component" not in batch.schema.names:
         found = np.flatnonzero(np.bincount(codes, minlength=len(words)))
         pairs = [("", words[n]) for n in found.tolist()]
     else:

@@ -22,16 +22,17 @@ import pyarrow.parquet as pq
 
 from appbackplane.runtime.observation.segments import FIELDS, NO_DEADLINE, BadSegment, SegmentHeader
 
-from .batch import COLUMN_OF, COMPONENT, INDEX, Actions
+from .batch import COLUMN_OF, INDEX, ROUTE, Actions
 from .found import Found
-from .parquet import HEADERS, ROWS
+from .parquet import COMPONENTS, HEADERS, ROWS
 from .segment_file import SegmentFile
 
 _WORDS: Final = pa.dictionary(pa.int32(), pa.string())
-#: As the data source has them, integers as small as they are.
+#: As the data source has them, integers as small as they are; but the backplane is said by the folder (and the metadata), as
+#: Spark, DuckDB and pandas understand it, and must not be said twice.
 SCHEMA: Final = pa.schema(
     [(COLUMN_OF[name], pa.int64()) for name in ("start", "wait", "run", "cpu", "took", "margin")]
-    + [(name, _WORDS) for name in ("node", "backplane", "component", "object", "operation")]
+    + [(name, _WORDS) for name in ("node", "component", "object", "operation")]
     + [("generation", pa.int32())]
     + [(name, pa.int16()) for name in ("priority", "effective", "lane", "outcome")]
     + [("boosted", pa.bool_())]
@@ -49,7 +50,7 @@ _LEVEL: Final = 1
 #: Rows of a row group: one is decoded by one task, or thread, and its footer can rule it out. 60 MB while it is written.
 GROUP_ROWS: Final = 1 << 19
 _DAY_NS: Final = 86_400 * 10**9
-_FIELDS: Final = (*FIELDS, COMPONENT, INDEX)
+_FIELDS: Final = (*FIELDS, ROUTE, INDEX)
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -140,6 +141,8 @@ class _DayFile:
         self._temporary = folder / f".{group.name}.{secrets.token_hex(4)}.tmp"
         self._headers: list[SegmentHeader] = []
         self._counts: list[int] = []
+        self._components: dict[str, str] = {}
+        self._is_ambiguous = False
         self._kept: list[Any] = []
         self._kept_rows = 0
         self._writer: Any = pq.ParquetWriter(
@@ -154,6 +157,9 @@ class _DayFile:
             self._headers.append(actions.header)
             self._counts.append(0)
         self._counts[-1] += len(actions)
+        for number in np.flatnonzero(np.bincount(actions[ROUTE], minlength=len(actions.routes))).tolist():
+            component, operation = actions.routes[number]
+            self._is_ambiguous |= self._components.setdefault(operation, component) != component
         self._kept.append(as_batch(actions, actions.header))
         self._kept_rows += len(actions)
         if self._kept_rows >= GROUP_ROWS:
@@ -165,9 +171,10 @@ class _DayFile:
         """
         self._flush()
         self.rows = sum(self._counts)
-        self._writer.add_key_value_metadata(
-            {HEADERS: msgspec.json.encode(self._headers), ROWS: msgspec.json.encode(self._counts)}
-        )
+        told: dict[bytes, object] = {HEADERS: self._headers, ROWS: self._counts}
+        if not self._is_ambiguous:
+            told[COMPONENTS] = self._components
+        self._writer.add_key_value_metadata({key: msgspec.json.encode(value) for key, value in told.items()})
         self._writer.close()
         if self.path.exists():
             self.rows = pq.read_metadata(self.path).num_rows
@@ -204,12 +211,12 @@ def as_batch(actions: Actions, header: SegmentHeader) -> pa.RecordBatch:
     arrays = []
     for field in SCHEMA:
         name = _FIELD_OF.get(field.name, field.name)
-        if name in ("node", "backplane"):
-            array = pa.DictionaryArray.from_arrays(np.zeros(len(actions), np.int32), pa.array([said[name]]))
+        if name == "node":
+            array = pa.DictionaryArray.from_arrays(np.zeros(len(actions), np.int32), pa.array([header.node]))
         elif name in said:
             array = pa.array(np.full(len(actions), said[name], field.type.to_pandas_dtype()))
-        elif name == COMPONENT:
-            array = _words(actions.components(), actions.component_names())
+        elif name == "component":
+            array = _words(actions[ROUTE], [component for component, _ in actions.routes])
         elif name in ("operation", "object"):
             array = _words(actions[name], [word for _, word in actions.names])
         elif name == "margin":

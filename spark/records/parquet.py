@@ -18,7 +18,7 @@ import numpy as np
 
 from appbackplane.runtime.observation.segments import BadSegment, SegmentHeader
 
-from .batch import COLUMN_OF, COMPONENT, Actions
+from .batch import COLUMN_OF, ROUTE, Actions
 from .found import Found
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 #: Metadata of the file: the headers of its segments, a JSON list.
 HEADERS: Final = b"appbackplane.headers"
+#: Metadata of the file: operation to component, a JSON object, if each operation is one component's.
+COMPONENTS: Final = b"appbackplane.components"
 #: Whose a row is.
 WHOSE: Final = ("node", "backplane", "generation", "segment")
 #: Columns of strings that are read as numbers and words.
@@ -49,6 +51,9 @@ def ranges(
     """Ranges of about `rows` rows, of whole row groups whose statistics do not rule them out. Raises `BadSegment`."""
     with _opened(path) as file:
         found: list[tuple[int, int]] = []
+        headers = _headers(file)
+        if backplanes is not None and headers and not any(header.backplane in backplanes for header in headers):
+            return []
         at = 0
         for number in range(file.metadata.num_row_groups):
             group = file.metadata.row_group(number)
@@ -71,11 +76,14 @@ def read(
     wanted = list(dict.fromkeys([*fields, *(keep[0] if keep else ())]))
     with _opened(path) as file:
         present = set(file.schema_arrow.names)
-        columns = [COLUMN_OF.get(name, name) for name in wanted]
+        component_of = _components(file)
+        columns = [COLUMN_OF.get(name, name) for name in wanted if name != ROUTE]
+        if ROUTE in wanted and "operation" not in columns:
+            columns.append("operation")
+        if {"operation", "object"} & set(wanted) or (ROUTE in wanted and component_of is None):
+            columns.append("component")
         if missing := [name for name in columns if name not in present]:
             raise BadSegment(f"has no column {missing[0]}: it was not made by pipeline compact")
-        if {"operation", "object"} & set(wanted) and COMPONENT not in columns:
-            columns.append(COMPONENT)
         headers = _headers(file)
         ends = _ends(file, headers)
         if not ends:
@@ -83,7 +91,7 @@ def read(
         try:
             for first, batch in _batches(file, columns, start, stop):
                 for rows, header in _cut(batch, first, ends, headers) if ends else _apart(batch, headers):
-                    actions = Actions.from_arrow(rows, wanted)
+                    actions = Actions.from_arrow(rows, wanted, component_of)
                     actions.header = header or actions.header
                     found.records += len(actions)
                     if keep is not None:
@@ -155,7 +163,10 @@ def _opened(path: Path | str) -> Any:
     import pyarrow.parquet as pq
 
     try:
-        return pq.ParquetFile(path, read_dictionary=list(WORDS))
+        footer = pq.read_metadata(path)
+        words = [name for name in WORDS if name in footer.schema.names]
+        # Mapped: what has a name is complete and never changes.
+        return pq.ParquetFile(path, metadata=footer, read_dictionary=words, memory_map=True)
     except FileNotFoundError as error:
         raise BadSegment("is gone: it was removed since it was found") from error
     except (OSError, pa.ArrowException) as error:
@@ -173,19 +184,23 @@ def _is_dictionary(column: Any) -> bool:
 
 
 def _headers(file: Any) -> list[SegmentHeader]:
-    return _told(file, HEADERS, list[SegmentHeader])
+    return _told(file, HEADERS, list[SegmentHeader]) or []
 
 
 def _ends(file: Any, headers: Sequence[SegmentHeader]) -> list[int]:
     """At which row of the file each segment ends; none if it does not say so of all its rows."""
-    ends = list(accumulate(_told(file, ROWS, list[int])))
+    ends = list(accumulate(_told(file, ROWS, list[int]) or []))
     return ends if len(ends) == len(headers) and ends and ends[-1] == file.metadata.num_rows else []
 
 
-def _told(file: Any, key: bytes, kind: type[list[_T]]) -> list[_T]:
+def _components(file: Any) -> dict[str, str] | None:
+    return _told(file, COMPONENTS, dict[str, str])
+
+
+def _told(file: Any, key: bytes, kind: type[_T]) -> _T | None:
     told = (file.metadata.metadata or {}).get(key)
     try:
-        return msgspec.json.decode(told, type=kind) if told else []
+        return msgspec.json.decode(told, type=kind) if told else None
     except msgspec.MsgspecError as error:
         raise BadSegment(f"has metadata that say something else: {error}") from error
 

@@ -30,6 +30,7 @@ from appbackplane.supervisor.config import BackplaneConfig, Duration, ReplaySett
 from appbackplane.supervisor.config_reader import Patience
 from appbackplane.supervisor.direction.health import Health
 from appbackplane.supervisor.logs.settings import LogSettings, Size, in_words
+from appbackplane.supervisor.recording import RecordSettings, TopicSettings
 from appbackplane.transport.errors import error_from
 from appbackplane.transport.retrying import RETRIED, is_retryable
 from appbackplane.transport.status import Status
@@ -118,6 +119,8 @@ def test_moves_of_components() -> None:
         ("[backplane.NAME]", BackplaneConfig),
         ("restart", RestartPolicy),
         ("replay", ReplaySettings),
+        ("[record]", RecordSettings),
+        ("[topic.NAME]", TopicSettings),
     ],
 )
 def test_every_key_of_the_toml(heading: str, kind: type[msgspec.Struct]) -> None:

@@ -296,6 +296,33 @@ def test_it_is_told_that_it_is_being_restarted() -> None:
     assert drain in done
 
 
+def test_it_is_answered_at_once_when_an_order_to_move_lets_it_stay_where_it_is() -> None:
+    """It waited below for one that was given up; told at the next event instead, whoever waits might hear a minute late."""
+    world = up_world(policies={"second": policy(max=0)})
+    world.die("second", -9)
+    caller = world.order_restart("third")
+    world.do_what_is_asked()
+    assert caller in world.waiting, "top waits for middle and side"
+    world.order_move(ModuleState.DOWN)
+    assert answer(world, caller) == {"third": 2}
+
+
+def test_nobody_comes_up_on_one_that_is_about_to_go() -> None:
+    """The restart was ordered while it came up itself: those above wait for the new process, not for the old one."""
+    world = up_world()
+    world.order_move(ModuleState.DOWN)
+    world.do_what_is_asked()
+    world.order_move(ModuleState.PRIMARY)
+    caller = world.order_restart("first")
+    begun = len(world.moves)
+    world.finish_hook("first", "base")
+    assert ("middle", ModuleState.INITIALIZING) not in world.moves[begun:]
+    assert world.director.movement.waiting()["middle"] == ["base"]
+    world.do_what_is_asked()
+    assert answer(world, caller) == {"first": 2}
+    assert world.states() == dict.fromkeys(("base", "middle", "side", "top"), ModuleState.PRIMARY)
+
+
 def test_before_the_system_is_up_it_waits_for_nothing_else() -> None:
     """One that hangs in its constructor is started again without the others."""
     world = World(make_director())
