@@ -92,12 +92,12 @@ def stream(
     _end(work, debug=debug)
 
 
-@main.command("java")
-def java() -> None:
-    """What Spark would run on here, as JSON: for `appbackplane doctor`."""
+@main.command("here")
+def here() -> None:
+    """What this machine has for Spark, as JSON: for `appbackplane doctor`."""
 
     def work() -> None:
-        from .java import told
+        from .here import told
 
         click.echo(told())
 

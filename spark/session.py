@@ -89,9 +89,13 @@ def session(
 
 def check_installed() -> None:
     """Raises `NotInstalled`. Imports nothing."""
-    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        raise NotInstalled(f"{missing[0]} is not installed, which Spark needs: pip install 'appbackplane[spark]'")
+    if lacks := missing():
+        raise NotInstalled(f"{lacks[0]} is not installed, which Spark needs: pip install 'appbackplane[spark]'")
+
+
+def missing() -> list[str]:
+    """What of the extra is not installed."""
+    return [name for name in _NEEDED if importlib.util.find_spec(name) is None]
 
 
 def _set_environment(master: Master) -> None:
