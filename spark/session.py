@@ -33,6 +33,7 @@ SETTINGS = {
     "spark.ui.showConsoleProgress": "false",  # its bar and ours would overwrite each other
     "spark.sql.catalogImplementation": "in-memory",  # no Derby database in the current folder
     "spark.sql.shuffle.partitions": "2",  # what is shuffled here are sums, not rows
+    "spark.sql.adaptive.enabled": "false",  # to think again after each stage takes 20 ms, and what is shuffled is small
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.python.filterPushdown.enabled": "true",  # without it a source that defines pushFilters is an error
