@@ -18,6 +18,7 @@ from . import (
     many_objects,
     operator_view,
     pubsub,
+    replay,
     restart,
     spark_stats,
     startup,
@@ -29,6 +30,6 @@ from . import (
 _MODULES = (
     call_rtt, call_pipelined, urgent_short, urgent_long, urgent_same_client, blocking, inversion, inversion_limited,
     inversion_chain, cpu_limit, inproc, pubsub, large, log_call, many_objects, startup, restart, idle, executor,
-    operator_view, spark_stats,
+    operator_view, spark_stats, replay,
 )  # fmt: skip
 CASES = [module.CASE for module in _MODULES]
