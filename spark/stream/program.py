@@ -63,7 +63,7 @@ def stream(
     """Until SIGTERM or Ctrl-C. `where`: the run directory of a running system; `checkpoint`: by default a folder in it.
     `is_loss_fatal`: whether records that were removed before they were read end it.
 
-    Raises `BackplaneError`, `BadRules`, `BadCheckpoint`.
+    Raises `BackplaneError`: `BadRules`, `BadCheckpoint`, and what tells that the system does not run.
     """
     known = [] if rules is None else _read(rules)
     folder = checkpoint or where / "pipeline" / "stream"
@@ -202,9 +202,9 @@ def _run(where: Path, master: str, folder: Path, telling: Telling, trigger_ns: i
 
 
 def _listener(telling: Telling) -> Any:
-    from pyspark.sql.streaming import StreamingQueryListener
+    from pyspark.sql.streaming.listener import StreamingQueryListener
 
-    class Listener(StreamingQueryListener):  # type: ignore[misc]
+    class Listener(StreamingQueryListener):
         """Hears when a trigger found nothing."""
 
         def onQueryStarted(self, event: Any) -> None: ...

@@ -148,6 +148,7 @@ def test_killed_at_any_write_it_tells_every_window_once(
                 break
             except Killed:
                 continue
+    world.lives = -1
     world.drive(12)
     world.check()
 
