@@ -84,10 +84,16 @@ def stream(
     """What is recorded in WHERE, watched."""
 
     def work() -> None:
-        from .stream.program import stream
+        from .stream.program import TRIGGER_NS, WINDOW_NS, stream
 
-        given = {name: value for name, value in (("trigger_ns", trigger), ("window_ns", window)) if value is not None}
-        stream(where, master, rules=rules, as_json=as_json, **given)
+        stream(
+            where,
+            master,
+            trigger_ns=TRIGGER_NS if trigger is None else trigger,
+            window_ns=WINDOW_NS if window is None else window,
+            rules=rules,
+            as_json=as_json,
+        )
 
     _end(work, debug=debug)
 
