@@ -84,10 +84,10 @@ def stream(
     """What is recorded in WHERE, watched."""
 
     def work() -> None:
-        from .stream.program import stream
+        from .stream.program import TRIGGER_NS, WINDOW_NS, stream
 
-        given = {name: value for name, value in (("trigger_ns", trigger), ("window_ns", window)) if value is not None}
-        stream(where, master, rules=rules, as_json=as_json, **given)
+        trigger_ns, window_ns = trigger or TRIGGER_NS, window or WINDOW_NS
+        stream(where, master, trigger_ns=trigger_ns, window_ns=window_ns, rules=rules, as_json=as_json)
 
     _end(work, debug=debug)
 
