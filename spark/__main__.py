@@ -86,14 +86,8 @@ def stream(
     def work() -> None:
         from .stream.program import TRIGGER_NS, WINDOW_NS, stream
 
-        stream(
-            where,
-            master,
-            trigger_ns=TRIGGER_NS if trigger is None else trigger,
-            window_ns=WINDOW_NS if window is None else window,
-            rules=rules,
-            as_json=as_json,
-        )
+        trigger_ns, window_ns = trigger or TRIGGER_NS, window or WINDOW_NS
+        stream(where, master, trigger_ns=trigger_ns, window_ns=window_ns, rules=rules, as_json=as_json)
 
     _end(work, debug=debug)
 

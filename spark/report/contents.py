@@ -28,6 +28,9 @@ class Backplane(msgspec.Struct, frozen=True, kw_only=True):
     busy_max: float
     cpu: float
     cpu_max: float
+    #: Actions that were queued.
+    waiting: float
+    waiting_max: float
     errors: int
     missed: int
 
@@ -42,6 +45,8 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     #: Of the time of its threads (1: all of them), and of a core.
     busy: list[float]
     cpu: list[float]
+    #: Actions that were queued.
+    waiting: list[float]
 
 
 class Heat(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +89,8 @@ class Miss(msgspec.Struct, frozen=True, kw_only=True):
     priority: int
     with_deadline: int
     missed: int
+    #: Of these, those that would have been in time, had they not been queued.
+    by_waiting: int
     #: How much too late.
     late_p50_ns: float
     late_max_ns: float
@@ -120,6 +127,9 @@ class Slow(msgspec.Struct, frozen=True, kw_only=True):
     cpu_ns: int
     took_ns: int
     outcome: int
+    #: What its operation takes as a rule: the median.
+    typical_ns: float
+    trace: str
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):

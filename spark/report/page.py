@@ -13,7 +13,7 @@ from pathlib import Path as File
 
 from .contents import Advice, Backplane, Contents, Operation, Path
 from .plots import STEPS_MAX, Strip, heat_map, spent, spread, strips, text, waterfall
-from .words import count, date, duration, moment, rate, share
+from .words import count, date, digits, duration, moment, rate, share
 
 #: Rows of a table, and rows of a time line: more are not read; the terminal and --json have the rest.
 ROWS_MAX, STRIPS_MAX = 40, 16
@@ -138,14 +138,14 @@ def _utilisation(contents: Contents, zone: tzinfo | None) -> str:
         [
             words(one.name), words(one.node), number(count(one.records)), number(rate(one.rate)),
             number("–" if one.threads is None else str(one.threads)), number(share(one.busy)), number(share(one.busy_max)),
-            number(share(one.cpu)), number(share(one.cpu_max)),
+            number(share(one.cpu)), number(share(one.cpu_max)), number(digits(one.waiting)), number(digits(one.waiting_max)),
             number("none" if one.cpu_limit is None else share(one.cpu_limit / 100)), number(count(one.generations)),
         ]
         for one in contents.backplanes[:ROWS_MAX]
     ]  # fmt: skip
     head = (
-        "Backplane", "Node", "Actions#", "Mean rate#", "Threads#", "Busy#", "Busiest#", "CPU#", "Most#", "CPU limit#",
-        "Processes#",
+        "Backplane", "Node", "Actions#", "Mean rate#", "Threads#", "Busy#", "max#", "CPU#", "max#", "Queued#",
+        "max#", "CPU limit#", "Processes#",
     )  # fmt: skip
     return (
         "<h2>Utilisation against limits</h2><p>Area: of the time of its threads, what actions ran, so 100 % is all threads "
@@ -193,13 +193,16 @@ def _misses(contents: Contents) -> str:
     cells = [
         [
             words(one.operation), number(str(one.priority)), number(count(one.with_deadline)),
-            number(count(one.missed), is_bad=True), bar(one.missed / max(1, one.with_deadline), bad=True),
+            number(count(one.missed), is_bad=True), number(count(one.by_waiting)),
+            bar(one.missed / max(1, one.with_deadline), bad=True),
             number(share(one.missed / max(1, one.with_deadline))), number(duration(one.late_p50_ns)),
             number(duration(one.late_max_ns)),
         ]
         for one in contents.misses[:ROWS_MAX]
     ]  # fmt: skip
-    head = ("Operation", "Priority#", "With a deadline#", "Missed#", "", "#", "Late by, median#", "At most#")
+    head = (
+        "Operation", "Priority#", "With a deadline#", "Missed#", "Because of waiting#", "", "#", "Late by, median#", "At most#",
+    )  # fmt: skip
     return f"<h2>Deadlines missed</h2>{table(head, cells)}{_more(contents.misses)}"
 
 
@@ -243,13 +246,14 @@ def _slow(contents: Contents, zone: tzinfo | None) -> str:
     cells = [
         [
             number(moment(one.when_ns, span, zone)), words(one.operation, f"{one.object}, in {one.backplane}"),
-            number(duration(one.wait_ns + one.took_ns)), plain(spent(one, most)), number(duration(one.wait_ns)),
+            number(duration(one.wait_ns + one.took_ns)), number(duration(one.typical_ns)), plain(spent(one, most)),
+            number(duration(one.wait_ns)),
             number(duration(one.cpu_ns)), number(duration(max(0, one.run_ns - one.cpu_ns))),
             number(duration(max(0, one.took_ns - one.run_ns))),
         ]
         for one in contents.slow[:ROWS_MAX]
     ]  # fmt: skip
-    head = ("At#", "Operation", "In all#", "", "Waited#", "Computed#", "Held up#", "Awaited#")
+    head = ("At#", "Operation", "In all#", "Usual run#", "", "Waited#", "Computed#", "Held up#", "Awaited#")
     return (
         '<h2>Slow actions</h2><p class="key"><i class="waited"></i>waited in queues<i class="own"></i>computed'
         '<i class="blocked"></i>ran and did not compute: blocked, or kept from the CPU<i class="took"></i>awaited replies</p>'

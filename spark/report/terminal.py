@@ -13,7 +13,7 @@ import click
 
 from .contents import Contents, Path
 from .page import value
-from .words import count, date, duration, moment, rate, share, shown
+from .words import count, date, digits, duration, moment, rate, share, shown
 
 #: Lines of a table: what fits on a screen with its heading.
 ROWS_MAX = 15
@@ -72,11 +72,12 @@ def tables(contents: Contents, zone: tzinfo | None) -> Iterator[tuple[str, Seque
     found: list[tuple[str, Sequence[str], list[list[str]]]] = [
         (
             "Backplanes",
-            ("BACKPLANE", "ACTIONS#", "RATE#", "THREADS#", "BUSY#", "BUSIEST#", "CPU#", "MOST#", "CPU LIMIT#", "ERRORS#",
-             "MISSED#"),
+            ("BACKPLANE", "ACTIONS#", "RATE#", "THREADS#", "BUSY#", "MAX#", "CPU#", "MAX#", "QUEUED#", "MAX#", "CPU LIMIT#",
+             "ERRORS#", "MISSED#"),
             [
                 [one.name, count(one.records), rate(one.rate), "-" if one.threads is None else str(one.threads),
                  share(one.busy), share(one.busy_max), share(one.cpu), share(one.cpu_max),
+                 digits(one.waiting), digits(one.waiting_max),
                  "none" if one.cpu_limit is None else share(one.cpu_limit / 100), count(one.errors), count(one.missed)]
                 for one in contents.backplanes
             ],
@@ -93,9 +94,9 @@ def tables(contents: Contents, zone: tzinfo | None) -> Iterator[tuple[str, Seque
         ),
         (
             "Deadlines missed",
-            ("OPERATION", "PRIORITY#", "WITH DEADLINE#", "MISSED#", "SHARE#", "LATE BY#", "AT MOST#"),
+            ("OPERATION", "PRIORITY#", "WITH DEADLINE#", "MISSED#", "BY WAITING#", "SHARE#", "LATE BY#", "AT MOST#"),
             [
-                [one.operation, str(one.priority), count(one.with_deadline), count(one.missed),
+                [one.operation, str(one.priority), count(one.with_deadline), count(one.missed), count(one.by_waiting),
                  share(one.missed / max(1, one.with_deadline)), duration(one.late_p50_ns), duration(one.late_max_ns)]
                 for one in contents.misses
             ],

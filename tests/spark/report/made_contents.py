@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from pathlib import Path as File
 
@@ -29,13 +30,24 @@ MADE_NS = EPOCH_NS + 3_600_000_000_000
 
 def empty() -> Contents:
     """Of a system that has recorded nothing yet."""
-    return contents(File("/run/shop"), {"overview": Overview(), "operations": []}, made_ns=MADE_NS, by="Spark 4")
+    return contents(File("/run/shop"), Overview(), {}, made_ns=MADE_NS, by="Spark 4")
 
 
 def of(total: Overview, operations: list[Operation], **more: object) -> Contents:
     """With rows made by hand."""
-    made = contents(File("/run/shop"), {"overview": total, "operations": []}, made_ns=MADE_NS, by="Spark 4")
+    made = contents(File("/run/shop"), total, {"utilisation": busy_of(total)}, made_ns=MADE_NS, by="Spark 4")
     return msgspec.structs.replace(made, operations=operations, **more)
+
+
+def busy_of(total: Overview) -> list[dict[str, object]]:
+    """As the job tells it: a backplane that comes to its limit, and one that does little."""
+    begin_ns, table = total.table()
+    return [
+        {"backplane": source.backplane, "node": source.node, "time_ns": begin_ns + n * total.width_ns,
+         "busy": 0.9 / (1 + place) * (1 + math.sin(n / 9)) / 2, "cpu": 0.5 / (1 + place), "waiting": 3.0 * place}
+        for place, source in enumerate(total.sources.values())
+        for n in range(len(table))
+    ]  # fmt: skip
 
 
 def one() -> Contents:
@@ -65,7 +77,7 @@ def slow(number: int) -> Slow:
     return Slow(
         when_ns=EPOCH_NS + number * 10**10, backplane="index", component="index", operation="index.rebuild",
         object=f"index/shard-{number}", priority=5, wait_ns=wait * second, run_ns=run * second, cpu_ns=cpu * second,
-        took_ns=(run + rest) * second, outcome=0,
+        took_ns=(run + rest) * second, outcome=0, typical_ns=second / 7, trace="00c0ffee00c0ffee1234567812345678",
     )  # fmt: skip
 
 
@@ -99,10 +111,10 @@ def million(evil: str = "shop.buy") -> Contents:
         total,
         operations,
         misses=[
-            Miss(component="shop", operation=evil, priority=0, with_deadline=9_999, missed=730, late_p50_ns=4e6,
-                 late_max_ns=9e8),
-            Miss(component="mail", operation="mail.send", priority=6, with_deadline=900, missed=2, late_p50_ns=4e6,
-                 late_max_ns=5e6),
+            Miss(component="shop", operation=evil, priority=0, with_deadline=9_999, missed=730, by_waiting=700,
+                 late_p50_ns=4e6, late_max_ns=9e8),
+            Miss(component="mail", operation="mail.send", priority=6, with_deadline=900, missed=2, by_waiting=0,
+                 late_p50_ns=4e6, late_max_ns=5e6),
         ],
         inversions=[
             Inversion(backplane="front", operation=evil, priority=0, behind="mail.send", behind_priority=6, count=812,
