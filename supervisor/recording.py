@@ -70,8 +70,8 @@ def read(reader: Reader, table: Mapping[str, Any]) -> tuple[RecordSettings | Non
             check_topic(name)
         except InvalidArgument as error:
             reader.say(at, str(error))
-        if "/" in name or name.startswith("."):
-            reader.say(at, "expected a name that can be a folder's: without /, not beginning with a dot")
+        if "/" in name or "\0" in name:
+            reader.say(at, "its records lie in a folder of its name, which may have no /")
         topics[name] = settings = TopicSettings(**reader.table(TopicSettings, section, at))
         _check(reader, at, settings)
     return record, topics

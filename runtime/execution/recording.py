@@ -43,6 +43,7 @@ class Recording:
             files = self._files(folder, "actions", segments.ACTIONS_SUFFIX, config.record)
             # 62 bits, of which the lower 40 count: no two generations share a span, and none needs a digit more.
             engine.endings.recorder = Recorder(files, unix_ns, secrets.randbits(21) << 40)
+            files.prepare()  # every backplane has actions; on a topic it may never publish
             self._written.append((engine.endings.recorder, files))
         for topic, policy in config.recorded_topics.items():
             folder = segments.messages_folder(run_dir, config.backplane, topic)
@@ -103,8 +104,11 @@ class Recording:
                 "threads": config.threads,
                 "priorities": config.priorities,
                 "quotas": config.quotas,
+                "order": config.order,
                 "tick_ns": config.tick_ns,
                 "cpu_limit": config.cpu_limit,
+                "cpu_exempt": config.cpu_exempt,
+                "preempt": config.preempt,
                 "nice": config.nice,
                 "slow_action_ns": config.slow_action_ns,
             },

@@ -47,18 +47,17 @@ class SegmentFiles:
         wake: Callable[[], None],
     ) -> None:
         """`header`: number and time are filled in here; `unix_ns`: makes Unix time of `now_ns`; `wake`: has `tend` called
-        soon. Raises OSError where there can be no folder.
+        soon. The folder is made when something is recorded. Raises OSError where it cannot be looked into.
         """
         self._folder, self._suffix, self._policy = folder, suffix, policy
         #: Of the segments that follow.
         self.header = header
         self._now_ns, self._unix_ns, self._wake = now_ns, unix_ns, wake
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         (folder / _PREPARED).unlink(missing_ok=True)
         self._number = max((_number_of(path) for path in self._files()), default=0)
         #: Over all fields below: the recorder and the thread that tends meet here.
         self._lock = threading.Lock()
-        self._is_wanted = True
+        self._is_wanted = False
         self._prepared: mmap.mmap | None = None
         self._current: tuple[Room, mmap.mmap, int] | None = None
         self._done: list[tuple[Path, mmap.mmap, int, int]] = []
@@ -90,7 +89,7 @@ class SegmentFiles:
                 return None
             self.problem = None
             self._number += 1
-            room = Room(memory, size)
+            room = Room(memory, size, self._number)
             self._current = room, memory, now_ns
             return room
 
@@ -146,6 +145,7 @@ class SegmentFiles:
             (self._folder / _PREPARED).unlink(missing_ok=True)
 
     def _make(self, size: int) -> mmap.mmap:
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = self._folder / _PREPARED
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:

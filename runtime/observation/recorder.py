@@ -32,13 +32,14 @@ _SIGN: Final = 1 << 63
 
 
 class Room:
-    """A segment to write into: its memory, and how many bytes that is. The header is there."""
+    """A segment to write into: its memory, how many bytes that is, and its number. The header is there."""
 
-    __slots__ = ("buffer", "size")
+    __slots__ = ("buffer", "number", "size")
 
-    def __init__(self, buffer: Any, size: int) -> None:
+    def __init__(self, buffer: Any, size: int, number: int) -> None:
         self.buffer = buffer
         self.size = size
+        self.number = number
 
 
 class Supply(Protocol):
@@ -155,7 +156,6 @@ class Recorder:
     def close(self) -> None:
         """Nothing is recorded any more."""
         self._hand_back()
-        self._end = 0
 
     @property
     def count(self) -> int:
@@ -190,7 +190,7 @@ class Recorder:
             self._supply.finished(self._room, int(self._index), end)
         self.recorded_count += int(self._index)
         self._room = self._buffer = None
-        self._index = self._capacity = 0
+        self._index = self._capacity = self._end = 0
 
     def _has_names(self, action: Action, account: OperationStatistics) -> bool:
         """See that both names are in the segment, or in the next, when this one has no room for them."""

@@ -121,7 +121,7 @@ def pack_header(header: SegmentHeader) -> bytes:
 def unpack_header(data: bytes) -> tuple[SegmentHeader, int]:
     """What `pack_header` has packed, and what is sealed (-1: it may grow). Raises `BadSegment`."""
     if len(data) < HEADER.size or data[: len(MAGIC)] != MAGIC:
-        raise BadSegment("is no segment" if any(data) or not data else "is empty: nothing was written to it")
+        raise BadSegment("is no segment" if any(data) else "is empty: nothing was written to it")
     _, version, length, check, _, sealed = HEADER.unpack_from(data)
     if version != VERSION:
         raise BadSegment(f"has schema version {version}: this program reads {VERSION}")

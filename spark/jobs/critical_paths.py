@@ -65,7 +65,8 @@ def critical_paths(pieces: DataFrame, *, count: int = 100) -> DataFrame:
         by_trace: dict[Trace, list[Span]] = {}
         for batch in batches:
             for row in batch.to_pylist():
-                span = Span(*[row[name] for name in _SPAN[2:]], name=(row["component"], row["operation"]))
+                times = row["start"], row["wait"], row["run"], row["took"]
+                span = Span(row["span"], row["parent"], *times, (row["component"], row["operation"]))
                 by_trace.setdefault((row["trace_high"], row["trace_low"]), []).append(span)
         yield batch_of(SCHEMA, shares_of(list(by_trace.values())))
 

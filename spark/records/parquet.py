@@ -165,7 +165,8 @@ def _opened(path: Path | str) -> Any:
     try:
         footer = pq.read_metadata(path)
         words = [name for name in WORDS if name in footer.schema.names]
-        return pq.ParquetFile(path, metadata=footer, read_dictionary=words)
+        # Mapped: what has a name is complete and never changes.
+        return pq.ParquetFile(path, metadata=footer, read_dictionary=words, memory_map=True)
     except FileNotFoundError as error:
         raise BadSegment("is gone: it was removed since it was found") from error
     except (OSError, pa.ArrowException) as error:

@@ -49,7 +49,7 @@ def pieces(
     Of times only whole files are judged: what a piece holds may still begin before `since_ns`, or after `until_ns`. A file
     that cannot be read is a piece, too, so that its reader counts it. Raises `NothingRecorded`.
     """
-    where = Path(where)
+    where = Path(where).absolute()
     found: list[Piece] = []
     is_anything = False
     for path in files(where):

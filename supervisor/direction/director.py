@@ -138,7 +138,7 @@ class Director:
 
     def _spawn(self, child: Child, now_ns: int) -> None:
         child.generation += 1
-        child.spawns_after = frozenset()
+        child.spawns_after, child.is_ordered = frozenset(), False
         child.enter(Phase.STARTING, now_ns, now_ns + child.start_limit_ns)
         self._effects.append(Spawn(child.name, child.generation))
 
@@ -328,7 +328,14 @@ class Director:
             self._send_directory()
         if self.mode == "starting" and not self.movement.is_planned:
             self._try_plan(now_ns)
-        self._effects += self.restarts.advance(now_ns)
+        news = self.restarts.advance(now_ns)
+        while True:  # by where all are now, an order may end, and the next one for that backplane begin
+            self._effects += news
+            self._move_on(now_ns)
+            if not (news := self.restarts.advance(now_ns)):
+                break
+
+    def _move_on(self, now_ns: int) -> None:
         if begun := draining.begin(self.children, now_ns, is_going_down=self.mode == "stopping"):
             self._send_directory()
             self._effects += begun

@@ -1,11 +1,11 @@
 """Lifecycle: where each component is to be, and who may move there now. One graph, whose edges cross backplanes.
 
 Nobody is to be higher than what it depends on: a component that is moved to secondary or down takes along what depends on
-it. Up: a component moves when all it depends on have reached the state. Down: when all that depend on it, and are to
-come down, are there. The steps are those of the module table (runtime/objects/module_state.py), and nothing else decides
-the order: no list is kept, so a process that comes back late, or twice, is fitted in by the same rule. Who is driven by
-its backplane knows no edge that leaves it. A component of replicas is a node in each (replicas.py): who depends on it may
-be as high as the highest of them, and on its way up waits for all of them, but for those that are missed by nobody.
+it. Up: a component moves when all it depends on have reached the state, and are to stay there. Down: when all that depend
+on it, and are to come down, are there. The steps are those of the module table (runtime/objects/module_state.py), and
+nothing else decides the order: no list is kept, so a process that comes back late, or twice, is fitted in by the same rule.
+Who is driven by its backplane knows no edge that leaves it. A component of replicas is a node in each (replicas.py): who
+depends on it may be as high as the highest of them, and on its way up waits for all of them, but for those missed by nobody.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def waits_for(
     """Those that have to move before it may: what `status` shows when something does not move."""
     standing, height = standings[name], HEIGHT[to]
     if height > HEIGHT[standing.state]:
-        return [other for places in _needs(name, standings) for other in _missed(places, height, standings)]
+        return [other for places in _needs(name, standings) for other in _missed(places, height, standings, targets)]
     return [
         other
         for other in dependants[name]
@@ -169,9 +169,15 @@ def all_above(names: Collection[str], standings: Standings) -> set[str]:
     return found
 
 
-def _missed(places: list[str], height: int, standings: Standings) -> list[str]:
-    """Of the places of one component those that keep whoever depends on it below `height`."""
-    behind = [place for place in places if place not in standings or standings[place].reached < height]
+def _missed(places: list[str], height: int, standings: Standings, targets: Mapping[str, ModuleState]) -> list[str]:
+    """Of the places of one component those that keep whoever depends on it below `height`: they have not reached it, or
+    are to go below it (their process starts again: those above stay where they are, but do not rise on what is leaving).
+    """
+    behind = [
+        place
+        for place in places
+        if place not in standings or min(standings[place].reached, HEIGHT[targets[place]]) < height
+    ]
     if len(behind) == len(places):
         return behind
     return [place for place in behind if not standings[place].may_be_missing]

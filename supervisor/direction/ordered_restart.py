@@ -118,8 +118,8 @@ class OrderedRestarts:
         """A backplane, or all replicas that have the name in common."""
         there = [child for child in self._children.values() if not child.is_removed]
         alike = [child.name for child in there if child.replica_of == word]
-        if not alike and (word not in self._children or self._children[word].is_removed):
-            known = [*self._children, *dict.fromkeys(c.replica_of for c in self._children.values() if c.replica_of)]
+        if not alike and self._is_removed(word):
+            known = [*(c.name for c in there), *dict.fromkeys(c.replica_of for c in there if c.replica_of)]
             near = difflib.get_close_matches(word, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(known))}"
             raise NotFound(f"no backplane {word!r} ({hint})")
@@ -135,7 +135,7 @@ class OrderedRestarts:
             self._effects += begin(self._children, self._children[step.backplane], now_ns, is_alone=True)
             return True
         if isinstance(step, Wait):
-            order.looks_at_ns = now_ns if self._has_risen() else step.until_ns
+            order.looks_at_ns = step.until_ns
             return False
         if isinstance(step, Stop):
             self._refuse(order, InternalError(step.because))
@@ -143,16 +143,11 @@ class OrderedRestarts:
             self._answer(order)
         return True
 
-    def _has_risen(self) -> bool:
-        """One has come up by what is judged now: the director notes that after us."""
-        targets = self._movement.targets(self._movement.standings())
-        return any(
-            child.up_since_ns is None and not child.is_leaving and child.has_reached(targets)
-            for child in self._children.values()
-        )
-
     def _advance(self, order: RestartOrder, now_ns: int) -> bool:
         """Whether there may be more to do."""
+        if gone := [name for name in order.backplanes[order.done_count :] if self._is_removed(name)]:
+            self._refuse(order, NotFound(f"backplane {gone[0]!r} is gone: the configuration has changed"))
+            return True
         if order.ends_ns <= now_ns:
             self._refuse(order, DeadlineExceeded(self._late(order)))
             return True
@@ -179,19 +174,22 @@ class OrderedRestarts:
         return True
 
     def _answer(self, order: RestartOrder) -> None:
-        generations = {name: self._children[name].generation for name in order.backplanes}
+        there = [self._children[name] for name in order.backplanes if name in self._children]
+        generations = {child.name: child.generation for child in there}
         self._effects.append(Answer(order.caller, {"backplanes": generations}))
         self._orders.remove(order)
+
+    def _is_removed(self, name: str) -> bool:
+        return name not in self._children or self._children[name].is_removed
 
     def _is_in_the_way(self, order: RestartOrder, child: Child) -> bool:
         """It is being restarted by another order, or goes down with another that died."""
         return child.is_leaving or any(one.begun == order.present for one in self._orders if one is not order)
 
     def _refuse(self, order: RestartOrder, error: BackplaneError) -> None:
-        left, how_many = list(order.backplanes[order.done_count + (order.old_generation is not None) :]), ""
-        if order.rolling is not None:
-            left = [name for name in order.rolling.left() if name != order.rolling.present]
-            how_many = f" ({len(left)} of {len(order.backplanes)} are as they were)"
+        left = order.backplanes[order.done_count :] if order.rolling is None else order.rolling.left()
+        left = [name for name in left if name != order.begun and not self._is_removed(name)]
+        how_many = f" ({len(left)} of {len(order.backplanes)} are as they were)" if order.rolling is not None else ""
         if left:
             error.message += f"; not restarted: {', '.join(left)}{how_many}"
         self._effects.append(Refuse(order.caller, error))

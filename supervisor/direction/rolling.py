@@ -86,7 +86,8 @@ class Rolling:
 
     def left(self) -> list[str]:
         """Those that are as they were."""
-        return [name for name, generation in self._old.items() if self._children[name].generation == generation]
+        children = self._children
+        return [name for name, old in self._old.items() if name in children and children[name].generation == old]
 
     def touches(self, other: Rolling) -> bool:
         """Whether they may not go on at the same time."""

@@ -49,6 +49,30 @@ TABLE = {
         GOOD.replace("[backplane.", "[backplan."),
         "backplan: unknown key (did you mean 'backplane'?)",
     ),
+    "records too small for two files": (
+        GOOD + '[record]\nsize = "1MiB"\n',
+        "record.size: expected 16MiB or more, two segments, got 1MiB",
+    ),
+    "a file of records out of bounds": (
+        GOOD + '[record]\nsegment = "1KiB"\n',
+        "record.segment: expected 640KiB to 1GiB, got 1KiB",
+    ),
+    "a mistyped key of a topic": (
+        GOOD + '[topic."host.sample"]\nrecords = true\n',
+        "topic.\"host.sample\".records: unknown key (did you mean 'record'?)",
+    ),
+    "a topic that is no folder": (
+        GOOD + '[topic."../etc"]\nrecord = true\n',
+        "topic.\"../etc\": a topic is words joined by dots, such as 'files.changed', got '../etc'",
+    ),
+    "a topic that is a path": (
+        GOOD + '[topic."a/b"]\nrecord = true\n',
+        'topic."a/b": its records lie in a folder of its name, which may have no /',
+    ),
+    "topics that are none": (
+        "topic = 3\n" + GOOD,
+        'topic: expected tables, [topic."host.sample"] with record = true, got 3',
+    ),
     "a word for a number": (
         backplane('threads = "two"'),
         "backplane.main.threads: expected a whole number, got 'two'",

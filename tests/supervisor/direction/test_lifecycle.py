@@ -132,6 +132,14 @@ def test_a_dependency_that_is_on_its_way_down_cannot_be_relied_on() -> None:
     assert moves(standings, dict.fromkeys(standings, PRIMARY)) == []
 
 
+def test_nobody_rises_on_what_is_about_to_leave() -> None:
+    """Its process is to start again: both would begin at one instant, the one to let go, the other to rely on it."""
+    standings = {"a": Standing(INITIALIZING), "b": Standing(START, ("a",))}
+    goals = {"a": DOWN, "b": PRIMARY}
+    assert moves(standings, goals) == [("a", DOWN)]
+    assert waits_for("b", INITIALIZING, standings, goals, dependants(standings)) == ["a"]
+
+
 def test_primary_waits_for_primary() -> None:
     """A dependency that stands by has reached secondary, and no more."""
     standings = {"a": Standing(SECONDARY), "b": Standing(INITIALIZING, ("a",))}

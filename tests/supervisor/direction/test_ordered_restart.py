@@ -123,6 +123,19 @@ def test_one_that_was_given_up_is_started_with_a_fresh_history() -> None:
     assert world.processes["first"].generation == 4
 
 
+def test_started_again_after_its_end_it_is_what_its_type_says_from_then_on() -> None:
+    """One order is for one start: a temporary one that goes down later with another that died stays away."""
+    world = up_world(policies={"first": policy(strategy="one_for_all"), "third": policy(type="temporary")})
+    world.die("third", 0)
+    world.order_restart("third")
+    world.do_what_is_asked()
+    assert generations(world)["third"] == 2
+    world.die("first", -9)
+    world.do_what_is_asked()
+    assert generations(world) == {"first": 2, "second": 2}
+    assert world.director.children["third"].phase is Phase.ENDED
+
+
 def test_one_that_had_ended_is_started() -> None:
     """A job that is to run once more."""
     world = up_world(policies={"first": policy(type="temporary")})
@@ -294,6 +307,33 @@ def test_it_is_told_that_it_is_being_restarted() -> None:
     done = world.tell(events.RestartOrdered(caller, ("first",), SECOND_NS))
     drain = effects.Drain("first", 1, 10 * SECOND_NS, STOP_LIMIT_NS, draining.RESTARTING)
     assert drain in done
+
+
+def test_it_is_answered_at_once_when_an_order_to_move_lets_it_stay_where_it_is() -> None:
+    """It waited below for one that was given up; told at the next event instead, whoever waits might hear a minute late."""
+    world = up_world(policies={"second": policy(max=0)})
+    world.die("second", -9)
+    caller = world.order_restart("third")
+    world.do_what_is_asked()
+    assert caller in world.waiting, "top waits for middle and side"
+    world.order_move(ModuleState.DOWN)
+    assert answer(world, caller) == {"third": 2}
+
+
+def test_nobody_comes_up_on_one_that_is_about_to_go() -> None:
+    """The restart was ordered while it came up itself: those above wait for the new process, not for the old one."""
+    world = up_world()
+    world.order_move(ModuleState.DOWN)
+    world.do_what_is_asked()
+    world.order_move(ModuleState.PRIMARY)
+    caller = world.order_restart("first")
+    begun = len(world.moves)
+    world.finish_hook("first", "base")
+    assert ("middle", ModuleState.INITIALIZING) not in world.moves[begun:]
+    assert world.director.movement.waiting()["middle"] == ["base"]
+    world.do_what_is_asked()
+    assert answer(world, caller) == {"first": 2}
+    assert world.states() == dict.fromkeys(("base", "middle", "side", "top"), ModuleState.PRIMARY)
 
 
 def test_before_the_system_is_up_it_waits_for_nothing_else() -> None:

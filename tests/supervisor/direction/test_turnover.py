@@ -8,7 +8,7 @@ from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.supervisor.direction import effects, events
 from appbackplane.supervisor.direction.child import Phase
 
-from ..world import SECOND_NS, World, policy, up_world
+from ..world import REPLICATED, SECOND_NS, World, policy, up_world
 
 PRIMARY = ModuleState.PRIMARY
 
@@ -139,6 +139,45 @@ def test_who_waits_for_what_has_gone_is_told(component: str | None) -> None:
     else:
         assert isinstance(answer, effects.Refuse)
         assert "gone" in answer.error.message
+
+
+def test_who_waits_for_the_restart_of_what_has_gone_is_told() -> None:
+    """At once, whether its turn had come or not; it took down the whole supervisor when the last process of it ended."""
+    world = up_world()
+    caller, next_caller = world.order_restart("third", "first"), world.order_restart("second", "third")
+    world.reconfigure(third=None)
+    for told, left in ((world.answers[caller], "; not restarted: first"), (world.answers[next_caller], "")):
+        assert isinstance(told, effects.Refuse)
+        assert told.error.message == f"backplane 'third' is gone: the configuration has changed{left}"
+    world.do_what_is_asked()
+    assert generations(world) == {"first": 1, "second": 2}, "what has begun goes on"
+
+
+def test_a_restart_that_was_done_before_its_backplane_went_is_no_failure() -> None:
+    """Who ordered several gets what he ordered of those that are left."""
+    world = up_world()
+    caller = world.order_restart("third", "first")
+    while not world.director.children["first"].is_leaving:
+        (step := world._next_step()) and step()
+    world.reconfigure(third=None)
+    world.do_what_is_asked()
+    answer = world.answers[caller]
+    assert isinstance(answer, effects.Answer)
+    assert answer.result == {"backplanes": {"first": 2}}
+
+
+def test_a_rolling_restart_ends_when_one_of_the_replicas_goes() -> None:
+    """Who gave it counted on those that were there."""
+    world = up_world(REPLICATED)
+    caller = world.order_restart("second", is_rolling=True)
+    world.reconfigure(**{"second-1": None})
+    answer = world.answers[caller]
+    assert isinstance(answer, effects.Refuse)
+    assert answer.error.message == (
+        "backplane 'second-1' is gone: the configuration has changed; not restarted: second-2 (1 of 2 are as they were)"
+    )
+    world.do_what_is_asked()
+    assert generations(world) == {"first": 1, "second-2": 1, "third": 1}
 
 
 def test_limits_and_policies_hold_at_once() -> None:

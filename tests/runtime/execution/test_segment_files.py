@@ -1,0 +1,196 @@
+"""Segment files: made whole, sealed when they are full, removed when they are too old or too many, continued after a death."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from appbackplane.runtime.execution.segment_files import RETRY_NS, TURN_NS, SegmentFiles
+from appbackplane.runtime.observation import segments
+from appbackplane.runtime.observation.message_log import MessageLog
+from appbackplane.runtime.observation.segments import HEADER_BYTES, MESSAGES_SUFFIX, SegmentHeader, unpack_message
+from appbackplane.runtime.process_config import RecordPolicy
+
+SEGMENT = 64 << 10
+HEADER = SegmentHeader(
+    kind="messages", system="shop", node="here", backplane="web", generation=1, pid=7, number=0, created_ns=0, topic="sold"
+)  # fmt: skip
+
+
+class Time:
+    """Virtual, and what makes Unix time of it the machine's: files bear the machine's."""
+
+    def __init__(self, unix_ns: int) -> None:
+        self.now_ns, self.unix_ns = 10**12, unix_ns - 10**12
+
+    def __call__(self) -> int:
+        return self.now_ns
+
+
+@pytest.fixture
+def time(tmp_path: Path) -> Time:
+    return Time(tmp_path.stat().st_mtime_ns)
+
+
+@pytest.fixture
+def files(tmp_path: Path, time: Time) -> SegmentFiles:
+    return open_files(tmp_path, time)
+
+
+def open_files(
+    folder: Path, time: Time, size: int = 4 * SEGMENT, wake: Callable[[], None] = lambda: None
+) -> SegmentFiles:
+    policy = RecordPolicy(size=size, age_ns=10 * TURN_NS, segment=SEGMENT)
+    return SegmentFiles(folder / "sold", HEADER, MESSAGES_SUFFIX, policy, time, time.unix_ns, wake)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in (folder / "sold").iterdir()) if (folder / "sold").exists() else []
+
+
+def messages(path: Path) -> list[bytes]:
+    """All that are whole, from the beginning."""
+    data, at, found = path.read_bytes(), HEADER_BYTES, []
+    while (message := unpack_message(data, at)) is not None:
+        number, _, body, at = message
+        assert number == len(found)
+        found.append(bytes(body))
+    return found
+
+
+def test_nothing_is_made_before_something_is_recorded(tmp_path: Path, files: SegmentFiles) -> None:
+    """A topic that is never published on costs no disk."""
+    files.tend()
+    assert names(tmp_path) == []
+
+
+def test_what_is_written_is_read_and_a_sealed_file_has_no_more_bytes_than_that(
+    tmp_path: Path, files: SegmentFiles, time: Time
+) -> None:
+    """The rest of the disk is given back."""
+    log = MessageLog(files, time.unix_ns)
+    assert all(log.append(b"body %d" % number, time.now_ns) for number in range(3))
+    path = tmp_path / "sold" / "00000001.messages"
+    assert messages(path) == [b"body 0", b"body 1", b"body 2"]
+    header, sealed = segments.unpack_header(path.read_bytes())
+    assert (header.number, header.created_ns, sealed) == (1, time.now_ns + time.unix_ns, -1)
+    log.close()
+    files.tend()
+    assert messages(path) == [b"body 0", b"body 1", b"body 2"]
+    assert segments.unpack_header(path.read_bytes())[1] == 3
+    assert path.stat().st_size < SEGMENT
+
+
+def test_the_next_file_is_there_before_it_is_needed(tmp_path: Path, time: Time) -> None:
+    """A worker that has to make it itself stands still for milliseconds, and everybody with it."""
+    woken: list[int] = []
+    files = open_files(tmp_path, time, wake=lambda: woken.append(1))
+    log = MessageLog(files, time.unix_ns)
+    while not woken:
+        log.append(bytes(5_000), time.now_ns)
+    assert names(tmp_path) == ["00000001.messages"]
+    files.tend()
+    assert names(tmp_path) == ["00000001.messages", "next.tmp"]
+    while log.count * 5_000 < SEGMENT:
+        log.append(bytes(5_000), time.now_ns)
+    assert names(tmp_path) == ["00000001.messages", "00000002.messages"]
+
+
+def test_the_next_generation_goes_on_behind_the_last_and_never_writes_to_it(
+    tmp_path: Path, files: SegmentFiles, time: Time
+) -> None:
+    """What a killed process has left is the end of its records, whatever it was about to write."""
+    MessageLog(files, time.unix_ns).append(b"last words", time.now_ns)
+    (tmp_path / "sold" / "next.tmp").write_bytes(b"half made")
+    next_files = open_files(tmp_path, time)
+    MessageLog(next_files, time.unix_ns).append(b"first words", time.now_ns)
+    assert names(tmp_path) == ["00000001.messages", "00000002.messages"]
+    assert messages(tmp_path / "sold" / "00000001.messages") == [b"last words"]
+
+
+def test_a_body_larger_than_a_segment_gets_one_of_its_own(tmp_path: Path, files: SegmentFiles, time: Time) -> None:
+    """It may travel, so it may be recorded."""
+    log = MessageLog(files, time.unix_ns)
+    assert log.append(bytes(3 * SEGMENT), time.now_ns)
+    assert log.append(b"small", time.now_ns)
+    assert [len(body) for body in messages(tmp_path / "sold" / "00000001.messages")] == [3 * SEGMENT]
+    assert messages(tmp_path / "sold" / "00000002.messages") == [b"small"]
+
+
+def test_retention_keeps_to_its_size_and_removes_the_oldest_first(
+    tmp_path: Path, files: SegmentFiles, time: Time
+) -> None:
+    """The bound that the TOML names; what is being written is never removed."""
+    log = MessageLog(files, time.unix_ns)
+    while log.count < 60:
+        log.append(bytes(10_000), time.now_ns)
+        files.tend()
+        assert sum(path.stat().st_size for path in (tmp_path / "sold").glob("*.messages")) <= 5 * SEGMENT
+    assert len(messages(tmp_path / "sold" / [name for name in names(tmp_path) if name[0] == "0"][-1])) > 0
+    assert names(tmp_path)[0] != "00000001.messages"
+
+
+def test_retention_removes_what_is_too_old(tmp_path: Path, files: SegmentFiles, time: Time) -> None:
+    """By when it was written last; and a segment that does not fill is turned, so that it can become old."""
+    log = MessageLog(files, time.unix_ns)
+    log.append(b"old", time.now_ns)
+    assert not files.tend()
+    time.now_ns += TURN_NS
+    assert files.tend(), "it has become old"
+    log.turn()
+    log.append(b"new", time.now_ns)
+    files.tend()
+    assert names(tmp_path) == ["00000001.messages", "00000002.messages"]
+    time.now_ns += 10 * TURN_NS
+    files.tend()
+    assert names(tmp_path) == ["00000002.messages"]
+
+
+@pytest.fixture
+def full_disk() -> Iterator[Callable[[bool], None]]:
+    """Files can be made no larger than nothing."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def set_full(is_full: bool) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0 if is_full else before[0], before[1]))
+
+    yield set_full
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_is_counted_told_once_and_recorded_again_when_there_is_room(
+    tmp_path: Path, files: SegmentFiles, time: Time, full_disk: Callable[[bool], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Allocated beforehand: what is mapped and has no room would end the process by a signal."""
+    caplog.set_level("CRITICAL")  # pytest's own files are on the disk, too
+    log = MessageLog(files, time.unix_ns)
+    full_disk(True)
+    assert not log.append(b"lost", time.now_ns)
+    assert not log.append(b"lost", time.now_ns)
+    full_disk(False)
+    assert log.lost_count == 2
+    assert files.problem is not None
+    assert "large" in files.problem
+    assert not log.append(b"lost", time.now_ns), "not tried again each time"
+    time.now_ns += RETRY_NS
+    assert log.append(b"kept", time.now_ns)
+    assert (files.problem, messages(tmp_path / "sold" / "00000001.messages")) == (None, [b"kept"])
+
+
+def test_somebody_who_removes_the_folder_does_not_end_the_recording(
+    tmp_path: Path, files: SegmentFiles, time: Time
+) -> None:
+    """An operator at three in the morning with a full disk."""
+    log = MessageLog(files, time.unix_ns)
+    log.append(b"gone", time.now_ns)
+    for path in (tmp_path / "sold").iterdir():
+        path.unlink()
+    os.rmdir(tmp_path / "sold")
+    log.turn()
+    assert log.append(b"kept", time.now_ns)
+    files.tend()
+    assert messages(tmp_path / "sold" / "00000002.messages") == [b"kept"]
