@@ -61,8 +61,8 @@ def summary(contents: Contents, zone: tzinfo | None) -> Iterator[str]:
     errors, missed = (sum(getattr(one, name) for one in contents.backplanes) for name in ("errors", "missed"))
     yield (
         f"from arrival to end: median {duration(contents.latency_p50_ns)}, 99 % below {duration(contents.latency_p99_ns)}; "
-        f"errors {count(errors)}, deadlines missed {count(missed)}, priority inversions "
-        f"{count(sum(one.count for one in contents.inversions))}"
+        f"errors {count(errors)}, deadlines missed {count(missed)}, waited behind less "
+        f"urgent work {count(sum(one.inverted for one in contents.inversions))}"
     )
 
 
@@ -102,12 +102,24 @@ def tables(contents: Contents, zone: tzinfo | None) -> Iterator[tuple[str, Seque
             ],
         ),
         (
-            "Priority inversions: urgent work that waited while less urgent work ran",
-            ("WAITED", "WHILE THIS RAN", "BACKPLANE", "TIMES#", "BOOSTED#", "IN ALL#", "LONGEST#"),
+            "Priority inversions: what was queued while less urgent work ran",
+            ("BACKPLANE", "PRIORITY#", "ACTIONS#", "HAD TO WAIT#", "IN ALL#", "LONGEST#", "BOOSTED#", "OVERTAKEN#", "STARVED#",
+             "WAIT P99#", "MAX#"),
             [
-                [f"{one.operation} ({one.priority})", f"{one.behind} ({one.behind_priority})", one.backplane,
-                 count(one.count), count(one.boosted), duration(one.waited_ns), duration(one.longest_ns)]
-                for one in contents.inversions
+                [one.backplane, str(one.priority), count(one.count), count(one.inverted), duration(one.inversion_ns),
+                 duration(one.inversion_max_ns), duration(one.boosted_ns), count(one.overtaken), count(one.starved),
+                 duration(one.wait_p99_ns), duration(one.wait_max_ns)]
+                for one in sorted(contents.inversions, key=lambda one: -one.inversion_ns)
+                if one.inverted or one.starved
+            ],
+        ),
+        (
+            "Critical paths: where the time of the slowest traces went",
+            ("OPERATION", "ON THE PATH OF#", "ACTIONS#", "SHARE#", "IN ITS QUEUES#", "RUNNING#", "NEITHER#"),
+            [
+                [one.operation, count(one.traces), count(one.actions), share(one.share), duration(one.queue_ns),
+                 duration(one.run_ns), duration(one.other_ns)]
+                for one in contents.culprits
             ],
         ),
         (
@@ -127,15 +139,15 @@ def tables(contents: Contents, zone: tzinfo | None) -> Iterator[tuple[str, Seque
 def path_lines(path: Path, contents: Contents, zone: tzinfo | None) -> Iterator[str]:
     """A critical path, a line a step."""
     when = moment(path.when_ns, contents.last_ns - contents.first_ns, zone)
-    yield f"Critical path: {duration(path.total_ns)} at {when}, trace {path.trace}"
+    yield f"Slowest traces: {duration(path.total_ns)} at {when}, trace {path.trace}"
     for step in path.steps[:_STEPS_MAX]:
         name = f"{'  ' * min(step.depth, 10)}{step.operation} in {step.backplane}"
         yield (
-            f"  {name:<44} waited {duration(step.wait_ns):>8}, took {duration(step.took_ns):>8}, itself "
+            f"  {name:<44} waited {duration(step.wait_ns):>8}, took {duration(step.took_ns):>8}, ran "
             f"{duration(step.own_ns):>8}"
         )
-    if len(path.steps) > _STEPS_MAX:
-        yield f"  and {len(path.steps) - _STEPS_MAX} more steps"
+    if path.calls > _STEPS_MAX:
+        yield f"  and {count(path.calls - _STEPS_MAX)} more"
 
 
 def advice_lines(contents: Contents) -> Iterator[str]:
