@@ -13,7 +13,7 @@ from pathlib import Path as File
 
 from .contents import Advice, Backplane, Contents, Operation, Path
 from .plots import Strip, heat_map, parts, spent, spread, strips, text, waterfall
-from .words import count, date, digits, duration, moment, rate, share
+from .words import called, count, date, digits, duration, moment, rate, share
 
 #: Rows of a table, and rows of a time line: more are not read; the terminal and --json have the rest.
 ROWS_MAX, STRIPS_MAX = 40, 16
@@ -177,7 +177,7 @@ def _operations(contents: Contents) -> str:
 
 def _operation(one: Operation, low: float, high: float) -> list[str]:
     return [
-        words(one.operation), number(str(one.priority)), number(count(one.count)),
+        words(called(one)), number(str(one.priority)), number(count(one.count)),
         number(count(one.errors), is_bad=one.errors > 0),
         number(duration(one.wait_p50_ns)), number(duration(one.wait_p99_ns)), number(duration(one.wait_max_ns)),
         plain(spread(one.wait_p50_ns, one.wait_p90_ns, one.wait_p99_ns, one.wait_max_ns, low, high)),
@@ -192,7 +192,7 @@ def _misses(contents: Contents) -> str:
         return "<h2>Deadlines</h2><p>No action missed its own.</p>"
     cells = [
         [
-            words(one.operation), number(str(one.priority)), number(count(one.with_deadline)),
+            words(called(one)), number(str(one.priority)), number(count(one.with_deadline)),
             number(count(one.missed), is_bad=True), number(count(one.by_waiting)),
             bar(one.missed / max(1, one.with_deadline), bad=True),
             number(share(one.missed / max(1, one.with_deadline))), number(duration(one.late_p50_ns)),
@@ -228,8 +228,8 @@ def _inversions(contents: Contents) -> str:
         "Passed by#", "Starved#", "Wait p99#", "max#",
     )  # fmt: skip
     return (
-        f"<h2>Priority inversions</h2><p>{about} Boosted: for how long that work had been lent their priority, to clear the way. "
-        "Overtaken: less urgent actions that began meanwhile, which quotas allow. Passed by: more urgent ones that did. "
+        f"<h2>Priority inversions</h2><p>{about} Boosted: for how long that work had been lent their priority, to clear "
+        "the way. Overtaken: less urgent actions that began meanwhile, which quotas allow. Passed by: more urgent ones that did. "
         f"Starved: queued for a second or more.</p>{table(head, cells, 'dense')}{_more(found)}"
     )
 
@@ -241,7 +241,7 @@ def _slow(contents: Contents, zone: tzinfo | None) -> str:
     span = contents.last_ns - contents.first_ns
     cells = [
         [
-            number(moment(one.when_ns, span, zone)), words(one.operation, f"{one.object}, in {one.backplane}"),
+            number(moment(one.when_ns, span, zone)), words(called(one), f"{one.object}, in {one.backplane}"),
             number(duration(one.wait_ns + one.took_ns)), number(duration(one.typical_ns)), plain(spent(one, most)),
             number(duration(one.wait_ns)),
             number(duration(one.cpu_ns)), number(duration(max(0, one.run_ns - one.cpu_ns))),
@@ -263,7 +263,7 @@ def _paths(contents: Contents, zone: tzinfo | None) -> str:
     most = max(one.total_ns for one in contents.culprits)
     cells = [
         [
-            words(one.operation), number(count(one.traces)), number(count(one.actions)), number(share(one.share)),
+            words(called(one)), number(count(one.traces)), number(count(one.actions)), number(share(one.share)),
             plain(parts((("waited", one.queue_ns), ("own", one.run_ns), ("took", one.other_ns)), most)),
             number(duration(one.queue_ns)), number(duration(one.run_ns)), number(duration(one.other_ns)),
         ]

@@ -13,7 +13,7 @@ import click
 
 from .contents import Contents, Path
 from .page import value
-from .words import count, date, digits, duration, moment, rate, share, shown
+from .words import called, count, date, digits, duration, moment, rate, share, shown
 
 #: Lines of a table: what fits on a screen with its heading.
 ROWS_MAX = 15
@@ -86,7 +86,7 @@ def tables(contents: Contents, zone: tzinfo | None) -> Iterator[tuple[str, Seque
             "Operations, by the time they took in all",
             ("OPERATION", "PRIORITY#", "COUNT#", "ERRORS#", "WAIT P50#", "P99#", "MAX#", "RUN P50#", "P99#", "MAX#", "CPU#"),
             [
-                [one.operation, str(one.priority), count(one.count), count(one.errors),
+                [called(one), str(one.priority), count(one.count), count(one.errors),
                  duration(one.wait_p50_ns), duration(one.wait_p99_ns), duration(one.wait_max_ns),
                  duration(one.run_p50_ns), duration(one.run_p99_ns), duration(one.run_max_ns), duration(one.cpu_ns)]
                 for one in sorted(contents.operations, key=lambda one: -(one.wait_mean_ns + one.run_mean_ns) * one.count)
@@ -96,7 +96,7 @@ def tables(contents: Contents, zone: tzinfo | None) -> Iterator[tuple[str, Seque
             "Deadlines missed",
             ("OPERATION", "PRIORITY#", "WITH DEADLINE#", "MISSED#", "BY WAITING#", "SHARE#", "LATE BY#", "AT MOST#"),
             [
-                [one.operation, str(one.priority), count(one.with_deadline), count(one.missed), count(one.by_waiting),
+                [called(one), str(one.priority), count(one.with_deadline), count(one.missed), count(one.by_waiting),
                  share(one.missed / max(1, one.with_deadline)), duration(one.late_p50_ns), duration(one.late_max_ns)]
                 for one in contents.misses
             ],
@@ -117,7 +117,7 @@ def tables(contents: Contents, zone: tzinfo | None) -> Iterator[tuple[str, Seque
             "Critical paths: where the time of the slowest traces went",
             ("OPERATION", "ON THE PATH OF#", "ACTIONS#", "SHARE#", "IN ITS QUEUES#", "RUNNING#", "NEITHER#"),
             [
-                [one.operation, count(one.traces), count(one.actions), share(one.share), duration(one.queue_ns),
+                [called(one), count(one.traces), count(one.actions), share(one.share), duration(one.queue_ns),
                  duration(one.run_ns), duration(one.other_ns)]
                 for one in contents.culprits
             ],
@@ -126,7 +126,7 @@ def tables(contents: Contents, zone: tzinfo | None) -> Iterator[tuple[str, Seque
             "Slow actions",
             ("AT#", "OPERATION", "OBJECT", "BACKPLANE", "IN ALL#", "WAITED#", "COMPUTED#", "HELD UP#", "AWAITED#"),
             [
-                [moment(one.when_ns, span, zone), one.operation, one.object, one.backplane,
+                [moment(one.when_ns, span, zone), called(one), one.object, one.backplane,
                  duration(one.wait_ns + one.took_ns), duration(one.wait_ns), duration(one.cpu_ns),
                  duration(max(0, one.run_ns - one.cpu_ns)), duration(max(0, one.took_ns - one.run_ns))]
                 for one in contents.slow

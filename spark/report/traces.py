@@ -74,7 +74,7 @@ def longest(some: Sequence[Row], count: int) -> list[Row]:
 
 
 def path_of(trace: Trace, some: Sequence[Row]) -> Path:
-    """The calls of one trace as a tree that is read from top to bottom: each below its caller, in the order of their arrival."""
+    """The calls of one trace as a tree, from top to bottom: each below its caller, in the order of their arrival."""
     kept = sorted(longest(some, STEPS_MAX), key=lambda row: (row["start"] - row["wait"], row["span"]))
     known = {row["span"] for row in kept}
     callees: dict[int, list[Row]] = {}
@@ -96,7 +96,7 @@ def path_of(trace: Trace, some: Sequence[Row]) -> Path:
                 wait_ns=row["wait"],
                 took_ns=row["took"],
                 own_ns=row["run"],
-            )  # fmt: skip
+            )
         )
         left += [(callee, depth + 1) for callee in reversed(callees.pop(row["span"], []))]
     return Path(
