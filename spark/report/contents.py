@@ -97,20 +97,40 @@ class Miss(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Inversion(msgspec.Struct, frozen=True, kw_only=True):
-    """More urgent work that waited while less urgent ran, in a backplane."""
+    """One priority of a backplane: what waited while less urgent work ran."""
 
     backplane: str
-    #: Who waited, and who ran meanwhile.
-    operation: str
     priority: int
-    behind: str
-    behind_priority: int
     count: int
-    waited_ns: int
-    longest_ns: int
-    #: Of these, those whose way was cleared by lending them the priority.
-    boosted: int
-    when_ns: int | None = None
+    #: Queued for a second or more.
+    starved: int
+    #: Of which less urgent work ran while they were queued; for how long, all added up, and the longest of one.
+    inverted: int
+    inversion_ns: int
+    inversion_max_ns: int
+    #: The same of less urgent work that was boosted because of them.
+    boosted_ns: int
+    #: Less urgent ones that began meanwhile, and more urgent ones.
+    overtaken: int
+    passed_by: int
+    wait_p50_ns: float
+    wait_p99_ns: float
+    wait_max_ns: float
+
+
+class Culprit(msgspec.Struct, frozen=True, kw_only=True):
+    """An operation on the critical paths of the slowest traces."""
+
+    component: str
+    operation: str
+    traces: int
+    actions: int
+    #: Of the time of these traces, what they spent in its queues, running it, and neither.
+    queue_ns: int
+    run_ns: int
+    other_ns: int
+    total_ns: int
+    share: float
 
 
 class Slow(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,16 +161,18 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     from_ns: int
     wait_ns: int
     took_ns: int
-    #: What of the whole this step alone accounts for.
+    #: What of that it ran itself.
     own_ns: int
 
 
 class Path(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one trace: the chain of calls that it waited for."""
+    """Of one slow trace, its calls."""
 
     trace: str
     when_ns: int
     total_ns: int
+    #: Of these, the longest are the steps.
+    calls: int
     steps: list[Step]
 
 
@@ -192,6 +214,7 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     misses: list[Miss]
     inversions: list[Inversion]
     slow: list[Slow]
+    culprits: list[Culprit]
     paths: list[Path]
     advice: list[Advice]
     #: Of whom something might be said and is not, and why.

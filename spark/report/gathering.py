@@ -16,13 +16,17 @@ import numpy as np
 
 from ..advice import advise
 from ..frames import frame_of
+from ..jobs.critical_paths import critical_paths
 from ..jobs.deadlines import deadlines
+from ..jobs.inversions import inversions
 from ..jobs.operation_statistics import operation_statistics
+from ..jobs.slow_actions import slow_actions
 from ..jobs.throughput import throughput
 from ..records.found import Found
 from ..records.pieces import Piece, pieces
-from .contents import Advice, Backplane, Contents, Heat, Line, Miss, Operation, Slow
+from .contents import Advice, Backplane, Contents, Culprit, Heat, Inversion, Line, Miss, Operation, Slow
 from .overview import BUCKETS, Overview, Source, edges_ns, overview
+from .traces import slowest_traces
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -67,11 +71,15 @@ def questions(frame: DataFrame, several: Iterable[Piece], total: Overview, since
         "operations": lambda: rows(operation_statistics(frame)),
         "utilisation": lambda: rows(throughput(frame, step_ns=total.width_ns)),
         "deadlines": lambda: rows(deadlines(frame)),
+        "inversions": lambda: rows(inversions(frame)),
+        "slow actions": lambda: rows(slow_actions(frame, count=SLOW_MAX, by="took")),
+        "critical paths": lambda: rows(critical_paths(frame)),
+        "slowest traces": lambda: slowest_traces(frame),
     }
 
 
 #: Of the bar: the overview, and the questions above.
-STEPS: Final = 5
+STEPS: Final = 9
 
 
 def contents(where: Path, total: Overview, answers: Mapping[str, Any], *, made_ns: int, by: str) -> Contents:
@@ -100,9 +108,10 @@ def contents(where: Path, total: Overview, answers: Mapping[str, Any], *, made_n
         timeline=timeline,
         operations=[Operation(**row) for row in answers.get("operations", [])],
         misses=[_picked(Miss, row) for row in answers.get("deadlines", []) if row["missed"]],
-        inversions=[],
+        inversions=[_picked(Inversion, row) for row in answers.get("inversions", [])],
         slow=[_picked(Slow, row, when_ns=row["start_ns"]) for row in answers.get("slow actions", [])],
-        paths=[],
+        culprits=[_picked(Culprit, row) for row in answers.get("critical paths", [])],
+        paths=answers.get("slowest traces", []),
         advice=[] if advice is None else [_advice(item) for item in advice.items],
         notes=[] if advice is None else list(advice.notes),
         patch="" if advice is None else advice.patch,

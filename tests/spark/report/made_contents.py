@@ -12,6 +12,7 @@ import numpy as np
 from appbackplane.spark.report.contents import (
     Advice,
     Contents,
+    Culprit,
     Inversion,
     Miss,
     Operation,
@@ -81,6 +82,16 @@ def slow(number: int) -> Slow:
     )  # fmt: skip
 
 
+def inversion(backplane: str, priority: int) -> Inversion:
+    """The most urgent suffers most; the least cannot."""
+    ns = 91_000_000_000 // (1 + priority) ** 3
+    return Inversion(
+        backplane=backplane, priority=priority, count=100_000, starved=priority // 2, inverted=812 // (1 + priority),
+        inversion_ns=ns, inversion_max_ns=ns // 60, boosted_ns=ns // 9, overtaken=30, passed_by=priority * 100,
+        wait_p50_ns=1e5, wait_p99_ns=4e6, wait_max_ns=9e8,
+    )  # fmt: skip
+
+
 def path() -> Path:
     """A call, what it called, and what that called."""
     ms = 1_000_000
@@ -91,7 +102,7 @@ def path() -> Path:
     ]
     names = ("backplane", "operation", "depth", "from_ns", "wait_ns", "took_ns", "own_ns")
     return Path(
-        trace="00c0ffee00c0ffee1234567812345678", when_ns=EPOCH_NS + 10**10, total_ns=242 * ms,
+        trace="00c0ffee00c0ffee1234567812345678", when_ns=EPOCH_NS + 10**10, total_ns=242 * ms, calls=3,
         steps=[Step(**dict(zip(names, step, strict=True))) for step in steps],
     )  # fmt: skip
 
@@ -116,11 +127,12 @@ def million(evil: str = "shop.buy") -> Contents:
             Miss(component="mail", operation="mail.send", priority=6, with_deadline=900, missed=2, by_waiting=0,
                  late_p50_ns=4e6, late_max_ns=5e6),
         ],
-        inversions=[
-            Inversion(backplane="front", operation=evil, priority=0, behind="mail.send", behind_priority=6, count=812,
-                      waited_ns=91_000_000_000, longest_ns=1_200_000_000, boosted=14, when_ns=EPOCH_NS + 10**12),
-            Inversion(backplane="index", operation="index.lookup", priority=1, behind="index.rebuild", behind_priority=7,
-                      count=9, waited_ns=4_000_000_000, longest_ns=900_000_000, boosted=0, when_ns=None),
+        inversions=[inversion("front", priority) for priority in range(4)],
+        culprits=[
+            Culprit(component="query", operation="query.search", traces=100, actions=120, queue_ns=3 * 10**9,
+                    run_ns=4 * 10**9, other_ns=10**9, total_ns=8 * 10**9, share=0.66),
+            Culprit(component="front", operation=evil, traces=100, actions=100, queue_ns=2 * 10**8,
+                    run_ns=3 * 10**9, other_ns=9 * 10**8, total_ns=4_100_000_000, share=0.34),
         ],
         slow=[slow(number) for number in range(12)],
         paths=[path()],
