@@ -21,7 +21,7 @@ def searches(actions: DataFrame, window: str) -> DataFrame:
     """By window of time: `searches`, how many there were, and `p99_ms`, from when they arrived to their answer."""
     took_ms = (F.col("wait_ns") + F.col("took_ns")) / 1e6
     return (
-        actions.where("component = 'query' AND operation = 'search'")
+        actions.where("operation = 'query.search'")
         .select(_time("start_ns"), took_ms.alias("took_ms"))
         .withWatermark("time", LATENESS)
         .groupBy(F.window("time", window))
