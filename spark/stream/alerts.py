@@ -16,6 +16,8 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
+from appbackplane.transport.errors import InvalidArgument
+
 #: Figures of a row that a condition may name.
 FIGURES: Final = (
     "count", "errors", "rate",
@@ -30,7 +32,7 @@ _COMPARE: Final[dict[str, Callable[[float, float], bool]]] = {
 _TOKEN: Final = re.compile(r"\s*(?:([a-z]\w*)|([<>]=?|[=!]=)|(-?\d+(?:\.\d+)?))")
 
 
-class BadRules(Exception):
+class BadRules(InvalidArgument):
     """A file of rules that cannot be used: one line that says where and why."""
 
 
