@@ -9,7 +9,9 @@ what is left of them is written back into the system. Ends with Ctrl-C.
 from __future__ import annotations
 
 import argparse
+import signal
 import tempfile
+import threading
 from pathlib import Path
 
 import windows
@@ -31,11 +33,11 @@ def main() -> None:
 
     spark = session(name="watch")
     register(spark)
-    recorded = spark.readStream.format("backplane").option("startingOffsets", "latest")
-    samples = recorded.option("topic", "host.sample").load(given.run)
-    recorded = spark.readStream.format("backplane").option("startingOffsets", "latest")
-    searched = windows.searches(recorded.load(given.run), given.window)
-    both = windows.both(searched, windows.cpu(samples, given.window))
+    actions = spark.readStream.format("backplane").schema(windows.ACTION)
+    samples = spark.readStream.format("backplane").schema(windows.SAMPLE).option("topic", "host.sample")
+    searches = windows.searches(actions.option("startingOffsets", "latest").load(given.run), given.window)
+    cpu = windows.cpu(samples.option("startingOffsets", "latest").load(given.run), given.window)
+    both = windows.both(searches, cpu)
     with tempfile.TemporaryDirectory(prefix="watch-") as checkpoint:
         query = (
             windows.alerts(both, given.p99_ms, given.cpu)
@@ -46,11 +48,15 @@ def main() -> None:
             .trigger(processingTime="1 second")
             .start(given.run)
         )
-        print(f"watching {given.run}: p99 of {given.p99_ms:g} ms or more at {given.cpu:g} % CPU is an alert", flush=True)
-        try:
-            query.awaitTermination()
-        except KeyboardInterrupt:
-            query.stop()
+        print(
+            f"watching {given.run}: p99 of {given.p99_ms:g} ms or more at {given.cpu:g} % CPU is an alert", flush=True
+        )
+        is_to_end = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):  # Spark's own handler gives up in the middle of what it does
+            signal.signal(number, lambda *_: is_to_end.set())
+        while not is_to_end.is_set():
+            query.awaitTermination(1)  # raises what has ended it, if it was not us
+        query.stop()
 
 
 if __name__ == "__main__":
