@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlparse
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 
 from appbackplane.transport.errors import InvalidArgument
 
@@ -23,15 +29,22 @@ from .source.skipped import SkippedReader
 from .source.stream import StreamOptions, StreamReader
 from .source.topics import SCHEMA as TOPIC_SCHEMA
 from .source.topics import TopicReader
+from .writer import BatchWriter, StreamWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
 NAME = "backplane"
+
+
+#: What Spark adds to those of a stream that is written.
+SPARKS_OWN = frozenset({"checkpointLocation"})
 #: Those that a reader understands; another one is an error, since it would do nothing.
 READ_OPTIONS = frozenset({"path", "topic", "skipped"})
 STREAM_OPTIONS = frozenset({"path", "topic", "startingOffsets", "maxRecordsPerTrigger", "failOnDataLoss"})
+
+WRITE_OPTIONS = frozenset({"path", "topic", "route", "key", "group", "batch", "backplane", "timeout", *SPARKS_OWN})
 
 
 class BadOption(InvalidArgument):
@@ -75,6 +88,16 @@ class BackplaneDataSource(DataSource):
             topic=self.options.get("topic"),
         )
         return StreamReader(self._where(), schema, options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """For `df.write`."""
+        self._check(WRITE_OPTIONS)
+        return BatchWriter(self.options, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """For `df.writeStream`."""
+        self._check(WRITE_OPTIONS)
+        return StreamWriter(self.options, schema)
 
     def _where(self) -> Path:
         path = self.options.get("path")

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _TYPE: Final = "path: string, start: bigint, stop: bigint, since_ns: bigint, until_ns: bigint"
-#: Tasks a core: with one, the slowest decides alone; with many, each costs its 10 ms.
+#: Tasks a core, where there is much to do: with one, the slowest decides alone; with many, each costs its 10 ms.
 TASKS_PER_CORE: Final = 3
+#: Pieces a core that are little: a second of work.
+FEW_PIECES: Final = 32
 
 
 def pieces_frame(
@@ -48,7 +50,8 @@ def frame_of(
     from pyspark.sql import functions
 
     listed = list(found)
-    tasks = max(1, min(len(listed), spark.sparkContext.defaultParallelism * TASKS_PER_CORE))
+    cores = spark.sparkContext.defaultParallelism
+    tasks = max(1, min(len(listed), cores * (TASKS_PER_CORE if len(listed) > FEW_PIECES * cores else 1)))
     window = {"since_ns": since_ns, "until_ns": until_ns}
     # Dealt out like cards: neighbours are of the same time and the same size.
     dealt = [piece._asdict() | window for first in range(tasks) for piece in listed[first::tasks]]

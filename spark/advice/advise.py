@@ -1,0 +1,122 @@
+"""Advise: the rules, asked about each backplane in turn, and their answers put together.
+
+What the rules propose is tried one after the other, each beside what helped before: more CPU may make more threads
+unnecessary, or only then worth having. In the end each figure is predicted with the whole patch, since that is what will be
+applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from itertools import permutations
+from pathlib import Path
+from typing import Any, Final
+
+from appbackplane.runtime.replay import Prediction, calibrate
+
+from ..records.found import Found
+from ..records.pieces import Piece, pieces
+from .facts import COUNT_MIN, Facts
+from .gather import WINDOW_MAX, Gathered, gather
+from .item import Advice, Item
+from .judge import Verdict, judge, judge_pair
+from .rules import RULES, Finding
+
+#: Where the simulation is further from what was recorded, it does not know this backplane, and is not to speak for it.
+ERROR_MAX: Final = 0.4
+
+
+def advise(
+    where: Path | str | Iterable[Piece],
+    *,
+    since_ns: int | None = None,
+    until_ns: int | None = None,
+    backplanes: Collection[str] | None = None,
+    found: Found | None = None,
+    window_max: int = WINDOW_MAX,
+) -> Advice:
+    """What should be changed, by what is recorded in `where`: a run directory, a folder of records, or pieces.
+
+    `found` counts what had to be left out. Raises `NothingRecorded`.
+    """
+    if isinstance(where, Path | str):
+        where = pieces(where, since_ns=since_ns, until_ns=until_ns, backplanes=backplanes)
+    found = Found() if found is None else found
+    items: list[Item] = []
+    notes: list[str] = []
+    for gathered in gather(list(where), found, since_ns, until_ns, window_max):
+        if backplanes is not None and gathered.backplane not in backplanes:
+            continue
+        its_items, its_notes = advise_of(gathered)
+        items += its_items
+        notes += its_notes
+    return Advice(tuple(items), tuple(notes))
+
+
+def advise_of(gathered: Gathered) -> tuple[list[Item], list[str]]:
+    """What should be changed of one backplane, and what cannot be said."""
+    if len(gathered.load) < COUNT_MIN:
+        return [], []
+    facts = Facts(gathered, calibrate(gathered.load, gathered.setting))
+    if not facts.harmed:
+        return [], []
+    calibrated = facts.calibrated
+    if calibrated.error > ERROR_MAX:
+        return [], [
+            f"backplane {gathered.backplane}: work waits too long, but what was recorded cannot be reproduced (waits differ by"
+            f" {calibrated.error:.0%}): something else than its settings holds it up"
+        ]
+    taken = _taken(facts)
+    if not taken:
+        name = facts.name_of(next(iter(facts.harmed)))
+        return [], [
+            f"backplane {gathered.backplane}: {name} waits too long, and no change of its settings would help much"
+        ]
+    after = taken[-1][1].prediction
+    return [_item(facts, finding, verdict.new, after) for finding, verdict in taken], []
+
+
+def _taken(facts: Facts) -> list[tuple[Finding, Verdict]]:
+    """What the rules find and the simulation bears out, each beside those before it."""
+    setting = facts.setting
+    taken: list[tuple[Finding, Verdict]] = []
+    left = [finding for finding in (rule(facts) for rule in RULES) if finding is not None]
+    while helpful := next(((each, verdict) for each in left if (verdict := judge(each, facts, setting))), None):
+        setting = helpful[1].setting
+        taken.append(helpful)
+        left.remove(helpful[0])
+    for one, other in permutations(left, 2):
+        pair = judge_pair(one, other, facts, setting)
+        if pair is not None:
+            first, second = pair
+            return [*taken, (other, second), (one, first)]
+    return taken
+
+
+def _item(facts: Facts, finding: Finding, new: Any, after: Prediction) -> Item:
+    calibrated = facts.calibrated
+    waits = calibrated.recorded.waits[finding.figure]
+    return Item(
+        target=f"backplane.{facts.gathered.backplane}",
+        key=finding.key,
+        old=getattr(facts.setting, finding.key),
+        new=new,
+        evidence=finding.evidence,
+        figure=f"mean wait of {facts.name_of(finding.figure)}",
+        now=waits.mean / 1e6,
+        predicted=after.waits[finding.figure].mean / 1e6,
+        simulated_now=calibrated.simulated.waits[finding.figure].mean / 1e6,
+        rule=finding.rule,
+        data={
+            **finding.data,
+            "since_ns": facts.gathered.since_ns,
+            "actions": len(facts.gathered.load),
+            "calibration_error": calibrated.error,
+            "p99_ms": waits.p99 / 1e6,
+            "p99_predicted_ms": after.waits[finding.figure].p99 / 1e6,
+            "late": waits.late,
+            "late_predicted": after.waits[finding.figure].late,
+            "per_s": calibrated.recorded.per_s,
+            "per_s_predicted": after.per_s,
+        },
+    )

@@ -1,0 +1,57 @@
+"""Patch: advice as TOML, a table a backplane, above each key why it is there. Whoever merges it sees what it stands on."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .item import Item
+
+_WIDTH = 110
+
+
+def patch_of(items: Iterable[Item]) -> str:
+    """The text; empty if there are none."""
+    tables: dict[str, list[Item]] = {}
+    for item in items:
+        tables.setdefault(item.target, []).append(item)
+    return "\n".join(_table(target, items) for target, items in tables.items())
+
+
+def _table(target: str, items: list[Item]) -> str:
+    lines = [f"[{target}]"]
+    for item in items:
+        lines += [f"# {line}" for line in textwrap.wrap(item.evidence, _WIDTH)]
+        lines += [
+            f"# Predicted: {item.figure} {shown_ms(item.now)} -> {shown_ms(item.predicted)}"
+            f" (as it is, the simulation says {shown_ms(item.simulated_now)}: {item.error:+.0%})",
+            f"{item.key} = {_value(item.new)}  # was {_was(item.old)}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def shown_ms(ms: float) -> str:
+    """12.3 ms; 1.23 s."""
+    if ms >= 1000:
+        return f"{ms / 1000:.3g} s"
+    return f"{ms:.3g} ms" if ms >= 0.01 else "0 ms"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(map(_value, value)) + "]"
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_value(each)}" for key, each in value.items()) + " }"
+    return str(value)
+
+
+def _was(value: Any) -> str:
+    if value is None:
+        return "not set"
+    if value in ((), []):
+        return "the default"
+    return _value(value)

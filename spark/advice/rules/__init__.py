@@ -1,0 +1,23 @@
+"""Rules: one kind of trouble a file. Each looks at `Facts` and says what it sees and what might help, or nothing.
+
+A rule is a function `Facts -> Finding | None`, pure and without a simulation: it proposes settings, the mildest change first,
+and `judge.py` has them tried. They are asked in this order: what distorts all else comes first.
+"""
+
+from collections.abc import Callable
+
+from ..facts import Facts
+from .cpu_limit import too_low_a_limit
+from .finding import Finding
+from .lanes import too_narrow_a_lane
+from .quotas import starved_priority
+from .threads import too_few_threads
+
+RULES: tuple[Callable[[Facts], Finding | None], ...] = (
+    too_low_a_limit,
+    too_few_threads,
+    too_narrow_a_lane,
+    starved_priority,
+)
+
+__all__ = ["RULES", "Finding", "starved_priority", "too_few_threads", "too_low_a_limit", "too_narrow_a_lane"]
