@@ -8,7 +8,8 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ import numpy as np
 import pytest
 
 from appbackplane.runtime.observation.segments import FIELDS, NAMES_END, RECORD_BYTES
+from appbackplane.spark import compaction
 from appbackplane.spark.compaction import JOURNAL, CannotCompact, compact
 from appbackplane.spark.records.batch import ROUTE
 from appbackplane.spark.records.found import Found
@@ -216,6 +218,53 @@ def test_killed_at_any_moment_and_run_again_the_rows_are_the_same(tmp_path: Path
     assert rows_in(to) == sorted(expected), f"seed {seed}"
     assert not list(to.rglob("*.tmp"))
     assert compact(None, run_dir, to).rows == 0
+
+
+class Crash(BaseException):
+    """The end, at this call."""
+
+
+@pytest.mark.parametrize("is_done_first", [False, True])
+def test_wherever_it_ends_the_next_one_goes_on_though_more_has_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_done_first: bool
+) -> None:
+    """Every place at which something reaches the disk, before it and behind it: with a group that was written in part, or was
+    not yet said to be, and that would be cut differently now.
+    """
+    calls_left = 0
+
+    def ending(real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            nonlocal calls_left
+            calls_left -= 1
+            if calls_left == 0 and not is_done_first:
+                raise Crash
+            result = real(*arguments)
+            if calls_left == 0:
+                raise Crash
+            return result
+
+        return call
+
+    for name in ("rename", "fsync"):
+        monkeypatch.setattr(os, name, ending(getattr(os, name)))
+    monkeypatch.setattr(compaction, "GROUP_RECORDS", 25)
+    midnight = EPOCH_NS + 86_400 * 10**9
+    for place in range(1, 1000):
+        run_dir, to = tmp_path / f"run{place}", tmp_path / f"to{place}"
+        expected: list[tuple[Any, ...]] = []
+        for number in (1, 2, 3, 4, 5):
+            words = recorded(run_dir, "one", number, 10, sealed=True, at_ns=midnight + (number - 4) * 5 * 10**6)
+            expected += truth("one", number, words)
+            if number in (3, 5):
+                calls_left = place if number == 3 else 0
+                with suppress(Crash):
+                    compact(None, run_dir, to)
+                if calls_left > 0:
+                    assert place > 6, "next to nothing was written"
+                    return
+        assert rows_in(to) == expected, f"ended at call {place}"
+    raise AssertionError("never came to its end")
 
 
 def test_a_plan_whose_segments_were_removed_meanwhile_keeps_what_was_written(tmp_path: Path) -> None:
