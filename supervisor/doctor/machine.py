@@ -1,9 +1,8 @@
 """Machine: what this machine grants to whoever starts a system here, found out by trying, as `up` does.
 
 The same probes as the supervisor's: nice by `os_priority.probe`, groups by `cgroups.make`, the run directory by `RunDir`, the
-board by `Board.create`; so what `doctor` says is what `up` finds. Everything that is made is removed again. About 100 ms, most of
-it for asking the programs of Spark what they would run on.
-What the facts mean is decided in checkup.py.
+board by `Board.create`; so what `doctor` says is what `up` finds. Everything that is made is removed again. About 100 ms, most
+of it to ask the programs of Spark what they would run on. What the facts mean is decided in checkup.py.
 """
 
 from __future__ import annotations
