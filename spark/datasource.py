@@ -22,8 +22,10 @@ from pyspark.sql.datasource import (
 from appbackplane.transport.errors import InvalidArgument
 
 from .offsets import EARLIEST
-from .source.batch import SKIPPED, RecordsReader, SkippedReader
+from .source.batch import RecordsReader
 from .source.rows import SCHEMA as RECORDS_SCHEMA
+from .source.skipped import SCHEMA as SKIPPED_SCHEMA
+from .source.skipped import SkippedReader
 from .source.stream import StreamOptions, StreamReader
 from .source.topics import SCHEMA as TOPIC_SCHEMA
 from .source.topics import TopicReader
@@ -65,7 +67,7 @@ class BackplaneDataSource(DataSource):
     def schema(self) -> str:
         """All columns there are."""
         if self._is_on("skipped"):
-            return SKIPPED
+            return SKIPPED_SCHEMA
         return RECORDS_SCHEMA if self.options.get("topic") is None else TOPIC_SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -73,7 +75,7 @@ class BackplaneDataSource(DataSource):
         self._check(READ_OPTIONS)
         topic = self.options.get("topic")
         if self._is_on("skipped"):
-            return SkippedReader(self._where())
+            return SkippedReader(self._where(), topic)
         return RecordsReader(self._where(), schema) if topic is None else TopicReader(self._where(), schema, topic)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
