@@ -8,6 +8,7 @@ the intake's. The same assembly runs in a process (process.py) and in a test's o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from msgspec import UNSET
@@ -16,6 +17,7 @@ from appbackplane.transport.directory import ComponentEntry
 from appbackplane.transport.errors import InvalidArgument
 
 from .backplane_operations import BackplaneOperations
+from .execution.applying import Applying
 from .execution.board import OwnSlot
 from .execution.clock import Clock
 from .execution.engine import Engine, Port
@@ -82,6 +84,8 @@ class Backplane:
         )
         engine.intake.replays.policy = config.replay
         self._inspection = Inspection(engine)
+        #: Batches of rows from outside (backplane_operations.py).
+        self.applying = Applying(engine, Path(config.run_dir), config.generation)
         self._own = BackplaneOperations(self, config.backplane)
         for component in components:
             component.setup()
@@ -179,6 +183,7 @@ class Backplane:
         engine.watch.close()
         if self.recording is not None:
             self.recording.close()
+        self.applying.close()
         return has_ended
 
     # -- figures ------------------------------------------------------------------------------------------------------

@@ -11,10 +11,13 @@ import logging
 from collections.abc import Callable
 from typing import Any, Literal, Protocol
 
+import msgpack
+
 from appbackplane.transport import addressing
 from appbackplane.transport.errors import InvalidArgument, NotFound
-from appbackplane.transport.topics import check_pattern
+from appbackplane.transport.topics import check_pattern, check_topic
 
+from .execution.applying import Applying
 from .execution.current import current
 from .execution.engine import Engine
 from .execution.method_action import MethodAction
@@ -29,10 +32,18 @@ from .scheduling.quotas import UNLIMITED, quotas_from
 _PRIORITY = 0
 
 
+#: Below most work of users': batches are not urgent, and a slice of 64 rows keeps the lead for half a millisecond.
+_APPLY_PRIORITY = 5
+#: A row of a batch; a larger one is refused before anything is remembered of it.
+_ROW_BYTES_MAX = 1 << 20
+_GROUP_MAX = 255
+
+
 class Owner(Protocol):
     """The backplane, as far as it is operated (backplane.py)."""
 
     engine: Engine
+    applying: Applying
     on_cpu_limit: Callable[[int | None], None] | None
 
     @property
@@ -48,6 +59,7 @@ class BackplaneOperations(Component):
         self._backplane = backplane
         self.component_name = f"{addressing.BACKPLANE}.{name}"
         self._module_state = ModuleState.PRIMARY
+        self.add(Batches(backplane))
 
     @operation(priority=_PRIORITY)
     def statistics(self) -> dict[str, Any]:
@@ -186,6 +198,30 @@ class BackplaneOperations(Component):
                 f"no component {name!r} here: name one of {', '.join(sorted(set(components) - {self.component_name}))}"
             )
         return components[name]
+
+
+class Batches(AppObject):
+    """Takes batches of rows from outside. An object of its own: an operator's question does not wait behind them."""
+
+    def __init__(self, backplane: Owner) -> None:
+        self._backplane = backplane
+
+    @operation(priority=_APPLY_PRIORITY, idempotent=True)
+    def apply(self, topic: str, group: str, batch: int, first: int, rows: list[dict[str, Any]]) -> dict[str, int]:
+        """Publish rows `first` and following of a group's batch, but those that have been: {"applied", "done": of the batch}.
+
+        Batches of a group are numbered upwards. Once `done` is what the batch has, the next may come (execution/applying.py).
+        """
+        check_topic(topic)
+        if not 0 < len(group) <= _GROUP_MAX or batch < 0 or first < 0:
+            raise InvalidArgument(
+                f"expected a group of 1 to {_GROUP_MAX} characters, a batch and a first row of 0 or more"
+            )
+        for number, row in enumerate(rows, first):
+            size = len(msgpack.packb(row))
+            if size > _ROW_BYTES_MAX:
+                raise InvalidArgument(f"row {number} of batch {batch} has {size:,} bytes: at most {_ROW_BYTES_MAX:,}")
+        return self._backplane.applying.apply(topic, group, batch, first, rows)
 
 
 def construct(cls: type[AppObject], settings: dict[str, Any]) -> AppObject:

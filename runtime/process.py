@@ -231,6 +231,7 @@ def record(config: ProcessConfig, backplane: Backplane) -> None:
         raise DeclarationFault(f"cannot record: {error.filename}: {error.strerror}") from error
     recording.start()
     backplane.recording = recording
+    backplane.applying.recover()  # of what was recorded, before its time is over
 
 
 def take_turns(max_latency_ns: int) -> None:

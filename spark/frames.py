@@ -1,14 +1,16 @@
-"""Frames: what there is to read as a small DataFrame, a row a piece, from which every job begins.
+"""Frames: pieces as a DataFrame, which is what a job begins with: Spark schedules them, a kernel reads them.
 
-The time window goes along with each piece, so that whoever reads it leaves out exactly what is outside, and all jobs that
-are asked about the same frame speak of the same records.
+One row a piece, spread so that each core gets its share and none waits for the last. The time window goes along with each,
+so that whoever reads it (`actions_of`) leaves out exactly what is outside, and all jobs speak of the same records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from .records.batch import Actions
 from .records.found import Found
@@ -16,11 +18,14 @@ from .records.pieces import Piece, pieces, read_all
 from .records.segment_file import Keep
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-#: Pieces of a task at most, if there are more than there are cores: some seconds of work, so that one that fails, or a
-#: worker that is slow, costs no more.
-PIECES_A_TASK: Final = 32
+_TYPE: Final = "path: string, start: bigint, stop: bigint, since_ns: bigint, until_ns: bigint"
+#: Tasks a core, where there is much to do: with one, the slowest decides alone; with many, each costs its 10 ms.
+TASKS_PER_CORE: Final = 3
+#: Pieces a core that are little: a second of work.
+FEW_PIECES: Final = 32
 
 
 def pieces_frame(
@@ -31,38 +36,42 @@ def pieces_frame(
     until_ns: int | None = None,
     backplanes: Collection[str] | None = None,
 ) -> DataFrame:
-    """What there is to read in a run directory, its `records`, or a folder of compacted Parquet; `since_ns` to before
-    `until_ns`, Unix time of the start. Columns: path, start, stop, since_ns, until_ns. Raises `NothingRecorded`.
+    """What there is to read in a run directory, its `records`, or a compacted folder: actions that began at `since_ns` or
+    later, and before `until_ns` (Unix time). Columns: path, start, stop, since_ns, until_ns. Raises `NothingRecorded`.
     """
-    found = pieces(where, since_ns=since_ns, until_ns=until_ns, backplanes=backplanes)
+    found = pieces(Path(where).absolute(), since_ns=since_ns, until_ns=until_ns, backplanes=backplanes)
     return frame_of(spark, found, since_ns=since_ns, until_ns=until_ns)
 
 
 def frame_of(
-    spark: SparkSession, several: Sequence[Piece], *, since_ns: int | None = None, until_ns: int | None = None
+    spark: SparkSession, found: Iterable[Piece], *, since_ns: int | None = None, until_ns: int | None = None
 ) -> DataFrame:
-    """The same of pieces that were found before."""
-    import pyarrow as pa
+    """Pieces as rows, each partition with about as many."""
+    from pyspark.sql import functions
 
+    listed = list(found)
     cores = spark.sparkContext.defaultParallelism
-    # A frame of a table has a partition a core, of rows that follow each other; pieces of one size shall not.
-    spread = [piece for first in range(cores) for piece in several[first::cores]]
-    table = pa.table(
-        {
-            "path": pa.array([piece.path for piece in spread], pa.string()),
-            "start": pa.array([piece.start for piece in spread], pa.int64()),
-            "stop": pa.array([piece.stop for piece in spread], pa.int64()),
-            "since_ns": pa.array([since_ns] * len(spread), pa.int64()),
-            "until_ns": pa.array([until_ns] * len(spread), pa.int64()),
-        }
-    )
-    frame = spark.createDataFrame(table)
-    tasks = -(-len(spread) // PIECES_A_TASK)
-    return frame.repartition(tasks) if tasks > cores else frame
+    tasks = max(1, min(len(listed), cores * (TASKS_PER_CORE if len(listed) > FEW_PIECES * cores else 1)))
+    window = {"since_ns": since_ns, "until_ns": until_ns}
+    # Dealt out like cards: neighbours are of the same time and the same size.
+    dealt = [piece._asdict() | window for first in range(tasks) for piece in listed[first::tasks]]
+    # A constant that Spark cuts up: no Python worker and no shuffle only to know what there is to do.
+    all_of_them = functions.from_json(functions.lit(msgspec.json.encode(dealt).decode()), f"array<struct<{_TYPE}>>")
+    numbers = spark.range(0, len(listed), 1, tasks)
+    return numbers.select(all_of_them[numbers["id"]].alias("piece")).select("piece.*")
 
 
-def actions_of(batches: Iterator[Any], fields: Sequence[str], found: Found | None = None) -> Iterator[Actions]:
-    """What a task of a job reads: the records of the pieces in its batches. What is left out is counted in `found`."""
+def pieces_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
+    """The pieces of a partition, in a kernel's `mapInArrow`."""
+    for batch in batches:
+        for row in batch.to_pylist():
+            yield Piece(row["path"], row["start"], row["stop"])
+
+
+def actions_of(
+    batches: Iterable[pa.RecordBatch], fields: Sequence[str], found: Found | None = None
+) -> Iterator[Actions]:
+    """The records of a partition, in a kernel's `mapInArrow`. What is left out is counted in `found`."""
     found = Found() if found is None else found
     for batch in batches:
         for row in batch.to_pylist():
@@ -71,7 +80,7 @@ def actions_of(batches: Iterator[Any], fields: Sequence[str], found: Found | Non
 
 
 def within(since_ns: int | None, until_ns: int | None) -> Keep | None:
-    """Keeps what starts in a time window; None: all."""
+    """Keeps what begins in a time window; None: all."""
     if since_ns is None and until_ns is None:
         return None
     least = -(1 << 63) if since_ns is None else since_ns

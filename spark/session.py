@@ -1,40 +1,183 @@
-"""Session: Spark as this project wants it, on any master: quiet, small, Arrow everywhere, this interpreter in its workers."""
+"""Session: Spark as this project wants it, on any master: quiet, small, Arrow everywhere, this interpreter in its workers.
+
+What is missing (the extra, a Java, the master) is found before Spark is started, and said in a line; what Spark itself does
+not say is bounded by a time. A session is a JVM of 1 GB beside this process, and 3 s of work; it ends with this process,
+however that ends.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
-from typing import TYPE_CHECKING
+import threading
+import time
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from appbackplane.transport.errors import FailedPrecondition, Unavailable
+
+from . import java
+from .master import LOCAL, Master, check_answers, no_master, parsed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: What a local master may take of the machine beside the system it looks at.
-LOCAL = "local[*]"
 _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+#: Arrow checks each access to each value, which for rows of 23 columns takes as long as all the rest. What it is given here
+#: was checked when it was made. (`default`: whoever gives extra options has these, too.)
+_ARROW = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 #: Settings with their reasons. The two marked * made a micro-batch of our own source 66 instead of 148 ms.
 SETTINGS = {
     "spark.ui.enabled": "false",  # a web server that nobody asked for; 0.3 s of the start
     "spark.ui.showConsoleProgress": "false",  # its bar and ours would overwrite each other
     "spark.sql.catalogImplementation": "in-memory",  # no Derby database in the current folder
     "spark.sql.shuffle.partitions": "2",  # what is shuffled here are sums, not rows
+    "spark.sql.adaptive.enabled": "false",  # to think again after each stage takes 20 ms, and what is shuffled is small
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.python.filterPushdown.enabled": "true",  # without it a source that defines pushFilters is an error
+    "spark.driver.defaultJavaOptions": _ARROW,
+    "spark.executor.defaultJavaOptions": _ARROW,
     "spark.python.unix.domain.socket.enabled": "true",  # *
     "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,  # *
 }
+#: For a session that lives for a minute: a JVM that compiles as little as may be is up in 2.4 instead of 3.1 s, and its first
+#: job done in 1.2 instead of 1.5. What lives longer, or has Spark itself compute, is slower with it.
+SHORT_LIVED = {"spark_driver_extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+#: Its log says nothing below errors; `-Dappbackplane.log=warn` in the Java options says more.
+_LOG = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
+#: What the extra brings, and what all that is computed here needs.
+_NEEDED = ("pyspark", "py4j", "pyarrow", "numpy", "pandas")
+#: A master that takes connections and is none is waited for so long; one that is takes a second. Spark's own limit is 60 s.
+START_LIMIT_S = 25.0
+#: Cluster managers make machines ready first.
+MANAGED_LIMIT_S = 180.0
+#: A worker that has cores to spare starts its first executor in 2 s.
+EXECUTOR_LIMIT_S = 30.0
 
 
-def session(master: str = LOCAL, name: str = "appbackplane", **settings: str) -> SparkSession:
-    """The session of this process, started if need be; `settings` with _ for the dots go before `SETTINGS`."""
+class NotInstalled(FailedPrecondition):
+    """The extra is missing, or a part of it."""
+
+
+class NoSpark(Unavailable):
+    """It did not start."""
+
+
+def session(
+    master: str = LOCAL, name: str = "appbackplane", *, stderr: IO[bytes] | None = None, **settings: str
+) -> SparkSession:
+    """The session of this process, started if need be; `settings` with _ for the dots go before `SETTINGS`.
+
+    `stderr`: where what its JVM and its workers say goes, if not where this process does: at the end of a process that does
+    not wait for them, they complain of that.
+
+    Raises `NotInstalled`, `NoJava`, `NoMaster`, `NoSpark`, and `InvalidArgument` for what is no name of a master.
+    """
+    check_installed()
+    whose = parsed(master)
+    check_answers(whose)
+    wanted = SETTINGS | {key.replace("_", "."): value for key, value in settings.items()}
+    wanted[_JAVA_OPTIONS] = f"{_LOG} {wanted.get(_JAVA_OPTIONS, '')}".strip()
+    _set_environment(whose)
+    spark = _started(whose, name, wanted, stderr)
+    if whose.kind == "spark":
+        _await_executor(spark, whose)
+    return spark
+
+
+def check_installed() -> None:
+    """Raises `NotInstalled`. Imports nothing."""
+    if lacks := missing():
+        raise NotInstalled(f"{lacks[0]} is not installed, which Spark needs: pip install 'appbackplane[spark]'")
+
+
+def missing() -> list[str]:
+    """What of the extra is not installed."""
+    return [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+
+
+def _set_environment(master: Master) -> None:
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["JAVA_HOME"] = str(java.java_home())
+    if master.is_here:
+        # Else Spark looks for an address by the machine's name, which may have none, or one that others can reach.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+def _started(master: Master, name: str, settings: dict[str, str], stderr: IO[bytes] | None) -> SparkSession:
+    """In a thread of its own where starting may take for ever: only the end of the JVM ends it then."""
+    from pyspark import SparkConf, SparkContext, java_gateway
     from pyspark.sql import SparkSession
 
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    builder = SparkSession.builder.master(master).appName(name)
-    for key, value in (SETTINGS | {key.replace("_", "."): value for key, value in settings.items()}).items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
+    conf = SparkConf().setMaster(master.text).setAppName(name).setAll(list(settings.items()))
+    launch_gateway: Any = java_gateway.launch_gateway
+    made: list[SparkSession] = []
+    raised: list[BaseException] = []
+
+    def make() -> None:
+        try:
+            if SparkContext._gateway is None:
+                options = {} if stderr is None else {"stderr": stderr}
+                SparkContext._ensure_initialized(gateway=launch_gateway(conf, options), conf=conf)
+            made.append(SparkSession.builder.config(conf=conf).getOrCreate())
+        except BaseException as error:
+            raised.append(error)
+
+    if master.kind == "local":
+        make()
+    else:
+        maker = threading.Thread(target=make, name="start-spark", daemon=True)
+        maker.start()
+        limit_s = START_LIMIT_S if master.kind == "spark" else MANAGED_LIMIT_S
+        maker.join(limit_s)
+        if maker.is_alive():
+            _kill_jvm()
+            raise no_master(master, [f"it has not let Spark in for {limit_s:g} s"])
+    if raised:
+        if isinstance(raised[0], Exception):
+            raise NoSpark(f"Spark did not start: {_last_said(stderr) or in_a_line(raised[0])}") from raised[0]
+        raise raised[0]
+    return made[0]
+
+
+def _last_said(stderr: IO[bytes] | None) -> str:
+    """By a JVM that did not come up."""
+    if stderr is None or not stderr.seekable():
+        return ""
+    stderr.seek(0)
+    lines = [line.strip() for line in stderr.read(1 << 16).decode(errors="replace").splitlines()]
+    return next((line for line in lines if line), "")
+
+
+def _await_executor(spark: SparkSession, master: Master) -> None:
+    """Else the first job would wait for ever, and say nothing."""
+    context: Any = spark.sparkContext._jsc.sc()
+    end_s = time.monotonic() + EXECUTOR_LIMIT_S
+    while context.getExecutorMemoryStatus().size() < 2:  # the driver is one
+        if time.monotonic() > end_s:
+            spark.stop()
+            raise no_master(master, [f"no worker there has had a core to spare for {EXECUTOR_LIMIT_S:g} s"])
+        time.sleep(0.05)
+
+
+def _kill_jvm() -> None:
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway
+    process = getattr(gateway, "proc", None)
+    if process is not None:
+        process.kill()
+        process.wait()
+
+
+def in_a_line(error: BaseException) -> str:
+    """What went wrong in Spark, without the stack traces of two languages."""
+    java_error = getattr(error, "java_exception", None)
+    text = str(error) if java_error is None else str(java_error.toString())
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    # An error of ours that was raised in a task comes at the end of its traceback.
+    ours = [line for line in lines if "Error: " in line and not line.startswith(("at ", "File "))]
+    return (ours[-1] if ours and java_error is not None else lines[0] if lines else type(error).__name__)[:400]

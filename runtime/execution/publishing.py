@@ -62,11 +62,15 @@ class Publishing:
         self.lost_count = 0
 
     def publish(self, topic: str, body: Mapping[str, Any], trace: str | None, now_ns: int) -> None:
+        """Record it, where its topic is recorded, and tell all. Raises `InvalidArgument` for a body that cannot travel."""
+        if self.records and topic in self.records:
+            self.records[topic].append(self._engine.encoder.body(body), now_ns)
+        self.tell(topic, body, trace, now_ns)
+
+    def tell(self, topic: str, body: Mapping[str, Any], trace: str | None, now_ns: int) -> None:
         """Tell all. Raises `InvalidArgument` for a body that cannot travel."""
         engine = self._engine
         envelope = Envelope(PUBLISH, 0, None, topic, None, None, trace, body)
-        if self.records and topic in self.records:
-            self.records[topic].append(engine.encoder.body(body), now_ns)
         if engine.registry.hearers(topic):
             engine.intake.accept_topic(LOCAL, engine.as_received(envelope), now_ns)
         rest = engine.encoder.rest(envelope)

@@ -89,7 +89,7 @@ class SegmentFiles:
                 return None
             self.problem = None
             self._number += 1
-            room = Room(memory, size)
+            room = Room(memory, size, self._number)
             self._current = room, memory, now_ns
             return room
 

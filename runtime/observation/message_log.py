@@ -22,6 +22,8 @@ class MessageLog:
         self._room: Room | None = None
         self._at = 0
         self._number = 0
+        #: Of the last segment that was written to.
+        self._segment = 0
         self._is_turning = False
         self._has_asked = False
         self.recorded_count = 0
@@ -32,6 +34,11 @@ class MessageLog:
         """Messages written since the process began."""
         return self.recorded_count
 
+    @property
+    def position(self) -> tuple[int, int]:
+        """What is appended from now on is here or behind: segment number, number in the segment."""
+        return (self._segment + 1, 0) if self._room is None else (self._segment, self._number)
+
     def append(self, body: bytes, now_ns: int) -> bool:
         """Write one down; False, and counted, where that cannot be done now."""
         message = pack_message(self._number, now_ns + self._unix_ns, body)
@@ -41,6 +48,7 @@ class MessageLog:
             if self._room is None:
                 self.lost_count += 1
                 return False
+            self._segment = self._room.number
             message = pack_message(0, now_ns + self._unix_ns, body)
         room = self._room
         # The mark comes last: a reader that looks meanwhile finds no message yet.

@@ -32,13 +32,14 @@ _SIGN: Final = 1 << 63
 
 
 class Room:
-    """A segment to write into: its memory, and how many bytes that is. The header is there."""
+    """A segment to write into: its memory, how many bytes that is, and its number. The header is there."""
 
-    __slots__ = ("buffer", "size")
+    __slots__ = ("buffer", "number", "size")
 
-    def __init__(self, buffer: Any, size: int) -> None:
+    def __init__(self, buffer: Any, size: int, number: int) -> None:
         self.buffer = buffer
         self.size = size
+        self.number = number
 
 
 class Supply(Protocol):

@@ -46,7 +46,7 @@ def _middles() -> np.ndarray:
     """What is told of a bucket: its middle; of those that hold one whole number only, that."""
     lower, upper = _lower(np.arange(WIDTH)), _lower(np.arange(1, WIDTH + 1))
     first, last = np.ceil(lower), np.ceil(upper) - 1
-    middle = np.where(last - first <= 0, first, (first + last) / 2)
+    middle: np.ndarray = np.where(last - first <= 0, first, (first + last) / 2)
     middle[0] = 0.0
     return middle
 
@@ -62,6 +62,7 @@ class Durations:
     def __init__(self, groups: int = 0) -> None:
         #: (groups, WIDTH). Memory that holds zeros only is none yet.
         self.counts = np.zeros((groups, WIDTH), dtype=np.int64)
+        #: Of 292 years in all, for each group.
         self.totals = np.zeros(groups, dtype=np.int64)
         self.maxima = np.zeros(groups, dtype=np.int64)
 

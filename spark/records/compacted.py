@@ -28,10 +28,11 @@ from .parquet import COMPONENTS, HEADERS, ROWS
 from .segment_file import SegmentFile
 
 _WORDS: Final = pa.dictionary(pa.int32(), pa.string())
-#: As the data source has them, integers as small as they are.
+#: As the data source has them, integers as small as they are; but the backplane is said by the folder (and the metadata), as
+#: Spark, DuckDB and pandas understand it, and must not be said twice.
 SCHEMA: Final = pa.schema(
     [(COLUMN_OF[name], pa.int64()) for name in ("start", "wait", "run", "cpu", "took", "margin")]
-    + [(name, _WORDS) for name in ("node", "backplane", "component", "object", "operation")]
+    + [(name, _WORDS) for name in ("node", "component", "object", "operation")]
     + [("generation", pa.int32())]
     + [(name, pa.int16()) for name in ("priority", "effective", "lane", "outcome")]
     + [("boosted", pa.bool_())]
@@ -210,8 +211,8 @@ def as_batch(actions: Actions, header: SegmentHeader) -> pa.RecordBatch:
     arrays = []
     for field in SCHEMA:
         name = _FIELD_OF.get(field.name, field.name)
-        if name in ("node", "backplane"):
-            array = pa.DictionaryArray.from_arrays(np.zeros(len(actions), np.int32), pa.array([said[name]]))
+        if name == "node":
+            array = pa.DictionaryArray.from_arrays(np.zeros(len(actions), np.int32), pa.array([header.node]))
         elif name in said:
             array = pa.array(np.full(len(actions), said[name], field.type.to_pandas_dtype()))
         elif name == "component":

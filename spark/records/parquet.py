@@ -51,6 +51,9 @@ def ranges(
     """Ranges of about `rows` rows, of whole row groups whose statistics do not rule them out. Raises `BadSegment`."""
     with _opened(path) as file:
         found: list[tuple[int, int]] = []
+        headers = _headers(file)
+        if backplanes is not None and headers and not any(header.backplane in backplanes for header in headers):
+            return []
         at = 0
         for number in range(file.metadata.num_row_groups):
             group = file.metadata.row_group(number)
@@ -160,8 +163,10 @@ def _opened(path: Path | str) -> Any:
     import pyarrow.parquet as pq
 
     try:
+        footer = pq.read_metadata(path)
+        words = [name for name in WORDS if name in footer.schema.names]
         # Mapped: what has a name is complete and never changes.
-        return pq.ParquetFile(path, read_dictionary=list(WORDS), memory_map=True)
+        return pq.ParquetFile(path, metadata=footer, read_dictionary=words, memory_map=True)
     except FileNotFoundError as error:
         raise BadSegment("is gone: it was removed since it was found") from error
     except (OSError, pa.ArrowException) as error:

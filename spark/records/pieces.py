@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from appbackplane.runtime.observation.segments import ACTIONS_SUFFIX, RECORDS, BadSegment
+from appbackplane.transport.errors import FailedPrecondition
 
 from . import parquet
 from .batch import Actions
@@ -32,7 +33,7 @@ class Piece(NamedTuple):
     stop: int = -1
 
 
-class NothingRecorded(Exception):
+class NothingRecorded(FailedPrecondition):
     """There are no records in this place. One line, with the remedy."""
 
 
@@ -48,7 +49,7 @@ def pieces(
     Of times only whole files are judged: what a piece holds may still begin before `since_ns`, or after `until_ns`. A file
     that cannot be read is a piece, too, so that its reader counts it. Raises `NothingRecorded`.
     """
-    where = Path(where)
+    where = Path(where).absolute()
     found: list[Piece] = []
     is_anything = False
     for path in files(where):
@@ -124,11 +125,12 @@ def _of_folder(paths: Sequence[Path], since_ns: int | None, backplanes: Collecti
                 opened.append((path, segment.sealed, segment.header.created_ns, segment.header.backplane))
         except BadSegment:
             yield Piece(str(path))
-    for number, (path, sealed, _, backplane) in enumerate(opened):
+    for number, (path, sealed, created_ns, backplane) in enumerate(opened):
         if backplanes is not None and backplane not in backplanes:
             continue
-        if since_ns is not None and number + 1 < len(opened) and opened[number + 1][2] <= since_ns:
-            continue  # what it holds ended before the next one was begun
+        # What it holds had ended when the next one was begun; a clock that was set back between says nothing.
+        if since_ns is not None and number + 1 < len(opened) and max(created_ns, opened[number + 1][2]) <= since_ns:
+            continue
         if sealed < 0:
             yield Piece(str(path))
         else:

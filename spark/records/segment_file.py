@@ -35,8 +35,8 @@ from .routes import Routes
 #: Records read at a time: 5 MB. Arrow batches of this size cost least in Spark, and more would not stay in the cache.
 CHUNK: Final = 49_152
 
-#: A seal above this is damaged: of so many records a segment would have 100 TB.
-SEALED_MAX: Final = 1 << 40
+#: A seal above this is damaged: a segment of 1 GiB, the largest there can be, has fewer of either kind.
+SEALED_MAX: Final = 1 << 26
 
 #: Fields that are numbers of names.
 _NAMED: Final = ("operation", "object")
@@ -51,12 +51,7 @@ class SegmentFile:
     def __init__(self, path: Path | str) -> None:
         """Raises `BadSegment` if it is none."""
         self.path = os.fspath(path)
-        try:
-            self._file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError as error:
-            raise BadSegment("is gone: it was removed since it was found") from error
-        except OSError as error:
-            raise BadSegment(f"cannot be read: {error.strerror}") from error
+        self._file = opened(self.path)
         try:
             self.header, self.sealed = self._look()
         except BadSegment:
@@ -166,11 +161,11 @@ class SegmentFile:
     def names(self, count: int = 0) -> list[tuple[str, str]]:
         """(component, name) by number, and behind them `NAMELESS`; they grow, and are read again if `count` are needed."""
         if not self._names or len(self._names) <= count:
-            self._names = [*unpack_names(self._at(HEADER_BYTES, NAMES_END - HEADER_BYTES)), NAMELESS]
+            self._names = [*unpack_names(read_at(self._file, HEADER_BYTES, NAMES_END - HEADER_BYTES)), NAMELESS]
         return self._names
 
     def _look(self) -> tuple[SegmentHeader, int]:
-        header, sealed = unpack_header(self._at(0, HEADER_BYTES))
+        header, sealed = unpack_header(read_at(self._file, 0, HEADER_BYTES))
         if header.kind != "actions":
             raise BadSegment(f"holds {header.kind}, not actions")
         size = os.fstat(self._file).st_size
@@ -184,16 +179,35 @@ class SegmentFile:
 
     def _words(self, start: int, stop: int) -> np.ndarray:
         """Records as an array (count, 13), as many as there are."""
-        data = self._at(NAMES_END + start * RECORD_BYTES, (stop - start) * RECORD_BYTES)
+        data = read_at(self._file, NAMES_END + start * RECORD_BYTES, (stop - start) * RECORD_BYTES)
         return np.frombuffer(data, dtype="<i8", count=len(data) // RECORD_BYTES * WORDS).reshape(-1, WORDS)
 
-    def _at(self, offset: int, length: int) -> bytes:
-        parts = []
-        while length > 0 and (part := os.pread(self._file, length, offset)):
+
+class Gone(BadSegment):
+    """The file was removed since it was found."""
+
+
+def opened(path: str) -> int:
+    """A descriptor to read with. Raises `BadSegment`."""
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError as error:
+        raise Gone("is gone: it was removed since it was found") from error
+    except OSError as error:
+        raise BadSegment(f"cannot be read: {error.strerror}") from error
+
+
+def read_at(file: int, offset: int, length: int) -> bytes:
+    """As much as there is of it. Never by mmap: a file that is cut while it is mapped kills who looks there."""
+    parts = []
+    try:
+        while length > 0 and (part := os.pread(file, length, offset)):
             parts.append(part)
             offset += len(part)
             length -= len(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+    except OSError as error:
+        raise BadSegment(f"cannot be read: {error.strerror}") from error
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def is_valid(words: np.ndarray, start: int) -> np.ndarray:

@@ -101,7 +101,7 @@ def test_of(by: Filter) -> tuple[tuple[str, ...], Mask] | None:
             return None
         mask_of = inner[1]
         return inner[0], lambda actions: ~mask_of(actions)
-    path = getattr(by, "attribute", ())
+    path: tuple[str, ...] = getattr(by, "attribute", ())
     if len(path) != 1 or path[0] not in COLUMNS or path[0] in _MAY_BE_NULL:
         return None
     name = path[0]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from appbackplane.runtime.observation.segments import NO_DEADLINE, SegmentHeader
+from appbackplane.transport.errors import InvalidArgument
 
 from ..records.batch import COLUMN_OF, INDEX, Actions
 from ..records.segment_file import CHUNK
@@ -47,7 +48,7 @@ COLUMNS: Final = {
 SCHEMA: Final = ", ".join(f"{name} {column.type}" for name, column in COLUMNS.items())
 
 
-class BadSchema(Exception):
+class BadSchema(InvalidArgument):
     """A schema of the caller's that names what is not there. One line."""
 
 

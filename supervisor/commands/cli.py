@@ -21,6 +21,7 @@ from . import streams
 VERBS = (
     *("up", "down", "status", "top", "logs", "move", "restart", "reload", "scale"),
     *("why", "call", "publish", "listen", "routes"),
+    *("report", "pipeline"),
     *("check", "doctor", "new"),
 )
 FAILED, WRONG_USAGE = 1, 2

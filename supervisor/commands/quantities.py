@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from ..config_reader import duration_in_words, duration_ns
+
 
 class Seconds(click.FloatRange):
     """A time to wait. "nan" is a number to Python and to click, and no time: every comparison with it is false, so it passes
@@ -18,3 +20,11 @@ class Seconds(click.FloatRange):
         if seconds != seconds:
             self.fail(f"{value} is no time.", param, ctx)
         return seconds
+
+
+def time(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    """A time as in the TOML, "1s" or "500ms", in the largest unit of which it is a whole number. Raises `BadParameter`."""
+    try:
+        return None if value is None else duration_in_words(duration_ns(value))
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r}: e{str(error).removeprefix('E')}.") from None

@@ -138,7 +138,7 @@ class Director:
 
     def _spawn(self, child: Child, now_ns: int) -> None:
         child.generation += 1
-        child.spawns_after = frozenset()
+        child.spawns_after, child.is_ordered = frozenset(), False
         child.enter(Phase.STARTING, now_ns, now_ns + child.start_limit_ns)
         self._effects.append(Spawn(child.name, child.generation))
 

@@ -145,12 +145,18 @@ def _run_dir(machine: Machine) -> Finding:
     return Finding("run directory", "missing", True, machine.run_dir_because, remedy)
 
 
+def _spark(machine: Machine) -> Finding:
+    if machine.spark is not None:
+        return Finding("Spark", "ok", False, f"PySpark {machine.spark}")
+    remedy = "only for report and pipeline: pip install 'appbackplane[spark]'"
+    return Finding("Spark", "missing", False, machine.spark_because, remedy)
+
+
 def _java(machine: Machine) -> Finding:
-    name = "Java, for Spark"
-    if machine.java is not None and machine.has_pyspark:
-        return Finding(name, "ok", False, machine.java)
-    found = "no Java" if machine.java is None else f"{machine.java}, but no PySpark"
-    return Finding(name, "missing", False, found, "only for Spark: pip install 'appbackplane[spark]' brings both")
+    if machine.java is not None:
+        return Finding("Java, for Spark", "ok", False, machine.java)
+    remedy = "17 or newer, only for Spark: pip install 'appbackplane[spark]' brings one"
+    return Finding("Java, for Spark", "missing", False, machine.java_because, remedy)
 
 
 def _metrics(machine: Machine) -> Finding:
@@ -161,5 +167,6 @@ def _metrics(machine: Machine) -> Finding:
 
 
 RULES: tuple[Callable[[Machine], Finding], ...] = (
-    _kernel, _python, _build, _cpus, _nice, _cgroups, _autogroup, _open_files, _memfd, _pidfd, _run_dir, _java, _metrics,
+    _kernel, _python, _build, _cpus, _nice, _cgroups, _autogroup, _open_files, _memfd, _pidfd, _run_dir, _spark,
+    _java, _metrics,
 )  # fmt: skip

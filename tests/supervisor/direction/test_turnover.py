@@ -174,8 +174,7 @@ def test_a_rolling_restart_ends_when_one_of_the_replicas_goes() -> None:
     answer = world.answers[caller]
     assert isinstance(answer, effects.Refuse)
     assert answer.error.message == (
-        "backplane 'second-1' is gone: the configuration has changed"
-        "; not restarted: second-2 (1 of 2 are as they were)"
+        "backplane 'second-1' is gone: the configuration has changed; not restarted: second-2 (1 of 2 are as they were)"
     )
     world.do_what_is_asked()
     assert generations(world) == {"first": 1, "second-2": 1, "third": 1}

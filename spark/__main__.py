@@ -1,0 +1,121 @@
+"""python -m appbackplane.spark: the programs that run on Spark, as `appbackplane report` and `pipeline` start them.
+
+They take a folder, not a system, and times in one form: what a person types is understood by the verb that starts them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from . import program
+from .master import LOCAL
+
+_UNITS_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 10**9, "m": 60 * 10**9, "h": 3_600 * 10**9}
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def _time(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
+    """ "1s", "500ms": as the verb writes it, a whole number; in ns. Raises `BadParameter`."""
+    if value is None:
+        return None
+    found = re.fullmatch(r"([1-9]\d*)(ns|us|ms|s|m|h)", value)
+    if found is None:
+        raise click.BadParameter(f"{value!r} is no time such as 1s")
+    return int(found[1]) * _UNITS_NS[found[2]]
+
+
+@click.group()
+def main() -> None:
+    """Programs on Spark."""
+
+
+def _common(function: Function) -> Function:
+    """What all of them take."""
+    function = click.option("--master", default=LOCAL)(function)
+    function = click.option("--json", "as_json", is_flag=True)(function)
+    function = click.option("--debug", is_flag=True)(function)
+    return click.argument("where", type=click.Path(path_type=Path))(function)
+
+
+@main.command("report")
+@_common
+@click.option("--since-ns", type=int)
+@click.option("--html", type=click.Path(path_type=Path))
+def report(where: Path, master: str, since_ns: int | None, html: Path | None, *, as_json: bool, debug: bool) -> None:
+    """What was recorded in WHERE, told."""
+
+    def work() -> None:
+        from .report.program import report
+
+        report(where, master, since_ns=since_ns, html=html, as_json=as_json)
+
+    _end(work, debug=debug)
+
+
+@main.command("compact")
+@_common
+@click.option("--to", type=click.Path(path_type=Path), required=True)
+def compact(where: Path, master: str, to: Path, *, as_json: bool, debug: bool) -> None:
+    """What was recorded in WHERE, packed into TO."""
+
+    def work() -> None:
+        from .packing import pack
+
+        pack(where, to, master, as_json=as_json)
+
+    _end(work, debug=debug)
+
+
+@main.command("stream")
+@_common
+@click.option("--trigger", callback=_time)
+@click.option("--window", callback=_time)
+@click.option("--rules", type=click.Path(path_type=Path))
+def stream(
+    where: Path, master: str, trigger: int | None, window: int | None, rules: Path | None, *, as_json: bool, debug: bool
+) -> None:
+    """What is recorded in WHERE, watched."""
+
+    def work() -> None:
+        from .stream.program import TRIGGER_NS, WINDOW_NS, stream
+
+        stream(
+            where,
+            master,
+            trigger_ns=TRIGGER_NS if trigger is None else trigger,
+            window_ns=WINDOW_NS if window is None else window,
+            rules=rules,
+            as_json=as_json,
+        )
+
+    _end(work, debug=debug)
+
+
+@main.command("here")
+def here() -> None:
+    """What this machine has for Spark, as JSON: for `appbackplane doctor`."""
+
+    def work() -> None:
+        from .here import told
+
+        click.echo(told())
+
+    _end(work)
+
+
+def _end(work: Callable[[], None], *, debug: bool = False) -> None:
+    """The end of the process, at once: Spark's JVM ends with it by itself, and nobody waits for that."""
+    code = program.run(work, debug=debug)
+    sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main(prog_name="appbackplane")

@@ -1,0 +1,128 @@
+"""Data source "backplane": `spark.read.format("backplane").load(RUN_DIR)` and `spark.readStream…`, what a system recorded.
+
+`register(spark)` makes it known. Options and columns: docs/concepts/records.md. Bad input is one line, raised where the
+caller asks, before a task is started. The parts are in `source/`; what writes is in `writer.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlparse
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+
+from appbackplane.transport.errors import InvalidArgument
+
+from .offsets import EARLIEST
+from .source.batch import RecordsReader
+from .source.rows import SCHEMA as RECORDS_SCHEMA
+from .source.skipped import SCHEMA as SKIPPED_SCHEMA
+from .source.skipped import SkippedReader
+from .source.stream import StreamOptions, StreamReader
+from .source.topics import SCHEMA as TOPIC_SCHEMA
+from .source.topics import TopicReader
+from .writer import BatchWriter, StreamWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+NAME = "backplane"
+
+
+#: What Spark adds to those of a stream that is written.
+SPARKS_OWN = frozenset({"checkpointLocation"})
+#: Those that a reader understands; another one is an error, since it would do nothing.
+READ_OPTIONS = frozenset({"path", "topic", "skipped"})
+STREAM_OPTIONS = frozenset({"path", "topic", "startingOffsets", "maxRecordsPerTrigger", "failOnDataLoss"})
+
+WRITE_OPTIONS = frozenset({"path", "topic", "route", "key", "group", "batch", "backplane", "timeout", *SPARKS_OWN})
+
+
+class BadOption(InvalidArgument):
+    """An option that says nothing that can be done. One line."""
+
+
+def register(spark: SparkSession) -> None:
+    """Make `format("backplane")` known to a session."""
+    spark.dataSource.register(BackplaneDataSource)
+
+
+class BackplaneDataSource(DataSource):
+    """What Spark makes for each `load` or `save`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What stands in `format`."""
+        return NAME
+
+    def schema(self) -> str:
+        """All columns there are."""
+        if self._is_on("skipped"):
+            return SKIPPED_SCHEMA
+        return RECORDS_SCHEMA if self.options.get("topic") is None else TOPIC_SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For `spark.read`."""
+        self._check(READ_OPTIONS)
+        topic = self.options.get("topic")
+        if self._is_on("skipped"):
+            return SkippedReader(self._where(), topic)
+        return RecordsReader(self._where(), schema) if topic is None else TopicReader(self._where(), schema, topic)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """For `spark.readStream`."""
+        self._check(STREAM_OPTIONS)
+        options = StreamOptions(
+            starting=self.options.get("startingOffsets", EARLIEST),
+            records_max=self._count("maxRecordsPerTrigger"),
+            is_loss_fatal=self._is_on("failOnDataLoss", default="true"),
+            topic=self.options.get("topic"),
+        )
+        return StreamReader(self._where(), schema, options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """For `df.write`."""
+        self._check(WRITE_OPTIONS)
+        return BatchWriter(self.options, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """For `df.writeStream`."""
+        self._check(WRITE_OPTIONS)
+        return StreamWriter(self.options, schema)
+
+    def _where(self) -> Path:
+        path = self.options.get("path")
+        if not path:
+            raise BadOption('say what to read: spark.read.format("backplane").load(RUN_DIR), one folder')
+        if path.startswith("file:"):
+            path = unquote(urlparse(path).path)
+        return Path(path).absolute()
+
+    def _check(self, known: Collection[str]) -> None:
+        lower = {name.lower() for name in known}
+        for name in self.options:
+            if name.lower() not in lower:
+                raise BadOption(f"there is no option {name!r} here: there are {', '.join(sorted(known))}")
+
+    def _is_on(self, name: str, default: str = "false") -> bool:
+        said = str(self.options.get(name, default)).lower()
+        if said not in ("true", "false"):
+            raise BadOption(f"option {name} is true or false, not {said!r}")
+        return said == "true"
+
+    def _count(self, name: str) -> int | None:
+        said = self.options.get(name)
+        if said is None:
+            return None
+        if not str(said).isdigit() or not int(said):
+            raise BadOption(f"option {name} is a number of records, 1 or more, not {said!r}")
+        return int(said)

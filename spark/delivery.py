@@ -1,0 +1,159 @@
+"""Delivery: rows of a batch to a topic or a route of a running system, each once, however often the batch is sent.
+
+To a topic: one backplane publishes them and remembers, in a file, how far it has come with which batch of which group
+(`backplane.NAME.apply`); so it may be killed, and so may we. To a route: each row is a call with an idempotency key, which
+the backplane that serves it remembers as long as it lives. What fails for a passing reason is tried again until a deadline.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from appbackplane.transport import Client, addressing, connect
+from appbackplane.transport.errors import BackplaneError, DeadlineExceeded, FailedPrecondition, PeerError, Unavailable
+from appbackplane.transport.request import IDEMPOTENCY_KEY_MAX
+
+#: How long a batch may take to be accepted, restarts of the system included.
+PATIENCE_S: Final = 60.0
+#: One try: longer than a backplane takes to be restarted, so that the client sees it through where it can.
+TRY_S: Final = 10.0
+#: Between tries that found no system at all.
+PAUSE_S: Final = 0.2
+#: Of one call: enough to make its cost small (0.2 ms), little enough to stay 3 ms of the backplane's time.
+ROWS_MAX: Final = 256
+BYTES_MAX: Final = 256 << 10
+#: Calls to a route that are on their way at a time.
+CALLS_MAX: Final = 256
+
+Row = dict[str, Any]
+
+
+class Delivery:
+    """To one system, as one group."""
+
+    def __init__(self, system: str | Path, group: str, *, backplane: str | None = None, patience_s: float = PATIENCE_S):
+        """`system`: name, run directory or TOML. `backplane`: the one that publishes; None: the first by name."""
+        self._system, self._group, self._backplane, self._patience_s = str(system), group, backplane, patience_s
+        self._client: Client | None = None
+
+    def to_topic(self, topic: str, batch: int, rows: Sequence[Row]) -> int:
+        """Publish a batch; how many of its rows had not been published before. Raises `BackplaneError`."""
+        end_s = time.monotonic() + self._patience_s
+        done = applied = 0
+        while done < len(rows):
+            part = _part(rows, done)
+            arguments = {"topic": topic, "group": self._group, "batch": batch, "first": done, "rows": part}
+            answer = self._call_until(end_s, arguments)
+            if not answer["applied"] and answer["done"] == done:
+                raise FailedPrecondition(f"topic {topic}: batch {batch} does not get beyond row {done}")
+            applied += answer["applied"]
+            done = answer["done"]
+        return applied
+
+    def to_route(self, route: str, batch: int, rows: Sequence[Row], key: str | None = None) -> int:
+        """Call it with each row; `key`: which column names the object to call. How many calls. Raises `BackplaneError`."""
+        end_s = time.monotonic() + self._patience_s
+        for first in range(0, len(rows), CALLS_MAX):
+            left = dict(enumerate(rows[first : first + CALLS_MAX], first))
+            while left:
+                left = self._calls(route, batch, left, key, end_s)
+        return len(rows)
+
+    def try_call(self, route: str, key: str | None, arguments: Row, id: str, limit_s: float) -> None:
+        """Make one call, done once for its `id`. Raises `BackplaneError`, also where it may come through later."""
+        self._connected().call(route, key=key, arguments=arguments, idempotency_key=id, timeout=limit_s)
+
+    def check(self) -> None:
+        """That the system runs. Raises `BackplaneError`."""
+        self._connected()
+
+    def close(self) -> None:
+        """Let go of the system."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _connected(self) -> Client:
+        if self._client is None:
+            self._client = connect(self._system, timeout=TRY_S)
+        return self._client
+
+    def _call_until(self, end_s: float, arguments: Row) -> Any:
+        while True:
+            try:
+                client = self._connected()
+                route = addressing.backplane_route(self._backplane or _first(client), "apply")
+                return client.call(route, timeout=min(TRY_S, _left(end_s)), arguments=arguments)
+            except BackplaneError as error:
+                self._pause(error, end_s)
+
+    def _calls(self, route: str, batch: int, rows: dict[int, Row], key: str | None, end_s: float) -> dict[int, Row]:
+        """Make the calls; those that are to be made again."""
+        pending, again = {}, {}
+        problem: BackplaneError | None = None
+        for index, row in rows.items():
+            name = f"{self._group}/{batch}/{index}"
+            arguments = {column: value for column, value in row.items() if column != key}
+            try:
+                pending[index] = self._connected().submit(
+                    route, key=None if key is None else str(row[key]), arguments=arguments,
+                    timeout=min(TRY_S, _left(end_s)), idempotency_key=name,
+                )  # fmt: skip
+            except BackplaneError as error:
+                problem, again[index] = error, row
+        for index, call in pending.items():
+            try:
+                call.result()
+            except BackplaneError as error:
+                if not _may_pass(error):
+                    raise FailedPrecondition(f"row {index} of batch {batch}: {error.message}") from error
+                problem, again[index] = error, rows[index]
+        if problem is not None:
+            self._pause(problem, end_s)
+        return again
+
+    def _pause(self, error: BackplaneError, end_s: float) -> None:
+        """Before it is tried again. Raises the error where that does not help."""
+        if not _may_pass(error) or time.monotonic() + PAUSE_S >= end_s:
+            raise error
+        time.sleep(max(PAUSE_S, min(error.retry_after or 0.0, 1.0)))
+
+
+def _first(client: Client) -> str:
+    names = client.directory().backplanes
+    if not names:
+        raise Unavailable("the system has no backplane yet")
+    return min(names)
+
+
+def check_group(group: str) -> str:
+    """Names a sequence of batches. Raises ValueError."""
+    longest = IDEMPOTENCY_KEY_MAX - 42  # two numbers of 20 digits, and what is between
+    if not 0 < len(group) <= longest:
+        raise ValueError(f"a group's name has 1 to {longest} characters, got {len(group)}")
+    return group
+
+
+def _part(rows: Sequence[Row], first: int) -> Sequence[Row]:
+    """As many as go into one call."""
+    size = 0
+    for count in range(min(ROWS_MAX, len(rows) - first)):
+        size += len(msgspec.msgpack.encode(rows[first + count]))
+        if size > BYTES_MAX and count:
+            return rows[first : first + count]
+    return rows[first : first + ROWS_MAX]
+
+
+def _may_pass(error: BackplaneError) -> bool:
+    return isinstance(error, PeerError | DeadlineExceeded)
+
+
+def _left(end_s: float) -> float:
+    return max(0.05, end_s - time.monotonic())

@@ -1,0 +1,21 @@
+"""Here: what this machine has for Spark, as `appbackplane doctor` asks it. Imports nothing of Spark, and writes nothing."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+
+from .java import NoJava, choose, found_here
+from .session import missing
+
+
+def told() -> str:
+    """JSON: the versions of Spark and of Java, or why there is none."""
+    lacks = missing()
+    spark = None if lacks else importlib.metadata.version("pyspark")
+    try:
+        java = choose(found_here())
+    except NoJava as error:
+        return json.dumps({"spark": spark, "missing": lacks, "java": None, "because": error.found})
+    said = f"{java.version}, by {java.whence}: {java.path}"
+    return json.dumps({"spark": spark, "missing": lacks, "java": said, "because": ""})

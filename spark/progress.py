@@ -1,0 +1,88 @@
+"""Progress: what a person sees on the terminal while Spark works; nothing at all where nobody looks.
+
+On standard error, so that the answer can go into a file meanwhile, and gone when it is there. A thread looks ten times a
+second at what Spark says of its tasks; it changes nothing, and is no part of the work.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: Between two looks.
+LOOK_S = 0.1
+
+
+class Progress:
+    """`step` tells what is being done; the bar tells how far."""
+
+    def __init__(self, bar: Any, steps: int) -> None:
+        """`bar`: rich's; None: nobody looks."""
+        self._bar = bar
+        self._steps = steps
+        self._done = 0.0
+        self._task = None if bar is None else bar.add_task("starting Spark", total=steps)
+        self._spark: SparkSession | None = None
+
+    def watch(self, spark: SparkSession) -> None:
+        """Spark is up: from now on its tasks are counted, too."""
+        self._spark = spark
+
+    def step(self, text: str) -> None:
+        """What is done now; what was done before is finished."""
+        if self._bar is not None:
+            self._done += 1
+            self._bar.update(self._task, description=text, completed=self._done)
+
+    def look(self) -> None:
+        """How far the present step is, by its tasks."""
+        tasks, done = self._tasks()
+        if tasks:
+            self._bar.update(self._task, completed=min(self._steps, self._done + done / tasks))
+
+    def _tasks(self) -> tuple[int, int]:
+        if self._spark is None:
+            return 0, 0
+        tracker = self._spark.sparkContext.statusTracker()
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        known = [stage for stage in stages if stage is not None]
+        return sum(stage.numTasks for stage in known), sum(stage.numCompletedTasks for stage in known)
+
+
+@contextmanager
+def shown(steps: int) -> Iterator[Progress]:
+    """A bar with so many steps, the start of Spark among them."""
+    if not sys.stderr.isatty():
+        yield Progress(None, steps)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        progress = Progress(bar, steps)
+        over = threading.Event()
+        looking = threading.Thread(target=_look, args=(progress, over), name="progress", daemon=True)
+        looking.start()
+        try:
+            yield progress
+        finally:
+            over.set()
+            looking.join()
+
+
+def _look(progress: Progress, over: threading.Event) -> None:
+    from py4j.protocol import Py4JError
+
+    while not over.wait(LOOK_S):
+        try:
+            progress.look()
+        except (Py4JError, OSError):  # Spark has ended, or is about to: whoever works there says what is wrong
+            return

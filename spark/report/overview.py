@@ -1,0 +1,194 @@
+"""Overview: how many actions began when, how long they took, and how busy each backplane was: the ground of all plots.
+
+Mergeable sums, as all that is asked of many records: bins of time that are powers of two wide, so that two neighbours make
+one of the next width, and as many bins of latency to a doubling as an eye can tell. Nobody has to know beforehand over which
+time the records extend: a task that meets more bins than it may keep makes them twice as wide, and so does whoever adds up.
+Cost: 15 ns a record, 1 KB a bin and backplane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import numpy as np
+
+from appbackplane.runtime.observation.segments import NO_DEADLINE
+
+from ..frames import actions_of
+from ..records.batch import Actions
+from ..records.found import Found
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+#: What is asked of each record.
+FIELDS: Final = ("start", "wait", "run", "cpu", "took", "margin", "outcome")
+#: Bins of time at most, a backplane: half of them at least are used, and a page is some 700 points wide.
+BINS_MAX: Final = 192
+#: Bins of latency: two to a doubling, from 1 us; the last has all that is longer than 3 hours.
+BUCKETS: Final = 68
+_PER_DOUBLING: Final = 2
+_FIRST_NS: Final = 1_000.0
+#: The finest bins: 1.05 ms.
+_SHIFT_MIN: Final = 20
+#: Beside the latencies, what is summed a bin: run ns, cpu ns, errors, deadlines missed.
+SUMS: Final = 4
+_SCHEMA: Final = "told binary"
+
+
+class Source(msgspec.Struct):
+    """Whose records they are, and how many."""
+
+    system: str = ""
+    node: str = ""
+    records: int = 0
+    generations: set[int] = set()
+    #: As the last one said.
+    limits: dict[str, Any] = {}
+
+
+class Overview(msgspec.Struct):
+    """Sums that can be added up."""
+
+    #: A bin is so wide: 1 << shift ns.
+    shift: int = _SHIFT_MIN
+    #: By backplane and bin: `BUCKETS` counts, then `SUMS`; int64.
+    bins: dict[str, dict[int, bytes]] = {}
+    sources: dict[str, Source] = {}
+    found: dict[str, Any] = {}
+    #: When the first action began and the last one ended, Unix ns; 0: there is none.
+    first_ns: int = 0
+    last_ns: int = 0
+
+    def add_actions(self, actions: Actions) -> None:
+        """Count some records of one backplane."""
+        if not len(actions):
+            return
+        start, latency = actions["start"], actions["wait"] + actions["took"]
+        first, last = int(start.min()), int(start.max())
+        self._extend(first - int(actions["wait"].max()), int((start + actions["took"]).max()))
+        header = actions.header
+        whose = header.backplane if header is not None else "?"
+        source = self.sources.setdefault(whose, Source())
+        source.records += len(actions)
+        if header is not None:
+            source.system, source.node = header.system or source.system, header.node
+            source.generations.add(header.generation)
+            source.limits = header.limits or source.limits
+        self._widen_for(first, last)
+        at = (start >> self.shift).astype(np.int64)
+        at -= first >> self.shift
+        count = int(at.max()) + 1
+        table = np.zeros((count, BUCKETS + SUMS), dtype=np.int64)
+        codes = at * BUCKETS + buckets_of(latency)
+        table[:, :BUCKETS] = np.bincount(codes, minlength=count * BUCKETS).reshape(count, BUCKETS)
+        margin = actions["margin"]
+        missed = (margin < 0) & (margin != NO_DEADLINE)
+        for column, values in enumerate((actions["run"], actions["cpu"], actions["outcome"] != 0, missed), BUCKETS):
+            table[:, column] = np.bincount(at, weights=values, minlength=count)
+        bins = self.bins.setdefault(whose, {})
+        for number in np.flatnonzero(table[:, :BUCKETS].any(axis=1)).tolist():
+            _add(bins, (first >> self.shift) + number, table[number])
+
+    def add(self, other: Overview) -> None:
+        """What another task has found. It is changed by that."""
+        while self.shift < other.shift:
+            self._coarsen()
+        while other.shift < self.shift:
+            other._coarsen()
+        for whose, theirs in other.bins.items():
+            bins = self.bins.setdefault(whose, {})
+            for number, row in theirs.items():
+                _add(bins, number, np.frombuffer(row, dtype=np.int64))
+        for whose, source in other.sources.items():
+            ours = self.sources.setdefault(whose, Source())
+            ours.records += source.records
+            ours.generations |= source.generations
+            ours.system, ours.node = source.system or ours.system, source.node
+            ours.limits = source.limits or ours.limits
+        if other.first_ns:
+            self._extend(other.first_ns, other.last_ns)
+        found = Found.from_dict(self.found) if self.found else Found()
+        found.add(Found.from_dict(other.found) if other.found else Found())
+        self.found = found.as_dict()
+        self._widen_for(*self._span())
+
+    def table(self, backplane: str | None = None) -> tuple[int, np.ndarray]:
+        """(Unix ns at which the first bin begins, sums by bin), of one backplane or of all; bins without gaps."""
+        rows = [one for name, bins in self.bins.items() if backplane in (None, name) for one in bins.items()]
+        if not rows:
+            return 0, np.zeros((0, BUCKETS + SUMS), dtype=np.int64)
+        first_ns, last_ns = self._span()
+        first, last = first_ns >> self.shift, last_ns >> self.shift
+        table = np.zeros((last - first + 1, BUCKETS + SUMS), dtype=np.int64)
+        for number, row in rows:
+            table[number - first] += np.frombuffer(row, dtype=np.int64)
+        return first << self.shift, table
+
+    @property
+    def width_ns(self) -> int:
+        """Of a bin."""
+        return 1 << self.shift
+
+    def _span(self) -> tuple[int, int]:
+        """Of all bins, so that every table begins at the same time."""
+        numbers = [number for bins in self.bins.values() for number in bins]
+        return (min(numbers) << self.shift, max(numbers) << self.shift) if numbers else (0, 0)
+
+    def _extend(self, first_ns: int, last_ns: int) -> None:
+        self.first_ns = min(self.first_ns, first_ns) if self.first_ns else first_ns
+        self.last_ns = max(self.last_ns, last_ns)
+
+    def _widen_for(self, first_ns: int, last_ns: int) -> None:
+        ours_first, ours_last = self._span()
+        if ours_last:
+            first_ns, last_ns = min(first_ns, ours_first), max(last_ns, ours_last)
+        while (last_ns >> self.shift) - (first_ns >> self.shift) >= BINS_MAX:
+            self._coarsen()
+
+    def _coarsen(self) -> None:
+        self.shift += 1
+        for whose, bins in self.bins.items():
+            wider: dict[int, bytes] = {}
+            for number, row in bins.items():
+                _add(wider, number >> 1, np.frombuffer(row, dtype=np.int64))
+            self.bins[whose] = wider
+
+
+def buckets_of(ns: np.ndarray) -> np.ndarray:
+    """The bin of latency of each."""
+    exponents = np.log2(np.maximum(ns, _FIRST_NS) / _FIRST_NS)
+    found: np.ndarray = np.minimum((exponents * _PER_DOUBLING).astype(np.int64), BUCKETS - 1)
+    return found
+
+
+def edges_ns() -> list[float]:
+    """Where bins of latency begin; one more than there are."""
+    return [_FIRST_NS * 2 ** (number / _PER_DOUBLING) for number in range(BUCKETS + 1)]
+
+
+def overview(pieces: DataFrame) -> Overview:
+    """Of all that is in the pieces (of `pieces_frame`)."""
+    total = Overview()
+    for row in pieces.mapInArrow(_told, _SCHEMA).collect():
+        total.add(msgspec.msgpack.decode(row.told, type=Overview))
+    return total
+
+
+def _told(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """In a task."""
+    import pyarrow as pa
+
+    total, found = Overview(), Found()
+    for actions in actions_of(batches, FIELDS, found):
+        total.add_actions(actions)
+    total.found = found.as_dict()
+    yield pa.record_batch({"told": pa.array([msgspec.msgpack.encode(total)], type=pa.binary())})
+
+
+def _add(bins: dict[int, bytes], number: int, row: np.ndarray) -> None:
+    before = bins.get(number)
+    bins[number] = (row if before is None else row + np.frombuffer(before, dtype=np.int64)).tobytes()

@@ -1,0 +1,193 @@
+"""Lines: the segments of one writer, in their order, and how far they reach while they grow.
+
+A segment is closed when it is sealed or a later one exists: its writer begins the next only when this one is done. What is
+closed never changes; what is not, is looked at from where it was known to reach. Nothing here remembers more than that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from appbackplane.runtime.observation.segments import (
+    ACTIONS_SUFFIX,
+    MESSAGES_SUFFIX,
+    RECORDS,
+    BadSegment,
+    file_name,
+)
+
+from ..offsets import BEGIN, Position
+from ..records.messages import MessageFile
+from ..records.pieces import Piece, nothing_in
+from ..records.segment_file import SegmentFile
+
+
+class Line:
+    """Of a backplane's actions."""
+
+    suffix = ACTIONS_SUFFIX
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        #: Ends of segments that will not change.
+        self._closed: dict[int, int] = {}
+
+    def numbers(self) -> list[int]:
+        """Of the segments that are there."""
+        names = [path.name.removesuffix(self.suffix) for path in self._folder.glob(f"*{self.suffix}")]
+        return sorted(int(name) for name in names if name.isdigit())
+
+    def path(self, number: int) -> Path:
+        """Of a segment."""
+        return self._folder / file_name(number, self.suffix)
+
+    def end(self, number: int, known: int, *, is_last: bool) -> int:
+        """Where the records of a segment end, for now, if all before `known` is known. Raises `BadSegment`."""
+        if number not in self._closed:
+            end, is_closed = self._look(number, known, is_last=is_last)
+            if not is_closed:
+                return end
+            self._closed[number] = end
+        return self._closed[number]
+
+    def was_read(self, at: Position) -> bool:
+        """Whether a segment, which may be gone by now, is known to end there."""
+        return self._closed.get(at.segment) == at.record
+
+    def place(self, number: int, index: int) -> int:
+        """Where in the file a message begins, or one before it that is known; 0: that is not known, or not needed."""
+        return 0
+
+    def piece(self, number: int, start: int, stop: int) -> Piece:
+        """A range of a segment."""
+        return Piece(str(self.path(number)), start, stop)
+
+    def _look(self, number: int, known: int, *, is_last: bool) -> tuple[int, bool]:
+        with SegmentFile(self.path(number)) as segment:
+            is_closed = segment.sealed >= 0 or not is_last
+            return segment.end() if is_closed else segment.end_after(known), is_closed
+
+
+class MessagesLine(Line):
+    """Of the messages of a topic that one backplane has published."""
+
+    suffix = MESSAGES_SUFFIX
+    #: Places remembered of each segment: a stream asks for those of its last batches.
+    _PLACES_MAX = 64
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        #: By segment: (message, where in the file it begins), ascending.
+        self._places: dict[int, list[tuple[int, int]]] = {}
+
+    def place(self, number: int, index: int) -> int:
+        """Where in the file a message begins, or one before it that is known; 0: that is not known."""
+        return max((place for at, place in self._places.get(number, ()) if at <= index), default=0)
+
+    def _look(self, number: int, known: int, *, is_last: bool) -> tuple[int, bool]:
+        places = self._places.setdefault(number, [(0, 0)])
+        with MessageFile(self.path(number)) as messages:
+            is_closed = messages.sealed >= 0 or not is_last
+            index, place = messages.end(*places[-1], is_closed=is_closed)
+        if place > places[-1][1]:
+            places.append((index, place))
+            del places[: -self._PLACES_MAX]
+        return index, is_closed
+
+
+def lines_of(where: Path, topic: str | None = None) -> dict[str, Line]:
+    """By name: of each backplane, or of each that has recorded the topic ("files.*": or one below "files")."""
+    folder = where / RECORDS if (where / RECORDS).is_dir() else where
+    if not folder.is_dir():
+        raise nothing_in(where)
+    backplanes = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    if topic is None:
+        return {path.name: Line(path) for path in backplanes if any(path.glob(f"*{ACTIONS_SUFFIX}"))}
+    return {
+        f"{path.name}/{below.name}": MessagesLine(below)
+        for path in backplanes
+        for below in sorted(path.iterdir())
+        if is_wanted(below.name, topic) and any(below.glob(f"*{MESSAGES_SUFFIX}"))
+    }
+
+
+def is_wanted(topic: str, pattern: str) -> bool:
+    """Whether a topic is what was asked for: itself, or one below "files" for "files.*"."""
+    return topic.startswith(pattern[:-1]) if pattern.endswith(".*") else topic == pattern
+
+
+class Walked(NamedTuple):
+    """How far a line can be read."""
+
+    to: Position
+    records: int
+
+
+def walk(line: Line, start: Position, records_max: int | None = None, until: Position | None = None) -> Walked:
+    """From `start` over at most `records_max` records, and not beyond `until`. What is nothing yet is `start` itself."""
+    numbers = line.numbers()
+    ahead = [number for number in numbers if number >= start.segment]
+    left, to = records_max, start
+    records = 0
+    for number in ahead:
+        at = start.record if number == start.segment else 0
+        if until is not None and (number, at) >= until:
+            break
+        is_last = number == numbers[-1]
+        try:
+            end = line.end(number, at, is_last=is_last)
+        except BadSegment:
+            end = at  # its reader counts it
+        if until is not None and number == until.segment:
+            end = min(end, until.record)
+        taken = max(0, end - at) if left is None else min(max(0, end - at), left)
+        records += taken
+        if left is not None:
+            left -= taken
+        if taken:
+            to = Position(number, at + taken)
+        if at + taken < end or left == 0:
+            break
+    return Walked(_beyond(line, to, numbers) if records else start, records)
+
+
+def last_of(line: Line) -> Position:
+    """Where a line ends now."""
+    numbers = line.numbers()
+    return walk(line, Position(numbers[0], 0)).to if numbers else BEGIN
+
+
+def ranges(line: Line, start: Position, end: Position) -> Iterator[tuple[int, int, int]]:
+    """(segment, start, stop) of all that is there from `start` to before `end`. -1: of a file that cannot be read."""
+    numbers = line.numbers()
+    for number in numbers:
+        if not start.segment <= number <= end.segment:
+            continue
+        low = start.record if number == start.segment else 0
+        if number == end.segment:
+            high = end.record
+        else:
+            try:
+                high = line.end(number, low, is_last=number == numbers[-1])
+            except BadSegment:
+                high = -1
+        if high < 0 or low < high:
+            yield number, low, high
+
+
+def missing(line: Line, start: Position, end: Position) -> list[int]:
+    """Segments between two positions that are not there any more, and were not read to their end."""
+    there = set(line.numbers())
+    first = start.segment + 1 if line.was_read(start) else start.segment
+    last = end.segment if end.record else end.segment - 1
+    return [number for number in range(first, last + 1) if number not in there]
+
+
+def _beyond(line: Line, at: Position, numbers: list[int]) -> Position:
+    """The begin of the next segment, if there is one and this was read to its end: then this one may go."""
+    following = [number for number in numbers if number > at.segment]
+    if following and line.was_read(at):
+        return Position(following[0], 0)
+    return at

@@ -1,0 +1,177 @@
+"""Stream: records as they are written, for `spark.readStream`. Offsets are positions, so a batch that is repeated is the same.
+
+`latestOffset` says how far a micro-batch goes, by what is written and how many rows are wanted; `partitions` names the
+ranges; tasks read them. What retention has removed before it was read ends the query with one line (failOnDataLoss, the
+default), or is said in the log and passed over. A new backplane, and a new generation of one, is read from its begin.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from appbackplane.transport.errors import FailedPrecondition
+
+from ..offsets import BEGIN, EARLIEST, LATEST, BadOffsets, Position, packed, shares, unpacked, wanted
+from ..records.pieces import PIECE_RECORDS, Piece
+from .batch import Pieces, grouped, rows_of
+from .filters import Filters
+from .lines import Line, last_of, lines_of, missing, ranges, walk
+from .rows import Rows
+from .topics import TopicPart, TopicRows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+log = logging.getLogger("appbackplane.spark")
+
+
+class DataLoss(FailedPrecondition):
+    """Records are gone that were not read. One line, with the remedy."""
+
+
+class StreamOptions(NamedTuple):
+    """What a caller may choose."""
+
+    starting: str = EARLIEST
+    records_max: int | None = None
+    is_loss_fatal: bool = True
+    topic: str | None = None
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One query's. Lives beside the driver; only `read` runs elsewhere."""
+
+    def __init__(self, where: Path, schema: StructType, options: StreamOptions) -> None:
+        """Raises `BadSchema` and `BadOffsets`."""
+        (Rows if options.topic is None else TopicRows)(schema)
+        self._where, self._schema, self._options = where, schema, options
+        self._starting = wanted(options.starting)
+        #: What is known of each line, from one batch to the next.
+        self._lines: dict[str, Line] = {}
+        self._initial: dict[str, Position] | None = None
+        #: With Trigger.AvailableNow: what was there when the query began.
+        self._target: dict[str, Position] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a task needs."""
+        return self.__dict__ | {"_lines": {}, "_initial": None, "_target": None}
+
+    # -- beside the driver -----------------------------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a new query begins. Raises `NothingRecorded`, `BadOffsets`."""
+        if self._initial is None:
+            lines = self._look()
+            said = self._starting if isinstance(self._starting, dict) else dict.fromkeys(lines, self._starting)
+            if unknown := sorted(set(said) - set(lines)):
+                raise BadOffsets(
+                    f"startingOffsets names {unknown[0]!r}: recorded are {', '.join(sorted(lines)) or 'none'}"
+                )
+            self._initial = {name: _begin(line, said.get(name, EARLIEST)) for name, line in lines.items()}
+        return packed(self._initial)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """By the option maxRecordsPerTrigger."""
+        records_max = self._options.records_max
+        return ReadAllAvailable() if records_max is None else ReadMaxRows(records_max)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """What is there now is all that this query reads."""
+        self._target = {name: last_of(line) for name, line in self._look().items()}
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """How far the next micro-batch goes. Raises `DataLoss`."""
+        began = unpacked(start)
+        lines = self._look()
+        target = self._target
+        if target is not None:
+            lines = {name: line for name, line in lines.items() if name in target}
+        begins = {name: self._not_beyond(name, line, began.get(name, BEGIN)) for name, line in lines.items()}
+        until: Mapping[str, Position | None] = dict.fromkeys(lines) if target is None else target
+        if isinstance(limit, ReadMaxRows):
+            most = limit.max_rows
+            available = {name: walk(line, begins[name], most, until[name]).records for name, line in lines.items()}
+            taken: Mapping[str, int | None] = shares(available, most)
+        else:
+            taken = dict.fromkeys(lines)
+        # What there is nothing of keeps its place, or none: an offset that changes is a micro-batch.
+        walked = {name: walk(line, begins[name], taken[name], until[name]) for name, line in lines.items()}
+        reached = {name: to for name, (to, records) in walked.items() if records or name in began}
+        return packed(began | reached)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """What the tasks of a micro-batch read. Raises `DataLoss`."""
+        began, lines = unpacked(start), self._look()
+        found: list[Piece] = []
+        topics: list[InputPartition] = []
+        for name, to in unpacked(end).items():
+            since = began.get(name, BEGIN)
+            if since == to:
+                continue
+            line = lines.get(name)
+            if line is None:
+                self._lose(f"{name}: its records are gone, from segment {since.segment} on")
+                continue
+            if gone := missing(line, since, to):
+                self._lose(f"{name}: {_segments(gone)} removed before it was read")
+            for number, low, high in ranges(line, since, to):
+                if self._options.topic is not None:
+                    topics.append(TopicPart(str(line.path(number)), low, high, line.place(number, low)))
+                    continue
+                cuts = range(low, high, PIECE_RECORDS) if high >= 0 else [low]
+                found += [line.piece(number, at, min(at + PIECE_RECORDS, high)) for at in cuts]
+        return topics or [Pieces(group) for group in grouped(found)]
+
+    # -- in a task -------------------------------------------------------------------------------------------------------
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one partition."""
+        lost: Callable[[str], None] | None = self._lose if self._options.is_loss_fatal else None
+        if isinstance(partition, TopicPart):
+            return TopicRows(self._schema).of(partition, lost)
+        assert isinstance(partition, Pieces)
+        return rows_of(partition.pieces, self._schema, Filters(), lost)
+
+    # -- inside ----------------------------------------------------------------------------------------------------------
+
+    def _look(self) -> dict[str, Line]:
+        found = lines_of(self._where, self._options.topic)
+        self._lines = {name: self._lines.get(name, line) for name, line in found.items()}
+        return self._lines
+
+    def _not_beyond(self, name: str, line: Line, at: Position) -> Position:
+        numbers = line.numbers()
+        if not numbers or at.segment <= numbers[-1]:
+            return at
+        if at.record == 0 and at.segment == numbers[-1] + 1:
+            return at
+        self._lose(
+            f"{name}: segment {at.segment} was read, but segments end at {numbers[-1]}: they were removed by hand"
+        )
+        return Position(numbers[0], 0)
+
+    def _lose(self, what: str) -> None:
+        if self._options.is_loss_fatal:
+            raise DataLoss(f"{self._where}: {what}; option failOnDataLoss=false goes on with what is there")
+        log.warning("%s: %s; going on with what is there", self._where, what)
+
+
+_AT: Final[dict[str, Callable[[Line], Position]]] = {
+    EARLIEST: lambda line: Position(min(line.numbers(), default=1), 0),
+    LATEST: last_of,
+}
+
+
+def _begin(line: Line, said: Position | str) -> Position:
+    return said if isinstance(said, Position) else _AT[said](line)
+
+
+def _segments(numbers: list[int]) -> str:
+    return f"segment {numbers[0]} was" if len(numbers) == 1 else f"{len(numbers)} segments from {numbers[0]} on were"

@@ -1,0 +1,213 @@
+"""Alerts: rules over closed windows, from a TOML file; what is fulfilled so many windows in a row calls a route, once.
+
+A rule names an operation (`shop.buy`, or `shop.*` for all below) and a condition in a small language of its own: comparisons
+of a figure of the window's row with a number, joined by `and` and `or` (`and` binds closer). Nothing is ever evaluated as
+Python. An alert is told when it begins and when it is over. A window without a row, and one that does not fulfil the
+condition, end the row of windows; what comes late for a closed window is not judged. Decides only.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, Final, NamedTuple
+
+import msgspec
+
+from appbackplane.transport.errors import InvalidArgument
+
+#: Figures of a row that a condition may name.
+FIGURES: Final = (
+    "count", "errors", "rate",
+    *(f"{which}_{what}_ms" for what in ("wait", "run") for which in ("p50", "p90", "p99", "max", "mean")),
+)  # fmt: skip
+#: Rules in a file, and keys (rule, component, operation) under watch: a rule for `*` must not fill the memory.
+RULES_MAX: Final = 100
+WATCHED_MAX: Final = 10_000
+_COMPARE: Final[dict[str, Callable[[float, float], bool]]] = {
+    ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne,
+}  # fmt: skip
+_TOKEN: Final = re.compile(r"\s*(?:([a-z]\w*)|([<>]=?|[=!]=)|(-?\d+(?:\.\d+)?))")
+
+
+class BadRules(InvalidArgument):
+    """A file of rules that cannot be used: one line that says where and why."""
+
+
+class Comparison(NamedTuple):
+    """`p99_run_ms > 50`."""
+
+    figure: str
+    how: str
+    number: float
+
+    def holds(self, row: Mapping[str, Any]) -> bool:
+        """Whether a row fulfils it."""
+        return _COMPARE[self.how](row[self.figure], self.number)
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """As it is written."""
+
+    operation: str
+    when: str
+    route: str
+    #: So many windows in a row.
+    windows: Annotated[int, msgspec.Meta(ge=1)] = msgspec.field(default=1, name="for")
+    #: The object to call.
+    key: str | None = None
+    #: What the alert is called; None: its condition.
+    name: str | None = None
+
+    def covers(self, name: str) -> bool:
+        """Whether an operation is meant."""
+        return self.operation in ("*", name) or (self.operation.endswith(".*") and name.startswith(self.operation[:-1]))
+
+
+class Call(msgspec.Struct, frozen=True):
+    """What a route is to be called with. `id`: given when it is decided, and the same however often it is called."""
+
+    route: str
+    key: str | None
+    arguments: dict[str, Any]
+    id: str = ""
+
+
+class Watch(msgspec.Struct, array_like=True):
+    """One operation under one rule: windows in a row, the end of the last of them, and whether it was told."""
+
+    count: int
+    until_ns: int
+    is_told: bool
+
+
+#: A rule's words, component, operation.
+Watched = tuple[str, str, str]
+
+
+class Alerts:
+    """Rules, and what they have seen."""
+
+    def __init__(self, rules: Iterable[Rule], size_ns: int) -> None:
+        self.rules = list(rules)
+        self._size_ns = size_ns
+        self._conditions = [parse(rule.when) for rule in self.rules]
+        #: By the rule's own words, component and operation, so that a changed file leaves alone what did not change.
+        self.watched: dict[Watched, Watch] = {}
+
+    def after(self, closed: Iterable[Mapping[str, Any]], closed_until_ns: int) -> list[Call]:
+        """What closed windows, in order, give reason to tell. All windows that end by `closed_until_ns` are among them."""
+        calls: list[Call] = []
+        for row in closed:
+            for rule, condition in zip(self.rules, self._conditions, strict=True):
+                if not row["late"] and rule.covers(row["operation"]):
+                    calls += self._judge(rule, condition, row)
+        for rule in self.rules:
+            due = [
+                key
+                for key, watch in self.watched.items()
+                if key[0] == words(rule) and watch.until_ns + self._size_ns <= closed_until_ns
+            ]
+            for key in due:
+                calls += self._over(rule, key)
+        return calls
+
+    def restore(self, watched: Mapping[Watched, Watch]) -> None:
+        """What was seen before; of rules that are no more, nothing."""
+        known = {words(rule) for rule in self.rules}
+        self.watched = {key: watch for key, watch in watched.items() if key[0] in known}
+
+    def _judge(self, rule: Rule, condition: list[list[Comparison]], row: Mapping[str, Any]) -> list[Call]:
+        key = (words(rule), row["component"], row["operation"])
+        calls: list[Call] = []
+        watch = self.watched.get(key)
+        if watch is not None and watch.until_ns != row["window_ns"]:  # there was a window without a row
+            calls, watch = self._over(rule, key), None
+        if not any(all(one.holds(row) for one in each) for each in condition):
+            return calls + self._over(rule, key)
+        if watch is None:
+            if len(self.watched) >= WATCHED_MAX:
+                return calls
+            watch = self.watched[key] = Watch(0, row["until_ns"], False)
+        watch.count += 1
+        watch.until_ns = row["until_ns"]
+        if watch.count >= rule.windows and not watch.is_told:
+            watch.is_told = True
+            figures = {one.figure: row[one.figure] for each in condition for one in each}
+            calls.append(_call(rule, key, watch, figures))
+        return calls
+
+    def _over(self, rule: Rule, key: Watched) -> list[Call]:
+        watch = self.watched.pop(key, None)
+        return [] if watch is None or not watch.is_told else [_call(rule, key, watch, None)]
+
+
+def words(rule: Rule) -> str:
+    """What tells one rule from another."""
+    return f"{rule.operation} {rule.when} {rule.windows} {rule.route} {rule.key} {rule.name}"
+
+
+def _call(rule: Rule, key: Watched, watch: Watch, figures: dict[str, float] | None) -> Call:
+    arguments = {
+        "alert": rule.name or f"{rule.operation}: {rule.when}",
+        "component": key[1],
+        "operation": key[2],
+        "until_ns": watch.until_ns,
+        "windows": watch.count,
+        "is_over": figures is None,
+        "figures": figures or {},
+    }
+    return Call(rule.route, rule.key, arguments)
+
+
+def parse(condition: str) -> list[list[Comparison]]:
+    """Any of these holds if all in it hold. Raises `BadRules`."""
+    tokens: list[str] = []
+    at = 0
+    while condition[at:].strip():
+        found = _TOKEN.match(condition, at)
+        if found is None:
+            raise BadRules(f"{condition!r}: cannot read {condition[at:].strip()!r}")
+        tokens.append(found.group().strip())
+        at = found.end()
+    either: list[list[Comparison]] = [[]]
+    while True:
+        either[-1].append(_comparison(condition, tokens[:3]))
+        joint, tokens = tokens[3:4], tokens[4:]
+        if not joint:
+            return either
+        if joint == ["or"]:
+            either.append([])
+        elif joint != ["and"]:
+            raise BadRules(f"{condition!r}: expected 'and' or 'or' instead of {joint[0]!r}")
+
+
+def _comparison(condition: str, tokens: list[str]) -> Comparison:
+    if len(tokens) < 3 or tokens[1] not in _COMPARE or not tokens[2][-1].isdigit():
+        raise BadRules(f"{condition!r}: expected a comparison like 'p99_run_ms > 50'")
+    if tokens[0] not in FIGURES:
+        raise BadRules(f"{condition!r}: no figure {tokens[0]!r}: one of {', '.join(FIGURES)}")
+    return Comparison(tokens[0], tokens[1], float(tokens[2]))
+
+
+def read_rules(text: str) -> list[Rule]:
+    """The rules of a TOML file. Raises `BadRules`."""
+    try:
+        told = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadRules(f"is not TOML: {error}") from error
+    try:
+        rules = msgspec.convert(told, _File).alert
+    except msgspec.ValidationError as error:
+        raise BadRules(str(error)) from error
+    if len(rules) > RULES_MAX:
+        raise BadRules(f"{len(rules)} rules: at most {RULES_MAX}")
+    for rule in rules:
+        parse(rule.when)
+    return rules
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    alert: list[Rule] = []

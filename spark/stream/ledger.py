@@ -1,0 +1,75 @@
+"""Ledger: the last decision, in one file of the checkpoint folder; replaced in one step, so that there always is exactly one.
+
+It also keeps a second program from the same checkpoint. Not synced to the disk: it survives the end of any process, as what
+the backplanes record does, not a power cut.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from appbackplane.transport.errors import FailedPrecondition
+
+from .decisions import VERSION, Decision
+
+_NAME: Final = "windows.msgpack"
+_LOCK: Final = "stream.lock"
+
+
+class BadCheckpoint(FailedPrecondition):
+    """A checkpoint folder that cannot be gone on from. One line."""
+
+
+class Ledger:
+    """Of one checkpoint folder, which nobody else uses meanwhile."""
+
+    def __init__(self, folder: Path, size_ns: int) -> None:
+        """Raises `BadCheckpoint`, OSError."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self._path = folder / _NAME
+        self._lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._lock)
+            raise BadCheckpoint(f"{folder}: another 'pipeline stream' is at work with it") from error
+        try:
+            self.last = self._read(size_ns)
+        except BaseException:
+            self.close()
+            raise
+
+    def keep(self, decision: Decision) -> None:
+        """From now on this is the last one."""
+        new = self._path.with_suffix(".tmp")
+        new.write_bytes(msgspec.msgpack.encode(decision))
+        os.replace(new, self._path)
+        self.last = decision
+
+    def close(self) -> None:
+        """Others may go on."""
+        os.close(self._lock)
+
+    def _read(self, size_ns: int) -> Decision:
+        if not self._path.exists():
+            first = Decision(group=f"stream-{secrets.token_hex(8)}", size_ns=size_ns)
+            self.keep(first)
+            return first
+        try:
+            last = msgspec.msgpack.decode(self._path.read_bytes(), type=Decision)
+        except msgspec.MsgspecError as error:
+            raise BadCheckpoint(f"{self._path}: {error}: remove the folder to begin anew") from error
+        if last.version != VERSION:
+            raise BadCheckpoint(f"{self._path}: has version {last.version}, this program knows {VERSION}")
+        if last.size_ns != size_ns:
+            raise BadCheckpoint(
+                f"{self._path.parent}: was begun with windows of {last.size_ns / 1e9:g} s: go on with these, "
+                "or name another folder with --checkpoint"
+            )
+        return last

@@ -1,0 +1,130 @@
+"""Windows: how long actions waited and ran, by component and operation, in windows of time; each is told once.
+
+An action counts in the window in which it ended, because that is when it is recorded: what is read late is a record that was
+late, not an action that was long. A window closes when all that was recorded until `lateness` after its end has been read;
+then its row is told, and it is forgotten. What comes for it later all the same is told at once, as a row marked `late`, with
+the window's name and only what came late: so the sum of all rows is what happened, and no row is told twice.
+Decides only: facts and times come in, rows go out. Cost: 1 KB an open window and operation, at most `OPEN_MAX` of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import numpy as np
+
+from ..kernels.histogram import WIDTH, percentiles_of
+
+#: Windows times operations that are open; beyond, the oldest windows are closed before their time. 20 MB.
+OPEN_MAX: Final = 20_000
+RANKS: Final = (0.5, 0.9, 0.99)
+
+#: When a window begins (Unix time, ns), component, operation.
+Key = tuple[int, str, str]
+
+
+class Sums(msgspec.Struct, array_like=True):
+    """Of one key. `wait` and `run`: counts by bucket (kernels/histogram.py)."""
+
+    count: int = 0
+    errors: int = 0
+    wait_total: int = 0
+    wait_max: int = 0
+    run_total: int = 0
+    run_max: int = 0
+    wait: dict[int, int] = {}
+    run: dict[int, int] = {}
+
+    def add(self, other: Sums) -> None:
+        """What another has counted, too."""
+        self.count += other.count
+        self.errors += other.errors
+        self.wait_total += other.wait_total
+        self.wait_max = max(self.wait_max, other.wait_max)
+        self.run_total += other.run_total
+        self.run_max = max(self.run_max, other.run_max)
+        for mine, theirs in ((self.wait, other.wait), (self.run, other.run)):
+            for bucket, count in theirs.items():
+                mine[bucket] = mine.get(bucket, 0) + count
+
+
+class Told(NamedTuple):
+    """What one step has found out: rows of windows that are closed, of those that are open and have changed."""
+
+    closed: list[dict[str, Any]]
+    open: list[dict[str, Any]]
+
+
+class Windows:
+    """Those that are open, and until when all is known."""
+
+    def __init__(self, size_ns: int, lateness_ns: int, open_max: int = OPEN_MAX) -> None:
+        self.size_ns, self.lateness_ns, self._open_max = size_ns, lateness_ns, open_max
+        self.open: dict[Key, Sums] = {}
+        #: Windows that end by then are closed.
+        self.closed_until_ns = 0
+        #: When the last step was: what was recorded before has been read by the next that reads all there is.
+        self.looked_ns = 0
+
+    def step(self, partials: Iterable[tuple[Key, Sums]], now_ns: int, *, has_read_all: bool = True) -> Told:
+        """Something was read, or there was nothing to read. `has_read_all`: all that had been recorded when it was begun.
+
+        Each step must have begun to read after the one before was made, and the first may be the first at all.
+        """
+        told_until_ns = self.closed_until_ns
+        if has_read_all:
+            self.closed_until_ns = max(self.closed_until_ns, self.looked_ns - self.lateness_ns)
+        self.looked_ns = max(self.looked_ns, now_ns)
+        changed: set[Key] = set()
+        late: dict[Key, Sums] = {}
+        for key, sums in partials:
+            is_late = key[0] + self.size_ns <= told_until_ns
+            (late if is_late else self.open).setdefault(key, Sums()).add(sums)
+            if not is_late:
+                changed.add(key)
+        closed = [self._row(key, sums, is_late=True) for key, sums in sorted(late.items())]
+        closed += [self._row(key, self.open.pop(key)) for key in self._due()]
+        return Told(closed, [self._row(key, self.open[key]) for key in sorted(changed & self.open.keys())])
+
+    def _due(self) -> list[Key]:
+        due = sorted(key for key in self.open if key[0] + self.size_ns <= self.closed_until_ns)
+        if len(self.open) - len(due) > self._open_max:
+            left = sorted(self.open.keys() - set(due))
+            last = left[len(left) - self._open_max - 1][0]  # with all others of its window
+            due += [key for key in left if key[0] <= last]
+            self.closed_until_ns = max(self.closed_until_ns, last + self.size_ns)
+        return due
+
+    def _row(self, key: Key, sums: Sums, *, is_late: bool = False) -> dict[str, Any]:
+        window_ns, component, operation = key
+        row: dict[str, Any] = {
+            "window_ns": window_ns,
+            "until_ns": window_ns + self.size_ns,
+            "component": component,
+            "operation": operation,
+            "count": sums.count,
+            "errors": sums.errors,
+            "rate": round(sums.count / (self.size_ns / 1e9), 3),
+            "late": is_late,
+        }
+        for what, counts, total, longest in (
+            ("wait", sums.wait, sums.wait_total, sums.wait_max),
+            ("run", sums.run, sums.run_total, sums.run_max),
+        ):
+            for rank, ns in zip(RANKS, percentiles(counts, longest), strict=True):
+                row[f"p{round(100 * rank)}_{what}_ms"] = round(ns / 1e6, 6)
+            row[f"max_{what}_ms"] = round(longest / 1e6, 6)
+            row[f"mean_{what}_ms"] = round(total / max(1, sums.count) / 1e6, 6)
+        return row
+
+
+def percentiles(counts: dict[int, int], longest: int) -> list[float]:
+    """Of `RANKS`, in ns."""
+    dense = np.zeros(max(counts, default=0) + 1, dtype=np.int64)
+    assert len(dense) <= WIDTH, "a bucket that no histogram has"
+    dense[np.fromiter(counts, dtype=np.int64, count=len(counts))] = np.fromiter(
+        counts.values(), dtype=np.int64, count=len(counts)
+    )
+    return [float(ns) for ns in percentiles_of(dense, RANKS, float(longest))]

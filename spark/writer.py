@@ -1,0 +1,176 @@
+"""Writer: `df.write` and `df.writeStream` with format "backplane": rows to a topic or to a route of a running system.
+
+Tasks make rows of what Spark hands them and put them into their commit message, bounded; `commit`, which runs in one place
+beside the driver, delivers them under the batch's number (delivery.py), so that a batch that Spark repeats is delivered
+once. Rows of a batch are counted in the order of partitions, so a repeated batch must be cut as it was: what comes from a
+source with positions is. Options: path (system), topic or route, group, key, backplane, timeout. docs/concepts/stream.md
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from appbackplane.transport.errors import InvalidArgument
+from appbackplane.transport.topics import check_topic
+
+from .delivery import PATIENCE_S, Delivery, check_group
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+#: What one task may stage: it travels to the driver by way of the JVM, whose memory holds all of a batch's at once.
+STAGED_BYTES_MAX: Final = 32 << 20
+_NS: Final = 1_000_000_000
+_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+@dataclass(frozen=True)
+class Staged(WriterCommitMessage):
+    """The rows of one task: msgpack."""
+
+    packed: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where rows go, as the options say."""
+
+    system: str
+    group: str
+    topic: str | None
+    route: str | None
+    key: str | None
+    backplane: str | None
+    patience_s: float
+
+    def check(self) -> None:
+        """That the system runs, before anything is computed for it. Raises `BackplaneError`."""
+        delivery = Delivery(self.system, self.group)
+        try:
+            delivery.check()
+        finally:
+            delivery.close()
+
+    def deliver(self, batch: int, messages: Sequence[WriterCommitMessage | None]) -> int:
+        """All rows of a batch; how many were new. Raises `BackplaneError`."""
+        rows = [row for each in messages if isinstance(each, Staged) for row in msgspec.msgpack.decode(each.packed)]
+        delivery = Delivery(self.system, self.group, backplane=self.backplane, patience_s=self.patience_s)
+        try:
+            if self.topic is not None:
+                return delivery.to_topic(self.topic, batch, rows)
+            assert self.route is not None
+            return delivery.to_route(self.route, batch, rows, self.key)
+        finally:
+            delivery.close()
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """For `df.write`: one batch, of a group that nobody else uses unless one is named."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        """Raises `InvalidArgument`, and what tells that the system does not run."""
+        self._target = target_of(options, schema, f"write-{secrets.token_hex(8)}")
+        self._batch = _number(options, "batch", 0)
+        self._target.check()
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Runs in a task."""
+        return staged(iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """All tasks are done."""
+        self._target.deliver(self._batch, messages)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """For `df.writeStream`: a batch for each micro-batch, of the group that is named."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        """Raises `InvalidArgument`."""
+        if not options.get("group"):
+            raise InvalidArgument('option group: a stream has a name of its own: .option("group", "alerts-of-today")')
+        self._target = target_of(options, schema, "")
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Runs in a task."""
+        return staged(iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """All tasks of a micro-batch are done."""
+        self._target.deliver(batchId, messages)
+
+
+def target_of(options: Mapping[str, str], schema: StructType, group: str) -> Target:
+    """What the options say; `group`: unless they name one. Raises `InvalidArgument`."""
+    system, topic, route, key = (options.get(name) for name in ("path", "topic", "route", "key"))
+    if not system:
+        raise InvalidArgument("say where to: .save(SYSTEM) or .start(SYSTEM), its name, run directory or TOML")
+    if (topic is None) == (route is None):
+        raise InvalidArgument("options topic and route: expected one of them, which is where each row goes")
+    if topic is not None:
+        check_topic(topic)
+    if key is not None and (route is None or key not in schema.fieldNames()):
+        raise InvalidArgument(
+            f"option key names a column whose value is the object to call, with option route: got {key!r}"
+        )
+    group = options.get("group") or group
+    try:
+        check_group(group)
+        patience_s = float(options.get("timeout", PATIENCE_S))
+    except ValueError as error:
+        raise InvalidArgument(f"option group or timeout: {error}") from error
+    for field in schema.fields:
+        kind = field.dataType.typeName()
+        if "interval" in kind or kind == "variant":
+            raise InvalidArgument(f"column {field.name}: a value of type {kind} cannot travel: cast it")
+    return Target(system, group, topic, route, key, options.get("backplane"), patience_s)
+
+
+def staged(batches: Iterable[pa.RecordBatch]) -> Staged:
+    """The rows of one task. Raises `InvalidArgument` for more than it may stage."""
+    rows: list[dict[str, Any]] = []
+    size = 0
+    for batch in batches:
+        made = [{name: plain(value) for name, value in row.items()} for row in batch.to_pylist()]
+        size += len(msgspec.msgpack.encode(made))
+        if size > STAGED_BYTES_MAX:
+            raise InvalidArgument(
+                f"a task has more than {STAGED_BYTES_MAX >> 20} MiB of rows to deliver at once: bound the micro-batch "
+                "(maxRowsPerBatch), or have more partitions"
+            )
+        rows += made
+    return Staged(msgspec.msgpack.encode(rows))
+
+
+def plain(value: Any) -> Any:
+    """As it can travel: times are Unix time in ns, days and decimals text."""
+    if isinstance(value, datetime.datetime):
+        passed = (value if value.tzinfo else value.replace(tzinfo=datetime.UTC)) - _EPOCH
+        return (passed.days * 86_400 + passed.seconds) * _NS + passed.microseconds * 1_000
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    if isinstance(value, decimal.Decimal):
+        return str(value)
+    if isinstance(value, dict):
+        return {name: plain(each) for name, each in value.items()}
+    if isinstance(value, list):
+        if value and isinstance(value[0], tuple):  # a map, as Arrow has it
+            return {str(name): plain(each) for name, each in value}
+        return [plain(each) for each in value]
+    return value
+
+
+def _number(options: Mapping[str, str], name: str, default: int) -> int:
+    said = options.get(name, str(default))
+    if not said.isdigit():
+        raise InvalidArgument(f"option {name}: expected a whole number, 0 or more, got {said!r}")
+    return int(said)

@@ -1,0 +1,76 @@
+"""Recorded: where what was recorded lies, and the program that reads it, which takes the place of this one.
+
+That program is `python -m appbackplane.spark`; nothing of it is imported here, so that a supervisor never needs the extra.
+Its exit code, its signals and its terminal are those of the verb: it is the same process.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import click
+
+from appbackplane.runtime.observation.segments import RECORDS
+from appbackplane.transport.discovery import Location
+from appbackplane.transport.errors import FailedPrecondition, NotFound
+
+from .cli import is_debug
+from .systems import find, named_once, nearest
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def master_option(function: Function) -> Function:
+    """`--master` on a verb."""
+    text = "Who does the work: local[N], spark://HOST:PORT, k8s://..., yarn. Default: local[*], this machine."
+    return click.option("--master", metavar="MASTER", help=text)(function)
+
+
+def folder_of(named: str | None, system: str | None) -> Path:
+    """The run directory of the system that is named, or the folder that is. Raises `NotFound`, `FailedPrecondition`."""
+    named = named_once(named, system)
+    if named and os.path.isdir(named):
+        return Path(named).absolute()
+    location = find(named)
+    try:
+        # By stat: what a folder that may not be entered holds cannot be told from nothing by Path.is_dir.
+        os.stat(location.run_dir / RECORDS)
+    except PermissionError:
+        raise FailedPrecondition(
+            f"system {location.system!r}: no permission to read what it recorded in {location.run_dir}, which is for the "
+            "user alone who started it"
+        ) from None
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotFound(_nothing(location)) from None
+    except OSError as error:
+        raise FailedPrecondition(f"{location.run_dir} cannot be read: {error.strerror}") from error
+    return location.run_dir
+
+
+def _nothing(location: Location) -> str:
+    if location.is_given and location.toml is None:
+        return f"{location.run_dir}: there is no such folder; give the run directory of a system that recorded"
+    what = f"nothing is recorded of system {location.system!r} (looked for in {location.run_dir / RECORDS})"
+    near = nearest(location)
+    if near is not None:
+        return f"{what}: did you mean {near!r}?"
+    return f"{what}: a table [record] in its TOML switches it on"
+
+
+def become(verb: str, folder: Path, *options: str | None) -> NoReturn:
+    """Run the program's verb in place of this process. Options that are None are left out, with what names them."""
+    words = [sys.executable, "-P", "-m", "appbackplane.spark", verb, str(folder)]
+    given = iter(options)
+    for option, value in zip(given, given, strict=True):
+        if value is not None:
+            words += [option or "", value] if value else [option or ""]
+    if is_debug():
+        words.append("--debug")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Its workers are Pythons, too, and what lies in the current folder is not theirs to import either.
+    os.execve(sys.executable, words, os.environ | {"PYTHONSAFEPATH": "1"})
