@@ -14,7 +14,7 @@ class Intervals:
     """Many intervals, [start, end) in ns, for questions about windows."""
 
     def __init__(self, starts: np.ndarray, ends: np.ndarray) -> None:
-        # Counted from the first. The sums may still wrap around at 64 bits; their differences, which are told, are right.
+        # Counted from the first. Sums may still wrap around at 64 bits; their differences, which are what is told, are right.
         self._zero = int(starts.min()) if len(starts) else 0
         self._starts, self._ends = np.sort(starts - self._zero), np.sort(ends - self._zero)
         self._start_sums = np.concatenate([[0], np.cumsum(self._starts)])

@@ -28,6 +28,9 @@ class Backplane(msgspec.Struct, frozen=True, kw_only=True):
     busy_max: float
     cpu: float
     cpu_max: float
+    #: Actions that were queued.
+    waiting: float
+    waiting_max: float
     errors: int
     missed: int
 
@@ -42,6 +45,8 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     #: Of the time of its threads (1: all of them), and of a core.
     busy: list[float]
     cpu: list[float]
+    #: Actions that were queued.
+    waiting: list[float]
 
 
 class Heat(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,26 +89,48 @@ class Miss(msgspec.Struct, frozen=True, kw_only=True):
     priority: int
     with_deadline: int
     missed: int
+    #: Of these, those that would have been in time, had they not been queued.
+    by_waiting: int
     #: How much too late.
     late_p50_ns: float
     late_max_ns: float
 
 
 class Inversion(msgspec.Struct, frozen=True, kw_only=True):
-    """More urgent work that waited while less urgent ran, in a backplane."""
+    """One priority of a backplane: what waited while less urgent work ran."""
 
     backplane: str
-    #: Who waited, and who ran meanwhile.
-    operation: str
     priority: int
-    behind: str
-    behind_priority: int
     count: int
-    waited_ns: int
-    longest_ns: int
-    #: Of these, those whose way was cleared by lending them the priority.
-    boosted: int
-    when_ns: int | None = None
+    #: Queued for a second or more.
+    starved: int
+    #: Of which less urgent work ran while they were queued; for how long, all added up, and the longest of one.
+    inverted: int
+    inversion_ns: int
+    inversion_max_ns: int
+    #: The same of less urgent work that was boosted because of them.
+    boosted_ns: int
+    #: Less urgent ones that began meanwhile, and more urgent ones.
+    overtaken: int
+    passed_by: int
+    wait_p50_ns: float
+    wait_p99_ns: float
+    wait_max_ns: float
+
+
+class Culprit(msgspec.Struct, frozen=True, kw_only=True):
+    """An operation on the critical paths of the slowest traces."""
+
+    component: str
+    operation: str
+    traces: int
+    actions: int
+    #: Of the time of these traces, what they spent in its queues, running it, and neither.
+    queue_ns: int
+    run_ns: int
+    other_ns: int
+    total_ns: int
+    share: float
 
 
 class Slow(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,6 +147,9 @@ class Slow(msgspec.Struct, frozen=True, kw_only=True):
     cpu_ns: int
     took_ns: int
     outcome: int
+    #: What its operation takes as a rule: the median.
+    typical_ns: float
+    trace: str
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,16 +161,18 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     from_ns: int
     wait_ns: int
     took_ns: int
-    #: What of the whole this step alone accounts for.
+    #: What of that it ran itself.
     own_ns: int
 
 
 class Path(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one trace: the chain of calls that it waited for."""
+    """Of one slow trace, its calls."""
 
     trace: str
     when_ns: int
     total_ns: int
+    #: Of these, the longest are the steps.
+    calls: int
     steps: list[Step]
 
 
@@ -182,6 +214,7 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     misses: list[Miss]
     inversions: list[Inversion]
     slow: list[Slow]
+    culprits: list[Culprit]
     paths: list[Path]
     advice: list[Advice]
     #: Of whom something might be said and is not, and why.

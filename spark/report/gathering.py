@@ -1,23 +1,32 @@
 """Gathering: the jobs asked, several at a time, and their answers put into the rows of `contents.py`.
 
 A job is small work for Spark and large work for its tasks; asked one after the other, they would leave cores idle at the end
-of each. So each is asked by a thread of its own, and Spark shares its cores among them.
+of each. So each is asked by a thread of its own, and Spark shares its cores among them. What is recorded meanwhile may be in
+one answer and not yet in another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from ..frames import pieces_frame
+from ..advice import advise
+from ..frames import frame_of
+from ..jobs.critical_paths import critical_paths
+from ..jobs.deadlines import deadlines
+from ..jobs.inversions import inversions
 from ..jobs.operation_statistics import operation_statistics
+from ..jobs.slow_actions import slow_actions
+from ..jobs.throughput import throughput
 from ..records.found import Found
-from .contents import Backplane, Contents, Heat, Line, Operation
+from ..records.pieces import Piece, pieces
+from .contents import Advice, Backplane, Contents, Culprit, Heat, Inversion, Line, Miss, Operation, Slow
 from .overview import BUCKETS, Overview, Source, edges_ns, overview
+from .traces import slowest_traces
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,37 +37,60 @@ if TYPE_CHECKING:
 BINS_MIN: Final = 24
 #: Jobs asked at a time: as many as keep two cores busy while a third is being planned.
 AT_A_TIME: Final = 4
-#: Of the bar: so many questions.
-STEPS: Final = 2
-_RUN, _CPU, _ERRORS, _MISSED = range(BUCKETS, BUCKETS + 4)
+#: Slow actions that are looked up.
+SLOW_MAX: Final = 50
+_ERRORS, _MISSED = BUCKETS + 2, BUCKETS + 3
+_SERIES: Final = ("busy", "cpu", "waiting")
+
+Question = Callable[[], Any]
 
 
 def gathered(
     spark: SparkSession, where: Path, progress: Progress, *, since_ns: int | None, made_ns: int, by: str
 ) -> Contents:
     """All that a report says of what is recorded in `where`. Raises `NothingRecorded`."""
-    pieces = pieces_frame(spark, where, since_ns=since_ns)
-    questions: dict[str, Callable[[], Any]] = {
-        "overview": lambda: overview(pieces),
-        "operations": lambda: rows(operation_statistics(pieces)),
-    }
+    several = pieces(where, since_ns=since_ns)
+    frame = frame_of(spark, several, since_ns=since_ns)
+    progress.step("reading what was recorded")
+    total = overview(frame)
+    asked = questions(frame, several, total, since_ns)
     answers: dict[str, Any] = {}
-    with ThreadPoolExecutor(AT_A_TIME, "question") as pool:
-        asked = {name: pool.submit(question) for name, question in questions.items()}
-        for name, answer in asked.items():
-            progress.step(name)
-            answers[name] = answer.result()
-    return contents(where, answers, made_ns=made_ns, by=by)
+    if total.sources:
+        with ThreadPoolExecutor(AT_A_TIME, "question") as pool:
+            promised = {name: pool.submit(question) for name, question in asked.items()}
+            for name, answer in promised.items():
+                progress.step(name)
+                answers[name] = answer.result()
+    return contents(where, total, answers, made_ns=made_ns, by=by)
 
 
-def contents(where: Path, answers: Mapping[str, Any], *, made_ns: int, by: str) -> Contents:
-    """Of the answers, by the names of the questions."""
-    total: Overview = answers["overview"]
+def questions(frame: DataFrame, several: Iterable[Piece], total: Overview, since_ns: int | None) -> dict[str, Question]:
+    """By what a person is told of them while they are answered; those that take longest first."""
+    return {
+        "advice": lambda: advise(several, since_ns=since_ns),
+        "operations": lambda: rows(operation_statistics(frame)),
+        "utilisation": lambda: rows(throughput(frame, step_ns=total.width_ns)),
+        "deadlines": lambda: rows(deadlines(frame)),
+        "inversions": lambda: rows(inversions(frame)),
+        "slow actions": lambda: rows(slow_actions(frame, count=SLOW_MAX, by="took")),
+        "critical paths": lambda: rows(critical_paths(frame)),
+        "slowest traces": lambda: slowest_traces(frame),
+    }
+
+
+#: Of the bar: the overview, and the questions above.
+STEPS: Final = 9
+
+
+def contents(where: Path, total: Overview, answers: Mapping[str, Any], *, made_ns: int, by: str) -> Contents:
+    """Of the answers, by the names of the questions; what was not asked is empty."""
     found = Found.from_dict(total.found) if total.found else Found()
-    heat = heat_of(total)
-    timeline = [line_of(total, name) for name in _busiest_first(total)]
     _, table = total.table()
     latencies = table[:, :BUCKETS].sum(axis=0)
+    names = names_of(total)
+    series = _series(total, answers.get("utilisation", []))
+    timeline = [line_of(total, whose, name, series) for whose, name in names.items()]
+    advice = answers.get("advice")
     return Contents(
         system=next((one.system for one in total.sources.values() if one.system), where.name),
         where=str(where),
@@ -71,17 +103,18 @@ def contents(where: Path, answers: Mapping[str, Any], *, made_ns: int, by: str) 
         skipped_records=found.skipped,
         latency_p50_ns=percentile(latencies, 0.5),
         latency_p99_ns=percentile(latencies, 0.99),
-        backplanes=[backplane_of(total, line) for line in timeline],
-        heat=heat,
+        backplanes=[backplane_of(total, whose, line) for whose, line in zip(names, timeline, strict=True)],
+        heat=heat_of(total),
         timeline=timeline,
-        operations=[Operation(**row) for row in answers["operations"]],
-        misses=[],
-        inversions=[],
-        slow=[],
-        paths=[],
-        advice=[],
-        notes=[],
-        patch="",
+        operations=[Operation(**row) for row in answers.get("operations", [])],
+        misses=[_picked(Miss, row) for row in answers.get("deadlines", []) if row["missed"]],
+        inversions=[_picked(Inversion, row) for row in answers.get("inversions", [])],
+        slow=[_picked(Slow, row, when_ns=row["start_ns"]) for row in answers.get("slow actions", [])],
+        culprits=[_picked(Culprit, row) for row in answers.get("critical paths", [])],
+        paths=answers.get("slowest traces", []),
+        advice=[] if advice is None else [_advice(item) for item in advice.items],
+        notes=[] if advice is None else list(advice.notes),
+        patch="" if advice is None else advice.patch,
     )
 
 
@@ -89,6 +122,13 @@ def rows(answer: DataFrame) -> list[dict[str, Any]]:
     """Small, by what a job is."""
     found: list[dict[str, Any]] = answer.toArrow().to_pylist()
     return found
+
+
+def names_of(total: Overview) -> dict[str, str]:
+    """What each backplane is called, the busiest first: with its node only where there is more than one."""
+    order = sorted(total.sources, key=lambda whose: (-total.sources[whose].records, whose))
+    is_several = len({source.node for source in total.sources.values()}) > 1
+    return {whose: whose if is_several else total.sources[whose].backplane or whose for whose in order}
 
 
 def heat_of(total: Overview) -> Heat:
@@ -108,39 +148,43 @@ def heat_of(total: Overview) -> Heat:
     )
 
 
-def line_of(total: Overview, name: str) -> Line:
+def line_of(total: Overview, whose: str, name: str, series: Mapping[tuple[str, str], np.ndarray]) -> Line:
     """One backplane over the same bins."""
-    _, table = _padded(total.table(name)[1])
-    counts, width_ns = table[:, :BUCKETS], total.width_ns
-    threads = total.sources[name].limits.get("threads") or 1
+    _, table = _padded(total.table(whose)[1])
+    counts = table[:, :BUCKETS]
+    nothing = np.zeros(len(counts))
+    busy, cpu, waiting = (_padded(series.get((whose, column), nothing)[:, None])[1][:, 0] for column in _SERIES)
     return Line(
         backplane=name,
-        rate=(counts.sum(axis=1) * (1e9 / width_ns)).tolist(),
+        rate=(counts.sum(axis=1) * (1e9 / total.width_ns)).tolist(),
         p99_ns=[percentile(row, 0.99) for row in counts],
-        busy=(table[:, _RUN] / (width_ns * threads)).tolist(),
-        cpu=(table[:, _CPU] / width_ns).tolist(),
+        busy=busy.tolist(),
+        cpu=cpu.tolist(),
+        waiting=waiting.tolist(),
     )
 
 
-def backplane_of(total: Overview, line: Line) -> Backplane:
+def backplane_of(total: Overview, whose: str, line: Line) -> Backplane:
     """What it did over the whole time."""
-    source: Source = total.sources[line.backplane]
-    _, table = total.table(line.backplane)
-    lasted_ns = max(total.width_ns, total.last_ns - total.first_ns)
-    threads = source.limits.get("threads")
+    source: Source = total.sources[whose]
+    _, table = total.table(whose)
+    bins = max(1, len(table))
     sums = table.sum(axis=0)
+    lasted_ns = max(1_000_000_000, total.last_ns - total.first_ns)
     return Backplane(
         name=line.backplane,
         node=source.node,
         records=source.records,
         generations=len(source.generations),
-        rate=source.records * 1e9 / max(lasted_ns, 1_000_000_000),
-        threads=threads,
+        rate=source.records * 1e9 / lasted_ns,
+        threads=source.limits.get("threads"),
         cpu_limit=source.limits.get("cpu_limit"),
-        busy=float(sums[_RUN] / (lasted_ns * (threads or 1))),
+        busy=sum(line.busy) / bins,
         busy_max=max(line.busy, default=0.0),
-        cpu=float(sums[_CPU] / lasted_ns),
+        cpu=sum(line.cpu) / bins,
         cpu_max=max(line.cpu, default=0.0),
+        waiting=sum(line.waiting) / bins,
+        waiting_max=max(line.waiting, default=0.0),
         errors=int(sums[_ERRORS]),
         missed=int(sums[_MISSED]),
     )
@@ -156,11 +200,33 @@ def percentile(counts: np.ndarray, rank: float) -> float | None:
     return float((edges[number] * edges[number + 1]) ** 0.5)
 
 
+def _series(total: Overview, slots: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], np.ndarray]:
+    """By backplane and column: a value for each bin. What lies after the last bin (an action that ends later) is left out."""
+    begin_ns, table = total.table()
+    found: dict[tuple[str, str], np.ndarray] = {}
+    for slot in slots:
+        number = (slot["time_ns"] - begin_ns) // total.width_ns
+        if 0 <= number < len(table):
+            for column in _SERIES:
+                key = (f"{slot['backplane']}@{slot['node']}", column)
+                found.setdefault(key, np.zeros(len(table)))[number] = slot[column] or 0.0
+    return found
+
+
 def _padded(table: np.ndarray) -> tuple[int, np.ndarray]:
-    missing = max(0, BINS_MIN - len(table))
+    missing = max(0, BINS_MIN - len(table)) if len(table) else 0
     before = missing // 2
     return before, np.pad(table, ((before, missing - before), (0, 0)))
 
 
-def _busiest_first(total: Overview) -> list[str]:
-    return sorted(total.sources, key=lambda name: (-total.sources[name].records, name))
+def _picked(kind: Any, row: Mapping[str, Any], **more: Any) -> Any:
+    """A row of ours, of what of a job's row has the same names."""
+    known = kind.__struct_fields__
+    return kind(**{name: value for name, value in row.items() if name in known} | more)
+
+
+def _advice(item: Any) -> Advice:
+    return Advice(
+        target=item.target, key=item.key, old=item.old, new=item.new, evidence=item.evidence, figure=item.figure,
+        now_ms=item.now, predicted_ms=item.predicted, error=item.error,
+    )  # fmt: skip

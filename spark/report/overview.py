@@ -44,6 +44,7 @@ class Source(msgspec.Struct):
 
     system: str = ""
     node: str = ""
+    backplane: str = ""
     records: int = 0
     generations: set[int] = set()
     #: As the last one said.
@@ -55,7 +56,7 @@ class Overview(msgspec.Struct):
 
     #: A bin is so wide: 1 << shift ns.
     shift: int = _SHIFT_MIN
-    #: By backplane and bin: `BUCKETS` counts, then `SUMS`; int64.
+    #: By backplane (NAME@NODE) and bin: `BUCKETS` counts, then `SUMS`; int64.
     bins: dict[str, dict[int, bytes]] = {}
     sources: dict[str, Source] = {}
     found: dict[str, Any] = {}
@@ -71,11 +72,12 @@ class Overview(msgspec.Struct):
         first, last = int(start.min()), int(start.max())
         self._extend(first - int(actions["wait"].max()), int((start + actions["took"]).max()))
         header = actions.header
-        whose = header.backplane if header is not None else "?"
+        whose = f"{header.backplane}@{header.node}" if header is not None else "?"
         source = self.sources.setdefault(whose, Source())
         source.records += len(actions)
         if header is not None:
-            source.system, source.node = header.system or source.system, header.node
+            source.system = header.system or source.system
+            source.node, source.backplane = header.node, header.backplane
             source.generations.add(header.generation)
             source.limits = header.limits or source.limits
         self._widen_for(first, last)
@@ -107,7 +109,7 @@ class Overview(msgspec.Struct):
             ours = self.sources.setdefault(whose, Source())
             ours.records += source.records
             ours.generations |= source.generations
-            ours.system, ours.node = source.system or ours.system, source.node
+            ours.system, ours.node, ours.backplane = source.system or ours.system, source.node, source.backplane
             ours.limits = source.limits or ours.limits
         if other.first_ns:
             self._extend(other.first_ns, other.last_ns)

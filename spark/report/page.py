@@ -12,8 +12,8 @@ from datetime import tzinfo
 from pathlib import Path as File
 
 from .contents import Advice, Backplane, Contents, Operation, Path
-from .plots import STEPS_MAX, Strip, heat_map, spent, spread, strips, text, waterfall
-from .words import count, date, duration, moment, rate, share
+from .plots import Strip, heat_map, parts, spent, spread, strips, text, waterfall
+from .words import called, count, date, digits, duration, moment, rate, share
 
 #: Rows of a table, and rows of a time line: more are not read; the terminal and --json have the rest.
 ROWS_MAX, STRIPS_MAX = 40, 16
@@ -27,7 +27,7 @@ def page(contents: Contents, zone: tzinfo | None = None) -> str:
     if contents.records:
         parts += [
             _advice(contents), _latency(contents, zone), _timeline(contents, zone), _utilisation(contents, zone),
-            _operations(contents), _misses(contents), _inversions(contents, zone), _slow(contents, zone),
+            _operations(contents), _misses(contents), _inversions(contents), _slow(contents, zone),
             _paths(contents, zone),
         ]  # fmt: skip
     else:
@@ -62,7 +62,7 @@ def _tiles(contents: Contents) -> str:
         (duration(contents.latency_p99_ns), "99 % are faster", False),
         (count(errors), "ended in an error", bool(errors)),
         (count(missed), "missed their deadline", bool(missed)),
-        (count(sum(one.count for one in contents.inversions)), "priority inversions", bool(contents.inversions)),
+        (count(sum(one.inverted for one in contents.inversions)), "waited behind less urgent work", False),
     ]
     shown = tiles if contents.records else tiles[:1]
     cells = (
@@ -138,14 +138,14 @@ def _utilisation(contents: Contents, zone: tzinfo | None) -> str:
         [
             words(one.name), words(one.node), number(count(one.records)), number(rate(one.rate)),
             number("–" if one.threads is None else str(one.threads)), number(share(one.busy)), number(share(one.busy_max)),
-            number(share(one.cpu)), number(share(one.cpu_max)),
+            number(share(one.cpu)), number(share(one.cpu_max)), number(digits(one.waiting)), number(digits(one.waiting_max)),
             number("none" if one.cpu_limit is None else share(one.cpu_limit / 100)), number(count(one.generations)),
         ]
         for one in contents.backplanes[:ROWS_MAX]
     ]  # fmt: skip
     head = (
-        "Backplane", "Node", "Actions#", "Mean rate#", "Threads#", "Busy#", "Busiest#", "CPU#", "Most#", "CPU limit#",
-        "Processes#",
+        "Backplane", "Node", "Actions#", "Mean rate#", "Threads#", "Busy#", "max#", "CPU#", "max#", "Queued#",
+        "max#", "CPU limit#", "Processes#",
     )  # fmt: skip
     return (
         "<h2>Utilisation against limits</h2><p>Area: of the time of its threads, what actions ran, so 100 % is all threads "
@@ -177,7 +177,7 @@ def _operations(contents: Contents) -> str:
 
 def _operation(one: Operation, low: float, high: float) -> list[str]:
     return [
-        words(one.operation), number(str(one.priority)), number(count(one.count)),
+        words(called(one)), number(str(one.priority)), number(count(one.count)),
         number(count(one.errors), is_bad=one.errors > 0),
         number(duration(one.wait_p50_ns)), number(duration(one.wait_p99_ns)), number(duration(one.wait_max_ns)),
         plain(spread(one.wait_p50_ns, one.wait_p90_ns, one.wait_p99_ns, one.wait_max_ns, low, high)),
@@ -192,46 +192,45 @@ def _misses(contents: Contents) -> str:
         return "<h2>Deadlines</h2><p>No action missed its own.</p>"
     cells = [
         [
-            words(one.operation), number(str(one.priority)), number(count(one.with_deadline)),
-            number(count(one.missed), is_bad=True), bar(one.missed / max(1, one.with_deadline), bad=True),
+            words(called(one)), number(str(one.priority)), number(count(one.with_deadline)),
+            number(count(one.missed), is_bad=True), number(count(one.by_waiting)),
+            bar(one.missed / max(1, one.with_deadline), bad=True),
             number(share(one.missed / max(1, one.with_deadline))), number(duration(one.late_p50_ns)),
             number(duration(one.late_max_ns)),
         ]
         for one in contents.misses[:ROWS_MAX]
     ]  # fmt: skip
-    head = ("Operation", "Priority#", "With a deadline#", "Missed#", "", "#", "Late by, median#", "At most#")
+    head = (
+        "Operation", "Priority#", "With a deadline#", "Missed#", "Because of waiting#", "", "#", "Late by, median#", "At most#",
+    )  # fmt: skip
     return f"<h2>Deadlines missed</h2>{table(head, cells)}{_more(contents.misses)}"
 
 
-def _inversions(contents: Contents, zone: tzinfo | None) -> str:
-    about = "More urgent work that waited while less urgent work ran."
-    if not contents.inversions:
-        return f"<h2>Priority inversions</h2><p>{about} There was none.</p>"
-    most = max(one.waited_ns for one in contents.inversions)
-    span = contents.last_ns - contents.first_ns
+def _inversions(contents: Contents) -> str:
+    about = "Work that was queued while less urgent work ran in the same backplane."
+    found = [one for one in contents.inversions if one.inverted or one.starved]
+    if not found:
+        return f"<h2>Priority inversions</h2><p>{about} There was none, and nothing was queued for a second.</p>"
+    found.sort(key=lambda one: -one.inversion_ns)
+    most = max(one.inversion_ns for one in found)
     cells = [
         [
-            words(f"{one.operation} ({one.priority})"), words(f"{one.behind} ({one.behind_priority})"), words(one.backplane),
-            number(count(one.count)), number(count(one.boosted)), number(duration(one.waited_ns)),
-            bar(one.waited_ns / max(1, most)), number(duration(one.longest_ns)),
-            number("" if one.when_ns is None else moment(one.when_ns, span, zone)),
+            words(one.backplane), number(str(one.priority)), number(count(one.count)), number(count(one.inverted)),
+            number(duration(one.inversion_ns)), bar(one.inversion_ns / max(1, most)), number(duration(one.inversion_max_ns)),
+            number(duration(one.boosted_ns)), number(count(one.overtaken)), number(count(one.passed_by)),
+            number(count(one.starved), is_bad=one.starved > 0), number(duration(one.wait_p99_ns)),
+            number(duration(one.wait_max_ns)),
         ]
-        for one in contents.inversions[:ROWS_MAX]
+        for one in found[:ROWS_MAX]
     ]  # fmt: skip
     head = (
-        "Waited (priority)",
-        "While this ran (priority)",
-        "Backplane",
-        "Times#",
-        "Boosted#",
-        "In all#",
-        "",
-        "Longest#",
-        "at#",
-    )
+        "Backplane", "Priority#", "Actions#", "Had to wait#", "For, in all#", "", "Longest#", "Boosted#", "Overtaken#",
+        "Passed by#", "Starved#", "Wait p99#", "max#",
+    )  # fmt: skip
     return (
-        f"<h2>Priority inversions</h2><p>{about} Where what stood in the way was lent the priority of who waited, it is "
-        f"counted as boosted.</p>{table(head, cells)}{_more(contents.inversions)}"
+        f"<h2>Priority inversions</h2><p>{about} Boosted: for how long that work had been lent their priority, to clear "
+        "the way. Overtaken: less urgent actions that began meanwhile, which quotas allow. Passed by: more urgent ones that did. "
+        f"Starved: queued for a second or more.</p>{table(head, cells, 'dense')}{_more(found)}"
     )
 
 
@@ -242,14 +241,15 @@ def _slow(contents: Contents, zone: tzinfo | None) -> str:
     span = contents.last_ns - contents.first_ns
     cells = [
         [
-            number(moment(one.when_ns, span, zone)), words(one.operation, f"{one.object}, in {one.backplane}"),
-            number(duration(one.wait_ns + one.took_ns)), plain(spent(one, most)), number(duration(one.wait_ns)),
+            number(moment(one.when_ns, span, zone)), words(called(one), f"{one.object}, in {one.backplane}"),
+            number(duration(one.wait_ns + one.took_ns)), number(duration(one.typical_ns)), plain(spent(one, most)),
+            number(duration(one.wait_ns)),
             number(duration(one.cpu_ns)), number(duration(max(0, one.run_ns - one.cpu_ns))),
             number(duration(max(0, one.took_ns - one.run_ns))),
         ]
         for one in contents.slow[:ROWS_MAX]
     ]  # fmt: skip
-    head = ("At#", "Operation", "In all#", "", "Waited#", "Computed#", "Held up#", "Awaited#")
+    head = ("At#", "Operation", "In all#", "Usual run#", "", "Waited#", "Computed#", "Held up#", "Awaited#")
     return (
         '<h2>Slow actions</h2><p class="key"><i class="waited"></i>waited in queues<i class="own"></i>computed'
         '<i class="blocked"></i>ran and did not compute: blocked, or kept from the CPU<i class="took"></i>awaited replies</p>'
@@ -258,19 +258,30 @@ def _slow(contents: Contents, zone: tzinfo | None) -> str:
 
 
 def _paths(contents: Contents, zone: tzinfo | None) -> str:
-    if not contents.paths:
+    if not contents.culprits:
         return ""
+    most = max(one.total_ns for one in contents.culprits)
+    cells = [
+        [
+            words(called(one)), number(count(one.traces)), number(count(one.actions)), number(share(one.share)),
+            plain(parts((("waited", one.queue_ns), ("own", one.run_ns), ("took", one.other_ns)), most)),
+            number(duration(one.queue_ns)), number(duration(one.run_ns)), number(duration(one.other_ns)),
+        ]
+        for one in contents.culprits[:ROWS_MAX]
+    ]  # fmt: skip
+    head = ("Operation", "On the path of#", "Actions#", "Of their time#", "", "In its queues#", "Running#", "Neither#")
     drawn = "".join(_path(path, contents, zone) for path in contents.paths)
     return (
-        '<h2>Critical paths</h2><p>Of the slowest traces, the calls that each waited for.</p><p class="key"><i class="waited">'
-        '</i>waited in queues<i class="own"></i>did itself<i class="took"></i>awaited the next</p>' + drawn
+        "<h2>Critical paths</h2><p>Of the slowest traces, the calls that whoever asked was waiting for, moment by moment.</p>"
+        '<p class="key"><i class="waited"></i>waited in queues<i class="own"></i>ran itself<i class="took"></i>awaited others, '
+        f"or was on its way</p>{table(head, cells)}{_more(contents.culprits)}{drawn}"
     )
 
 
 def _path(path: Path, contents: Contents, zone: tzinfo | None) -> str:
     when = moment(path.when_ns, contents.last_ns - contents.first_ns, zone)
-    rest = len(path.steps) - STEPS_MAX
-    more = f'<p class="note">and {rest} more steps</p>' if rest > 0 else ""
+    rest = path.calls - len(path.steps)
+    more = f'<p class="note">and {count(rest)} shorter calls</p>' if rest > 0 else ""
     return (
         f'<h3>{duration(path.total_ns)} at {text(when)} <span class="muted mono">trace {text(path.trace)}</span></h3>'
         f"<figure>{waterfall(path)}</figure>{more}"

@@ -28,7 +28,6 @@ _TIME_MARKS = 8
 #: Labels of a strip and a path are cut there.
 _NAME_MAX = 14
 #: Of a path.
-STEPS_MAX = 24
 _ROW = 22
 _NAMES = 300
 
@@ -136,7 +135,7 @@ def strips(heat: Heat, rows: Sequence[Strip], about: str, zone: tzinfo | None = 
 
 def waterfall(path: Path) -> str:
     """The steps of a path, one below the other: when each was asked, when it began, when it ended, and what it did itself."""
-    steps = path.steps[:STEPS_MAX]
+    steps = path.steps
     total = max(1, path.total_ns, *(step.from_ns + step.wait_ns + step.took_ns for step in steps))
     scale = (WIDTH - _NAMES - RIGHT) / total
     drawn: list[str] = []
@@ -148,7 +147,7 @@ def waterfall(path: Path) -> str:
         name = f"{step.operation} · {step.backplane}"
         most = 44 - 2 * min(step.depth, 8)
         cut = name if len(name) <= most else name[: most - 1] + "…"
-        told = f"{name}: waited {duration(step.wait_ns)}, took {duration(step.took_ns)}, {duration(step.own_ns)} of it itself"
+        told = f"{name}: waited {duration(step.wait_ns)}, took {duration(step.took_ns)}, ran {duration(step.own_ns)}"
         drawn.append(f"<g><title>{text(told)}</title>")
         drawn.append(f'<text class="step" x="{indent}" y="{y + 13}">{text(cut)}</text>')
         drawn.append(f'<rect class="waited" x="{left:.1f}" y="{y + 3}" width="{waited:.1f}" height="12"/>')
@@ -169,14 +168,14 @@ def spent(action: Slow, most_ns: int) -> str:
     """Where the time of one action went: it waited, computed, was held up, awaited others."""
     blocked = max(0, action.run_ns - action.cpu_ns)
     awaited = max(0, action.took_ns - action.run_ns)
-    parts = (
-        ("waited", action.wait_ns),
-        ("own", min(action.cpu_ns, action.run_ns)),
-        ("blocked", blocked),
-        ("took", awaited),
-    )
+    computed = min(action.cpu_ns, action.run_ns)
+    return parts((("waited", action.wait_ns), ("own", computed), ("blocked", blocked), ("took", awaited)), most_ns)
+
+
+def parts(named: Iterable[tuple[str, int]], most_ns: int) -> str:
+    """One behind the other, each in its colour, on a scale that a table has in common."""
     at, drawn = 0.0, []
-    for name, ns in parts:
+    for name, ns in named:
         width = ns / max(1, most_ns) * 160
         drawn.append(f'<rect class="{name}" x="{at:.1f}" width="{width:.1f}" height="10"/>')
         at += width

@@ -13,7 +13,7 @@ import click
 
 from .contents import Contents, Path
 from .page import value
-from .words import count, date, duration, moment, rate, share, shown
+from .words import called, count, date, digits, duration, moment, rate, share, shown
 
 #: Lines of a table: what fits on a screen with its heading.
 ROWS_MAX = 15
@@ -61,8 +61,8 @@ def summary(contents: Contents, zone: tzinfo | None) -> Iterator[str]:
     errors, missed = (sum(getattr(one, name) for one in contents.backplanes) for name in ("errors", "missed"))
     yield (
         f"from arrival to end: median {duration(contents.latency_p50_ns)}, 99 % below {duration(contents.latency_p99_ns)}; "
-        f"errors {count(errors)}, deadlines missed {count(missed)}, priority inversions "
-        f"{count(sum(one.count for one in contents.inversions))}"
+        f"errors {count(errors)}, deadlines missed {count(missed)}, waited behind less "
+        f"urgent work {count(sum(one.inverted for one in contents.inversions))}"
     )
 
 
@@ -72,11 +72,12 @@ def tables(contents: Contents, zone: tzinfo | None) -> Iterator[tuple[str, Seque
     found: list[tuple[str, Sequence[str], list[list[str]]]] = [
         (
             "Backplanes",
-            ("BACKPLANE", "ACTIONS#", "RATE#", "THREADS#", "BUSY#", "BUSIEST#", "CPU#", "MOST#", "CPU LIMIT#", "ERRORS#",
-             "MISSED#"),
+            ("BACKPLANE", "ACTIONS#", "RATE#", "THREADS#", "BUSY#", "MAX#", "CPU#", "MAX#", "QUEUED#", "MAX#", "CPU LIMIT#",
+             "ERRORS#", "MISSED#"),
             [
                 [one.name, count(one.records), rate(one.rate), "-" if one.threads is None else str(one.threads),
                  share(one.busy), share(one.busy_max), share(one.cpu), share(one.cpu_max),
+                 digits(one.waiting), digits(one.waiting_max),
                  "none" if one.cpu_limit is None else share(one.cpu_limit / 100), count(one.errors), count(one.missed)]
                 for one in contents.backplanes
             ],
@@ -85,7 +86,7 @@ def tables(contents: Contents, zone: tzinfo | None) -> Iterator[tuple[str, Seque
             "Operations, by the time they took in all",
             ("OPERATION", "PRIORITY#", "COUNT#", "ERRORS#", "WAIT P50#", "P99#", "MAX#", "RUN P50#", "P99#", "MAX#", "CPU#"),
             [
-                [one.operation, str(one.priority), count(one.count), count(one.errors),
+                [called(one), str(one.priority), count(one.count), count(one.errors),
                  duration(one.wait_p50_ns), duration(one.wait_p99_ns), duration(one.wait_max_ns),
                  duration(one.run_p50_ns), duration(one.run_p99_ns), duration(one.run_max_ns), duration(one.cpu_ns)]
                 for one in sorted(contents.operations, key=lambda one: -(one.wait_mean_ns + one.run_mean_ns) * one.count)
@@ -93,27 +94,39 @@ def tables(contents: Contents, zone: tzinfo | None) -> Iterator[tuple[str, Seque
         ),
         (
             "Deadlines missed",
-            ("OPERATION", "PRIORITY#", "WITH DEADLINE#", "MISSED#", "SHARE#", "LATE BY#", "AT MOST#"),
+            ("OPERATION", "PRIORITY#", "WITH DEADLINE#", "MISSED#", "BY WAITING#", "SHARE#", "LATE BY#", "AT MOST#"),
             [
-                [one.operation, str(one.priority), count(one.with_deadline), count(one.missed),
+                [called(one), str(one.priority), count(one.with_deadline), count(one.missed), count(one.by_waiting),
                  share(one.missed / max(1, one.with_deadline)), duration(one.late_p50_ns), duration(one.late_max_ns)]
                 for one in contents.misses
             ],
         ),
         (
-            "Priority inversions: urgent work that waited while less urgent work ran",
-            ("WAITED", "WHILE THIS RAN", "BACKPLANE", "TIMES#", "BOOSTED#", "IN ALL#", "LONGEST#"),
+            "Priority inversions: what was queued while less urgent work ran",
+            ("BACKPLANE", "PRIORITY#", "ACTIONS#", "HAD TO WAIT#", "IN ALL#", "LONGEST#", "BOOSTED#", "OVERTAKEN#", "STARVED#",
+             "WAIT P99#", "MAX#"),
             [
-                [f"{one.operation} ({one.priority})", f"{one.behind} ({one.behind_priority})", one.backplane,
-                 count(one.count), count(one.boosted), duration(one.waited_ns), duration(one.longest_ns)]
-                for one in contents.inversions
+                [one.backplane, str(one.priority), count(one.count), count(one.inverted), duration(one.inversion_ns),
+                 duration(one.inversion_max_ns), duration(one.boosted_ns), count(one.overtaken), count(one.starved),
+                 duration(one.wait_p99_ns), duration(one.wait_max_ns)]
+                for one in sorted(contents.inversions, key=lambda one: -one.inversion_ns)
+                if one.inverted or one.starved
+            ],
+        ),
+        (
+            "Critical paths: where the time of the slowest traces went",
+            ("OPERATION", "ON THE PATH OF#", "ACTIONS#", "SHARE#", "IN ITS QUEUES#", "RUNNING#", "NEITHER#"),
+            [
+                [called(one), count(one.traces), count(one.actions), share(one.share), duration(one.queue_ns),
+                 duration(one.run_ns), duration(one.other_ns)]
+                for one in contents.culprits
             ],
         ),
         (
             "Slow actions",
             ("AT#", "OPERATION", "OBJECT", "BACKPLANE", "IN ALL#", "WAITED#", "COMPUTED#", "HELD UP#", "AWAITED#"),
             [
-                [moment(one.when_ns, span, zone), one.operation, one.object, one.backplane,
+                [moment(one.when_ns, span, zone), called(one), one.object, one.backplane,
                  duration(one.wait_ns + one.took_ns), duration(one.wait_ns), duration(one.cpu_ns),
                  duration(max(0, one.run_ns - one.cpu_ns)), duration(max(0, one.took_ns - one.run_ns))]
                 for one in contents.slow
@@ -126,15 +139,15 @@ def tables(contents: Contents, zone: tzinfo | None) -> Iterator[tuple[str, Seque
 def path_lines(path: Path, contents: Contents, zone: tzinfo | None) -> Iterator[str]:
     """A critical path, a line a step."""
     when = moment(path.when_ns, contents.last_ns - contents.first_ns, zone)
-    yield f"Critical path: {duration(path.total_ns)} at {when}, trace {path.trace}"
+    yield f"Slowest traces: {duration(path.total_ns)} at {when}, trace {path.trace}"
     for step in path.steps[:_STEPS_MAX]:
         name = f"{'  ' * min(step.depth, 10)}{step.operation} in {step.backplane}"
         yield (
-            f"  {name:<44} waited {duration(step.wait_ns):>8}, took {duration(step.took_ns):>8}, itself "
+            f"  {name:<44} waited {duration(step.wait_ns):>8}, took {duration(step.took_ns):>8}, ran "
             f"{duration(step.own_ns):>8}"
         )
-    if len(path.steps) > _STEPS_MAX:
-        yield f"  and {len(path.steps) - _STEPS_MAX} more steps"
+    if path.calls > _STEPS_MAX:
+        yield f"  and {count(path.calls - _STEPS_MAX)} more"
 
 
 def advice_lines(contents: Contents) -> Iterator[str]:

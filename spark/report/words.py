@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from datetime import UTC, datetime, tzinfo
+from typing import Protocol
 
 _UNITS = (
     (1e3, 1, "ns"),
@@ -74,6 +75,24 @@ def date(ns: int, zone: tzinfo | None = None) -> str:
 def shown(text: str) -> str:
     """Names come from anywhere: what would move the cursor of a terminal, or mean nothing in a page, is shown instead."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+class Named(Protocol):
+    """What has an operation of a component."""
+
+    @property
+    def component(self) -> str:
+        """Whose object it is."""
+
+    @property
+    def operation(self) -> str:
+        """Its route."""
+
+
+def called(row: Named) -> str:
+    """An operation, with its component where its route does not say that."""
+    component, operation = row.component, row.operation
+    return operation if not component or operation.startswith(f"{component}.") else f"{operation} of {component}"
 
 
 def marks_of_time(begin_ns: int, end_ns: int, most: int, zone: tzinfo | None = None) -> Iterator[tuple[int, str]]:

@@ -45,7 +45,7 @@ class Comparison(NamedTuple):
 
     def holds(self, row: Mapping[str, Any]) -> bool:
         """Whether a row fulfils it."""
-        return _COMPARE[self.how](row[self.figure], self.number)
+        return _COMPARE[self.how](figure_of(row, self.figure), self.number)
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -135,13 +135,20 @@ class Alerts:
         watch.until_ns = row["until_ns"]
         if watch.count >= rule.windows and not watch.is_told:
             watch.is_told = True
-            figures = {one.figure: row[one.figure] for each in condition for one in each}
+            figures = {one.figure: figure_of(row, one.figure) for each in condition for one in each}
             calls.append(_call(rule, key, watch, figures))
         return calls
 
     def _over(self, rule: Rule, key: Watched) -> list[Call]:
         watch = self.watched.pop(key, None)
         return [] if watch is None or not watch.is_told else [_call(rule, key, watch, None)]
+
+
+def figure_of(row: Mapping[str, Any], name: str) -> float:
+    """`FIGURES` in a row: "p99_run_ms" is what "run_ms" says of "p99"."""
+    which, _, what = name.partition("_")
+    found: float = row[what][which] if what else row[name]
+    return found
 
 
 def words(rule: Rule) -> str:

@@ -187,7 +187,7 @@ def _run(where: Path, master: str, folder: Path, telling: Telling, trigger_ns: i
         while not is_to_end.wait(LOOK_S) and telling.problem is None and query.isActive:
             pass
         telling.stop()
-        with contextlib.suppress(Exception):  # as below
+        with contextlib.suppress(*_deaths()):  # as below
             query.stop()
         if telling.problem is not None:
             raise telling.problem
@@ -195,10 +195,18 @@ def _run(where: Path, master: str, folder: Path, telling: Telling, trigger_ns: i
             raise why
     finally:
         # Whoever ends us may have ended the JVM as well, and then there is nobody to be told: all that counts is kept.
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(*_deaths()):
             spark.stop()
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _deaths() -> tuple[type[Exception], ...]:
+    """What a JVM that is gone, or going, makes of a question."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    return OSError, Py4JError, PySparkException
 
 
 def _listener(telling: Telling) -> Any:

@@ -42,7 +42,7 @@ def test_the_smallest_round_measures_both_sides(name: str) -> None:
     case = next(case for case in CASES if case.name == name)
     result = run(case, is_quick=True, rounds_max=1)
     assert result.ours, result.note
-    assert set(result.reference) == set(result.ours)
+    assert set(result.reference) <= set(result.ours), "what the reference has, ours has; ours may have more"
     assert all(value > 0 for value in (*result.ours.values(), *result.reference.values(), result.ratio))
 
 

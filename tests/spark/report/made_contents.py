@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from pathlib import Path as File
 
@@ -11,6 +12,7 @@ import numpy as np
 from appbackplane.spark.report.contents import (
     Advice,
     Contents,
+    Culprit,
     Inversion,
     Miss,
     Operation,
@@ -29,13 +31,24 @@ MADE_NS = EPOCH_NS + 3_600_000_000_000
 
 def empty() -> Contents:
     """Of a system that has recorded nothing yet."""
-    return contents(File("/run/shop"), {"overview": Overview(), "operations": []}, made_ns=MADE_NS, by="Spark 4")
+    return contents(File("/run/shop"), Overview(), {}, made_ns=MADE_NS, by="Spark 4")
 
 
 def of(total: Overview, operations: list[Operation], **more: object) -> Contents:
     """With rows made by hand."""
-    made = contents(File("/run/shop"), {"overview": total, "operations": []}, made_ns=MADE_NS, by="Spark 4")
+    made = contents(File("/run/shop"), total, {"utilisation": busy_of(total)}, made_ns=MADE_NS, by="Spark 4")
     return msgspec.structs.replace(made, operations=operations, **more)
+
+
+def busy_of(total: Overview) -> list[dict[str, object]]:
+    """As the job tells it: a backplane that comes to its limit, and one that does little."""
+    begin_ns, table = total.table()
+    return [
+        {"backplane": source.backplane, "node": source.node, "time_ns": begin_ns + n * total.width_ns,
+         "busy": 0.9 / (1 + place) * (1 + math.sin(n / 9)) / 2, "cpu": 0.5 / (1 + place), "waiting": 3.0 * place}
+        for place, source in enumerate(total.sources.values())
+        for n in range(len(table))
+    ]  # fmt: skip
 
 
 def one() -> Contents:
@@ -65,7 +78,17 @@ def slow(number: int) -> Slow:
     return Slow(
         when_ns=EPOCH_NS + number * 10**10, backplane="index", component="index", operation="index.rebuild",
         object=f"index/shard-{number}", priority=5, wait_ns=wait * second, run_ns=run * second, cpu_ns=cpu * second,
-        took_ns=(run + rest) * second, outcome=0,
+        took_ns=(run + rest) * second, outcome=0, typical_ns=second / 7, trace="00c0ffee00c0ffee1234567812345678",
+    )  # fmt: skip
+
+
+def inversion(backplane: str, priority: int) -> Inversion:
+    """The most urgent suffers most; the least cannot."""
+    ns = 91_000_000_000 // (1 + priority) ** 3
+    return Inversion(
+        backplane=backplane, priority=priority, count=100_000, starved=priority // 2, inverted=812 // (1 + priority),
+        inversion_ns=ns, inversion_max_ns=ns // 60, boosted_ns=ns // 9, overtaken=30, passed_by=priority * 100,
+        wait_p50_ns=1e5, wait_p99_ns=4e6, wait_max_ns=9e8,
     )  # fmt: skip
 
 
@@ -79,7 +102,7 @@ def path() -> Path:
     ]
     names = ("backplane", "operation", "depth", "from_ns", "wait_ns", "took_ns", "own_ns")
     return Path(
-        trace="00c0ffee00c0ffee1234567812345678", when_ns=EPOCH_NS + 10**10, total_ns=242 * ms,
+        trace="00c0ffee00c0ffee1234567812345678", when_ns=EPOCH_NS + 10**10, total_ns=242 * ms, calls=3,
         steps=[Step(**dict(zip(names, step, strict=True))) for step in steps],
     )  # fmt: skip
 
@@ -99,16 +122,17 @@ def million(evil: str = "shop.buy") -> Contents:
         total,
         operations,
         misses=[
-            Miss(component="shop", operation=evil, priority=0, with_deadline=9_999, missed=730, late_p50_ns=4e6,
-                 late_max_ns=9e8),
-            Miss(component="mail", operation="mail.send", priority=6, with_deadline=900, missed=2, late_p50_ns=4e6,
-                 late_max_ns=5e6),
+            Miss(component="shop", operation=evil, priority=0, with_deadline=9_999, missed=730, by_waiting=700,
+                 late_p50_ns=4e6, late_max_ns=9e8),
+            Miss(component="mail", operation="mail.send", priority=6, with_deadline=900, missed=2, by_waiting=0,
+                 late_p50_ns=4e6, late_max_ns=5e6),
         ],
-        inversions=[
-            Inversion(backplane="front", operation=evil, priority=0, behind="mail.send", behind_priority=6, count=812,
-                      waited_ns=91_000_000_000, longest_ns=1_200_000_000, boosted=14, when_ns=EPOCH_NS + 10**12),
-            Inversion(backplane="index", operation="index.lookup", priority=1, behind="index.rebuild", behind_priority=7,
-                      count=9, waited_ns=4_000_000_000, longest_ns=900_000_000, boosted=0, when_ns=None),
+        inversions=[inversion("front", priority) for priority in range(4)],
+        culprits=[
+            Culprit(component="query", operation="query.search", traces=100, actions=120, queue_ns=3 * 10**9,
+                    run_ns=4 * 10**9, other_ns=10**9, total_ns=8 * 10**9, share=0.66),
+            Culprit(component="front", operation=evil, traces=100, actions=100, queue_ns=2 * 10**8,
+                    run_ns=3 * 10**9, other_ns=9 * 10**8, total_ns=4_100_000_000, share=0.34),
         ],
         slow=[slow(number) for number in range(12)],
         paths=[path()],

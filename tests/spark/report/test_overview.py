@@ -32,7 +32,7 @@ def test_nothing_is_lost_and_each_is_in_its_bin() -> None:
     total = Overview()
     total.add_actions(actions("a", columns))
     begin_ns, table = total.table()
-    assert table[:, :BUCKETS].sum() == 5_000 == total.sources["a"].records
+    assert table[:, :BUCKETS].sum() == 5_000 == total.sources["a@n"].records
     assert table[:, BUCKETS].sum() == columns["run"].sum()
     missed = (columns["margin"] != NO_DEADLINE) & (columns["margin"] < 0)
     assert table[:, BUCKETS + 2].sum() == np.count_nonzero(columns["outcome"])
@@ -82,7 +82,7 @@ def test_tables_of_all_backplanes_begin_at_the_same_time() -> None:
     total = Overview()
     total.add_actions(actions("early", early))
     total.add_actions(actions("late", late))
-    tables = {name: total.table(name) for name in ("early", "late")}
+    tables = {name: total.table(f"{name}@n") for name in ("early", "late")}
     assert tables["early"][0] == tables["late"][0] == total.table()[0]
     assert len(tables["early"][1]) == len(tables["late"][1]) <= BINS_MAX
     assert tables["late"][1][0].sum() == 0

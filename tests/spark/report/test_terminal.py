@@ -23,7 +23,8 @@ def test_each_part_is_there_and_columns_stand_in_line(capsys: pytest.CaptureFixt
         "Deadlines missed",
         "Priority inversions",
         "Slow actions",
-        "Critical path",
+        "Critical paths",
+        "Slowest traces",
         "Advice: ",
     ):
         assert any(line.startswith(begin) for line in lines), begin

@@ -1,0 +1,132 @@
+"""Critical paths: of the slowest traces, where their time went: in whose queue, in whose run, or between.
+
+Two readings: the first finds the slowest traces, by the longest of their actions; the second takes out the actions of these,
+and only they travel. Clocks of several machines are taken as they are.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from ..frames import actions_of
+from ..kernels.critical import Span, critical_path
+from ..records.batch import ROUTE, Actions
+from .batches import batch_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_LENGTH: Final = ("wait", "took", "trace_high", "trace_low")
+_SPAN: Final = ("trace_high", "trace_low", "span", "parent", "start", "wait", "run", "took")
+_SLOWEST: Final = "trace_high long, trace_low long, length long"
+_SPANS: Final = ", ".join(f"{name} long" for name in _SPAN) + ", component string, operation string"
+SCHEMA: Final = (
+    "component string, operation string, traces long, actions long, queue_ns long, run_ns long, other_ns long, "
+    "total_ns long, share double"
+)
+
+Trace = tuple[int, int]
+
+
+def critical_paths(pieces: DataFrame, *, count: int = 100) -> DataFrame:
+    """Of the `count` slowest traces, by component and operation, that which took most of their time first:
+
+    `traces` on whose critical path it is, and `actions` of it there; of the time of these traces, what they spent in its
+    queues (`queue_ns`), running it (`run_ns`), and neither (`other_ns`: messages, and queues after a reply); `total_ns` of the
+    three, and as a `share` of all. A callee's time is the callee's, not its caller's, so shares add up to 1.
+    """
+
+    def find(batches: Iterator[Any]) -> Iterator[Any]:
+        slowest = SlowestTraces(count)
+        for actions in actions_of(batches, _LENGTH):
+            slowest.add(actions)
+        yield slowest.partial()
+
+    lengths: dict[Trace, int] = {}
+    for row in pieces.mapInArrow(find, _SLOWEST).collect():
+        trace = row.trace_high, row.trace_low
+        lengths[trace] = max(row.length, lengths.get(trace, 0))
+    traces = set(heapq.nlargest(count, lengths, key=lambda trace: (lengths[trace], trace)))
+
+    def take_out(batches: Iterator[Any]) -> Iterator[Any]:
+        for actions in actions_of(batches, (*_SPAN, ROUTE)):
+            chosen = of_traces(actions, traces)
+            if len(chosen):
+                routes = [chosen.routes[number] for number in chosen[ROUTE].tolist()]
+                columns = {name: chosen[name] for name in _SPAN}
+                named = {"component": [c for c, _ in routes], "operation": [o for _, o in routes]}
+                yield batch_of(_SPANS, columns | named)
+
+    def added_up(batches: Iterator[Any]) -> Iterator[Any]:
+        by_trace: dict[Trace, list[Span]] = {}
+        for batch in batches:
+            for row in batch.to_pylist():
+                times = row["start"], row["wait"], row["run"], row["took"]
+                span = Span(row["span"], row["parent"], *times, (row["component"], row["operation"]))
+                by_trace.setdefault((row["trace_high"], row["trace_low"]), []).append(span)
+        yield batch_of(SCHEMA, shares_of(list(by_trace.values())))
+
+    return pieces.mapInArrow(take_out, _SPANS).repartition(1).mapInArrow(added_up, SCHEMA)
+
+
+class SlowestTraces:
+    """The traces with the longest actions, from their arrival to their end."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._lengths: dict[Trace, int] = {}
+        self._least = -1
+
+    def add(self, actions: Actions) -> None:
+        """Look at records; needs `_LENGTH`."""
+        length = actions["wait"] + actions["took"]
+        mask = length > self._least
+        if not mask.any():
+            return
+        # The longest of each trace comes last, and stays.
+        order = np.flatnonzero(mask)[np.argsort(length[mask], kind="stable")]
+        found = zip(*(actions[name][order].tolist() for name in _LENGTH[2:]), strict=True)
+        for trace, took in zip(found, length[order].tolist(), strict=True):
+            self._lengths[trace] = max(took, self._lengths.get(trace, 0))
+        kept = heapq.nlargest(self._count, self._lengths.items(), key=lambda item: (item[1], item[0]))
+        self._lengths = dict(kept)
+        if len(kept) == self._count:
+            # Of those as long as the last one some may be cut: equals are as slow as each other.
+            self._least = kept[-1][1]
+
+    def partial(self) -> Any:
+        """As rows of `_SLOWEST`."""
+        highs, lows = ([trace[n] for trace in self._lengths] for n in (0, 1))
+        return batch_of(_SLOWEST, {"trace_high": highs, "trace_low": lows, "length": list(self._lengths.values())})
+
+
+def of_traces(actions: Actions, traces: set[Trace]) -> Actions:
+    """The actions that belong to these traces."""
+    lows = np.array(sorted({low for _, low in traces}), dtype=np.int64)
+    chosen = actions.where(np.isin(actions["trace_low"], lows))
+    found = zip(chosen["trace_high"].tolist(), chosen["trace_low"].tolist(), strict=True)
+    return chosen.where(np.array([trace in traces for trace in found], dtype=bool))
+
+
+def shares_of(traces: list[list[Span]]) -> dict[str, list[Any]]:
+    """Columns of `SCHEMA`."""
+    sums: dict[tuple[str, str], list[int]] = {}
+    for spans in traces:
+        path = critical_path(spans)
+        for name in {share.name for share in path}:
+            sums.setdefault(name, [0, 0, 0, 0, 0])[0] += 1
+        for share in path:
+            for number, amount in enumerate((1, share.queue, share.run, share.other), 1):
+                sums[share.name][number] += amount
+    totals = {name: sum(row[2:]) for name, row in sums.items()}
+    whole = sum(totals.values())
+    columns: dict[str, list[Any]] = {part.split()[0]: [] for part in SCHEMA.split(", ")}
+    for name in sorted(sums, key=lambda name: (-totals[name], name)):
+        values = (*name, *sums[name], totals[name], totals[name] / whole if whole else 0.0)
+        for column, value in zip(columns.values(), values, strict=True):
+            column.append(value)
+    return columns

@@ -1,0 +1,108 @@
+"""Traces: the slowest ones, call by call, so that a person sees what each waited for. `jobs/critical_paths.py` sums them up.
+
+Read twice, as there: first which are the slowest, then their actions. Of a trace with thousands of calls the longest are kept,
+in each task and in the end.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from ..frames import actions_of
+from ..jobs.batches import batch_of
+from ..jobs.critical_paths import SlowestTraces, Trace, of_traces
+from ..records.batch import ROUTE
+from .contents import Path, Step
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: Calls of a trace that are shown, and that a task keeps of it.
+STEPS_MAX: Final = 24
+KEPT_MAX: Final = 200
+_LENGTH: Final = ("wait", "took", "trace_high", "trace_low")
+_SPAN: Final = ("trace_high", "trace_low", "span", "parent", "start", "wait", "run", "took")
+_ROW: Final = ", ".join(f"{name} long" for name in _SPAN) + ", operation string, backplane string"
+_SLOWEST: Final = "trace_high long, trace_low long, length long"
+_MASK: Final = (1 << 64) - 1
+
+Row = Mapping[str, Any]
+
+
+def slowest_traces(pieces: DataFrame, *, count: int = 5) -> list[Path]:
+    """Those whose longest action took longest, with at least one call in them; the slowest first."""
+
+    def find(batches: Iterator[Any]) -> Iterator[Any]:
+        slowest = SlowestTraces(count)
+        for actions in actions_of(batches, _LENGTH):
+            # An action that was recorded without a trace is none.
+            slowest.add(actions.where((actions["trace_high"] | actions["trace_low"]) != 0))
+        yield slowest.partial()
+
+    lengths: dict[Trace, int] = {}
+    for row in pieces.mapInArrow(find, _SLOWEST).collect():
+        trace = row.trace_high, row.trace_low
+        lengths[trace] = max(row.length, lengths.get(trace, 0))
+    traces = set(heapq.nlargest(count, lengths, key=lambda trace: (lengths[trace], trace)))
+
+    def take_out(batches: Iterator[Any]) -> Iterator[Any]:
+        kept: dict[Trace, list[Row]] = {}
+        for actions in actions_of(batches, (*_SPAN, ROUTE)):
+            chosen = of_traces(actions, traces)
+            if len(chosen):
+                backplane = chosen.header.backplane if chosen.header is not None else ""
+                routes = [chosen.routes[number][1] for number in chosen[ROUTE].tolist()]
+                for operation, *values in zip(routes, *(chosen[name].tolist() for name in _SPAN), strict=True):
+                    row = dict(zip(_SPAN, values, strict=True)) | {"operation": operation, "backplane": backplane}
+                    kept.setdefault((row["trace_high"], row["trace_low"]), []).append(row)
+                kept = {trace: longest(some, KEPT_MAX) for trace, some in kept.items()}
+        found = [row for some in kept.values() for row in some]
+        yield batch_of(_ROW, {name: [row[name] for row in found] for name in (*_SPAN, "operation", "backplane")})
+
+    by_trace: dict[Trace, list[Row]] = {}
+    for row in pieces.mapInArrow(take_out, _ROW).toArrow().to_pylist():
+        by_trace.setdefault((row["trace_high"], row["trace_low"]), []).append(row)
+    paths = [path_of(trace, some) for trace, some in by_trace.items()]
+    return sorted((path for path in paths if len(path.steps) > 1), key=lambda path: -path.total_ns)
+
+
+def longest(some: Sequence[Row], count: int) -> list[Row]:
+    """The actions that took longest, waiting included."""
+    return list(some) if len(some) <= count else heapq.nlargest(count, some, key=lambda row: row["wait"] + row["took"])
+
+
+def path_of(trace: Trace, some: Sequence[Row]) -> Path:
+    """The calls of one trace as a tree, from top to bottom: each below its caller, in the order of their arrival."""
+    kept = sorted(longest(some, STEPS_MAX), key=lambda row: (row["start"] - row["wait"], row["span"]))
+    known = {row["span"] for row in kept}
+    callees: dict[int, list[Row]] = {}
+    roots: list[Row] = []
+    for row in kept:
+        is_called = row["parent"] in known and row["parent"] != row["span"]
+        (callees.setdefault(row["parent"], []) if is_called else roots).append(row)
+    begin_ns = min(row["start"] - row["wait"] for row in kept)
+    steps: list[Step] = []
+    left = [(row, 0) for row in reversed(roots)]
+    while left:  # not by recursion: a chain may be long
+        row, depth = left.pop()
+        steps.append(
+            Step(
+                backplane=row["backplane"],
+                operation=row["operation"],
+                depth=depth,
+                from_ns=row["start"] - row["wait"] - begin_ns,
+                wait_ns=row["wait"],
+                took_ns=row["took"],
+                own_ns=row["run"],
+            )
+        )
+        left += [(callee, depth + 1) for callee in reversed(callees.pop(row["span"], []))]
+    return Path(
+        trace=f"{trace[0] & _MASK:016x}{trace[1] & _MASK:016x}",
+        when_ns=begin_ns,
+        total_ns=max(row["start"] + row["took"] for row in kept) - begin_ns,
+        calls=len(some),
+        steps=steps,
+    )
