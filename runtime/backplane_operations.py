@@ -32,7 +32,8 @@ from .scheduling.quotas import UNLIMITED, quotas_from
 _PRIORITY = 0
 
 
-#: Below most work of users': batches are not urgent, and a slice of 64 rows keeps the lead for half a millisecond.
+#: Below most work of users', where there are so many priorities: batches are not urgent, and a slice of 64 rows keeps the
+#: lead for half a millisecond.
 _APPLY_PRIORITY = 5
 #: A row of a batch; a larger one is refused before anything is remembered of it.
 _ROW_BYTES_MAX = 1 << 20
@@ -59,7 +60,7 @@ class BackplaneOperations(Component):
         self._backplane = backplane
         self.component_name = f"{addressing.BACKPLANE}.{name}"
         self._module_state = ModuleState.PRIMARY
-        self.add(Batches(backplane))
+        self.add(batches(backplane))
 
     @operation(priority=_PRIORITY)
     def statistics(self) -> dict[str, Any]:
@@ -206,8 +207,7 @@ class Batches(AppObject):
     def __init__(self, backplane: Owner) -> None:
         self._backplane = backplane
 
-    @operation(priority=_APPLY_PRIORITY, idempotent=True)
-    def apply(self, topic: str, group: str, batch: int, first: int, rows: list[dict[str, Any]]) -> dict[str, int]:
+    def take(self, topic: str, group: str, batch: int, first: int, rows: list[dict[str, Any]]) -> dict[str, int]:
         """Publish rows `first` and following of a group's batch, but those that have been: {"applied", "done": of the batch}.
 
         Batches of a group are numbered upwards. Once `done` is what the batch has, the next may come (execution/applying.py).
@@ -222,6 +222,19 @@ class Batches(AppObject):
             if size > _ROW_BYTES_MAX:
                 raise InvalidArgument(f"row {number} of batch {batch} has {size:,} bytes: at most {_ROW_BYTES_MAX:,}")
         return self._backplane.applying.apply(topic, group, batch, first, rows)
+
+
+def batches(backplane: Owner) -> AppObject:
+    """One that serves as late as work may wait in this backplane."""
+    priority = min(_APPLY_PRIORITY, backplane.engine.scheduler.priorities - 1)
+
+    class Apply(Batches):
+        @operation(priority=priority, idempotent=True)
+        def apply(self, topic: str, group: str, batch: int, first: int, rows: list[dict[str, Any]]) -> dict[str, int]:
+            """As `Batches.take`."""
+            return self.take(topic, group, batch, first, rows)
+
+    return Apply(backplane)
 
 
 def construct(cls: type[AppObject], settings: dict[str, Any]) -> AppObject:

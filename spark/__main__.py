@@ -80,8 +80,17 @@ def compact(where: Path, master: str, to: Path, *, as_json: bool, debug: bool) -
 @click.option("--trigger", callback=_time)
 @click.option("--window", callback=_time)
 @click.option("--rules", type=click.Path(path_type=Path))
+@click.option("--checkpoint", type=click.Path(path_type=Path))
 def stream(
-    where: Path, master: str, trigger: int | None, window: int | None, rules: Path | None, *, as_json: bool, debug: bool
+    where: Path,
+    master: str,
+    trigger: int | None,
+    window: int | None,
+    rules: Path | None,
+    checkpoint: Path | None,
+    *,
+    as_json: bool,
+    debug: bool,
 ) -> None:
     """What is recorded in WHERE, watched."""
 
@@ -89,8 +98,15 @@ def stream(
         _check()
         from .stream.program import TRIGGER_NS, WINDOW_NS, stream
 
-        trigger_ns, window_ns = trigger or TRIGGER_NS, window or WINDOW_NS
-        stream(where, master, trigger_ns=trigger_ns, window_ns=window_ns, rules=rules, as_json=as_json)
+        stream(
+            where,
+            master,
+            trigger_ns=TRIGGER_NS if trigger is None else trigger,
+            window_ns=WINDOW_NS if window is None else window,
+            rules=rules,
+            checkpoint=checkpoint,
+            as_json=as_json,
+        )
 
     _end(work, debug=debug)
 

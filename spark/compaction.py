@@ -21,6 +21,7 @@ import msgspec
 import psutil
 
 from appbackplane.runtime.observation.segments import ACTIONS_SUFFIX, BadSegment, SegmentHeader
+from appbackplane.transport.errors import FailedPrecondition
 
 from .records.compacted import Group, Part, Written, write
 from .records.pieces import files, nothing_in
@@ -38,7 +39,7 @@ GROUP_RECORDS: Final = 1 << 21
 GROUPS_AHEAD: Final = 4
 
 
-class CannotCompact(Exception):
+class CannotCompact(FailedPrecondition):
     """The target cannot be used. One line, with the remedy."""
 
 

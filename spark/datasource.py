@@ -11,16 +11,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlparse
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 
 from appbackplane.transport.errors import InvalidArgument
 
 from .offsets import EARLIEST
-from .source.batch import SKIPPED, RecordsReader, SkippedReader
+from .source.batch import RecordsReader
 from .source.rows import SCHEMA as RECORDS_SCHEMA
+from .source.skipped import SCHEMA as SKIPPED_SCHEMA
+from .source.skipped import SkippedReader
 from .source.stream import StreamOptions, StreamReader
 from .source.topics import SCHEMA as TOPIC_SCHEMA
 from .source.topics import TopicReader
+from .writer import BatchWriter, StreamWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,9 +38,13 @@ if TYPE_CHECKING:
 NAME = "backplane"
 
 
+#: What Spark adds to those of a stream that is written.
+SPARKS_OWN = frozenset({"checkpointLocation"})
 #: Those that a reader understands; another one is an error, since it would do nothing.
 READ_OPTIONS = frozenset({"path", "topic", "skipped"})
 STREAM_OPTIONS = frozenset({"path", "topic", "startingOffsets", "maxRecordsPerTrigger", "failOnDataLoss"})
+
+WRITE_OPTIONS = frozenset({"path", "topic", "route", "key", "group", "batch", "backplane", "timeout", *SPARKS_OWN})
 
 
 class BadOption(InvalidArgument):
@@ -54,7 +67,7 @@ class BackplaneDataSource(DataSource):
     def schema(self) -> str:
         """All columns there are."""
         if self._is_on("skipped"):
-            return SKIPPED
+            return SKIPPED_SCHEMA
         return RECORDS_SCHEMA if self.options.get("topic") is None else TOPIC_SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -62,7 +75,7 @@ class BackplaneDataSource(DataSource):
         self._check(READ_OPTIONS)
         topic = self.options.get("topic")
         if self._is_on("skipped"):
-            return SkippedReader(self._where())
+            return SkippedReader(self._where(), topic)
         return RecordsReader(self._where(), schema) if topic is None else TopicReader(self._where(), schema, topic)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
@@ -75,6 +88,16 @@ class BackplaneDataSource(DataSource):
             topic=self.options.get("topic"),
         )
         return StreamReader(self._where(), schema, options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """For `df.write`."""
+        self._check(WRITE_OPTIONS)
+        return BatchWriter(self.options, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """For `df.writeStream`."""
+        self._check(WRITE_OPTIONS)
+        return StreamWriter(self.options, schema)
 
     def _where(self) -> Path:
         path = self.options.get("path")

@@ -34,7 +34,7 @@ _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 @dataclass(frozen=True)
-class Staged(WriterCommitMessage):  # type: ignore[misc]
+class Staged(WriterCommitMessage):
     """The rows of one task: msgpack."""
 
     packed: bytes
@@ -73,7 +73,7 @@ class Target:
             delivery.close()
 
 
-class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
+class BatchWriter(DataSourceArrowWriter):
     """For `df.write`: one batch, of a group that nobody else uses unless one is named."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
@@ -91,7 +91,7 @@ class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
         self._target.deliver(self._batch, messages)
 
 
-class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
+class StreamWriter(DataSourceStreamArrowWriter):
     """For `df.writeStream`: a batch for each micro-batch, of the group that is named."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:

@@ -15,15 +15,17 @@ from dataclasses import dataclass, replace
 from .load import Load
 from .prediction import Key, Prediction, predict, recorded
 from .setting import Setting
-from .simulation import Costs, Replayed, simulate
+from .simulation import AWAITS_NS, Costs, Replayed, simulate
 
 #: Rounds in which blocked time is corrected, at most; until runs come out as long as recorded, to so much of them all.
-_ROUNDS = 6
-_RUNS_GOOD = 0.01
+_ROUNDS = 8
+_RUNS_GOOD = 0.003
 #: Of the actions of an operation so many at least are taken to have been held up by nothing.
 _LEAST = 0.05
 #: A gap that is longer is no work of the worker's: the kernel had others to run, or the objects were busy.
 _GAP_MAX_NS = 1_000_000
+#: Gaps that come out as near to those recorded as this are the same.
+_GAP_GOOD_NS = 5_000
 #: Gaps to believe their mean.
 _GAPS_MIN = 20
 #: What a worker does between two actions where nothing can be read: a call and its answer on this side (scripts/bench).
@@ -33,8 +35,8 @@ _GUESS_COUNT = 5_000
 _PHASES = 8
 #: An error with which a guess may be believed, although another one fits better; and by how much.
 _GOOD, _NEARLY = 0.15, 2.0
-#: Waits below this are as good as none: 10 us against 20 us is no error of a half.
-_WAIT_MIN_NS = 50_000
+#: Waits below this are as good as none: 0.1 ms against 0.2 ms is no error of a half.
+_WAIT_MIN_NS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +68,14 @@ class Calibrated:
 def calibrate(load: Load, setting: Setting) -> Calibrated:
     """Find out what the records do not say, and how well they are reproduced."""
     told = recorded(load, setting)
-    costs = Costs(between_ns=between_ns_of(load, setting.threads))
+    gap_ns = gap_ns_of(load, setting.threads)
+    costs = Costs(between_ns=_BETWEEN_NS if gap_ns is None else gap_ns)
     head = load.first(_GUESS_COUNT)
     head_told = recorded(head, setting)
     guesses = list(_guesses(setting, costs))
     if len(guesses) > 1:
-        setting, costs = _best([(difference(head_told, _corrected(head, *guess)[1]), *guess) for guess in guesses])
-    corrected, simulated = _corrected(load, setting, costs)
+        setting, costs = _best([(difference(head_told, _corrected(head, *guess)[2]), *guess) for guess in guesses])
+    corrected, costs, simulated = _corrected(load, setting, costs)
     return Calibrated(corrected, setting, costs, told, simulated)
 
 
@@ -87,10 +90,15 @@ def difference(one: Prediction, other: Prediction) -> float:
     return apart / whole if whole else 0.0
 
 
-def between_ns_of(load: Load, threads: int) -> int:
-    """What a worker does between two actions, from the gaps where others were queued and all were busy."""
+def gap_ns_of(load: Load, threads: int) -> int | None:
+    """How long after an action has ended the next begins, where others were queued and all workers busy; None: not known.
+
+    That is what a worker does between two, and what holds it up meanwhile.
+    """
+    if sum(awaited > AWAITS_NS for awaited in load.awaited) * 10 > len(load):
+        return None  # when they had a worker, and when not, is not recorded
     arrivals = sorted(load.arrival)
-    starts = sorted(arrival + wait for arrival, wait in zip(load.arrival, load.wait, strict=True))
+    starts = sorted(map(sum, zip(load.arrival, load.wait, strict=True)))
     ends = sorted(map(sum, zip(load.arrival, load.wait, load.run, load.awaited, strict=True)))
     gaps: list[int] = []
     started = arrived = 0
@@ -104,7 +112,7 @@ def between_ns_of(load: Load, threads: int) -> int:
             gap_ns = starts[started] - end_ns
             if gap_ns < _GAP_MAX_NS:
                 gaps.append(gap_ns)
-    return sum(gaps) // len(gaps) if len(gaps) >= _GAPS_MIN else _BETWEEN_NS
+    return sum(gaps) // len(gaps) if len(gaps) >= _GAPS_MIN else None
 
 
 def _guesses(setting: Setting, costs: Costs) -> Iterator[tuple[Setting, Costs]]:
@@ -129,21 +137,32 @@ def _best(tried: list[tuple[float, Setting, Costs]]) -> tuple[Setting, Costs]:
     return kernel[1:] if kernel[0] <= max(_GOOD, _NEARLY * best[0]) else best[1:]
 
 
-def _corrected(load: Load, setting: Setting, costs: Costs) -> tuple[Load, Prediction]:
-    """The load without what the simulation adds by itself, and what it then says."""
+def _corrected(load: Load, setting: Setting, costs: Costs) -> tuple[Load, Costs, Prediction]:
+    """The load, and the costs, without what the simulation adds by itself; and what it then says."""
     believed = _at_least(load)
+    gap_ns = gap_ns_of(load, setting.threads)
     corrected, replayed = load, None
     for _ in range(_ROUNDS):
         corrected = _believing(load, believed, replayed)
         replayed = simulate(corrected, setting, costs)
         apart, whole = _apart(load, corrected, replayed)
-        if sum(map(abs, apart.values())) <= _RUNS_GOOD * sum(load.run):
+        told_ns = gap_ns and _gap_told_ns(corrected, replayed, setting)
+        is_gap_good = not gap_ns or not told_ns or abs(told_ns - gap_ns) <= max(_GAP_GOOD_NS, gap_ns // 10)
+        if is_gap_good and sum(map(abs, apart.values())) <= _RUNS_GOOD * sum(load.run):
             break
         for operation, each in apart.items():
             if whole[operation]:
                 believed[operation] = min(1.0, max(0.0, believed[operation] + each / whole[operation]))
+        if gap_ns and told_ns:
+            costs = replace(costs, between_ns=min(2 * gap_ns, costs.between_ns * gap_ns // told_ns))
     assert replayed is not None
-    return corrected, predict(corrected, replayed, setting)
+    return corrected, costs, predict(corrected, replayed, setting)
+
+
+def _gap_told_ns(load: Load, replayed: Replayed, setting: Setting) -> int | None:
+    """The gaps, had this been recorded: a run is what it was without what its worker did afterwards."""
+    run = [own + held for own, held in zip(load.run, replayed.held_up, strict=True)]
+    return gap_ns_of(load.changed(run=run, wait=replayed.wait), setting.threads)
 
 
 def _at_least(load: Load) -> dict[int, float]:

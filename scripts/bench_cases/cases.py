@@ -20,6 +20,8 @@ from . import (
     pubsub,
     replay,
     restart,
+    spark_latency,
+    spark_read,
     spark_stats,
     startup,
     urgent_long,
@@ -30,6 +32,6 @@ from . import (
 _MODULES = (
     call_rtt, call_pipelined, urgent_short, urgent_long, urgent_same_client, blocking, inversion, inversion_limited,
     inversion_chain, cpu_limit, inproc, pubsub, large, log_call, many_objects, startup, restart, idle, executor,
-    operator_view, spark_stats, replay,
+    operator_view, replay, spark_read, spark_stats, spark_latency,
 )  # fmt: skip
 CASES = [module.CASE for module in _MODULES]

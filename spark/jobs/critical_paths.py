@@ -35,9 +35,9 @@ Trace = tuple[int, int]
 def critical_paths(pieces: DataFrame, *, count: int = 100) -> DataFrame:
     """Of the `count` slowest traces, by component and operation, that which took most of their time first:
 
-    `traces` on whose critical path it is, and `actions` of it there; of the time of these traces, what they spent in its queues
-    (`queue_ns`), running it (`run_ns`), and neither (`other_ns`: messages, and queues after a reply); `total_ns` of the three, and
-    as a `share` of all. A callee's time is the callee's, not its caller's, so shares add up to 1.
+    `traces` on whose critical path it is, and `actions` of it there; of the time of these traces, what they spent in its
+    queues (`queue_ns`), running it (`run_ns`), and neither (`other_ns`: messages, and queues after a reply); `total_ns` of the
+    three, and as a `share` of all. A callee's time is the callee's, not its caller's, so shares add up to 1.
     """
 
     def find(batches: Iterator[Any]) -> Iterator[Any]:
@@ -65,7 +65,8 @@ def critical_paths(pieces: DataFrame, *, count: int = 100) -> DataFrame:
         by_trace: dict[Trace, list[Span]] = {}
         for batch in batches:
             for row in batch.to_pylist():
-                span = Span(*(row[name] for name in _SPAN[2:]), (row["component"], row["operation"]))
+                times = row["start"], row["wait"], row["run"], row["took"]
+                span = Span(row["span"], row["parent"], *times, (row["component"], row["operation"]))
                 by_trace.setdefault((row["trace_high"], row["trace_low"]), []).append(span)
         yield batch_of(SCHEMA, shares_of(list(by_trace.values())))
 

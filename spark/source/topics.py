@@ -62,18 +62,23 @@ class TopicReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Raises `NothingRecorded`."""
-        lines = lines_of(self._where, self._topic)
-        if not lines:
-            raise NothingRecorded(
-                f'{self._where}: no messages of {self._topic!r} are recorded; [topic."{self._topic}"] record = true in '
-                f"the system's file switches it on"
-            )
-        return [TopicPart(str(line.path(number)), 0, -1) for line in lines.values() for number in line.numbers()]
+        return parts_of(self._where, self._topic)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Runs in a task."""
         assert isinstance(partition, TopicPart)
         return TopicRows(self._schema).of(partition, None)
+
+
+def parts_of(where: Path, topic: str) -> list[InputPartition]:
+    """All that is recorded of a topic, a part a file. Raises `NothingRecorded`."""
+    lines = lines_of(where, topic)
+    if not lines:
+        raise NothingRecorded(
+            f'{where}: no messages of {topic!r} are recorded; [topic."{topic}"] record = true in the system\'s file '
+            "switches it on"
+        )
+    return [TopicPart(str(line.path(number)), 0, -1) for line in lines.values() for number in line.numbers()]
 
 
 class TopicRows:

@@ -16,6 +16,8 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
+from appbackplane.transport.errors import InvalidArgument
+
 #: Figures of a row that a condition may name.
 FIGURES: Final = (
     "count", "errors", "rate",
@@ -30,7 +32,7 @@ _COMPARE: Final[dict[str, Callable[[float, float], bool]]] = {
 _TOKEN: Final = re.compile(r"\s*(?:([a-z]\w*)|([<>]=?|[=!]=)|(-?\d+(?:\.\d+)?))")
 
 
-class BadRules(Exception):
+class BadRules(InvalidArgument):
     """A file of rules that cannot be used: one line that says where and why."""
 
 
@@ -43,7 +45,7 @@ class Comparison(NamedTuple):
 
     def holds(self, row: Mapping[str, Any]) -> bool:
         """Whether a row fulfils it."""
-        return _COMPARE[self.how](row[self.figure], self.number)
+        return _COMPARE[self.how](figure_of(row, self.figure), self.number)
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -133,13 +135,20 @@ class Alerts:
         watch.until_ns = row["until_ns"]
         if watch.count >= rule.windows and not watch.is_told:
             watch.is_told = True
-            figures = {one.figure: row[one.figure] for each in condition for one in each}
+            figures = {one.figure: figure_of(row, one.figure) for each in condition for one in each}
             calls.append(_call(rule, key, watch, figures))
         return calls
 
     def _over(self, rule: Rule, key: Watched) -> list[Call]:
         watch = self.watched.pop(key, None)
         return [] if watch is None or not watch.is_told else [_call(rule, key, watch, None)]
+
+
+def figure_of(row: Mapping[str, Any], name: str) -> float:
+    """`FIGURES` in a row: "p99_run_ms" is what "run_ms" says of "p99"."""
+    which, _, what = name.partition("_")
+    found: float = row[what][which] if what else row[name]
+    return found
 
 
 def words(rule: Rule) -> str:

@@ -14,13 +14,15 @@ from typing import Final
 
 import msgspec
 
+from appbackplane.transport.errors import FailedPrecondition
+
 from .decisions import VERSION, Decision
 
 _NAME: Final = "windows.msgpack"
 _LOCK: Final = "stream.lock"
 
 
-class BadCheckpoint(Exception):
+class BadCheckpoint(FailedPrecondition):
     """A checkpoint folder that cannot be gone on from. One line."""
 
 
@@ -37,7 +39,11 @@ class Ledger:
         except OSError as error:
             os.close(self._lock)
             raise BadCheckpoint(f"{folder}: another 'pipeline stream' is at work with it") from error
-        self.last = self._read(size_ns)
+        try:
+            self.last = self._read(size_ns)
+        except BaseException:
+            self.close()
+            raise
 
     def keep(self, decision: Decision) -> None:
         """From now on this is the last one."""

@@ -104,7 +104,9 @@ def unpack(rows: pa.Table) -> tuple[list[tuple[Key, Sums]], int]:
         if row[:3] == READ:
             read += row[3]
         else:
-            found.append((row[:3], Sums(*row[3:9], _unpacked(row[9]), _unpacked(row[10]))))
+            window_ns, component, operation, count, errors, wait_total, wait_max, run_total, run_max, wait, run = row
+            sums = Sums(count, errors, wait_total, wait_max, run_total, run_max, _unpacked(wait), _unpacked(run))
+            found.append(((window_ns, component, operation), sums))
     return found, read
 
 

@@ -14,6 +14,7 @@ import json
 import signal
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -62,12 +63,12 @@ def stream(
     """Until SIGTERM or Ctrl-C. `where`: the run directory of a running system; `checkpoint`: by default a folder in it.
     `is_loss_fatal`: whether records that were removed before they were read end it.
 
-    Raises `BackplaneError`, `BadRules`, `BadCheckpoint`.
+    Raises `BackplaneError`: `BadRules`, `BadCheckpoint`, and what tells that the system does not run.
     """
     known = [] if rules is None else _read(rules)
     folder = checkpoint or where / "pipeline" / "stream"
     ledger = Ledger(folder, window_ns)
-    delivery = Delivery(where, ledger.last.group, backplane=backplane, patience_s=patience_s)
+    delivery = Delivery(where.absolute(), ledger.last.group, backplane=backplane, patience_s=patience_s)
     try:
         delivery.check()
         telling = Telling(
@@ -83,8 +84,16 @@ def stream(
 class Telling:
     """Has it decided, kept and told, in this order. Called from Spark's threads, one at a time."""
 
-    def __init__(self, decisions: Decisions, ledger: Ledger, delivery: Delivery, say: Any) -> None:
-        self._decisions, self._ledger, self._delivery, self._say = decisions, ledger, delivery, say
+    def __init__(
+        self,
+        decisions: Decisions,
+        ledger: Ledger,
+        delivery: Delivery,
+        say: Callable[[list[dict[str, Any]]], None],
+        unix_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._decisions, self._ledger, self._delivery = decisions, ledger, delivery
+        self._say, self._unix_ns = say, unix_ns
         self._lock = threading.Lock()
         self._untold: list[Call] = []
         self._is_stopped = False
@@ -101,10 +110,10 @@ class Telling:
                 return
             try:
                 kernel = functools.partial(partials, size_ns=self._decisions.last.size_ns)
-                found, _ = unpack(frame.mapInArrow(kernel, SCHEMA).toArrow())
-                decision = self._decisions.of_batch(
-                    batch, found, time.time_ns(), has_read_all=True, untold=self._untold
-                )
+                found, read = unpack(frame.mapInArrow(kernel, SCHEMA).toArrow())
+                is_all = read < RECORDS_MAX // 2  # less than half of the records are damaged
+                now_ns = self._unix_ns()
+                decision = self._decisions.of_batch(batch, found, now_ns, has_read_all=is_all, untold=self._untold)
                 self._ledger.keep(decision)
                 self._tell(decision)
             except Exception as error:
@@ -169,7 +178,7 @@ def _run(where: Path, master: str, folder: Path, telling: Telling, trigger_ns: i
             .schema(COLUMNS)
             .option("maxRecordsPerTrigger", str(RECORDS_MAX))
             .option("failOnDataLoss", str(is_loss_fatal).lower())
-            .load(str(where))
+            .load(str(where.absolute()))
             .writeStream.foreachBatch(telling.on_batch)
             .option("checkpointLocation", str(folder / "spark"))
             .trigger(processingTime=f"{trigger_ns // 1_000_000} milliseconds")
@@ -178,7 +187,7 @@ def _run(where: Path, master: str, folder: Path, telling: Telling, trigger_ns: i
         while not is_to_end.wait(LOOK_S) and telling.problem is None and query.isActive:
             pass
         telling.stop()
-        with contextlib.suppress(Exception):  # as below
+        with contextlib.suppress(*_deaths()):  # as below
             query.stop()
         if telling.problem is not None:
             raise telling.problem
@@ -186,16 +195,24 @@ def _run(where: Path, master: str, folder: Path, telling: Telling, trigger_ns: i
             raise why
     finally:
         # Whoever ends us may have ended the JVM as well, and then there is nobody to be told: all that counts is kept.
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(*_deaths()):
             spark.stop()
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _listener(telling: Telling) -> Any:
-    from pyspark.sql.streaming import StreamingQueryListener
+def _deaths() -> tuple[type[Exception], ...]:
+    """What a JVM that is gone, or going, makes of a question."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
 
-    class Listener(StreamingQueryListener):  # type: ignore[misc]
+    return OSError, Py4JError, PySparkException
+
+
+def _listener(telling: Telling) -> Any:
+    from pyspark.sql.streaming.listener import StreamingQueryListener
+
+    class Listener(StreamingQueryListener):
         """Hears when a trigger found nothing."""
 
         def onQueryStarted(self, event: Any) -> None: ...

@@ -99,7 +99,7 @@ class Windows:
 
     def _row(self, key: Key, sums: Sums, *, is_late: bool = False) -> dict[str, Any]:
         window_ns, component, operation = key
-        row: dict[str, Any] = {
+        return {
             "window_ns": window_ns,
             "until_ns": window_ns + self.size_ns,
             "component": component,
@@ -107,17 +107,17 @@ class Windows:
             "count": sums.count,
             "errors": sums.errors,
             "rate": round(sums.count / (self.size_ns / 1e9), 3),
+            "wait_ms": _figures(sums.wait, sums.count, sums.wait_total, sums.wait_max),
+            "run_ms": _figures(sums.run, sums.count, sums.run_total, sums.run_max),
             "late": is_late,
         }
-        for what, counts, total, longest in (
-            ("wait", sums.wait, sums.wait_total, sums.wait_max),
-            ("run", sums.run, sums.run_total, sums.run_max),
-        ):
-            for rank, ns in zip(RANKS, percentiles(counts, longest), strict=True):
-                row[f"p{round(100 * rank)}_{what}_ms"] = round(ns / 1e6, 6)
-            row[f"max_{what}_ms"] = round(longest / 1e6, 6)
-            row[f"mean_{what}_ms"] = round(total / max(1, sums.count) / 1e6, 6)
-        return row
+
+
+def _figures(counts: dict[int, int], count: int, total: int, longest: int) -> dict[str, float]:
+    """In ms, to the ns."""
+    found = {f"p{round(100 * rank)}": ns for rank, ns in zip(RANKS, percentiles(counts, longest), strict=True)}
+    found |= {"max": longest, "mean": total / max(1, count)}
+    return {name: round(ns / 1e6, 6) for name, ns in found.items()}
 
 
 def percentiles(counts: dict[int, int], longest: int) -> list[float]:

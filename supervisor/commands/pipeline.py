@@ -37,6 +37,9 @@ def compact(named: str | None, system: str | None, to: str, master: str | None, 
     "--window", metavar="TIME", callback=time, help='Over how long figures are gathered, such as "10s". Default: 10s.'
 )
 @click.option("--rules", metavar="FILE", help="A TOML of alerts: what is watched, its limit, and the route to call.")
+@click.option(
+    "--checkpoint", metavar="DIR", help="Where it keeps how far it is. Default: a folder in the run directory."
+)
 @master_option
 @json_option
 @debug_option
@@ -46,15 +49,19 @@ def stream(
     trigger: str | None,
     window: str | None,
     rules: str | None,
+    checkpoint: str | None,
     master: str | None,
     as_json: bool,
 ) -> None:
     """Watch what is recorded: figures of each window on topic telemetry.window, and alerts by rule. Until Ctrl-C."""
+    if checkpoint == "":
+        raise click.UsageError("--checkpoint: expected the name of a folder, got ''")
     become(
         "stream", folder_of(named, system),
         "--trigger", trigger,
         "--window", window,
         "--rules", rules,
+        "--checkpoint", checkpoint,
         "--master", master,
         "--json", "" if as_json else None,
     )  # fmt: skip

@@ -51,7 +51,6 @@ def has_gone(child: Child, now_ns: int) -> None:
         child.enter(Phase.ENDED, now_ns)
     else:
         child.enter(Phase.WAITING, now_ns, now_ns)
-    child.is_ordered = False
 
 
 def _others(children: Mapping[str, Child], child: Child) -> list[Child]:

@@ -17,7 +17,7 @@ from appbackplane.runtime.build import BUILD
 PROMISED = {
     "call_rtt", "call_pipelined", "urgent_short", "urgent_long", "urgent_same_client", "blocking", "inversion",
     "inversion_limited", "inversion_chain", "cpu_limit", "inproc", "pubsub", "large", "many_objects", "startup", "restart",
-    "idle", "operator_view", "spark_stats",
+    "idle", "operator_view", "spark_read", "spark_stats",
 }  # fmt: skip
 RUN_S_MAX = 60
 
@@ -42,7 +42,7 @@ def test_the_smallest_round_measures_both_sides(name: str) -> None:
     case = next(case for case in CASES if case.name == name)
     result = run(case, is_quick=True, rounds_max=1)
     assert result.ours, result.note
-    assert set(result.reference) == set(result.ours)
+    assert set(result.reference) <= set(result.ours), "what the reference has, ours has; ours may have more"
     assert all(value > 0 for value in (*result.ours.values(), *result.reference.values(), result.ratio))
 
 

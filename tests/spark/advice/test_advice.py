@@ -6,12 +6,13 @@ import json
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from appbackplane.runtime.replay import Costs, Load, Setting, predict, simulate
+from appbackplane.runtime.replay import Load, Setting, predict, simulate
 from appbackplane.spark.advice import Advice, Item, advise
 from tests.spark.advice.recorded import COSTS, bursts, load_of_rows, write
-from tests.spark.made import EPOCH_NS
+from tests.spark.made import EPOCH_NS, names_of, words_of, write_actions
 
 MS = 1_000_000
 BLOCKED = bursts(12, 500, (0, 1, 30, 10, 0))
@@ -90,10 +91,14 @@ def test_an_event_loop_is_not_given_a_second_thread(tmp_path: Path) -> None:
 
 def test_what_cannot_be_reproduced_is_not_judged(tmp_path: Path) -> None:
     """Waits that come from elsewhere, a machine that stood still: a prediction would be a guess."""
-    rows = [(EPOCH_NS + n * 100 * MS, 0, 8 + n % 4, 1, 5 * MS, 5 * MS) for n in range(100)]
-    write(tmp_path, "desk", load_of_rows(rows), Setting(cpu_limit=None), Costs(80 * MS))
-    slow = advise(tmp_path)
-    assert slow.items == ()
+    count = 100
+    start = EPOCH_NS + np.arange(count) * 100 * MS
+    run = np.full(count, 5 * MS)
+    words = words_of(count, {"start": start, "wait": np.full(count, 80 * MS), "run": run, "cpu": run, "took": run})
+    write_actions(tmp_path, "desk", 1, words, names_of(8, 8))
+    advice = advise(tmp_path)
+    assert advice.items == ()
+    assert "what was recorded cannot be reproduced" in advice.notes[0]
 
 
 def test_two_troubles_of_one_backplane_are_two_lines_of_one_table(tmp_path: Path) -> None:
@@ -156,3 +161,22 @@ def test_deadlines_that_are_missed_are_a_harm_of_their_own(tmp_path: Path) -> No
     assert [item.key for item in advice.items] == ["threads"]
     assert advice.items[0].data["late"] > 100
     assert advice.items[0].data["late_predicted"] == 0
+
+
+def test_what_replicas_need_is_said_once_of_their_table(tmp_path: Path) -> None:
+    """`[backplane.desk-1]` is no table of a TOML that says `replicas = 2`."""
+    write(tmp_path, "desk-1", BLOCKED, Setting())
+    write(tmp_path, "desk-2", bursts(12, 500, (0, 1, 36, 10, 0)), Setting())
+    advice = advise(tmp_path)
+    assert [(item.target, item.key) for item in advice.items] == [("backplane.desk", "threads")]
+    assert "Seen of desk-2" in advice.items[0].evidence
+
+
+def test_backplanes_that_are_only_called_like_replicas_keep_their_tables(tmp_path: Path) -> None:
+    """One is missing, or was allowed something else."""
+    write(tmp_path / "a", "desk-1", BLOCKED, Setting())
+    write(tmp_path / "a", "desk-3", BLOCKED, Setting())
+    assert {item.target for item in advise(tmp_path / "a").items} == {"backplane.desk-1", "backplane.desk-3"}
+    write(tmp_path / "b", "desk-1", BLOCKED, Setting())
+    write(tmp_path / "b", "desk-2", BLOCKED, Setting(threads=2))
+    assert {item.target for item in advise(tmp_path / "b").items} == {"backplane.desk-1", "backplane.desk-2"}

@@ -246,6 +246,7 @@ def test_recorded_topics_are_rows_in_batch_and_as_a_stream(source: SparkSession,
         "topic": "host.sample", "backplane": "one", "segment": 2, "index": 1, "time_ns": EPOCH_NS + 10**6,
         "body": b"", "json": "",
     }  # fmt: skip
+    assert batch(source, run_dir, topic="host.*", skipped="true").collect() == []
     (other,) = batch(source, run_dir, topic="host.other").collect()
     assert other.json is None
     stream = Query(source, run_dir, tmp_path / "checkpoint", topic="host.*", maxRecordsPerTrigger="700")

@@ -1,6 +1,6 @@
 """A system that records, a stream that tells of it, and both killed again and again: what must be true afterwards.
 
-    python tests/spark/stream/killing.py [KILLS] [SEED]
+    python -m tests.spark.stream.killing [KILLS] [SEED]
 
 The truth is what lies in the segments, read record by record in plain Python; what was told is what lies in the recorded
 topic. Half of the drivers die at a random moment, half just when a decision was kept, which is when it is being told.
@@ -18,12 +18,9 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
-
-import msgpack
 
 from appbackplane.runtime.observation import segments
 from appbackplane.runtime.observation.segments import FIELDS, NAMES_END, RECORD, RECORD_BYTES
@@ -31,14 +28,13 @@ from appbackplane.spark.stream.program import TOPIC
 from appbackplane.transport import Client, connect
 from appbackplane.transport.errors import BackplaneError
 
+from ..systems import messages, running
+
 HERE = Path(__file__).parent
 WINDOW_NS = 2_000_000_000
 #: For whatever should take seconds, on a machine that does much else.
 LIMIT_S = 120.0
 SYSTEM = f"""
-[system]
-name = "killed"
-run_dir = "RUN_DIR"
 [record]
 segment = "640KiB"
 [topic."{TOPIC}"]
@@ -136,13 +132,7 @@ def recorded(run_dir: Path) -> Counter[Key]:
 
 def told(run_dir: Path) -> list[dict[str, Any]]:
     """The rows of the recorded topic."""
-    rows = []
-    for path in sorted((run_dir / segments.RECORDS).glob(f"*/{TOPIC}/*.messages")):
-        data, at = path.read_bytes(), segments.HEADER_BYTES
-        while (message := segments.unpack_message(data, at)) is not None:
-            rows.append(msgpack.unpackb(message[2]))
-            at = message[3]
-    return rows
+    return messages(run_dir, TOPIC)
 
 
 def sums(rows: list[dict[str, Any]]) -> Counter[Key]:
@@ -181,21 +171,6 @@ class Load(threading.Thread):
         self.join(LIMIT_S)
 
 
-@contextmanager
-def system(folder: Path) -> Iterator[Path]:
-    """Up; its run directory."""
-    run_dir = folder / "run"
-    (folder / "shop.py").write_text(SHOP)
-    (folder / "killed.toml").write_text(SYSTEM.replace("RUN_DIR", str(run_dir)))
-    words = (sys.executable, "-m", "appbackplane.supervisor")
-    environment = os.environ | {"XDG_STATE_HOME": str(folder / "state")}
-    subprocess.run([*words, "up", "--detach", str(folder / "killed.toml")], check=True, env=environment, cwd=folder)
-    try:
-        yield run_dir
-    finally:
-        subprocess.run([*words, "down", "-s", str(run_dir)], check=True, env=environment, cwd=folder)
-
-
 def pid_of(client: Client, name: str) -> int:
     return next(each["pid"] for each in client.call("supervisor.status")["backplanes"] if each["name"] == name)
 
@@ -205,7 +180,7 @@ def kill_all_the_time(folder: Path, kills: int, seed: int) -> dict[str, Any]:
     chance = random.Random(seed)
     checkpoint = folder / "checkpoint"
     checkpoint.mkdir()
-    with system(folder) as run_dir, connect(run_dir) as client:
+    with running(folder, SYSTEM, shop=SHOP) as run_dir, connect(run_dir) as client:
         load = Load(run_dir)
         load.start()
         began_s = time.monotonic()

@@ -21,7 +21,7 @@ def row(window: int, run: float = 100.0, count: int = 3, errors: int = 0, late: 
     """A closed window of shop.buy, of size 10."""
     return {
         "window_ns": window, "until_ns": window + 10, "component": "shop", "operation": "shop.buy", "late": late,
-        "p99_run_ms": run, "count": count, "errors": errors,
+        "run_ms": {"p99": run}, "count": count, "errors": errors,
     }  # fmt: skip
 
 

@@ -123,6 +123,19 @@ def test_one_that_was_given_up_is_started_with_a_fresh_history() -> None:
     assert world.processes["first"].generation == 4
 
 
+def test_started_again_after_its_end_it_is_what_its_type_says_from_then_on() -> None:
+    """One order is for one start: a temporary one that goes down later with another that died stays away."""
+    world = up_world(policies={"first": policy(strategy="one_for_all"), "third": policy(type="temporary")})
+    world.die("third", 0)
+    world.order_restart("third")
+    world.do_what_is_asked()
+    assert generations(world)["third"] == 2
+    world.die("first", -9)
+    world.do_what_is_asked()
+    assert generations(world) == {"first": 2, "second": 2}
+    assert world.director.children["third"].phase is Phase.ENDED
+
+
 def test_one_that_had_ended_is_started() -> None:
     """A job that is to run once more."""
     world = up_world(policies={"first": policy(type="temporary")})
@@ -305,6 +318,25 @@ def test_it_is_answered_at_once_when_an_order_to_move_lets_it_stay_where_it_is()
     assert caller in world.waiting, "top waits for middle and side"
     world.order_move(ModuleState.DOWN)
     assert answer(world, caller) == {"third": 2}
+
+
+def test_an_order_goes_on_as_soon_as_a_younger_one_is_out_of_its_way() -> None:
+    """Nothing else may happen for a minute. And those who go at one instant are drained in order, whoever ordered it."""
+    world = up_world()
+    older, younger = world.order_restart("first", "third"), world.order_restart("third", "second")
+    for name, component in (("first", "base"), ("third", "top")):
+        world.finish_draining(name)
+        world.finish_hook(name, component)
+        world.die(name, 0)
+        world.register(name)
+        world.finish_hook(name, component)
+        world.finish_hook(name, component)
+    assert [world.director.children[name].is_leaving for name in ("second", "third")] == [True, True]
+    assert world.drains == ["first", "third", "third"], "the second needs the third to be gone"
+    world.do_what_is_asked()
+    assert world.drains[3:] == ["second"]
+    assert answer(world, older) == {"first": 2, "third": 3}
+    assert answer(world, younger) == {"third": 3, "second": 2}
 
 
 def test_nobody_comes_up_on_one_that_is_about_to_go() -> None:

@@ -1,0 +1,60 @@
+"""Skipped: what a reading of all there is has to leave out, as rows, one for each file and reason.
+
+A reader of records cannot hand this to whoever asked: Spark has no way back from a task but rows. So who wants the number
+asks for it, and pays for reading everything once more; a reading says it in the log of its tasks, a line a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from appbackplane.runtime.observation.segments import BadSegment
+
+from ..records.found import Found
+from ..records.messages import MessageFile
+from ..records.pieces import pieces, read_all
+from .batch import Pieces, grouped
+from .topics import TopicPart, parts_of
+
+#: `records` is NULL for a file that cannot be read at all.
+SCHEMA: Final = "path string, records bigint, why string"
+
+
+class SkippedReader(DataSourceReader):
+    """Reads all of the actions, or of a topic."""
+
+    def __init__(self, where: Path, topic: str | None) -> None:
+        self._where, self._topic = where, topic
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Raises `NothingRecorded`."""
+        if self._topic is not None:
+            return parts_of(self._where, self._topic)
+        return [Pieces(group) for group in grouped(pieces(self._where))]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+        """Runs in a task."""
+        found = Found()
+        for _ in _all_of(partition, found):
+            pass  # it is counted while it is read
+        for path, count in found.damaged.items():
+            yield path, count, "damaged"
+        for path, count in found.torn.items():
+            yield path, count, "not written to its end"
+        for path, why in found.unreadable.items():
+            yield path, None, why
+
+
+def _all_of(partition: InputPartition, found: Found) -> Iterator[object]:
+    if isinstance(partition, Pieces):
+        yield from read_all(partition.pieces, (), found)
+    elif isinstance(partition, TopicPart):
+        try:
+            with MessageFile(partition.path) as messages:
+                yield from messages.read(partition.start, partition.stop, found)
+        except BadSegment as error:
+            found.unreadable[partition.path] = str(error)
