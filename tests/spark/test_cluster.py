@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from .cluster import LIMIT_S, cluster
 from .made import names_of, traffic, words_of, write_actions
 
@@ -40,11 +42,8 @@ def answers(spark: SparkSession, run_dir: Path) -> dict[str, Any]:
     from appbackplane.spark.report.overview import overview
 
     pieces = pieces_frame(spark, run_dir)
-    jobs = {
-        job.__name__: job
-        for job in (found, operation_statistics, throughput, deadlines, inversions, slow_actions, critical_paths)
-    }
-    told: dict[str, Any] = {name: job(pieces).toArrow().to_pylist() for name, job in jobs.items()}
+    jobs = (found, operation_statistics, throughput, deadlines, inversions, slow_actions, critical_paths)
+    told: dict[str, Any] = {job.__name__: job(pieces).toArrow().to_pylist() for job in jobs}
     told["overview"] = overview(pieces).table()[1].tolist()
     return told
 
@@ -65,6 +64,7 @@ def assert_same(one: Any, other: Any, where: str) -> None:
         assert one == other, where
 
 
+@pytest.mark.timeout(400)  # three JVMs and thirty small jobs: 30 s, but on a machine that does much else
 def test_a_cluster_answers_as_one_machine_does(spark: SparkSession, tmp_path: Path) -> None:
     """What leans on threads, on this process, or on its memory, works until somebody has more than one machine."""
     run_dir = tmp_path / "run"
