@@ -1,6 +1,6 @@
 """Watch a running system: whenever searches are slow while the host is busy, tell it, by calling `alerts.show`.
 
-    python watch.py [--window "2 seconds"] [--p99-ms 5] [--cpu 80]
+    python watch.py [--window "2 seconds"] [--p99-ms 1] [--cpu 80]
 
 Two streams of what the system records, its actions and the messages on `host.sample`, are summed up in windows, joined, and
 what is left of them is written back into the system. Ends with Ctrl-C.
@@ -27,7 +27,7 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     asked.add_argument("--run", default=str(RUN), help="the run directory of the system (default: %(default)s)")
     asked.add_argument("--window", default="2 seconds", help="(default: %(default)s)")
-    asked.add_argument("--p99-ms", type=float, default=5.0, help="what is slow (default: %(default)s)")
+    asked.add_argument("--p99-ms", type=float, default=1.0, help="what is slow (default: %(default)s)")
     asked.add_argument("--cpu", type=float, default=80.0, help="what is busy, in percent (default: %(default)s)")
     given = asked.parse_args()
 
