@@ -26,6 +26,7 @@ from .alerts import BadRules, read_rules
 from .decisions import Decisions
 from .ledger import Ledger
 from .partials import COLUMNS
+from .said import Said
 from .telling import RECORDS_MAX, Telling
 
 WINDOW_NS: Final = 10_000_000_000
@@ -116,7 +117,11 @@ def _run(
     from ..session import session
 
     silence = str(trigger_ns // 2_000_000)  # ms: each trigger that finds nothing is told of
-    spark = session(master, "pipeline stream", spark_sql_streaming_noDataProgressEventInterval=silence)
+    said = Said()
+    spark = session(
+        master, "appbackplane pipeline stream", stderr=said.file,
+        spark_sql_streaming_noDataProgressEventInterval=silence,
+    )  # fmt: skip
     hear()  # again: Spark has a handler of its own for Ctrl-C
     try:
         register(spark)
@@ -132,9 +137,11 @@ def _run(
             .trigger(processingTime=f"{trigger_ns // 1_000_000} milliseconds")
             .start()
         )
+        said.is_passed_on = True
         while not is_to_end.wait(LOOK_S) and telling.problem is None and query.isActive:
             pass
         telling.stop()
+        said.close()
         with contextlib.suppress(*_deaths()):
             query.stop()
         if telling.problem is not None:
@@ -146,6 +153,7 @@ def _run(
         if not is_to_end.is_set():
             raise
     finally:
+        said.close()
         with contextlib.suppress(*_deaths()):
             spark.stop()
 
