@@ -52,6 +52,7 @@ def report(where: Path, master: str, since_ns: int | None, html: Path | None, *,
     """What was recorded in WHERE, told."""
 
     def work() -> None:
+        _check()
         from .report.program import report
 
         report(where, master, since_ns=since_ns, html=html, as_json=as_json)
@@ -66,6 +67,7 @@ def compact(where: Path, master: str, to: Path, *, as_json: bool, debug: bool) -
     """What was recorded in WHERE, packed into TO."""
 
     def work() -> None:
+        _check()
         from .packing import pack
 
         pack(where, to, master, as_json=as_json)
@@ -93,6 +95,7 @@ def stream(
     """What is recorded in WHERE, watched."""
 
     def work() -> None:
+        _check()
         from .stream.program import TRIGGER_NS, WINDOW_NS, stream
 
         stream(
@@ -118,6 +121,13 @@ def here() -> None:
         click.echo(told())
 
     _end(work)
+
+
+def _check() -> None:
+    """Before anything is imported that the extra brings. Raises `NotInstalled`."""
+    from .session import check_installed
+
+    check_installed()
 
 
 def _end(work: Callable[[], None], *, debug: bool = False) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from .compaction import compact
-from .program import silent
+from .program import end_on_interrupt, silent
 from .progress import shown
 from .records.pieces import files, nothing_in
 from .session import SHORT_LIVED, session
@@ -21,6 +21,7 @@ def pack(where: Path, to: Path, master: str, *, as_json: bool) -> None:
         raise nothing_in(where)
     with shown(2) as progress, silent() as said:
         spark = session(master, "appbackplane pipeline compact", stderr=said, **SHORT_LIVED)
+        end_on_interrupt()
         progress.watch(spark)
         progress.step("packing")
         packed = compact(spark, where, to)

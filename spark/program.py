@@ -6,7 +6,9 @@ errors are pages in two languages; their first sentence is told, and `--debug` s
 
 from __future__ import annotations
 
+import logging
 import os
+import signal
 import sys
 import tempfile
 import traceback
@@ -29,9 +31,20 @@ _STDOUT = 1
 
 @contextmanager
 def silent() -> Iterator[IO[bytes] | None]:
-    """Where what Spark says goes, of a program that ends at once: nowhere, but for what keeps it from starting."""
+    """Where what Spark says goes, of a program that ends at once: nowhere, but for what keeps it from starting. Nor does py4j
+    say that it was interrupted.
+    """
+    if is_debug():
+        yield None
+        return
+    logging.disable(logging.CRITICAL)
     with tempfile.TemporaryFile() as file:
-        yield None if is_debug() else file
+        yield file
+
+
+def end_on_interrupt() -> None:
+    """At once: Spark's own handler, which its start has set, talks to a JVM with which this thread is talking already."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def is_debug() -> bool:

@@ -12,8 +12,12 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
+
+import psutil
 
 from appbackplane.transport.errors import FailedPrecondition, Unavailable
 
@@ -116,6 +120,7 @@ def _started(master: Master, name: str, settings: dict[str, str], stderr: IO[byt
     launch_gateway: Any = java_gateway.launch_gateway
     made: list[SparkSession] = []
     raised: list[BaseException] = []
+    others = set(psutil.Process().children())
 
     def make() -> None:
         try:
@@ -124,6 +129,9 @@ def _started(master: Master, name: str, settings: dict[str, str], stderr: IO[byt
                 SparkContext._ensure_initialized(gateway=launch_gateway(conf, options), conf=conf)
             made.append(SparkSession.builder.config(conf=conf).getOrCreate())
         except BaseException as error:
+            if SparkContext._gateway is None:
+                # Interrupted while it starts, its JVM would not find where to tell its address, and stay for ever.
+                _kill(set(psutil.Process().children()) - others)
             raised.append(error)
 
     if master.kind == "local":
@@ -134,7 +142,7 @@ def _started(master: Master, name: str, settings: dict[str, str], stderr: IO[byt
         limit_s = START_LIMIT_S if master.kind == "spark" else MANAGED_LIMIT_S
         maker.join(limit_s)
         if maker.is_alive():
-            _kill_jvm()
+            _kill(set(psutil.Process().children()) - others)
             raise no_master(master, [f"it has not let Spark in for {limit_s:g} s"])
     if raised:
         if isinstance(raised[0], Exception):
@@ -163,14 +171,11 @@ def _await_executor(spark: SparkSession, master: Master) -> None:
         time.sleep(0.05)
 
 
-def _kill_jvm() -> None:
-    from pyspark import SparkContext
-
-    gateway: Any = SparkContext._gateway
-    process = getattr(gateway, "proc", None)
-    if process is not None:
-        process.kill()
-        process.wait()
+def _kill(processes: Iterable[psutil.Process]) -> None:
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(list(processes), timeout=5)
 
 
 def in_a_line(error: BaseException) -> str:

@@ -8,7 +8,7 @@ simulation knows this backplane is judged first: with the settings that it had, 
 
 from .calibration import Calibrated, calibrate
 from .load import NEVER, Load
-from .prediction import Prediction, Waits, predict
+from .prediction import Prediction, Waits, predict, recorded
 from .setting import Setting
 from .simulation import Costs, Replayed, simulate
 
@@ -23,5 +23,6 @@ __all__ = [
     "Waits",
     "calibrate",
     "predict",
+    "recorded",
     "simulate",
 ]

@@ -12,7 +12,7 @@ from itertools import permutations
 from pathlib import Path
 from typing import Any, Final
 
-from appbackplane.runtime.replay import Prediction, calibrate
+from appbackplane.runtime.replay import Prediction
 
 from ..records.found import Found
 from ..records.pieces import Piece, pieces
@@ -21,6 +21,7 @@ from .gather import WINDOW_MAX, Gathered, gather
 from .item import Advice, Item
 from .judge import Verdict, judge, judge_pair
 from .rules import RULES, Finding
+from .tables import merged, tables
 
 #: Where the simulation is further from what was recorded, it does not know this backplane, and is not to speak for it.
 ERROR_MAX: Final = 0.4
@@ -41,23 +42,22 @@ def advise(
     """
     if isinstance(where, Path | str):
         where = pieces(where, since_ns=since_ns, until_ns=until_ns, backplanes=backplanes)
-    found = Found() if found is None else found
+    gathered = gather(list(where), Found() if found is None else found, since_ns, until_ns, window_max)
     items: list[Item] = []
     notes: list[str] = []
-    for gathered in gather(list(where), found, since_ns, until_ns, window_max):
-        if backplanes is not None and gathered.backplane not in backplanes:
-            continue
-        its_items, its_notes = advise_of(gathered)
-        items += its_items
-        notes += its_notes
-    return Advice(tuple(items), tuple(notes))
+    for each in gathered:
+        if backplanes is None or each.backplane in backplanes:
+            its_items, its_notes = advise_of(each)
+            items += its_items
+            notes += its_notes
+    return Advice(tuple(merged(items, tables(gathered))), tuple(notes))
 
 
 def advise_of(gathered: Gathered) -> tuple[list[Item], list[str]]:
     """What should be changed of one backplane, and what cannot be said."""
     if len(gathered.load) < COUNT_MIN:
         return [], []
-    facts = Facts(gathered, calibrate(gathered.load, gathered.setting))
+    facts = Facts(gathered)
     if not facts.harmed:
         return [], []
     calibrated = facts.calibrated

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from appbackplane.runtime.replay import Calibrated, Setting, Waits
+from appbackplane.runtime.replay import Calibrated, Prediction, Setting, Waits, calibrate, recorded
 
 from .gather import Gathered
 
@@ -30,7 +30,16 @@ class Facts:
     """Of one backplane."""
 
     gathered: Gathered
-    calibrated: Calibrated
+
+    @cached_property
+    def recorded(self) -> Prediction:
+        """What is to be explained."""
+        return recorded(self.gathered.load, self.gathered.setting)
+
+    @cached_property
+    def calibrated(self) -> Calibrated:
+        """The load as it can be replayed: some seconds, which only those in trouble are worth."""
+        return calibrate(self.gathered.load, self.gathered.setting)
 
     @property
     def setting(self) -> Setting:
@@ -75,7 +84,7 @@ class Facts:
         """Those that waited too long, or came too late to run; the worst first, by all they waited, the late for longest."""
         found = {
             key: waits
-            for key, waits in self.calibrated.recorded.waits.items()
+            for key, waits in self.recorded.waits.items()
             if waits.count + waits.late >= COUNT_MIN
             and (waits.late * 100 > waits.count or waits.mean > self.harmless_ns(key))
         }

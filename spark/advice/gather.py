@@ -1,15 +1,15 @@
 """Gather: the records of one backplane, under its latest limits, as a load that can be replayed.
 
-All records are looked at once, for their times alone: where, within what can be simulated in a moment, was waited most? Only
-that window is read whole. It begins where as little as possible was queued, since what is queued at its beginning came
-before it.
+All records are looked at once, for their times alone: in which stretch, no longer than can be simulated in a moment, was waited
+most? Only that is read whole. It begins where nobody was queued, if there is such a place near: what is queued at its
+beginning came before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from ..records.pieces import Piece, read_all
 
 #: Actions of a window: a simulation of them takes a third of a second, and a rule tries some ten.
 WINDOW_MAX: Final = 50_000
+#: In what pieces of time it is chosen: a burst is longer, and a day has a million of them.
+SLICE_NS: Final = 100_000_000
 #: Of a status that says that it came too late (transport/status.py).
 _DEADLINE_EXCEEDED: Final = 4
 _TIMES: Final = ("start", "wait")
@@ -46,23 +48,55 @@ class Gathered:
     recorded_count: int
 
 
-class _Times:
-    """Of one backplane: what its window is chosen by."""
+class Survey:
+    """Of one backplane: how many actions arrived in each slice of time, and for how long they waited in all."""
 
     def __init__(self, header: SegmentHeader) -> None:
-        self.header = header
-        self.starts: list[np.ndarray] = []
-        self.waits: list[np.ndarray] = []
-        self.count = 0
+        self._begin(header)
 
-    def add(self, header: SegmentHeader, actions: Actions) -> None:
+    def _begin(self, header: SegmentHeader) -> None:
+        self.header = header
+        self.counts: dict[int, int] = {}
+        self.waited: dict[int, float] = {}
+        #: First and last arrival by piece: which are to be read again.
+        self.places: dict[Piece, tuple[int, int]] = {}
+
+    @property
+    def count(self) -> int:
+        """Actions in all."""
+        return sum(self.counts.values())
+
+    def add(self, piece: Piece, header: SegmentHeader, actions: Actions) -> None:
+        """What else was recorded of it; under other limits, only if they are later ones, and then nothing else."""
         if header.limits != self.header.limits:
             if header.created_ns < self.header.created_ns:
                 return
-            self.starts, self.waits = [], []  # it was allowed something else then
-            self.header = header
-        self.starts.append(actions["start"])
-        self.waits.append(actions["wait"])
+            self._begin(header)  # it was allowed something else before
+        if not len(actions):
+            return
+        arrival = actions["start"] - actions["wait"]
+        slices, which = np.unique(arrival // SLICE_NS, return_inverse=True)
+        counts, waited = np.bincount(which), np.bincount(which, weights=actions["wait"])
+        for number, count, ns in zip(slices.tolist(), counts.tolist(), waited.tolist(), strict=True):
+            self.counts[number] = self.counts.get(number, 0) + count
+            self.waited[number] = self.waited.get(number, 0.0) + ns
+        place = self.places.get(piece, (int(arrival[0]), int(arrival[0])))
+        self.places[piece] = (min(place[0], int(arrival.min())), max(place[1], int(arrival.max())))
+
+    def window(self, window_max: int) -> tuple[int, int]:
+        """[begin, end) of the stretch with at most so many actions, or of the slice, in which was waited most."""
+        numbers = sorted(self.counts)
+        best, begins, count, waited = (-1.0, 0, 0), 0, 0, 0.0
+        for at, number in enumerate(numbers):
+            count += self.counts[number]
+            waited += self.waited[number]
+            while count > window_max and begins < at:
+                count -= self.counts[numbers[begins]]
+                waited -= self.waited[numbers[begins]]
+                begins += 1
+            if waited >= best[0]:
+                best = (waited, numbers[begins], number + 1)
+        return best[1] * SLICE_NS, best[2] * SLICE_NS
 
 
 def gather(
@@ -73,48 +107,34 @@ def gather(
     window_max: int = WINDOW_MAX,
 ) -> list[Gathered]:
     """A window of each backplane, the one in which was waited most; those that did nothing are left out."""
-    times: dict[tuple[str, str], _Times] = {}
-    places: dict[tuple[str, str], list[Piece]] = {}
+    surveys: dict[tuple[str, str], Survey] = {}
     for piece in several:
         for actions in read_all([piece], _TIMES, found):
             header = actions.header
-            if header is None:
-                continue
-            whose = (header.node, header.backplane)
-            times.setdefault(whose, _Times(header)).add(header, _between(actions, since_ns, until_ns))
-            if piece not in places.setdefault(whose, []):
-                places[whose].append(piece)
-    gathered = []
-    for whose, each in sorted(times.items()):
-        arrival = np.concatenate(each.starts) - np.concatenate(each.waits) if each.starts else np.zeros(0, np.int64)
-        if not len(arrival):
-            continue
-        first_ns, last_ns = window_of(arrival, np.concatenate(each.waits), window_max)
-        batches = _batches(places[whose], whose, each.header.limits, first_ns, last_ns)
-        gathered.append(_gathered(whose, each.header.limits, batches, first_ns, len(arrival)))
-    return gathered
+            if header is not None:
+                whose = (header.node, header.backplane)
+                surveys.setdefault(whose, Survey(header)).add(piece, header, _between(actions, since_ns, until_ns))
+    return [_gathered(whose, survey, window_max) for whose, survey in sorted(surveys.items()) if survey.count]
 
 
-def window_of(arrival: np.ndarray, wait: np.ndarray, window_max: int) -> tuple[int, int]:
-    """(first, last) arrival of the stretch of at most `window_max` actions in which was waited most."""
-    order = np.argsort(arrival, kind="stable")
-    arrival, wait = arrival[order], wait[order]
-    count = len(arrival)
-    if count <= window_max:
-        return int(arrival[0]), int(arrival[-1])
-    waited = np.concatenate(([0], np.cumsum(wait, dtype=np.float64)))
-    begins = int(np.argmax(waited[window_max:] - waited[:-window_max]))
-    # Nobody is queued where all that came before has begun: the latest such place before, within a tenth.
-    began = np.maximum.accumulate(arrival + wait)
-    earliest = max(1, begins - window_max // 10)
-    idle = np.flatnonzero(began[earliest - 1 : begins] <= arrival[earliest : begins + 1])
-    if begins and len(idle):
-        begins = earliest + int(idle[-1])
-    return int(arrival[begins]), int(arrival[min(count, begins + window_max) - 1])
+def _gathered(whose: tuple[str, str], survey: Survey, window_max: int) -> Gathered:
+    limits, (begin_ns, end_ns) = survey.header.limits, survey.window(window_max)
+
+    def batches() -> Iterator[Actions]:
+        places = [piece for piece, (first, last) in survey.places.items() if first < end_ns and last >= begin_ns]
+        for actions in read_all(places, _FIELDS, Found()):  # what is damaged has been counted
+            header = actions.header
+            if header is not None and (header.node, header.backplane) == whose and header.limits == limits:
+                arrival = actions["start"] - actions["wait"]
+                yield actions.where((arrival >= begin_ns) & (arrival < end_ns))
+
+    load, operations = load_of(batches(), window_max)
+    since_ns = min(load.arrival, default=begin_ns)
+    return Gathered(*whose, Setting.of(limits), load, operations, since_ns, survey.count)
 
 
-def load_of(actions: Iterable[Actions]) -> tuple[Load, tuple[str, ...]]:
-    """Batches of one backplane as a load, and the names of its operations."""
+def load_of(actions: Iterable[Actions], window_max: int = WINDOW_MAX) -> tuple[Load, tuple[str, ...]]:
+    """Batches of one backplane as a load of so many actions at most, and the names of its operations."""
     parts: dict[str, list[np.ndarray]] = {name: [] for name in _FIELDS}
     operations: dict[str, int] = {}
     objects: dict[str, int] = {}
@@ -125,7 +145,19 @@ def load_of(actions: Iterable[Actions]) -> tuple[Load, tuple[str, ...]]:
         parts["operation"][-1] = _renumbered(batch, "operation", operations)
         parts["object"][-1] = _renumbered(batch, "object", objects)
     columns = {name: np.concatenate(each) if each else np.zeros(0, np.int64) for name, each in parts.items()}
-    return _as_load(columns), tuple(operations)
+    return _as_load(_in_order(columns, window_max)), tuple(operations)
+
+
+def _in_order(columns: dict[str, np.ndarray], count_max: int) -> dict[str, np.ndarray]:
+    """By arrival; from the first place in the first tenth where nobody is queued, if there is one, so many at most."""
+    arrival = columns["start"] - columns["wait"]
+    order = np.argsort(arrival, kind="stable")
+    arrival, wait = arrival[order], columns["wait"][order]
+    has_begun = np.maximum.accumulate(arrival + wait)
+    idle = 1 + np.flatnonzero(has_begun[:-1] <= arrival[1:])
+    was_idle = not len(wait) or not wait[0]
+    begin = 0 if was_idle or not len(idle) or idle[0] > len(order) // 10 else int(idle[0])
+    return {name: column[order[begin : begin + count_max]] for name, column in columns.items()}
 
 
 def _as_load(columns: dict[str, np.ndarray]) -> Load:
@@ -169,26 +201,6 @@ def _between(actions: Actions, since_ns: int | None, until_ns: int | None) -> Ac
     if until_ns is not None:
         mask &= start < until_ns
     return actions.where(mask)
-
-
-def _batches(
-    several: list[Piece], whose: tuple[str, str], limits: dict[str, Any], first_ns: int, last_ns: int
-) -> Iterable[Actions]:
-    """What arrived in the window. What is damaged was counted when the times were read."""
-    for actions in read_all(several, _FIELDS, Found()):
-        header = actions.header
-        if header is not None and (header.node, header.backplane) == whose and header.limits == limits:
-            arrival = actions["start"] - actions["wait"]
-            mask = (arrival >= first_ns) & (arrival <= last_ns)
-            if mask.any():
-                yield actions.where(mask)
-
-
-def _gathered(
-    whose: tuple[str, str], limits: dict[str, Any], batches: Iterable[Actions], first_ns: int, recorded_count: int
-) -> Gathered:
-    load, operations = load_of(batches)
-    return Gathered(*whose, Setting.of(limits), load, operations, first_ns, recorded_count)
 
 
 def _renumbered(batch: Actions, field: str, numbers: dict[str, int]) -> np.ndarray:

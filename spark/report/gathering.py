@@ -56,11 +56,14 @@ def gathered(
     asked = questions(frame, several, total, since_ns)
     answers: dict[str, Any] = {}
     if total.sources:
-        with ThreadPoolExecutor(AT_A_TIME, "question") as pool:
+        pool = ThreadPoolExecutor(AT_A_TIME, "question")
+        try:
             promised = {name: pool.submit(question) for name, question in asked.items()}
             for name, answer in promised.items():
                 progress.step(name)
                 answers[name] = answer.result()
+        finally:  # by Ctrl-C, too, when nobody waits for the answers any more
+            pool.shutdown(wait=False, cancel_futures=True)
     return contents(where, total, answers, made_ns=made_ns, by=by)
 
 

@@ -229,8 +229,8 @@ def _inversions(contents: Contents) -> str:
     )  # fmt: skip
     return (
         f"<h2>Priority inversions</h2><p>{about} Boosted: for how long that work had been lent their priority, to clear "
-        "the way. Overtaken: less urgent actions that began meanwhile, which quotas allow. Passed by: more urgent ones that did. "
-        f"Starved: queued for a second or more.</p>{table(head, cells, 'dense')}{_more(found)}"
+        "the way. Overtaken: less urgent actions that began meanwhile, which quotas allow. Passed by: more urgent ones that "
+        f"did. Starved: queued for a second or more.</p>{table(head, cells, 'dense')}{_more(found)}"
     )
 
 

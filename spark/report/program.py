@@ -14,7 +14,7 @@ import msgspec
 
 from appbackplane.transport.errors import FailedPrecondition
 
-from ..program import silent
+from ..program import end_on_interrupt, silent
 from ..progress import shown
 from ..records.pieces import files, nothing_in
 from ..session import SHORT_LIVED, session
@@ -32,6 +32,7 @@ def report(where: Path, master: str, *, since_ns: int | None, html: Path | None,
 
     with shown(STEPS + 1) as progress, silent() as said:
         spark = session(master, "appbackplane report", stderr=said, **SHORT_LIVED)
+        end_on_interrupt()
         progress.watch(spark)
         by = f"AppBackplane {importlib.metadata.version('appbackplane')} on Spark {spark.version}, {master}"
         contents = gathered(spark, where, progress, since_ns=since_ns, made_ns=time.time_ns(), by=by)

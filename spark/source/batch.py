@@ -1,7 +1,7 @@
 """Batch: a reader of records for `spark.read`: partitions of pieces, Arrow batches of some ten thousand rows.
 
-The reader travels to the tasks pickled, so it holds plain data; what lives in a task is made there. Cost on two cores: 6
-million rows/s of three columns, and as many of all as the JVM takes from a socket (docs/concepts/records.md).
+The reader travels to the tasks pickled, so it holds plain data; what lives in a task is made there. A row of all columns
+costs 0.75 us, three quarters of it in the JVM, which takes it from a socket and makes a row of it; of three columns 0.35.
 """
 
 from __future__ import annotations

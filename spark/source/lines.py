@@ -148,7 +148,7 @@ def walk(line: Line, start: Position, records_max: int | None = None, until: Pos
             left -= taken
         if taken:
             to = Position(number, at + taken)
-        if at + taken < end or left == 0:
+        if left == 0:
             break
     return Walked(_beyond(line, to, numbers) if records else start, records)
 

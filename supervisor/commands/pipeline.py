@@ -37,7 +37,9 @@ def compact(named: str | None, system: str | None, to: str, master: str | None, 
     "--window", metavar="TIME", callback=time, help='Over how long figures are gathered, such as "10s". Default: 10s.'
 )
 @click.option("--rules", metavar="FILE", help="A TOML of alerts: what is watched, its limit, and the route to call.")
-@click.option("--checkpoint", metavar="DIR", help="Where it keeps how far it is. Default: a folder in the run directory.")
+@click.option(
+    "--checkpoint", metavar="DIR", help="Where it keeps how far it is. Default: a folder in the run directory."
+)
 @master_option
 @json_option
 @debug_option

@@ -329,22 +329,18 @@ class Director:
         if self.mode == "starting" and not self.movement.is_planned:
             self._try_plan(now_ns)
         news = self.restarts.advance(now_ns)
-        while True:  # by where all are now, an order may end, and the next one for that backplane begin
-            self._effects += news
-            self._move_on(now_ns)
+        while True:  # by where all are to be now, an order may end, and the next one for that backplane begin
+            self._effects += [*news, *self.movement.advance(now_ns)]
+            self._see_up(now_ns)
             if not (news := self.restarts.advance(now_ns)):
                 break
-
-    def _move_on(self, now_ns: int) -> None:
+        # Once it is known who is to go: those that need others are drained before them.
         if begun := draining.begin(self.children, now_ns, is_going_down=self.mode == "stopping"):
             self._send_directory()
             self._effects += begun
-        self._effects += self.movement.advance(now_ns)
+        self._effects += self.movement.advance(now_ns)  # of those that have nothing to finish
         self._let_go(now_ns)
-        if self.mode == "stopping":
-            self._see_end(now_ns)
-        elif self.movement.is_planned:
-            self._see_up(now_ns)
+        self._see_end(now_ns)
         for child in self.children.values():
             is_due = child.deadline_ns is not None and child.deadline_ns <= now_ns
             if child.phase is Phase.WAITING and is_due and not group_restart.is_held(self.children, child):
@@ -370,6 +366,8 @@ class Director:
                 self._effects.append(Stop(child.name, child.generation))
 
     def _see_up(self, now_ns: int) -> None:
+        if self.mode == "stopping" or not self.movement.is_planned:
+            return
         targets = self.movement.targets(self.movement.standings())
         for child in self.children.values():
             if child.up_since_ns is None and not child.is_leaving and child.has_reached(targets):
@@ -382,7 +380,7 @@ class Director:
             self._effects.append(AnnounceUp(tuple(self.movement.problems())))
 
     def _see_end(self, now_ns: int) -> None:
-        if not any(child.is_living for child in self.children.values()):
+        if self.mode == "stopping" and not any(child.is_living for child in self.children.values()):
             self._enter("down", now_ns)
             self._effects.append(End(self._exit_code, self.reason))
 

@@ -89,9 +89,12 @@ class OrderedRestarts:
 
     def advance(self, now_ns: int) -> list[Effect]:
         """Everything that can be begun or ended now."""
-        for order in tuple(self._orders):
-            while order in self._orders and self._advance(order, now_ns):
-                pass
+        is_settled = False
+        while not is_settled:  # one that ends may have been in the way of an older one
+            is_settled = True
+            for order in tuple(self._orders):
+                while order in self._orders and self._advance(order, now_ns):
+                    is_settled = False
         effects, self._effects = self._effects, []
         return effects
 

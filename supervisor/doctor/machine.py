@@ -2,8 +2,7 @@
 
 The same probes as the supervisor's: nice by `os_priority.probe`, groups by `cgroups.make`, the run directory by `RunDir`, the
 board by `Board.create`; so what `doctor` says is what `up` finds. Everything that is made is removed again. About 100 ms, most
-of it for asking the programs of Spark what they would run on.
-What the facts mean is decided in checkup.py.
+of it to ask the programs of Spark what they would run on. What the facts mean is decided in checkup.py.
 """
 
 from __future__ import annotations

@@ -161,3 +161,22 @@ def test_deadlines_that_are_missed_are_a_harm_of_their_own(tmp_path: Path) -> No
     assert [item.key for item in advice.items] == ["threads"]
     assert advice.items[0].data["late"] > 100
     assert advice.items[0].data["late_predicted"] == 0
+
+
+def test_what_replicas_need_is_said_once_of_their_table(tmp_path: Path) -> None:
+    """`[backplane.desk-1]` is no table of a TOML that says `replicas = 2`."""
+    write(tmp_path, "desk-1", BLOCKED, Setting())
+    write(tmp_path, "desk-2", bursts(12, 500, (0, 1, 36, 10, 0)), Setting())
+    advice = advise(tmp_path)
+    assert [(item.target, item.key) for item in advice.items] == [("backplane.desk", "threads")]
+    assert "Seen of desk-2" in advice.items[0].evidence
+
+
+def test_backplanes_that_are_only_called_like_replicas_keep_their_tables(tmp_path: Path) -> None:
+    """One is missing, or was allowed something else."""
+    write(tmp_path / "a", "desk-1", BLOCKED, Setting())
+    write(tmp_path / "a", "desk-3", BLOCKED, Setting())
+    assert {item.target for item in advise(tmp_path / "a").items} == {"backplane.desk-1", "backplane.desk-3"}
+    write(tmp_path / "b", "desk-1", BLOCKED, Setting())
+    write(tmp_path / "b", "desk-2", BLOCKED, Setting(threads=2))
+    assert {item.target for item in advise(tmp_path / "b").items} == {"backplane.desk-1", "backplane.desk-2"}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from appbackplane.runtime.replay import Costs, Load, Setting, calibrate
+from appbackplane.runtime.replay import Costs, Load, Setting
 from appbackplane.spark.advice.facts import Facts
 from appbackplane.spark.advice.gather import Gathered
 from appbackplane.spark.advice.judge import judge
@@ -29,7 +29,7 @@ OPERATIONS = ("shop.buy", "shop.report", "shop.price")
 def facts_of(truth: Load, setting: Setting, costs: Costs | None = None) -> Facts:
     """What would be known after this load under this setting."""
     found = recorded_under(truth, setting, costs or Costs(30_000))
-    return Facts(Gathered("here", "shop", setting, found, OPERATIONS, 0, len(found)), calibrate(found, setting))
+    return Facts(Gathered("here", "shop", setting, found, OPERATIONS, 0, len(found)))
 
 
 def bursts(count: int, every: float, *kinds: dict[str, Any]) -> Load:
@@ -147,7 +147,7 @@ def test_a_lane_is_widened_and_others_stay_as_they_are() -> None:
 def test_facts_take_a_run_as_spread_over_its_time(tmp_path: Path) -> None:
     """What ran while somebody waited is counted for that time, and for no more."""
     rows = load({"at": 0, "run": 10, "cpu": 4}, {"at": 5, "run": 10, "wait": 5}, {"at": 100, "run": 10})
-    facts = Facts(Gathered("here", "shop", Setting(), rows, OPERATIONS, 0, 3), calibrate(rows, Setting()))
+    facts = Facts(Gathered("here", "shop", Setting(), rows, OPERATIONS, 0, 3))
     assert facts.queued_ns == 5 * MS
     assert facts.while_queued("run") == pytest.approx(5 * MS)
     assert facts.while_queued("cpu") == pytest.approx(2 * MS)

@@ -43,6 +43,8 @@ def columns_of(backplane: int) -> dict[str, np.ndarray]:
     columns["priority"] = random.integers(0, 4, COUNT)
     columns["effective"] = np.maximum(0, columns["priority"] - (random.random(COUNT) < 0.2))
     columns["outcome"] = random.choice([0, 0, 0, 4, 13], COUNT)
+    # As late as they waited, some more and some less.
+    columns["margin"] = np.where(random.random(COUNT) < 0.5, random.integers(-(10**5), 10**5, COUNT), NO_DEADLINE)
     columns["took"] = columns["run"] + np.where(random.random(COUNT) < 0.1, random.integers(0, SECOND, COUNT), 0)
     columns["trace_low"] = np.arange(COUNT) // 5
     columns["trace_high"] = np.full(COUNT, backplane)

@@ -13,16 +13,18 @@ from hypothesis import strategies as st
 from appbackplane.runtime.observation.segments import (
     FIELDS,
     HEADER_BYTES,
+    MESSAGE,
     NAMES_END,
     RECORD_BYTES,
     SEAL_OFFSET,
     BadSegment,
+    pack_message,
 )
 from appbackplane.spark.records.found import Found
 from appbackplane.spark.records.messages import MessageFile
 from appbackplane.spark.records.pieces import Piece, read_all
 from appbackplane.spark.records.segment_file import SegmentFile
-from tests.spark.made import names_of, traffic, words_of, write_actions, write_messages
+from tests.spark.made import EPOCH_NS, names_of, traffic, words_of, write_actions, write_messages
 
 COUNT = 60
 BODIES = [bytes([n]) * (n % 23) for n in range(COUNT)]
@@ -121,6 +123,20 @@ def test_a_message_of_many_blocks_is_read_whole(tmp_path: Path) -> None:
         found = Found()
         assert [message.body for message in messages.read(2, -1, found, read[1].next)] == [b"c"] and not found.skipped
         assert messages.end(1, read[0].next) == (3, read[2].next)
+
+
+def test_a_message_within_a_damaged_one_is_not_taken_for_one(tmp_path: Path) -> None:
+    """Somebody may publish what was recorded: what has a lower number, or lies askew, is no message of this segment."""
+    inner = pack_message(1, EPOCH_NS, b"inner")
+    bodies = [b"first", b"second", inner + b"askew" * 3 + pack_message(9, EPOCH_NS, b"inner"), b"last"]
+    path = write_messages(tmp_path, "one", "t", 1, bodies, sealed=True)
+    data = bytearray(path.read_bytes())
+    data[data.index(inner) - MESSAGE.size] ^= 1
+    path.write_bytes(data)
+    found = Found()
+    with MessageFile(path) as messages:
+        read = [(message.number, message.body) for message in messages.read(0, -1, found)]
+    assert read == [(0, b"first"), (1, b"second"), (3, b"last")] and found.damaged == {str(path): 1}
 
 
 def test_what_is_being_written_is_never_called_damaged(tmp_path: Path) -> None:

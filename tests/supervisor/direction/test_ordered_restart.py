@@ -320,6 +320,25 @@ def test_it_is_answered_at_once_when_an_order_to_move_lets_it_stay_where_it_is()
     assert answer(world, caller) == {"third": 2}
 
 
+def test_an_order_goes_on_as_soon_as_a_younger_one_is_out_of_its_way() -> None:
+    """Nothing else may happen for a minute. And those who go at one instant are drained in order, whoever ordered it."""
+    world = up_world()
+    older, younger = world.order_restart("first", "third"), world.order_restart("third", "second")
+    for name, component in (("first", "base"), ("third", "top")):
+        world.finish_draining(name)
+        world.finish_hook(name, component)
+        world.die(name, 0)
+        world.register(name)
+        world.finish_hook(name, component)
+        world.finish_hook(name, component)
+    assert [world.director.children[name].is_leaving for name in ("second", "third")] == [True, True]
+    assert world.drains == ["first", "third", "third"], "the second needs the third to be gone"
+    world.do_what_is_asked()
+    assert world.drains[3:] == ["second"]
+    assert answer(world, older) == {"first": 2, "third": 3}
+    assert answer(world, younger) == {"third": 3, "second": 2}
+
+
 def test_nobody_comes_up_on_one_that_is_about_to_go() -> None:
     """The restart was ordered while it came up itself: those above wait for the new process, not for the old one."""
     world = up_world()
