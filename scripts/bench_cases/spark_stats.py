@@ -43,7 +43,7 @@ from read_parquet('{files}') group by all
 
 @contextmanager
 def both(is_quick: bool) -> Iterator[Sides]:
-    for module, extra in (("pyspark", "spark"), ("duckdb", "peers")):
+    for module, extra in (("pyspark", "spark"), ("duckdb", "bench")):
         if importlib.util.find_spec(module) is None:
             raise RuntimeError(f"{module} is not installed: pip install '.[{extra}]'")
     import duckdb
