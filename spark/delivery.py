@@ -8,7 +8,7 @@ the backplane that serves it remembers as long as it lives. What fails for a pas
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from appbackplane.transport.request import IDEMPOTENCY_KEY_MAX
 #: How long a batch may take to be accepted, restarts of the system included.
 PATIENCE_S: Final = 60.0
 #: One try: longer than a backplane takes to be restarted, so that the client sees it through where it can.
-TRY_S: Final = 10.0
+TRY_S: Final = 5.0
 #: Between tries that found no system at all.
 PAUSE_S: Final = 0.2
 #: Of one call: enough to make its cost small (0.2 ms), little enough to stay 3 ms of the backplane's time.
@@ -36,9 +36,20 @@ Row = dict[str, Any]
 class Delivery:
     """To one system, as one group."""
 
-    def __init__(self, system: str | Path, group: str, *, backplane: str | None = None, patience_s: float = PATIENCE_S):
-        """`system`: name, run directory or TOML. `backplane`: the one that publishes; None: the first by name."""
+    def __init__(
+        self,
+        system: str | Path,
+        group: str,
+        *,
+        backplane: str | None = None,
+        patience_s: float = PATIENCE_S,
+        is_to_end: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`system`: name, run directory or TOML. `backplane`: the one that publishes; None: the first by name.
+        `is_to_end`: whether nothing is tried again any more.
+        """
         self._system, self._group, self._backplane, self._patience_s = str(system), group, backplane, patience_s
+        self._is_to_end = is_to_end
         self._client: Client | None = None
 
     def to_topic(self, topic: str, batch: int, rows: Sequence[Row]) -> int:
@@ -121,9 +132,15 @@ class Delivery:
 
     def _pause(self, error: BackplaneError, end_s: float) -> None:
         """Before it is tried again. Raises the error where that does not help."""
-        if not _may_pass(error) or time.monotonic() + PAUSE_S >= end_s:
+        if not _may_pass(error) or time.monotonic() + PAUSE_S >= end_s or self._is_to_end():
             raise error
         time.sleep(max(PAUSE_S, min(error.retry_after or 0.0, 1.0)))
+
+
+def first_backplane(system: str | Path) -> str:
+    """Of a running system, by name. Raises `BackplaneError`."""
+    with connect(system, timeout=TRY_S) as client:
+        return _first(client)
 
 
 def _first(client: Client) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from operator import itemgetter
 from typing import TypedDict
 
 from appbackplane.runtime import Component, operation
@@ -22,6 +23,10 @@ class Alert(TypedDict):
     cpu_percent: float
 
 
+#: (Inside of `Alerts`, `list` is an operation.)
+Shown = list[Alert]
+
+
 class Alerts(Component):
     """The last alerts: in the log, on the topic `alerts.shown`, and for whoever asks."""
 
@@ -37,6 +42,6 @@ class Alerts(Component):
         self.publish("alerts.shown", **alert)
 
     @operation(priority=1)
-    def list(self, limit: int = 20) -> list[Alert]:
-        """The last ones, the latest at the end."""
-        return [*self._alerts][-limit:] if limit > 0 else []
+    def list(self, limit: int = 20) -> Shown:
+        """The last ones, the latest window at the end."""
+        return sorted(self._alerts, key=itemgetter("since_ns"))[-limit:] if limit > 0 else []

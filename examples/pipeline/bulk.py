@@ -51,13 +51,16 @@ def main() -> None:
     actions = spark.read.format("backplane").schema(windows.ACTION).load(given.run)
     samples = spark.read.format("backplane").schema(windows.SAMPLE).option("topic", "host.sample").load(given.run)
     both = windows.both(windows.searches(actions, "1 second"), windows.cpu(samples, "1 second"))
-    seconds = windows.done(read, "1 second").join(both, "window", "left").orderBy("window")
-    seconds.write.mode("overwrite").parquet(str(given.out / "seconds"))
+    seconds = windows.done(read, "1 second").join(both, "window").orderBy("window")
+    seconds.select("window.start", *seconds.columns[1:]).write.mode("overwrite").parquet(str(given.out / "seconds"))
 
+    lasted_ns, count = ended_ns - began_ns, read.count()
+    print(
+        f"{count:,} files in {lasted_ns / 1e9:.0f} s; {len(paths) - count} were not read: too large, or not to be read"
+    )
     sums = [F.sum(name).alias(name) for name in ("bytes", "lines", "words")]
-    read.groupBy("language").agg(F.count("*").alias("files"), *sums).orderBy(F.desc("bytes")).show()
-    spark.read.parquet(str(given.out / "seconds")).show()
-    lasted_ns = ended_ns - began_ns
+    read.groupBy("language").agg(F.count("*").alias("files"), *sums).orderBy(F.desc("bytes")).show(5)
+    spark.read.parquet(str(given.out / "seconds")).show(5)
     phases = [("before", before_ns - lasted_ns, before_ns), ("meanwhile", began_ns, ended_ns)]
     windows.phases(actions, spark.createDataFrame(phases, "phase string, since_ns long, until_ns long")).show()
     spark.stop()

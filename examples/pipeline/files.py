@@ -39,17 +39,21 @@ def measured(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def measure(paths: list[str], texts: pa.StringArray, done_ns: int) -> pa.RecordBatch:
     """Rows of `SCHEMA` of some files."""
-    words = pc.split_pattern_regex(texts, r"\W+")
+    words = [_words(each.values) for each in pc.split_pattern_regex(texts, r"\W+")]
     columns = {
         "path": pa.array(paths, pa.string()),
         "language": pa.array([LANGUAGES[Path(path).suffix] for path in paths], pa.string()),
         "bytes": pc.binary_length(texts).cast(pa.int64()),
         "lines": pc.count_substring(texts, "\n").cast(pa.int64()),
-        "words": pc.list_value_length(words).cast(pa.int64()),
-        "distinct": pa.array([pc.count_distinct(each.values).as_py() for each in words], pa.int64()),
+        "words": pa.array([len(each) for each in words], pa.int64()),
+        "distinct": pa.array([pc.count_distinct(each).as_py() for each in words], pa.int64()),
         "done_ns": pa.repeat(pa.scalar(done_ns, pa.int64()), len(paths)),
     }
     return pa.RecordBatch.from_pydict(columns)
+
+
+def _words(parts: pa.StringArray) -> pa.StringArray:
+    return parts.filter(pc.not_equal(parts, ""))  # what is before a first and behind a last separator
 
 
 def _texts(paths: list[str]) -> Iterator[tuple[str, str]]:

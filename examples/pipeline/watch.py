@@ -1,6 +1,6 @@
 """Watch a running system: whenever searches are slow while the host is busy, tell it, by calling `alerts.show`.
 
-    python watch.py [--window "2 seconds"] [--p99-ms 5] [--cpu 80]
+    python watch.py [--window "2 seconds"] [--p99-ms 1] [--cpu 80]
 
 Two streams of what the system records, its actions and the messages on `host.sample`, are summed up in windows, joined, and
 what is left of them is written back into the system. Ends with Ctrl-C.
@@ -27,7 +27,7 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     asked.add_argument("--run", default=str(RUN), help="the run directory of the system (default: %(default)s)")
     asked.add_argument("--window", default="2 seconds", help="(default: %(default)s)")
-    asked.add_argument("--p99-ms", type=float, default=5.0, help="what is slow (default: %(default)s)")
+    asked.add_argument("--p99-ms", type=float, default=1.0, help="what is slow (default: %(default)s)")
     asked.add_argument("--cpu", type=float, default=80.0, help="what is busy, in percent (default: %(default)s)")
     given = asked.parse_args()
 
@@ -38,7 +38,7 @@ def main() -> None:
     searches = windows.searches(actions.option("startingOffsets", "latest").load(given.run), given.window)
     cpu = windows.cpu(samples.option("startingOffsets", "latest").load(given.run), given.window)
     both = windows.both(searches, cpu)
-    with tempfile.TemporaryDirectory(prefix="watch-") as checkpoint:
+    with tempfile.TemporaryDirectory(prefix="watch-", ignore_cleanup_errors=True) as checkpoint:
         query = (
             windows.alerts(both, given.p99_ms, given.cpu)
             .writeStream.format("backplane")
@@ -57,6 +57,7 @@ def main() -> None:
         while not is_to_end.is_set():
             query.awaitTermination(1)  # raises what has ended it, if it was not us
         query.stop()
+        spark.stop()
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 #: Rows that come later than this after a newer one are not waited for. A backplane writes an action down when it ends, and
 #: searches end within milliseconds.
@@ -31,7 +31,7 @@ def searches(actions: DataFrame, window: str) -> DataFrame:
         .select(_time("start_ns"), F.expr(TOOK_MS))
         .withWatermark("time", LATENESS)
         .groupBy(F.window("time", window))
-        .agg(F.count("*").alias("searches"), F.percentile_approx("took_ms", 0.99).alias("p99_ms"))
+        .agg(F.count("*").alias("searches"), F.round(F.percentile_approx("took_ms", 0.99), 3).alias("p99_ms"))
     )
 
 
@@ -41,7 +41,7 @@ def cpu(samples: DataFrame, window: str) -> DataFrame:
         samples.select(_time("time_ns"), F.get_json_object("json", "$.cpu_percent").cast("double").alias("percent"))
         .withWatermark("time", LATENESS)
         .groupBy(F.window("time", window))
-        .agg(F.avg("percent").alias("cpu_percent"))
+        .agg(F.round(F.avg("percent"), 1).alias("cpu_percent"))
     )
 
 
@@ -67,9 +67,9 @@ def phases(actions: DataFrame, phases: DataFrame) -> DataFrame:
     """How long searches took in each phase (`phase`, `since_ns`, `until_ns`): not by window, but exactly, over all of it."""
     took = actions.where(SEARCH).selectExpr("start_ns", TOOK_MS)
     within = (F.col("start_ns") >= F.col("since_ns")) & (F.col("start_ns") < F.col("until_ns"))
-    figures = [F.percentile("took_ms", share).alias(f"p{share * 100:.0f}_ms") for share in (0.5, 0.99)]
+    figures = [F.round(F.percentile("took_ms", each / 100), 3).alias(f"p{each}_ms") for each in (50, 90, 99)]
     return took.join(F.broadcast(phases), within).groupBy("phase").agg(F.count("*").alias("searches"), *figures)
 
 
-def _time(ns: str) -> F.Column:
+def _time(ns: str) -> Column:
     return F.timestamp_micros((F.col(ns) / 1000).cast("long")).alias("time")

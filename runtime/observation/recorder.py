@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 _pack_into: Final = RECORD.pack_into
 _NO_DEADLINE: Final[i64] = NO_DEADLINE
 _SALT: Final[i64] = SALT
+#: All bits but the first one, or two: what remains of a word that is shifted so far.
+_BUT_1: Final[i64] = (1 << 63) - 1
+_BUT_2: Final[i64] = (1 << 62) - 1
 _RECORD_BYTES: Final[i64] = RECORD.size
 _RECORDS_AT: Final[i64] = NAMES_END
 #: "00-" trace id "-" span id "-01".
@@ -130,6 +133,7 @@ class Recorder:
         check: i64 = (
             _SALT ^ index ^ start ^ wait ^ run ^ cpu ^ took ^ margin
             ^ trace_high ^ trace_low ^ span ^ parent ^ names ^ flags
+            ^ ((cpu >> 1) & _BUT_1) ^ ((took >> 2) & _BUT_2) ^ ((span >> 1) & _BUT_1) ^ ((parent >> 2) & _BUT_2)
         )  # fmt: skip
         _pack_into(
             self._buffer, _RECORDS_AT + index * _RECORD_BYTES,

@@ -20,6 +20,7 @@ from appbackplane.runtime.observation.segments import (
     NAMES_END,
     RECORD_BYTES,
     SALT,
+    SHIFTED,
     WORDS,
     BadSegment,
     Field,
@@ -213,7 +214,11 @@ def read_at(file: int, offset: int, length: int) -> bytes:
 def is_valid(words: np.ndarray, start: int) -> np.ndarray:
     """Which of the records, of which the first is at `start`, are what was written."""
     expected = np.arange(start, start + len(words)) ^ SALT
-    valid: np.ndarray = np.bitwise_xor.reduce(words, axis=1) == expected
+    found = np.bitwise_xor.reduce(words, axis=1)
+    unsigned = words.view(np.uint64)
+    for word, bits in SHIFTED:
+        found ^= (unsigned[:, word] >> np.uint64(bits)).view(np.int64)
+    valid: np.ndarray = found == expected
     return valid
 
 

@@ -2,6 +2,6 @@
 
 `partials.py` makes small sums of each micro-batch, in Spark's tasks; `windows.py` decides what becomes of them (windows that
 are open, closed, late), `alerts.py` what is worth an alert; `ledger.py` keeps what was decided, so that it is decided once;
-`run.py` lets Spark run it and publishes. It never keeps an action, and forgets a window once it is closed.
+`telling.py` tells it; `program.py` lets Spark run it. It never keeps an action, and forgets a window once it is closed.
 Read `windows.py` first; why it is exact is in docs/decisions/exactly_once.md.
 """

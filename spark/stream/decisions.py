@@ -14,6 +14,8 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from appbackplane.transport.errors import FailedPrecondition
+
 from .alerts import Alerts, Call, Rule, Watch, Watched
 from .windows import Key, Sums, Windows
 
@@ -23,12 +25,18 @@ VERSION: Final = 1
 PENDING_MAX: Final = 1_000
 
 
+class BadCheckpoint(FailedPrecondition):
+    """A checkpoint that cannot be gone on from. One line."""
+
+
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """One, with all that there is to know after it."""
 
     version: int = VERSION
     #: Whose batches these are for the receiver: made up once for each checkpoint.
     group: str
+    #: Which of its backplanes remembers what it has had: the one that was the first when the checkpoint was begun.
+    backplane: str
     size_ns: int
     number: int = 0
     #: The last micro-batch that is in it; -1: none.
@@ -57,8 +65,13 @@ class Decisions:
         self.given_up_count = 0
 
     def has(self, batch: int) -> bool:
-        """Whether this micro-batch is decided."""
-        return batch <= self.last.batch
+        """Whether this micro-batch is decided. Raises `BadCheckpoint` for one that is neither the last nor the next."""
+        if not self.last.batch <= batch <= self.last.batch + 1:
+            raise BadCheckpoint(
+                f"Spark is at batch {batch}, and what was decided at {self.last.batch}: these checkpoints do not belong "
+                "together; begin with a new folder (--checkpoint)"
+            )
+        return batch == self.last.batch
 
     def of_batch(
         self,
@@ -96,7 +109,7 @@ class Decisions:
         for row in (*told.closed, *told.open):
             row["step"] = number
         self.last = Decision(
-            group=self.last.group, size_ns=self.last.size_ns, number=number, batch=batch,
+            group=self.last.group, backplane=self.last.backplane, size_ns=self.last.size_ns, number=number, batch=batch,
             closed=told.closed, changed=told.open, calls=calls[-PENDING_MAX:],
             closed_until_ns=windows.closed_until_ns, looked_ns=windows.looked_ns,
             open=list(windows.open.items()), watched=list(alerts.watched.items()),

@@ -9,28 +9,23 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from appbackplane.transport.errors import FailedPrecondition
-
-from .decisions import VERSION, Decision
+from .decisions import VERSION, BadCheckpoint, Decision
 
 _NAME: Final = "windows.msgpack"
 _LOCK: Final = "stream.lock"
 
 
-class BadCheckpoint(FailedPrecondition):
-    """A checkpoint folder that cannot be gone on from. One line."""
-
-
 class Ledger:
     """Of one checkpoint folder, which nobody else uses meanwhile."""
 
-    def __init__(self, folder: Path, size_ns: int) -> None:
-        """Raises `BadCheckpoint`, OSError."""
+    def __init__(self, folder: Path, size_ns: int, backplane: Callable[[], str]) -> None:
+        """`backplane`: whom a new checkpoint is to name. Raises `BadCheckpoint`, OSError, and what that raises."""
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / _NAME
         self._lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -40,7 +35,7 @@ class Ledger:
             os.close(self._lock)
             raise BadCheckpoint(f"{folder}: another 'pipeline stream' is at work with it") from error
         try:
-            self.last = self._read(size_ns)
+            self.last = self._read(size_ns, backplane)
         except BaseException:
             self.close()
             raise
@@ -56,9 +51,9 @@ class Ledger:
         """Others may go on."""
         os.close(self._lock)
 
-    def _read(self, size_ns: int) -> Decision:
+    def _read(self, size_ns: int, backplane: Callable[[], str]) -> Decision:
         if not self._path.exists():
-            first = Decision(group=f"stream-{secrets.token_hex(8)}", size_ns=size_ns)
+            first = Decision(group=f"stream-{secrets.token_hex(8)}", backplane=backplane(), size_ns=size_ns)
             self.keep(first)
             return first
         try:

@@ -1,47 +1,40 @@
 """Program: `pipeline stream`. Spark reads what a running system records, batch by batch; what is decided goes back to it.
 
 Each second, or `trigger`: a micro-batch is made small in Spark's tasks (partials.py), decided upon (decisions.py), kept
-(ledger.py) and told: rows of windows that are closed on `telemetry.window`, of those that are open and have changed on
-`telemetry.window.open`, alerts by their route. Told again after a restart, it is known by its number. From an event to its
-row on `telemetry.window.open`: at most a trigger and 0.3 s (scripts/bench spark_latency).
+(ledger.py) and told (telling.py): rows of windows that are closed on `telemetry.window`, of those that are open and have
+changed on `telemetry.window.open`, alerts by their route. Told again after a restart, it is known by its number. From an
+event to its row on `telemetry.window.open`: at most a trigger and 0.3 s (scripts/bench spark_latency).
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
-from appbackplane.transport.errors import BackplaneError, DeadlineExceeded, PeerError
+from appbackplane.transport.errors import InvalidArgument, PeerError
 
-from ..delivery import PATIENCE_S, Delivery
-from .alerts import BadRules, Call, read_rules
-from .decisions import Decision, Decisions
+from ..delivery import PATIENCE_S, Delivery, first_backplane
+from .alerts import BadRules, read_rules
+from .decisions import Decisions
 from .ledger import Ledger
-from .partials import COLUMNS, SCHEMA, partials, unpack
+from .partials import COLUMNS
+from .said import Said
+from .telling import RECORDS_MAX, Telling
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-#: Rows of closed windows, each once; and of those that are open, as far as they have come.
-TOPIC: Final = "telemetry.window"
-TOPIC_OPEN: Final = "telemetry.window.open"
 WINDOW_NS: Final = 10_000_000_000
 TRIGGER_NS: Final = 1_000_000_000
+#: Of windows and triggers: below, a micro-batch takes longer.
+SHORTEST_NS: Final = 100_000_000
 #: An action is recorded by the thread that ran it, once that has the lead: on an overloaded machine some 100 ms late.
 LATENESS_NS: Final = 2_000_000_000
-#: Of a micro-batch: half a second of work. A program that was away has more to read, and closes no window until it is there.
-RECORDS_MAX: Final = 1_000_000
-#: Alerts must not keep windows waiting: what is not answered by then is told with the next decision.
-CALL_LIMIT_S: Final = 1.0
 #: Between looks at the query, whose end nobody announces to this thread.
 LOOK_S: Final = 0.5
 
@@ -65,100 +58,34 @@ def stream(
 
     Raises `BackplaneError`: `BadRules`, `BadCheckpoint`, and what tells that the system does not run.
     """
+    for what, ns in (("window", window_ns), ("trigger", trigger_ns)):
+        if ns < SHORTEST_NS:
+            raise InvalidArgument(f"a {what} of {ns / 1e9:g} s: {SHORTEST_NS / 1e9:g} s is the least")
     known = [] if rules is None else _read(rules)
-    folder = checkpoint or where / "pipeline" / "stream"
-    ledger = Ledger(folder, window_ns)
-    delivery = Delivery(where.absolute(), ledger.last.group, backplane=backplane, patience_s=patience_s)
+    system, folder = where.absolute(), checkpoint or where / "pipeline" / "stream"
+    is_to_end = threading.Event()
+    ledger = Ledger(folder, window_ns, lambda: backplane or first_backplane(system))
+    whose = ledger.last
+    delivery = Delivery(
+        system, whose.group, backplane=whose.backplane, patience_s=patience_s, is_to_end=is_to_end.is_set
+    )
     try:
         delivery.check()
-        telling = Telling(
-            Decisions(ledger.last, lateness_ns, known), ledger, delivery, _tell_json if as_json else _tell
-        )
-        telling.again()
-        _run(where, master, folder, telling, trigger_ns, is_loss_fatal=is_loss_fatal)
+        telling = Telling(Decisions(whose, lateness_ns, known), ledger, delivery, _tell_json if as_json else _tell)
+        with _heard(is_to_end) as hear:
+            telling.again()
+            _run(system, master, folder, telling, is_to_end, hear, trigger_ns, is_loss_fatal=is_loss_fatal)
+    except PeerError:
+        if not is_to_end.is_set():  # then it is told when it is begun again
+            raise
     finally:
         delivery.close()
         ledger.close()
 
 
-class Telling:
-    """Has it decided, kept and told, in this order. Called from Spark's threads, one at a time."""
-
-    def __init__(
-        self,
-        decisions: Decisions,
-        ledger: Ledger,
-        delivery: Delivery,
-        say: Callable[[list[dict[str, Any]]], None],
-        unix_ns: Callable[[], int] = time.time_ns,
-    ) -> None:
-        self._decisions, self._ledger, self._delivery = decisions, ledger, delivery
-        self._say, self._unix_ns = say, unix_ns
-        self._lock = threading.Lock()
-        self._untold: list[Call] = []
-        self._is_stopped = False
-        self.problem: Exception | None = None
-
-    def again(self) -> None:
-        """What was decided before this process began, and may have been told in part."""
-        self._tell(self._decisions.last)
-
-    def on_batch(self, frame: DataFrame, batch: int) -> None:
-        """Called by Spark with each micro-batch; an error ends the query."""
-        with self._lock:
-            if self._is_stopped or self._decisions.has(batch):
-                return
-            try:
-                kernel = functools.partial(partials, size_ns=self._decisions.last.size_ns)
-                found, read = unpack(frame.mapInArrow(kernel, SCHEMA).toArrow())
-                is_all = read < RECORDS_MAX // 2  # less than half of the records are damaged
-                now_ns = self._unix_ns()
-                decision = self._decisions.of_batch(batch, found, now_ns, has_read_all=is_all, untold=self._untold)
-                self._ledger.keep(decision)
-                self._tell(decision)
-            except Exception as error:
-                self.problem = self.problem or error
-                raise
-
-    def on_silence(self, at_ns: int) -> None:
-        """Spark has looked, and there was nothing to read; it had finished by then."""
-        with self._lock:
-            if self._is_stopped or self.problem is not None:
-                return
-            try:
-                decision = self._decisions.of_silence(at_ns, self._untold)
-                if decision is not None:
-                    self._ledger.keep(decision)
-                    self._tell(decision)
-            except Exception as error:
-                self.problem = self.problem or error
-
-    def stop(self) -> None:
-        """Once what is being told is told; nothing is decided any more."""
-        with self._lock:
-            self._is_stopped = True
-
-    def _tell(self, decision: Decision) -> None:
-        self._delivery.to_topic(TOPIC, decision.number, decision.closed)
-        self._delivery.to_topic(TOPIC_OPEN, decision.number, decision.changed)
-        self._say(decision.closed)
-        self._untold = []
-        for call in decision.calls:
-            try:
-                self._delivery.try_call(call.route, call.key, call.arguments, call.id, CALL_LIMIT_S)
-            except (PeerError, DeadlineExceeded) as error:
-                _warn(f"alert {call.arguments['alert']!r} is told later: {error}")
-                self._untold.append(call)
-            except BackplaneError as error:
-                _warn(f"alert {call.arguments['alert']!r} cannot be told: {error}")
-
-
-def _run(where: Path, master: str, folder: Path, telling: Telling, trigger_ns: int, *, is_loss_fatal: bool) -> None:
-    """Raises what ended it, unless it was asked to."""
-    from ..datasource import register
-    from ..session import session
-
-    is_to_end = threading.Event()
+@contextlib.contextmanager
+def _heard(is_to_end: threading.Event) -> Iterator[Callable[[], None]]:
+    """SIGTERM and Ctrl-C set it. What is yielded has them do so again."""
     signals = (signal.SIGTERM, signal.SIGINT)
     before = {number: signal.getsignal(number) for number in signals}
 
@@ -167,8 +94,34 @@ def _run(where: Path, master: str, folder: Path, telling: Telling, trigger_ns: i
             signal.signal(number, lambda *_: is_to_end.set())
 
     hear()
+    try:
+        yield hear
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _run(
+    where: Path,
+    master: str,
+    folder: Path,
+    telling: Telling,
+    is_to_end: threading.Event,
+    hear: Callable[[], None],
+    trigger_ns: int,
+    *,
+    is_loss_fatal: bool,
+) -> None:
+    """Raises what ended it, unless it was asked to."""
+    from ..datasource import register
+    from ..session import session
+
     silence = str(trigger_ns // 2_000_000)  # ms: each trigger that finds nothing is told of
-    spark = session(master, "pipeline stream", spark_sql_streaming_noDataProgressEventInterval=silence)
+    said = Said()
+    spark = session(
+        master, "appbackplane pipeline stream", stderr=said.file,
+        spark_sql_streaming_noDataProgressEventInterval=silence,
+    )  # fmt: skip
     hear()  # again: Spark has a handler of its own for Ctrl-C
     try:
         register(spark)
@@ -178,27 +131,31 @@ def _run(where: Path, master: str, folder: Path, telling: Telling, trigger_ns: i
             .schema(COLUMNS)
             .option("maxRecordsPerTrigger", str(RECORDS_MAX))
             .option("failOnDataLoss", str(is_loss_fatal).lower())
-            .load(str(where.absolute()))
+            .load(str(where))
             .writeStream.foreachBatch(telling.on_batch)
             .option("checkpointLocation", str(folder / "spark"))
             .trigger(processingTime=f"{trigger_ns // 1_000_000} milliseconds")
             .start()
         )
+        said.is_passed_on = True
         while not is_to_end.wait(LOOK_S) and telling.problem is None and query.isActive:
             pass
         telling.stop()
-        with contextlib.suppress(*_deaths()):  # as below
+        said.close()
+        with contextlib.suppress(*_deaths()):
             query.stop()
         if telling.problem is not None:
             raise telling.problem
         if not is_to_end.is_set() and (why := query.exception()) is not None:
             raise why
-    finally:
+    except _deaths():
         # Whoever ends us may have ended the JVM as well, and then there is nobody to be told: all that counts is kept.
+        if not is_to_end.is_set():
+            raise
+    finally:
+        said.close()
         with contextlib.suppress(*_deaths()):
             spark.stop()
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _deaths() -> tuple[type[Exception], ...]:
@@ -255,7 +212,3 @@ def _tell(closed: list[dict[str, Any]]) -> None:
 def _tell_json(closed: list[dict[str, Any]]) -> None:
     for row in closed:
         click.echo(json.dumps(row))
-
-
-def _warn(line: str) -> None:
-    click.echo(f"pipeline stream: {line}", err=True)

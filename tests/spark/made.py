@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 
 from appbackplane.runtime.observation import segments
-from appbackplane.runtime.observation.segments import CHECK_WORD, FIELDS, NO_DEADLINE, SALT, WORDS, SegmentHeader
+from appbackplane.runtime.observation.segments import (
+    CHECK_WORD,
+    FIELDS,
+    NO_DEADLINE,
+    SALT,
+    SHIFTED,
+    WORDS,
+    SegmentHeader,
+)
 
 #: 2026-01-01, Unix time.
 EPOCH_NS = 1_767_225_600_000_000_000
@@ -25,6 +33,8 @@ def words_of(count: int, columns: Mapping[str, Any]) -> np.ndarray:
         else:
             words[:, field.word] |= (values & ((1 << field.bits) - 1)) << field.shift
     check = np.bitwise_xor.reduce(words[:, :CHECK_WORD], axis=1)
+    for word, bits in SHIFTED:
+        check ^= (words[:, word].astype(np.uint64) >> np.uint64(bits)).astype(np.int64)
     words[:, CHECK_WORD] = check ^ np.arange(count) ^ SALT
     return words
 

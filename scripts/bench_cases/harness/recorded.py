@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from appbackplane.runtime.observation import segments
-from appbackplane.runtime.observation.segments import CHECK_WORD, NO_DEADLINE, SALT, WORDS, SegmentHeader
+from appbackplane.runtime.observation.segments import CHECK_WORD, NO_DEADLINE, SALT, SHIFTED, WORDS, SegmentHeader
 
 OPERATIONS, COMPONENTS, OBJECTS = 24, 6, 200
 SEGMENT_BYTES = 8 << 20
@@ -54,7 +54,10 @@ def _words(count: int, number: int, start: int, random: np.random.Generator) -> 
     words[:, 10] = operation | (whose << 32)
     failed = np.where(random.random(count, np.float32) < 0.01, 13 << 24, 0)
     words[:, 11] = priority | (priority << 8) | failed
-    words[:, CHECK_WORD] = np.bitwise_xor.reduce(words[:, :CHECK_WORD], axis=1) ^ np.arange(count) ^ SALT
+    check = np.bitwise_xor.reduce(words[:, :CHECK_WORD], axis=1)
+    for word, bits in SHIFTED:
+        check ^= words[:, word] >> bits  # none of them is below 0
+    words[:, CHECK_WORD] = check ^ np.arange(count) ^ SALT
     return words
 
 

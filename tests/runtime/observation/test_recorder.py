@@ -28,9 +28,8 @@ class Memory:
     def take(self, least: int = 0) -> Room | None:
         if self.is_full:
             return None
-        self.rooms.append(
-            Room(bytearray(NAMES_END + self.capacity * RECORD_BYTES), NAMES_END + self.capacity * RECORD_BYTES)
-        )
+        size = NAMES_END + self.capacity * RECORD_BYTES
+        self.rooms.append(Room(bytearray(size), size, len(self.rooms) + 1))
         return self.rooms[-1]
 
     def prepare(self) -> None:

@@ -65,6 +65,17 @@ def test_a_record_with_a_bit_changed_is_none(data: st.DataObject, index: int) ->
     assert segments.check_of((0,) * segments.WORDS, index) != 0
 
 
+@pytest.mark.parametrize("pair", [(2, 3), (2, 4), (3, 4), (7, 8), (6, 9)])
+def test_two_equal_words_that_are_struck_alike_are_seen(pair: tuple[int, int]) -> None:
+    """A plain action runs as long as it takes, on the CPU, and a root is its own trace: by XOR alone they cancel."""
+    words = [1_700_000_000, 5, 800, 800, 800, segments.NO_DEADLINE, 0, 42, 42, 0, 7, 3, 0]
+    check = segments.check_of(tuple(words), 9)
+    for value in (0, 2**63 - 1, -1, 777_777):
+        changed = list(words)
+        changed[pair[0]] = changed[pair[1]] = value
+        assert changed == words or segments.check_of(tuple(changed), 9) != check
+
+
 @given(st.binary(max_size=200), st.data())
 def test_a_message_with_a_bit_changed_is_none(body: bytes, data: st.DataObject) -> None:
     """Its number and its time are under the check as well."""

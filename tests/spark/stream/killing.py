@@ -24,7 +24,7 @@ from typing import Any
 
 from appbackplane.runtime.observation import segments
 from appbackplane.runtime.observation.segments import FIELDS, NAMES_END, RECORD, RECORD_BYTES
-from appbackplane.spark.stream.program import TOPIC
+from appbackplane.spark.stream.telling import TOPIC
 from appbackplane.transport import Client, connect
 from appbackplane.transport.errors import BackplaneError
 

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from appbackplane.runtime.observation.applied import Applied, Entry
 from appbackplane.spark.stream.alerts import BadRules, read_rules
-from appbackplane.spark.stream.decisions import Decisions
-from appbackplane.spark.stream.ledger import BadCheckpoint, Ledger
-from appbackplane.spark.stream.program import TOPIC, TOPIC_OPEN, Telling, ns_of, stream
-from appbackplane.transport.errors import NotFound, Unavailable
+from appbackplane.spark.stream.decisions import BadCheckpoint, Decisions
+from appbackplane.spark.stream.ledger import Ledger
+from appbackplane.spark.stream.program import ns_of, stream
+from appbackplane.spark.stream.telling import TOPIC, TOPIC_OPEN, Telling
+from appbackplane.transport.errors import InvalidArgument, NotFound, Unavailable
 
 SECOND = 1_000_000_000
 RULES = '[[alert]]\noperation = "*"\nwhen = "count > 0"\nroute = "alerts.show"'
@@ -52,7 +53,7 @@ class World:
 
     def to_topic(self, topic: str, batch: int, rows: list[dict[str, Any]]) -> int:
         """As the receiver does it, row by row."""
-        while (done := self.receiver.done(topic, "g", batch)) < len(rows):
+        while rows and (done := self.receiver.done(topic, "g", batch)) < len(rows):
             self.at_a_write()
             entry = Entry(topic, "g", batch, done, 1, 1, 0, 0, 1)
             self.receiver.begin(entry)
@@ -73,7 +74,7 @@ class World:
 
     def drive(self, batches: int, size_ns: int = 2 * SECOND) -> None:
         """Until so many more batches are committed, or it is killed."""
-        ledger = Ledger(self.folder, size_ns)
+        ledger = Ledger(self.folder, size_ns, lambda: "main")
         try:
             keep = ledger.keep
             ledger.keep = lambda decision: (self.at_a_write(), keep(decision), self.at_a_write())  # type: ignore[assignment,func-returns-value,method-assign]
@@ -182,15 +183,31 @@ def test_an_alert_that_cannot_be_told_is_told_later_and_once(tmp_path: Path) -> 
 
 def test_a_checkpoint_is_used_by_one_and_for_what_it_was_begun(tmp_path: Path) -> None:
     """Two drivers would decide the same batch twice; other windows would not add up."""
-    ledger = Ledger(tmp_path, SECOND)
+    ledger = Ledger(tmp_path, SECOND, lambda: "main")
     with pytest.raises(BadCheckpoint, match="another 'pipeline stream' is at work"):
-        Ledger(tmp_path, SECOND)
+        Ledger(tmp_path, SECOND, lambda: "main")
     ledger.close()
     with pytest.raises(BadCheckpoint, match="begun with windows of 1 s"):
-        Ledger(tmp_path, 2 * SECOND)
+        Ledger(tmp_path, 2 * SECOND, lambda: "main")
     (tmp_path / "windows.msgpack").write_bytes(b"\x00")
     with pytest.raises(BadCheckpoint, match="remove the folder to begin anew"):
-        Ledger(tmp_path, SECOND)
+        Ledger(tmp_path, SECOND, lambda: "main")
+
+
+def test_checkpoints_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
+    """Whoever removed one half of a checkpoint would otherwise get no windows for hours, or windows that lack their begin."""
+    world = World(tmp_path)
+    for _ in range(3):
+        world.recorded += [world.now_ns]
+        world.drive(1)
+    planned, world.planned, world.committed = world.planned, [], 0
+    with pytest.raises(BadCheckpoint, match="Spark is at batch 0, and what was decided at 2"):
+        world.drive(1)
+    world.planned, world.committed = planned, 3
+    world.recorded += [world.now_ns]
+    (tmp_path / "windows.msgpack").unlink()
+    with pytest.raises(BadCheckpoint, match="Spark is at batch 3, and what was decided at -1"):
+        world.drive(1)
 
 
 def test_bad_input_is_one_line_before_anything_starts(tmp_path: Path) -> None:
@@ -203,6 +220,8 @@ def test_bad_input_is_one_line_before_anything_starts(tmp_path: Path) -> None:
         stream(tmp_path, "local[1]", rules=rules)
     with pytest.raises(Unavailable, match="is not running"):
         stream(tmp_path, "local[1]")
+    with pytest.raises(InvalidArgument, match=r"a window of 0 s: 0\.1 s is the least"):
+        stream(tmp_path, "local[1]", window_ns=0)
 
 
 def test_a_time_as_spark_writes_it() -> None:

@@ -1,0 +1,118 @@
+"""Telling: has each micro-batch decided, the decision kept, and what it says told, in this order.
+
+What Spark calls: with a micro-batch, from a thread of its own, and with the news that there was nothing to read, from another.
+Here is the order that makes it exact (docs/decisions/exactly_once.md): kept before it is told, told before the next is kept.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from appbackplane.transport.errors import BackplaneError, DeadlineExceeded, PeerError
+
+from ..delivery import Delivery
+from .alerts import Call
+from .decisions import Decision, Decisions
+from .ledger import Ledger
+from .partials import SCHEMA, partials, unpack
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: Rows of closed windows, each once; and of those that are open, as far as they have come.
+TOPIC: Final = "telemetry.window"
+TOPIC_OPEN: Final = "telemetry.window.open"
+#: Of a micro-batch: half a second of work. A program that was away has more to read, and closes no window until it is there.
+RECORDS_MAX: Final = 1_000_000
+#: Alerts must not keep windows waiting: what is not answered by then is told with the next decision.
+CALL_LIMIT_S: Final = 1.0
+
+
+class Telling:
+    """Has it decided, kept and told, in this order. Called from Spark's threads, one at a time."""
+
+    def __init__(
+        self,
+        decisions: Decisions,
+        ledger: Ledger,
+        delivery: Delivery,
+        say: Callable[[list[dict[str, Any]]], None],
+        unix_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._decisions, self._ledger, self._delivery = decisions, ledger, delivery
+        self._say, self._unix_ns = say, unix_ns
+        self._lock = threading.Lock()
+        self._untold: list[Call] = []
+        self._is_stopped = False
+        self.problem: Exception | None = None
+
+    def again(self) -> None:
+        """What was decided before this process began, and may have been told in part."""
+        self._tell(self._decisions.last)
+
+    def on_batch(self, frame: DataFrame, batch: int) -> None:
+        """Called by Spark with each micro-batch; an error ends the query."""
+        with self._lock:
+            if self._is_stopped or self._decisions.has(batch):
+                return
+            try:
+                kernel = functools.partial(partials, size_ns=self._decisions.last.size_ns)
+                found, read = unpack(frame.mapInArrow(kernel, SCHEMA).toArrow())
+                is_all = read < RECORDS_MAX // 2  # less than half of the records are damaged
+                now_ns = self._unix_ns()
+                decision = self._decisions.of_batch(batch, found, now_ns, has_read_all=is_all, untold=self._untold)
+                self._ledger.keep(decision)
+                self._tell(decision)
+            except Exception as error:
+                self.problem = self.problem or error
+                raise
+
+    def on_silence(self, at_ns: int) -> None:
+        """Spark has looked, and there was nothing to read; it had finished by then."""
+        with self._lock:
+            if self._is_stopped or self.problem is not None:
+                return
+            try:
+                decision = self._decisions.of_silence(at_ns, self._untold)
+                if decision is not None:
+                    self._ledger.keep(decision)
+                    self._tell(decision)
+            except Exception as error:
+                self.problem = self.problem or error
+
+    def stop(self) -> None:
+        """Once what is being told is told; nothing is decided any more."""
+        with self._lock:
+            self._is_stopped = True
+
+    def _tell(self, decision: Decision) -> None:
+        self._delivery.to_topic(TOPIC, decision.number, decision.closed)
+        self._delivery.to_topic(TOPIC_OPEN, decision.number, decision.changed)
+        self._say(decision.closed)
+        before = {call.id for call in self._untold}
+        self._untold = []
+        end_s = time.monotonic() + CALL_LIMIT_S
+        deaf: set[str] = set()
+        for call in decision.calls:
+            if call.route in deaf or time.monotonic() > end_s:
+                self._untold.append(call)
+                continue
+            try:
+                self._delivery.try_call(call.route, call.key, call.arguments, call.id, CALL_LIMIT_S)
+            except (PeerError, DeadlineExceeded) as error:
+                deaf.add(call.route)
+                self._untold.append(call)
+                if call.id not in before:
+                    _warn(f"alert {call.arguments['alert']!r} is told later: {error}")
+            except BackplaneError as error:
+                _warn(f"alert {call.arguments['alert']!r} cannot be told: {error}")
+
+
+def _warn(line: str) -> None:
+    click.echo(f"pipeline stream: {line}", err=True)
