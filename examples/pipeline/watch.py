@@ -38,7 +38,7 @@ def main() -> None:
     searches = windows.searches(actions.option("startingOffsets", "latest").load(given.run), given.window)
     cpu = windows.cpu(samples.option("startingOffsets", "latest").load(given.run), given.window)
     both = windows.both(searches, cpu)
-    with tempfile.TemporaryDirectory(prefix="watch-") as checkpoint:
+    with tempfile.TemporaryDirectory(prefix="watch-", ignore_cleanup_errors=True) as checkpoint:
         query = (
             windows.alerts(both, given.p99_ms, given.cpu)
             .writeStream.format("backplane")
@@ -57,6 +57,7 @@ def main() -> None:
         while not is_to_end.is_set():
             query.awaitTermination(1)  # raises what has ended it, if it was not us
         query.stop()
+        spark.stop()
 
 
 if __name__ == "__main__":

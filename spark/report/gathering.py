@@ -1,8 +1,7 @@
 """Gathering: the jobs asked, several at a time, and their answers put into the rows of `contents.py`.
 
 A job is small work for Spark and large work for its tasks; asked one after the other, they would leave cores idle at the end
-of each. So each is asked by a thread of its own, and Spark shares its cores among them. What is recorded meanwhile may be in
-one answer and not yet in another.
+of each. So each is asked by a thread of its own, and Spark shares its cores among them.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from ..records.found import Found
 from ..records.pieces import Piece, pieces
 from .contents import Advice, Backplane, Contents, Culprit, Heat, Inversion, Line, Miss, Operation, Slow
 from .overview import BUCKETS, Overview, Source, edges_ns, overview
+from .pinned import pinned
 from .traces import slowest_traces
 
 if TYPE_CHECKING:
@@ -49,10 +49,12 @@ def gathered(
     spark: SparkSession, where: Path, progress: Progress, *, since_ns: int | None, made_ns: int, by: str
 ) -> Contents:
     """All that a report says of what is recorded in `where`. Raises `NothingRecorded`."""
-    several = pieces(where, since_ns=since_ns)
+    found = Found()
+    several = pinned(pieces(where, since_ns=since_ns), found)
     frame = frame_of(spark, several, since_ns=since_ns)
     progress.step("reading what was recorded")
     total = overview(frame)
+    total.add(Overview(found=found.as_dict()))
     asked = questions(frame, several, total, since_ns)
     answers: dict[str, Any] = {}
     if total.sources:

@@ -249,7 +249,7 @@ def _slow(contents: Contents, zone: tzinfo | None) -> str:
         ]
         for one in contents.slow[:ROWS_MAX]
     ]  # fmt: skip
-    head = ("At#", "Operation", "In all#", "Usual run#", "", "Waited#", "Computed#", "Held up#", "Awaited#")
+    head = ("At#", "Operation", "In all#", "Usual#", "", "Waited#", "Computed#", "Held up#", "Awaited#")
     return (
         '<h2>Slow actions</h2><p class="key"><i class="waited"></i>waited in queues<i class="own"></i>computed'
         '<i class="blocked"></i>ran and did not compute: blocked, or kept from the CPU<i class="took"></i>awaited replies</p>'

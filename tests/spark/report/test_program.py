@@ -17,8 +17,10 @@ import psutil
 import pytest
 
 from appbackplane.runtime.observation import segments
+from appbackplane.spark.records.found import Found
 from appbackplane.spark.records.pieces import pieces
 from appbackplane.spark.report.page import page
+from appbackplane.spark.report.pinned import pinned
 
 from ..made import names_of, traffic, words_of, write_actions
 from ..no_java import environment_without_java
@@ -184,6 +186,50 @@ def is_among(processes: list[psutil.Process], word: str) -> bool:
             if word in " ".join(process.cmdline()):
                 return True
     return False
+
+
+def test_all_questions_speak_of_the_same_records(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A system goes on while it is asked: figures that do not add up would be taken for an error of the reader's."""
+    from appbackplane.spark.progress import Progress
+    from appbackplane.spark.report import gathering
+
+    words = words_of(COUNT, traffic(COUNT))
+    path = write_actions(tmp_path, "front", 1, words[:2_000], names_of(), room=COUNT - 2_000)
+    asked = gathering.questions
+
+    def meanwhile(*arguments: Any) -> dict[str, Any]:
+        with path.open("r+b") as file:
+            file.seek(segments.NAMES_END)
+            file.write(words.tobytes())
+        return asked(*arguments)
+
+    monkeypatch.setattr(gathering, "questions", meanwhile)
+    progress = Progress(None, gathering.STEPS + 1)
+    contents = gathering.gathered(spark, tmp_path, progress, since_ns=None, made_ns=1, by="test")
+    assert contents.records == 2_000 == sum(one.count for one in contents.operations)
+    assert contents.skipped == []
+
+
+def test_a_record_that_nobody_will_finish_is_counted(tmp_path: Path) -> None:
+    """And one that is being written at this moment is not: nothing is lost of it."""
+    words = words_of(3, traffic(3))
+    words[2, 4] ^= 1
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    for backplane, pid in (("dead", gone.pid), ("alive", os.getpid())):
+        started_ns = int(psutil.Process().create_time() * 1e9) + 10**9
+        write_actions(
+            tmp_path, backplane, 1, words, names_of(), pid=pid, node=os.uname().nodename, created_ns=started_ns
+        )
+    found = Found()
+    several = pinned(pieces(tmp_path), found)
+    assert [(Path(piece.path).parent.name, piece.start, piece.stop) for piece in several] == [
+        ("alive", 0, 2),
+        ("dead", 0, 2),
+    ]
+    assert [Path(path).parent.name for path in found.torn] == ["dead"]
 
 
 def test_made_by_the_program_as_by_the_page(spark: Any, run_dir: Path) -> None:
