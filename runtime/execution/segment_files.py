@@ -46,8 +46,8 @@ class SegmentFiles:
         unix_offset_ns: Callable[[], int],
         wake: Callable[[], None],
     ) -> None:
-        """`header`: number and time are filled in here; `unix_offset_ns`: makes Unix time of `now_ns`; `wake`: has `tend` called
-        soon. The folder is made when something is recorded. Raises OSError where it cannot be looked into.
+        """`header`: number and time are filled in here; `unix_offset_ns`: makes Unix time of `now_ns`; `wake`: has `tend`
+        called soon. The folder is made when something is recorded. Raises OSError where it cannot be looked into.
         """
         self._folder, self._suffix, self._policy = folder, suffix, policy
         #: Of the segments that follow.
