@@ -29,6 +29,8 @@ _BUT_1: Final[i64] = (1 << 63) - 1
 _BUT_2: Final[i64] = (1 << 62) - 1
 _RECORD_BYTES: Final[i64] = RECORD.size
 _RECORDS_AT: Final[i64] = NAMES_END
+#: From where in the names on the next segment is asked for: with many objects they end before the records do.
+_NAMES_HALF: Final[i64] = NAMES_END // 2
 #: "00-" trace id "-" span id "-01".
 _TRACEPARENT_LENGTH: Final = 55
 #: INTERNAL of transport/status.py: it raised what is no error of ours.
@@ -229,6 +231,8 @@ class Recorder:
             return False
         self._buffer[self._names_at + NAME.size : end] = text
         NAME.pack_into(self._buffer, self._names_at, len(text), 0, zlib.crc32(text))
+        if self._names_at <= _NAMES_HALF < end:
+            self._supply.prepare()
         self._names_at = end
         self._names_count += 1
         return True

@@ -193,6 +193,7 @@ def test_names_that_do_not_fit_begin_the_next_segment(store: Store) -> None:
         action = Taking(shelf, "store.take", 3)
         recording.record(action, account, number)
     assert len(memory.rooms) == 2
+    assert memory.prepared_count == 2, "the next was made in the lead, which stands still meanwhile"
     assert (sum(map(len, map(records_of, (room.buffer for room in memory.rooms)))), recording.lost_count) == (1_500, 0)
     for room in memory.rooms:
         names = names_of(room)
