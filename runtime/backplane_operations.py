@@ -38,6 +38,8 @@ _APPLY_PRIORITY = 5
 #: A row of a batch; a larger one is refused before anything is remembered of it.
 _ROW_BYTES_MAX = 1 << 20
 _GROUP_MAX = 255
+#: Characters of a topic, as of a group: an entry of the ledger has room for both, and readers stop at one that is larger.
+_TOPIC_MAX = 255
 
 
 class Owner(Protocol):
@@ -213,6 +215,8 @@ class Batches(AppObject):
         Batches of a group are numbered upwards. Once `done` is what the batch has, the next may come (execution/applying.py).
         """
         check_topic(topic)
+        if len(topic) > _TOPIC_MAX:
+            raise InvalidArgument(f"a topic of {len(topic):,} characters: at most {_TOPIC_MAX}")
         if not 0 < len(group) <= _GROUP_MAX or batch < 0 or first < 0:
             raise InvalidArgument(
                 f"expected a group of 1 to {_GROUP_MAX} characters, a batch and a first row of 0 or more"

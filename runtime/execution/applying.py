@@ -70,7 +70,7 @@ class Applying:
         if not path.exists():
             return
         self._applied = Applied()
-        self._applied.recover(unpack(path.read_bytes()), self._present)
+        self._applied.recover(unpack(path.read_bytes()), self._present, self._engine.clock.now_ns())
         try:
             self._begin_ledger(self._applied)
         except Unavailable as error:
