@@ -6,6 +6,7 @@ import os
 import signal
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import msgpack
 
@@ -116,8 +117,19 @@ def test_limits_stand_in_the_header_and_follow_a_change(up: Up) -> None:
     assert system.command("scale", "tower", "--threads", "3").returncode == 0
     served(system, 1)
 
-    def limits() -> list[int]:
+    def limits(of: str) -> list[Any]:
         paths = sorted(segments.actions_folder(system.run_dir, "tower").glob("*.actions"))
-        return [segments.unpack_header(path.read_bytes())[0].limits["threads"] for path in paths]
+        return [segments.unpack_header(path.read_bytes())[0].limits[of] for path in paths]
 
-    assert (limits()[0], limits()[-1]) == (1, 3)
+    assert (limits("threads")[0], limits("threads")[-1]) == (1, 3)
+    with system.connect() as client:
+        client.call("backplane.tower.limits", cpu_limit=70)
+        client.call("backplane.tower.quotas", quotas=[0, 9])
+        client.call("backplane.tower.threads", count=2)
+    served(system, 1)
+    assert (limits("threads")[-1], limits("cpu_limit")[-1], limits("quotas")[-1]) == (2, 70, [0, 9])
+    files_count = len(limits("threads"))
+    with system.connect() as client:
+        client.call("backplane.tower.threads", count=2)
+    served(system, 1)
+    assert len(limits("threads")) == files_count, "nothing has changed"
