@@ -14,6 +14,7 @@ import os
 import struct
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -168,19 +169,22 @@ class SegmentFiles:
         with self._lock:
             current = self._path(self._number)
         files = sorted(self._files(), key=_number_of)
-        sizes = {path: path.stat().st_size for path in files}
-        left = sum(sizes.values())
+        found = []
         for path in files:
+            with suppress(FileNotFoundError):  # somebody has removed it meanwhile
+                found.append((path, path.stat()))
+        left = sum(told.st_size for _, told in found)
+        for path, told in found:
             if path == current:
                 break
-            is_old = path.stat().st_mtime_ns < unix_ns - self._policy.age_ns
+            is_old = told.st_mtime_ns < unix_ns - self._policy.age_ns
             if not is_old and left <= self._policy.size:
                 break
-            path.unlink()
-            left -= sizes[path]
+            path.unlink(missing_ok=True)
+            left -= told.st_size
 
     def _files(self) -> list[Path]:
-        return [path for path in self._folder.glob(f"*{self._suffix}") if path.name[: -len(self._suffix)].isdigit()]
+        return [path for path in self._folder.glob(f"*{self._suffix}") if path.name[: -len(self._suffix)].isdecimal()]
 
     def _path(self, number: int) -> Path:
         return self._folder / segments.file_name(number, self._suffix)

@@ -208,3 +208,24 @@ def test_somebody_who_removes_the_folder_does_not_end_the_recording(
     assert log.append(b"kept", time.now_ns)
     files.tend()
     assert messages(tmp_path / "sold" / "00000002.messages") == [b"kept"]
+
+
+def test_a_file_that_somebody_removes_while_retention_looks_is_no_problem(
+    tmp_path: Path, files: SegmentFiles, time: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is what an operator does, too, who needs room: a warning that nothing can be recorded would be untrue."""
+    log = MessageLog(files)
+    while log.count < 20:
+        log.append(bytes(10_000), time.now_ns)
+    listed = files._files
+    monkeypatch.setattr(files, "_files", lambda: [*listed(), tmp_path / "sold" / "00000000.messages"])
+    files.tend()
+    assert files.problem is None
+
+
+def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path, files: SegmentFiles, time: Time) -> None:
+    """Its name is no number, whatever it looks like."""
+    (tmp_path / "sold").mkdir()
+    (tmp_path / "sold" / "\u00b2.messages").touch()
+    assert MessageLog(open_files(tmp_path, time)).append(b"kept", time.now_ns)
+    assert names(tmp_path) == ["00000001.messages", "\u00b2.messages"]
