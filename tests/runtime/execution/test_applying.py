@@ -26,7 +26,7 @@ from appbackplane.runtime.observation import segments
 from appbackplane.runtime.observation.applied import GROUPS_MAX, IDLE_NS, Applied, Entry, pack, unpack
 from appbackplane.runtime.observation.message_log import MessageLog
 from appbackplane.runtime.observation.segments import SegmentHeader
-from appbackplane.runtime.process import record
+from appbackplane.runtime.process import DeclarationFault, record
 from appbackplane.runtime.process_config import ProcessConfig, RecordPolicy
 from appbackplane.runtime.testing.memory_link import MemoryLink
 from appbackplane.transport.errors import Busy, FailedPrecondition, InvalidArgument, Unavailable
@@ -251,6 +251,24 @@ def test_groups_of_before_the_machine_started_again_make_room_after_an_hour() ->
     known.begin(_entry("one more", 5 + IDLE_NS))
 
 
+def recording_backplane(run_dir: Path, policy: RecordPolicy) -> tuple[ProcessConfig, Backplane]:
+    """One that is about to begin to record."""
+    config = ProcessConfig(
+        system="s", backplane="b", generation=2, run_dir=str(run_dir), components=(), recorded_topics={TOPIC: policy}
+    )  # fmt: skip
+    link: Any = MemoryLink()
+    return config, Backplane(config, [], clock=RealClock(), link=link)
+
+
+@pytest.mark.parametrize("in_the_way", [applying.LEDGER, f"{TOPIC}/next.tmp"])
+def test_a_folder_in_the_place_of_a_file_is_one_clear_line(tmp_path: Path, in_the_way: str) -> None:
+    """Whoever restored a backup wrongly is told where; a traceback at each start tells him nothing."""
+    (tmp_path / "records" / "b" / in_the_way).mkdir(parents=True)
+    config, backplane = recording_backplane(tmp_path, RecordPolicy(size=1 << 20, age_ns=1 << 60, segment=8192))
+    with pytest.raises(DeclarationFault, match=rf"cannot record: .*/{in_the_way}: Is a directory"):
+        record(config, backplane)
+
+
 def test_what_a_killed_process_has_left_is_looked_at_before_retention_takes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -264,11 +282,7 @@ def test_what_a_killed_process_has_left_is_looked_at_before_retention_takes_it(
     for path in (tmp_path / "records" / "b" / TOPIC).iterdir():
         os.utime(path, (0, 0))
     policy = RecordPolicy(size=1 << 20, age_ns=1, segment=8192)
-    config = ProcessConfig(
-        system="s", backplane="b", generation=2, run_dir=str(tmp_path), components=(), recorded_topics={TOPIC: policy}
-    )  # fmt: skip
-    link: Any = MemoryLink()
-    backplane = Backplane(config, [], clock=RealClock(), link=link)
+    config, backplane = recording_backplane(tmp_path, policy)
     monkeypatch.setattr(Recording, "start", lambda self: [files.tend() for _, files in self._written])
     record(config, backplane)
     try:
