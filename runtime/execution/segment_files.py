@@ -29,6 +29,8 @@ TURN_NS = 600 * 1_000_000_000
 #: After a file could not be made it is not tried again for so long: each attempt is a system call or two, in the hot path.
 RETRY_NS = 1_000_000_000
 _PREPARED = "next.tmp"
+#: Of what is looked through at a time for where a killed process has stopped.
+_LOOK_BYTES = 1 << 20
 _SEAL = struct.Struct("<q")
 
 log = logging.getLogger("appbackplane.runtime")
@@ -56,6 +58,8 @@ class SegmentFiles:
         self._now_ns, self._unix_offset_ns, self._wake = now_ns, unix_offset_ns, wake
         (folder / _PREPARED).unlink(missing_ok=True)
         self._number = max((_number_of(path) for path in self._files()), default=0)
+        #: What an earlier process may have left as large as it was allocated; None: looked at.
+        self._left: Path | None = self._path(self._number) if self._number else None
         #: Over all fields below: the recorder and the thread that tends meet here.
         self._lock = threading.Lock()
         self._is_wanted = False
@@ -125,6 +129,10 @@ class SegmentFiles:
             is_needed = self._is_wanted and self._prepared is None and now_ns >= self._retry_ns
         for path, memory, count, end in done:
             _seal(path, memory, count, end)
+        if self._left is not None:
+            left, self._left = self._left, None
+            with suppress(FileNotFoundError):
+                _shrink(left)
         if is_needed:
             with self._lock:
                 if self._prepared is None:
@@ -196,6 +204,44 @@ class SegmentFiles:
 
 def _number_of(path: Path) -> int:
     return int(path.name.partition(".")[0])
+
+
+def _shrink(path: Path) -> None:
+    """Give back what a killed process had allocated and not used, or a few such deaths would have retention remove all else.
+
+    Nothing that was written is touched, torn or not, so that whoever reads it finds the same; and it is as old as it was.
+    """
+    with path.open("rb+") as file:
+        told = os.fstat(file.fileno())
+        if (
+            told.st_size < segments.HEADER_BYTES
+            or _SEAL.unpack_from(file.read(SEAL_OFFSET + _SEAL.size), SEAL_OFFSET)[0] >= 0
+        ):
+            return  # it was not killed
+        if path.suffix == segments.MESSAGES_SUFFIX:
+            file.seek(0)
+            end = _messages_end(file.read())
+        else:
+            end, at = segments.NAMES_END, told.st_size
+            while at > segments.NAMES_END:
+                begin = max(segments.NAMES_END, at - _LOOK_BYTES)
+                file.seek(begin)
+                if written := len(file.read(at - begin).rstrip(b"\0")):
+                    records = -(-(begin + written - segments.NAMES_END) // segments.RECORD_BYTES)
+                    end = segments.NAMES_END + records * segments.RECORD_BYTES
+                    break
+                at = begin
+        if end < told.st_size:
+            file.truncate(end)
+            os.utime(file.fileno(), ns=(told.st_atime_ns, told.st_mtime_ns))
+
+
+def _messages_end(data: bytes) -> int:
+    """Behind the last message that is whole, and whatever else was written."""
+    at = segments.HEADER_BYTES
+    while (found := segments.unpack_message(data, at)) is not None:
+        at = found[3]
+    return max(at, -(-len(data.rstrip(b"\0")) // 8) * 8)
 
 
 def _seal(path: Path, memory: mmap.mmap, count: int, end: int) -> None:
