@@ -188,9 +188,7 @@ def is_among(processes: list[psutil.Process], word: str) -> bool:
     return False
 
 
-def test_all_questions_speak_of_the_same_records(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_questions_speak_of_the_same_records(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A system goes on while it is asked: figures that do not add up would be taken for an error of the reader's."""
     from appbackplane.spark.progress import Progress
     from appbackplane.spark.report import gathering
