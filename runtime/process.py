@@ -226,7 +226,7 @@ def record(config: ProcessConfig, backplane: Backplane) -> None:
     """What the configuration wants recorded, from now on. Raises `DeclarationFault` where that cannot begin."""
     clock = RealClock()
     try:
-        recording = Recording(config, backplane.engine, clock, unix_ns=clock.unix_ns() - clock.now_ns())
+        recording = Recording(config, backplane.engine, clock, clock.unix_offset_ns)
     except OSError as error:
         raise DeclarationFault(f"cannot record: {error.filename}: {error.strerror}") from error
     recording.start()

@@ -32,3 +32,7 @@ class RealClock:
     process_cpu_ns = staticmethod(time.process_time_ns)
     #: What calendars show, ns since 1970: for what is written down, never for what is decided.
     unix_ns = staticmethod(time.time_ns)
+
+    def unix_offset_ns(self) -> int:
+        """What makes Unix time of `now_ns`, now: it changes when the calendar is set right, or after a suspend."""
+        return self.unix_ns() - self.now_ns()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,9 @@ LOOK_S = 5.0
 class Recording:
     """Of one backplane."""
 
-    def __init__(self, config: ProcessConfig, engine: Engine, clock: Clock, unix_ns: int) -> None:
-        """`unix_ns`: what makes Unix time of the clock's. Raises OSError where there can be no folder."""
-        self._config, self._engine, self._clock, self._unix_ns = config, engine, clock, unix_ns
+    def __init__(self, config: ProcessConfig, engine: Engine, clock: Clock, unix_offset_ns: Callable[[], int]) -> None:
+        """`unix_offset_ns`: makes Unix time of the clock's. Raises OSError where the folders cannot be looked into."""
+        self._config, self._engine, self._clock, self._unix_offset_ns = config, engine, clock, unix_offset_ns
         self._is_due = threading.Event()
         self._is_closed = False
         self._written: list[tuple[Recorder | MessageLog, SegmentFiles]] = []
@@ -42,13 +43,13 @@ class Recording:
             folder = segments.actions_folder(run_dir, config.backplane)
             files = self._files(folder, "actions", segments.ACTIONS_SUFFIX, config.record)
             # 62 bits, of which the lower 40 count: no two generations share a span, and none needs a digit more.
-            engine.endings.recorder = Recorder(files, unix_ns, secrets.randbits(21) << 40)
+            engine.endings.recorder = Recorder(files, secrets.randbits(21) << 40)
             files.prepare()  # every backplane has actions; on a topic it may never publish
             self._written.append((engine.endings.recorder, files))
         for topic, policy in config.recorded_topics.items():
             folder = segments.messages_folder(run_dir, config.backplane, topic)
             files = self._files(folder, "messages", segments.MESSAGES_SUFFIX, policy, topic)
-            engine.publishing.records[topic] = messages = MessageLog(files, unix_ns)
+            engine.publishing.records[topic] = messages = MessageLog(files)
             self._written.append((messages, files))
         self._thread = threading.Thread(target=self._tend, name="recording", daemon=True)
 
@@ -113,7 +114,7 @@ class Recording:
                 "slow_action_ns": config.slow_action_ns,
             },
         )
-        return SegmentFiles(folder, header, suffix, policy, self._clock.now_ns, self._unix_ns, self._is_due.set)
+        return SegmentFiles(folder, header, suffix, policy, self._clock.now_ns, self._unix_offset_ns, self._is_due.set)
 
     def _tend(self) -> None:
         while not self._is_closed:

@@ -43,16 +43,16 @@ class SegmentFiles:
         suffix: str,
         policy: RecordPolicy,
         now_ns: Callable[[], int],
-        unix_ns: int,
+        unix_offset_ns: Callable[[], int],
         wake: Callable[[], None],
     ) -> None:
-        """`header`: number and time are filled in here; `unix_ns`: makes Unix time of `now_ns`; `wake`: has `tend` called
-        soon. The folder is made when something is recorded. Raises OSError where it cannot be looked into.
+        """`header`: number and time are filled in here; `unix_offset_ns`: makes Unix time of `now_ns`; `wake`: has `tend`
+        called soon. The folder is made when something is recorded. Raises OSError where it cannot be looked into.
         """
         self._folder, self._suffix, self._policy = folder, suffix, policy
         #: Of the segments that follow.
         self.header = header
-        self._now_ns, self._unix_ns, self._wake = now_ns, unix_ns, wake
+        self._now_ns, self._unix_offset_ns, self._wake = now_ns, unix_offset_ns, wake
         (folder / _PREPARED).unlink(missing_ok=True)
         self._number = max((_number_of(path) for path in self._files()), default=0)
         #: Over all fields below: the recorder and the thread that tends meet here.
@@ -79,9 +79,9 @@ class SegmentFiles:
                     if now_ns < self._retry_ns:
                         return None
                     memory = self._make(size)
-                head = segments.pack_header(
-                    replace(self.header, number=self._number + 1, created_ns=now_ns + self._unix_ns)
-                )
+                unix_ns = self._unix_offset_ns()
+                header = replace(self.header, number=self._number + 1, created_ns=now_ns + unix_ns)
+                head = segments.pack_header(header)
                 memory[: len(head)] = head
                 os.rename(self._folder / _PREPARED, self._path(self._number + 1))
             except OSError as error:
@@ -89,7 +89,7 @@ class SegmentFiles:
                 return None
             self.problem = None
             self._number += 1
-            room = Room(memory, size, self._number)
+            room = Room(memory, size, self._number, unix_ns)
             self._current = room, memory, now_ns
             return room
 
@@ -132,7 +132,7 @@ class SegmentFiles:
                         self._is_wanted = False
                     except OSError as error:
                         self._failed(error, now_ns)
-        self._retain(now_ns + self._unix_ns)
+        self._retain(now_ns + self._unix_offset_ns())
         return current is not None and now_ns - current[2] >= min(TURN_NS, self._policy.age_ns // 2)
 
     def close(self) -> None:

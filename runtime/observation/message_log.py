@@ -16,9 +16,8 @@ _HALF = 2
 class MessageLog:
     """Part of the engine: whoever holds the lead owns it."""
 
-    def __init__(self, supply: Supply, unix_ns: int) -> None:
-        """`unix_ns`: what makes Unix time of the clock's."""
-        self._supply, self._unix_ns = supply, unix_ns
+    def __init__(self, supply: Supply) -> None:
+        self._supply = supply
         self._room: Room | None = None
         self._at = 0
         self._number = 0
@@ -41,16 +40,16 @@ class MessageLog:
 
     def append(self, body: bytes, now_ns: int) -> bool:
         """Write one down; False, and counted, where that cannot be done now."""
-        message = pack_message(self._number, now_ns + self._unix_ns, body)
-        if self._room is None or self._is_turning or self._at + len(message) > self._room.size:
+        length = MESSAGE.size + len(body) + -len(body) % 8
+        if self._room is None or self._is_turning or self._at + length > self._room.size:
             self._hand_back()
-            self._room = self._supply.take(HEADER_BYTES + len(message))
+            self._room = self._supply.take(HEADER_BYTES + length)
             if self._room is None:
                 self.lost_count += 1
                 return False
             self._segment = self._room.number
-            message = pack_message(0, now_ns + self._unix_ns, body)
         room = self._room
+        message = pack_message(self._number, now_ns + room.unix_ns, body)
         # The mark comes last: a reader that looks meanwhile finds no message yet.
         end = self._at + len(message)
         room.buffer[self._at + MESSAGE.size : end] = message[MESSAGE.size :]

@@ -35,14 +35,18 @@ _SIGN: Final = 1 << 63
 
 
 class Room:
-    """A segment to write into: its memory, how many bytes that is, and its number. The header is there."""
+    """A segment to write into: its memory, how many bytes that is, and its number. The header is there.
 
-    __slots__ = ("buffer", "number", "size")
+    `unix_ns` makes Unix time of the clock's: of this segment, because calendars are set right now and then.
+    """
 
-    def __init__(self, buffer: Any, size: int, number: int) -> None:
+    __slots__ = ("buffer", "number", "size", "unix_ns")
+
+    def __init__(self, buffer: Any, size: int, number: int, unix_ns: int) -> None:
         self.buffer = buffer
         self.size = size
         self.number = number
+        self.unix_ns = unix_ns
 
 
 class Supply(Protocol):
@@ -66,10 +70,10 @@ class Recorder:
         "_supply", "_unix_ns", "lost_count", "recorded_count",
     )  # fmt: skip
 
-    def __init__(self, supply: Supply, unix_ns: int, span: int) -> None:
-        """`unix_ns`: what makes Unix time of the clock's; `span`: from which spans are counted, below 2**62."""
+    def __init__(self, supply: Supply, span: int) -> None:
+        """`span`: from which spans are counted, below 2**62."""
         self._supply = supply
-        self._unix_ns: i64 = unix_ns
+        self._unix_ns: i64 = 0
         self._span: i64 = span
         self._room: Room | None = None
         self._buffer: Any = None
@@ -180,7 +184,7 @@ class Recorder:
         room = self._supply.take()
         if room is None:
             return False
-        self._room, self._buffer = room, room.buffer
+        self._room, self._buffer, self._unix_ns = room, room.buffer, room.unix_ns
         self._capacity = (room.size - NAMES_END) // RECORD.size
         self._end = max(1, self._capacity // 2)
         self._first = self._names_count

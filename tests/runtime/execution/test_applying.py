@@ -42,8 +42,8 @@ class Process:
         )  # fmt: skip
         policy = RecordPolicy(size=1 << 20, age_ns=1 << 60, segment=4096 + 200)  # of which each holds a few
         folder = segments.messages_folder(run_dir, "b", TOPIC)
-        files = SegmentFiles(folder, header, segments.MESSAGES_SUFFIX, policy, lambda: 1, 0, lambda: None)
-        self.log = MessageLog(files, 0)
+        files = SegmentFiles(folder, header, segments.MESSAGES_SUFFIX, policy, lambda: 1, lambda: 0, lambda: None)
+        self.log = MessageLog(files)
         append = self.log.append
         self.log.append = lambda body, now_ns: self.at_a_write() or append(body, now_ns)  # type: ignore[method-assign]
         engine: Any = SimpleNamespace(

@@ -45,7 +45,7 @@ def open_files(
     folder: Path, time: Time, size: int = 4 * SEGMENT, wake: Callable[[], None] = lambda: None
 ) -> SegmentFiles:
     policy = RecordPolicy(size=size, age_ns=10 * TURN_NS, segment=SEGMENT)
-    return SegmentFiles(folder / "sold", HEADER, MESSAGES_SUFFIX, policy, time, time.unix_ns, wake)
+    return SegmentFiles(folder / "sold", HEADER, MESSAGES_SUFFIX, policy, time, lambda: time.unix_ns, wake)
 
 
 def names(folder: Path) -> list[str]:
@@ -72,7 +72,7 @@ def test_what_is_written_is_read_and_a_sealed_file_has_no_more_bytes_than_that(
     tmp_path: Path, files: SegmentFiles, time: Time
 ) -> None:
     """The rest of the disk is given back."""
-    log = MessageLog(files, time.unix_ns)
+    log = MessageLog(files)
     assert all(log.append(b"body %d" % number, time.now_ns) for number in range(3))
     path = tmp_path / "sold" / "00000001.messages"
     assert messages(path) == [b"body 0", b"body 1", b"body 2"]
@@ -89,7 +89,7 @@ def test_the_next_file_is_there_before_it_is_needed(tmp_path: Path, time: Time) 
     """A worker that has to make it itself stands still for milliseconds, and everybody with it."""
     woken: list[int] = []
     files = open_files(tmp_path, time, wake=lambda: woken.append(1))
-    log = MessageLog(files, time.unix_ns)
+    log = MessageLog(files)
     while not woken:
         log.append(bytes(5_000), time.now_ns)
     assert names(tmp_path) == ["00000001.messages"]
@@ -100,21 +100,35 @@ def test_the_next_file_is_there_before_it_is_needed(tmp_path: Path, time: Time) 
     assert names(tmp_path) == ["00000001.messages", "00000002.messages"]
 
 
+def test_a_calendar_that_is_set_right_holds_from_the_next_segment_on(
+    tmp_path: Path, files: SegmentFiles, time: Time
+) -> None:
+    """A machine whose clock is set after its start would write of 1970 until somebody restarts it."""
+    log = MessageLog(files)
+    log.append(b"before", time.now_ns)
+    time.unix_ns += 10**15
+    log.turn()
+    log.append(b"after", time.now_ns)
+    first, second = ((tmp_path / "sold" / f"0000000{number}.messages").read_bytes() for number in (1, 2))
+    at = HEADER_BYTES
+    assert unpack_message(second, at)[1] - unpack_message(first, at)[1] == 10**15  # type: ignore[index]
+
+
 def test_the_next_generation_goes_on_behind_the_last_and_never_writes_to_it(
     tmp_path: Path, files: SegmentFiles, time: Time
 ) -> None:
     """What a killed process has left is the end of its records, whatever it was about to write."""
-    MessageLog(files, time.unix_ns).append(b"last words", time.now_ns)
+    MessageLog(files).append(b"last words", time.now_ns)
     (tmp_path / "sold" / "next.tmp").write_bytes(b"half made")
     next_files = open_files(tmp_path, time)
-    MessageLog(next_files, time.unix_ns).append(b"first words", time.now_ns)
+    MessageLog(next_files).append(b"first words", time.now_ns)
     assert names(tmp_path) == ["00000001.messages", "00000002.messages"]
     assert messages(tmp_path / "sold" / "00000001.messages") == [b"last words"]
 
 
 def test_a_body_larger_than_a_segment_gets_one_of_its_own(tmp_path: Path, files: SegmentFiles, time: Time) -> None:
     """It may travel, so it may be recorded."""
-    log = MessageLog(files, time.unix_ns)
+    log = MessageLog(files)
     assert log.append(bytes(3 * SEGMENT), time.now_ns)
     assert log.append(b"small", time.now_ns)
     assert [len(body) for body in messages(tmp_path / "sold" / "00000001.messages")] == [3 * SEGMENT]
@@ -125,7 +139,7 @@ def test_retention_keeps_to_its_size_and_removes_the_oldest_first(
     tmp_path: Path, files: SegmentFiles, time: Time
 ) -> None:
     """The bound that the TOML names; what is being written is never removed."""
-    log = MessageLog(files, time.unix_ns)
+    log = MessageLog(files)
     while log.count < 60:
         log.append(bytes(10_000), time.now_ns)
         files.tend()
@@ -136,7 +150,7 @@ def test_retention_keeps_to_its_size_and_removes_the_oldest_first(
 
 def test_retention_removes_what_is_too_old(tmp_path: Path, files: SegmentFiles, time: Time) -> None:
     """By when it was written last; and a segment that does not fill is turned, so that it can become old."""
-    log = MessageLog(files, time.unix_ns)
+    log = MessageLog(files)
     log.append(b"old", time.now_ns)
     assert not files.tend()
     time.now_ns += TURN_NS
@@ -167,7 +181,7 @@ def test_a_full_disk_is_counted_told_once_and_recorded_again_when_there_is_room(
 ) -> None:
     """Allocated beforehand: what is mapped and has no room would end the process by a signal."""
     caplog.set_level("CRITICAL")  # pytest's own files are on the disk, too
-    log = MessageLog(files, time.unix_ns)
+    log = MessageLog(files)
     full_disk(True)
     assert not log.append(b"lost", time.now_ns)
     assert not log.append(b"lost", time.now_ns)
@@ -185,7 +199,7 @@ def test_somebody_who_removes_the_folder_does_not_end_the_recording(
     tmp_path: Path, files: SegmentFiles, time: Time
 ) -> None:
     """An operator at three in the morning with a full disk."""
-    log = MessageLog(files, time.unix_ns)
+    log = MessageLog(files)
     log.append(b"gone", time.now_ns)
     for path in (tmp_path / "sold").iterdir():
         path.unlink()

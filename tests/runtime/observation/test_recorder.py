@@ -29,7 +29,7 @@ class Memory:
         if self.is_full:
             return None
         size = NAMES_END + self.capacity * RECORD_BYTES
-        self.rooms.append(Room(bytearray(size), size, len(self.rooms) + 1))
+        self.rooms.append(Room(bytearray(size), size, len(self.rooms) + 1, UNIX_NS))
         return self.rooms[-1]
 
     def prepare(self) -> None:
@@ -92,7 +92,7 @@ def taking(store: Store, key: str = "s1", **fields: object) -> tuple[Action, Ope
 
 
 def recorder(memory: Memory) -> Recorder:
-    return Recorder(memory, UNIX_NS, SPAN)
+    return Recorder(memory, SPAN)
 
 
 def test_a_record_says_what_the_action_did(store: Store) -> None:

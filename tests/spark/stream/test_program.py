@@ -128,7 +128,7 @@ def _actions(ends: list[int]) -> pa.Table:
     return pa.table({"start_ns": pa.array(ends, pa.int64()), **columns, **words})
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     lots=st.lists(st.lists(st.integers(0, 6_000), max_size=6), min_size=1, max_size=8),
     deaths=st.lists(st.integers(0, 20), max_size=12),
