@@ -151,17 +151,31 @@ def unpack_names(data: bytes) -> list[tuple[str, str]]:
     at = 0
     while at + NAME.size <= len(data):
         length, _, check = NAME.unpack_from(data, at)
-        if not 0 < length <= NAME_BYTES_MAX:
+        if not length and not check:
             break
         at += NAME.size
         text = data[at : at + length]
-        at += length
+        if zlib.crc32(text) != check:  # where it is the length that is damaged, numbers would move from here on
+            text = _checked(data[at : at + NAME_BYTES_MAX], check) or text
+        if not 0 < len(text) <= NAME_BYTES_MAX:
+            break
+        at += len(text)
         if zlib.crc32(text) == check:
             component, _, name = text.decode("utf-8", "replace").partition("\0")
             found.append((component, name))
         else:
             found.append(("", "?"))
     return found
+
+
+def _checked(data: bytes, check: int) -> bytes:
+    """What of `data`, from its begin, has this check; empty if nothing has."""
+    crc = 0
+    for end in range(1, len(data) + 1):
+        crc = zlib.crc32(data[end - 1 : end], crc)
+        if crc == check:
+            return data[:end]
+    return b""
 
 
 def check_of(words: tuple[int, ...], index: int) -> int:

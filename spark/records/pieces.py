@@ -129,7 +129,8 @@ def _of_folder(paths: Sequence[Path], since_ns: int | None, backplanes: Collecti
         if backplanes is not None and backplane not in backplanes:
             continue
         # What it holds had ended when the next one was begun; a clock that was set back between says nothing.
-        if since_ns is not None and number + 1 < len(opened) and max(created_ns, opened[number + 1][2]) <= since_ns:
+        following_ns = opened[number + 1][2] if number + 1 < len(opened) else None
+        if since_ns is not None and following_ns is not None and created_ns <= following_ns <= since_ns:
             continue
         if sealed < 0:
             yield Piece(str(path))

@@ -60,7 +60,7 @@ class Overview(msgspec.Struct):
     bins: dict[str, dict[int, bytes]] = {}
     sources: dict[str, Source] = {}
     found: dict[str, Any] = {}
-    #: When the first action began and the last one ended, Unix ns; 0: there is none.
+    #: When the first action arrived and the last one ended, Unix ns; 0: there is none.
     first_ns: int = 0
     last_ns: int = 0
 
@@ -70,7 +70,7 @@ class Overview(msgspec.Struct):
             return
         start, latency = actions["start"], actions["wait"] + actions["took"]
         first, last = int(start.min()), int(start.max())
-        self._extend(first - int(actions["wait"].max()), int((start + actions["took"]).max()))
+        self._extend(int((start - actions["wait"]).min()), int((start + actions["took"]).max()))
         header = actions.header
         whose = f"{header.backplane}@{header.node}" if header is not None else "?"
         source = self.sources.setdefault(whose, Source())

@@ -29,7 +29,8 @@ WATCHED_MAX: Final = 10_000
 _COMPARE: Final[dict[str, Callable[[float, float], bool]]] = {
     ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne,
 }  # fmt: skip
-_TOKEN: Final = re.compile(r"\s*(?:([a-z]\w*)|([<>]=?|[=!]=)|(-?\d+(?:\.\d+)?))")
+_NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?")
+_TOKEN: Final = re.compile(rf"\s*(?:([a-z]\w*)|([<>]=?|[=!]=)|({_NUMBER.pattern}))")
 
 
 class BadRules(InvalidArgument):
@@ -192,7 +193,7 @@ def parse(condition: str) -> list[list[Comparison]]:
 
 
 def _comparison(condition: str, tokens: list[str]) -> Comparison:
-    if len(tokens) < 3 or tokens[1] not in _COMPARE or not tokens[2][-1].isdigit():
+    if len(tokens) < 3 or tokens[1] not in _COMPARE or not _NUMBER.fullmatch(tokens[2]):
         raise BadRules(f"{condition!r}: expected a comparison like 'p99_run_ms > 50'")
     if tokens[0] not in FIGURES:
         raise BadRules(f"{condition!r}: no figure {tokens[0]!r}: one of {', '.join(FIGURES)}")
@@ -211,8 +212,10 @@ def read_rules(text: str) -> list[Rule]:
         raise BadRules(str(error)) from error
     if len(rules) > RULES_MAX:
         raise BadRules(f"{len(rules)} rules: at most {RULES_MAX}")
-    for rule in rules:
+    for number, rule in enumerate(rules):
         parse(rule.when)
+        if words(rule) in map(words, rules[:number]):  # they would count the same windows as one
+            raise BadRules(f"the rule {rule.name or rule.when!r} for {rule.operation!r} is there twice")
     return rules
 
 

@@ -52,6 +52,16 @@ def test_a_damaged_name_is_unknown_and_those_after_it_keep_their_numbers() -> No
     assert segments.unpack_names(bytes(packed)) == [("", "?"), ("web", "two"), ("web", "three")]
 
 
+@given(st.integers(0, 15), st.integers(0, 2), st.integers(1, 40))
+def test_a_damaged_length_of_a_name_moves_no_other(bit: int, which: int, size: int) -> None:
+    """One bit, and the next name may look like a part of this one: all that follow would be somebody else's."""
+    names = [("web", "one"), ("web", "x" * size), ("web", "three"), ("web", "four")]
+    packed = bytearray(b"".join(segments.pack_name(*name) for name in names) + bytes(64))
+    at = sum(len(segments.pack_name(*name)) for name in names[:which])
+    packed[at + bit // 8] ^= 1 << bit % 8
+    assert segments.unpack_names(bytes(packed)) == names
+
+
 @given(st.data(), st.integers(0, 2**31))
 def test_a_record_with_a_bit_changed_is_none(data: st.DataObject, index: int) -> None:
     """Any bit of it; nor is it one in another place, nor are zeros."""

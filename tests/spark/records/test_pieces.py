@@ -152,6 +152,14 @@ def test_pieces_are_ruled_out_by_backplane_and_time(tmp_path: Path) -> None:
     assert len(pieces(tmp_path / "records")) == len(pieces(tmp_path)) == 4
 
 
+def test_a_clock_that_was_set_back_hides_no_segment(tmp_path: Path) -> None:
+    """Until it was, its records had later times than the segment that follows."""
+    segment(tmp_path, 10, 1, created_ns=EPOCH_NS, sealed=True)
+    segment(tmp_path, 10, 2, created_ns=EPOCH_NS - 3600 * 10**9, sealed=True)
+    found = pieces(tmp_path, since_ns=EPOCH_NS + 1000)
+    assert [Path(piece.path).stem for piece in found] == ["00000001", "00000002"]
+
+
 def test_a_piece_of_a_sealed_segment_is_the_same_records_for_ever(tmp_path: Path) -> None:
     """Cut or not, the records are the same."""
     path, words = segment(tmp_path, sealed=True)

@@ -12,7 +12,7 @@ from appbackplane.runtime.observation.segments import NO_DEADLINE, SegmentHeader
 from appbackplane.spark.records.batch import Actions
 from appbackplane.spark.report.overview import BINS_MAX, BUCKETS, FIELDS, Overview, buckets_of, edges_ns
 
-from ..made import traffic
+from ..made import EPOCH_NS, traffic
 
 
 def header(backplane: str, generation: int = 1) -> SegmentHeader:
@@ -40,6 +40,17 @@ def test_nothing_is_lost_and_each_is_in_its_bin() -> None:
     expected = np.bincount((columns["start"] - begin_ns) // total.width_ns, minlength=len(table))
     assert table[:, :BUCKETS].sum(axis=1).tolist() == expected.tolist()
     assert BINS_MAX // 2 < len(table) <= BINS_MAX
+
+
+def test_it_begins_when_the_first_action_arrived() -> None:
+    """One that waited for long, late in the day, does not make the day longer, nor all rates lower."""
+    zero = np.zeros(2, dtype=np.int64)
+    hour = 3600 * 10**9
+    columns = {"start": np.array([EPOCH_NS, EPOCH_NS + hour]), "wait": np.array([5, hour // 2]), "run": zero, "cpu": zero,
+               "took": zero + 1, "margin": zero + NO_DEADLINE, "outcome": zero}  # fmt: skip
+    total = Overview()
+    total.add_actions(actions("a", columns))
+    assert (total.first_ns, total.last_ns) == (EPOCH_NS - 5, EPOCH_NS + hour + 1)
 
 
 @settings(max_examples=60, deadline=None)

@@ -98,6 +98,7 @@ def test_and_binds_closer_than_or() -> None:
         ("__import__('os')", "cannot read"),
         ("5 < count", "expected a comparison"),
         ("count > five", "expected a comparison"),
+        ("count > p99", "expected a comparison"),
     ],
 )
 def test_a_condition_that_is_none_is_refused_with_the_reason(condition: str, why: str) -> None:
@@ -114,6 +115,7 @@ def test_a_condition_that_is_none_is_refused_with_the_reason(condition: str, why
         ('[[alert]]\noperation = "a.b"\nwhen = "count > 1"\nroute = "c.d"\nfor = 0', "for"),
         ('[[alert]]\noperation = "a.b"\nwhen = "count > 1"\nroute = "c.d"\nwindow = 2', "window"),
         ("[[alarm]]", "alarm"),
+        (RULES + RULES, "is there twice"),
     ],
 )
 def test_a_file_that_says_something_else_is_refused(text: str, why: str) -> None:
