@@ -201,6 +201,8 @@ def serve(config: ProcessConfig, components: Sequence[Component]) -> int:
     helpers = [int(name) for name in os.listdir("/proc/self/task")]  # this thread, and ZeroMQ's
     backplane.start(config.threads)
     os_priority.set_helpers(helpers)
+    if backplane.recording is not None:
+        backplane.recording.start()  # not one of the helpers: nobody urgent waits for it
     board_slot = -1 if slot is None else config.board_slot
     entries = backplane.entries()
     sentinel.register(Registration(config.backplane, config.generation, os.getpid(), str(path), entries, board_slot))
@@ -231,7 +233,6 @@ def record(config: ProcessConfig, backplane: Backplane) -> None:
     except OSError as error:
         raise DeclarationFault(f"cannot record: {error.filename}: {error.strerror}") from error
     backplane.recording = recording
-    recording.start()
 
 
 def take_turns(max_latency_ns: int) -> None:

@@ -23,8 +23,8 @@ from .logs.settings import Size, in_words
 SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX = 640 << 10, 1 << 30
 #: The one that is written, and the one before: with less, what is recorded would be gone before anybody read it.
 SEGMENTS_MIN = 2
-#: Topics: an open file and a segment of disk each.
-TOPICS_MAX = 256
+#: Topics: two open files and a segment of disk each; a process may open 1,024 files on most machines.
+TOPICS_MAX = 128
 #: What file systems take for a name.
 FOLDER_BYTES_MAX = 255
 #: How names of a backplane's own files end, which lie beside the folders of its topics.

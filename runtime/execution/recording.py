@@ -6,6 +6,7 @@ written is in the kernel's memory: it survives kill -9 of this process; a power 
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import threading
@@ -27,6 +28,10 @@ from .segment_files import SegmentFiles
 
 #: How often is looked for what is too old; what fills a segment wakes the thread itself.
 LOOK_S = 5.0
+#: How long the lead is waited for, at most once a look.
+LEAD_TIMEOUT_S = 0.1
+
+log = logging.getLogger("appbackplane.runtime")
 
 
 class Recording:
@@ -42,8 +47,9 @@ class Recording:
         if config.record is not None:
             folder = segments.actions_folder(run_dir, config.backplane)
             files = self._files(folder, "actions", segments.ACTIONS_SUFFIX, config.record)
-            # 62 bits, of which the lower 40 count: no two generations share a span, and none needs a digit more.
-            engine.endings.recorder = Recorder(files, secrets.randbits(21) << 40)
+            # Counted on from anywhere in 61 bits: of a thousand generations with a thousand million actions each, two share a
+            # span in one of two thousand systems; and none has a digit more than a traceparent holds.
+            engine.endings.recorder = Recorder(files, secrets.randbits(61))
             files.prepare()  # every backplane has actions; on a topic it may never publish
             self._written.append((engine.endings.recorder, files))
         for topic, policy in config.recorded_topics.items():
@@ -121,7 +127,23 @@ class Recording:
     def _tend(self) -> None:
         while not self._is_closed:
             for writer, files in self._written:
-                if files.tend():
-                    writer.turn()
+                try:
+                    if files.tend():
+                        self._turn(writer, files)
+                except Exception:  # the edge: without this thread nothing would be sealed or removed any more
+                    log.exception(
+                        "recording: what is due of %s is left undone until the next look", files.topic or "actions"
+                    )
             self._is_due.wait(LOOK_S)
             self._is_due.clear()
+
+    def _turn(self, writer: Recorder | MessageLog, files: SegmentFiles) -> None:
+        """Close what has become old, also where nothing is recorded any more."""
+        files.prepare()
+        files.tend()  # whoever records next does not wait for a file
+        if self._engine.lead.acquire(timeout=LEAD_TIMEOUT_S):  # whoever closes us has it, and waits for this thread
+            try:
+                if not self._is_closed:
+                    writer.turn()
+            finally:
+                self._engine.lead.release()

@@ -1,7 +1,8 @@
 """MessageLog: the messages of one recorded topic, one after the other, each with its number, its time and a check.
 
-Written by the backplane that publishes them, before they leave: what a subscriber has seen is in the log. The order is that of
-publishing; a position is (segment number, number in the segment). Costs 3 us a message, and a copy of its body.
+Written by the backplane that publishes them, before they leave; where that cannot be done, they leave all the same, and it is
+counted. The order is that of publishing; a position is (segment number, number in the segment). Costs 3 us a message, and a
+copy of its body.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ class MessageLog:
         self._number = 0
         #: Of the last segment that was written to.
         self._segment = 0
-        self._is_turning = False
         self._has_asked = False
         self.recorded_count = 0
         self.lost_count = 0
@@ -41,7 +41,7 @@ class MessageLog:
     def append(self, body: bytes, now_ns: int) -> bool:
         """Write one down; False, and counted, where that cannot be done now."""
         length = MESSAGE.size + len(body) + -len(body) % 8
-        if self._room is None or self._is_turning or self._at + length > self._room.size:
+        if self._room is None or self._at + length > self._room.size:
             self._hand_back()
             self._room = self._supply.take(HEADER_BYTES + length)
             if self._room is None:
@@ -62,8 +62,9 @@ class MessageLog:
         return True
 
     def turn(self) -> None:
-        """The segment has become old: the next message begins another. From any thread."""
-        self._is_turning = self._number > 0
+        """The segment has become old: it is closed, and the next message begins another."""
+        if self._number:
+            self._hand_back()
 
     def close(self) -> None:
         """Nothing is recorded any more."""
@@ -73,4 +74,4 @@ class MessageLog:
         if self._room is not None:
             self._supply.finished(self._room, self._number, self._at)
         self._room, self._at, self._number = None, HEADER_BYTES, 0
-        self._is_turning = self._has_asked = False
+        self._has_asked = False

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from mypy_extensions import i64
 
 from appbackplane.transport.errors import BackplaneError
+from appbackplane.transport.status import Status
 
 from .segments import HEADER_BYTES, NAME, NAME_BYTES_MAX, NAMES_END, NO_DEADLINE, RECORD, SALT
 from .statistics import OperationStatistics
@@ -72,7 +73,7 @@ class Recorder:
     """Part of the engine: whoever holds the lead owns it."""
 
     __slots__ = (
-        "_buffer", "_capacity", "_end", "_first", "_index", "_is_turning", "_names_at", "_names_count", "_room", "_span",
+        "_buffer", "_capacity", "_end", "_first", "_index", "_names_at", "_names_count", "_room", "_span",
         "_supply", "_unix_ns", "lost_count", "recorded_count",
     )  # fmt: skip
 
@@ -84,10 +85,9 @@ class Recorder:
         self._room: Room | None = None
         self._buffer: Any = None
         self._index: i64 = 0
-        #: At which index something has to be done: half full, full, or what `turn` has asked for.
+        #: At which index something has to be done: half full, or full.
         self._end: i64 = 0
         self._capacity: i64 = 0
-        self._is_turning = False
         #: Names since the process began, and how many of them are of earlier segments.
         self._names_count: i64 = 0
         self._first: i64 = 0
@@ -164,9 +164,9 @@ class Recorder:
         return f"{trace[:36]}{span}{trace[52:]}"
 
     def turn(self) -> None:
-        """The segment that is written has become old: the next record begins another. From any thread."""
-        self._is_turning = True
-        self._end = 0
+        """The segment that is written has become old: it is closed, and the next record begins another."""
+        if self._index:
+            self._hand_back()
 
     def close(self) -> None:
         """Nothing is recorded any more."""
@@ -179,12 +179,8 @@ class Recorder:
 
     def _has_room(self) -> bool:
         """Where something had to be done: whether the next record may be written now."""
-        if self._index < self._capacity and not self._is_turning:
+        if self._index < self._capacity:
             self._supply.prepare()
-            self._end = self._capacity
-            return True
-        if self._is_turning and self._index == 0 and self._room is not None:
-            self._is_turning = False
             self._end = self._capacity
             return True
         self._hand_back()
@@ -199,7 +195,6 @@ class Recorder:
         return True
 
     def _hand_back(self) -> None:
-        self._is_turning = False
         if self._room is not None:
             end = int(_RECORDS_AT + self._index * _RECORD_BYTES)
             self._supply.finished(self._room, int(self._index), end)
@@ -219,7 +214,7 @@ class Recorder:
                 object._number = int(self._names_count - 1)
             if account.number >= self._first and object._number >= self._first:
                 return True
-            self._is_turning = True
+            self._hand_back()
             if not self._has_room():
                 return False
         return False
@@ -255,4 +250,5 @@ def _signed(digits: str) -> i64:
 
 def outcome_of(error: BaseException) -> int:
     """A Status: that of an error of ours, INTERNAL of any other, whatever it calls its own status."""
-    return int(error.status) & 0xFF if isinstance(error, BackplaneError) else _INTERNAL
+    status: Any = error.status if isinstance(error, BackplaneError) else None
+    return int(status) & 0xFF if isinstance(status, Status) else _INTERNAL
