@@ -187,13 +187,16 @@ class SegmentFile:
 class Gone(BadSegment):
     """The file was removed since it was found."""
 
+    def __init__(self) -> None:
+        super().__init__("is gone: it was removed since it was found")
+
 
 def opened(path: str) -> int:
     """A descriptor to read with. Raises `BadSegment`."""
     try:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError as error:
-        raise Gone("is gone: it was removed since it was found") from error
+        raise Gone from error
     except OSError as error:
         raise BadSegment(f"cannot be read: {error.strerror}") from error
 
