@@ -145,7 +145,7 @@ def staged(batches: Iterable[pa.RecordBatch]) -> Staged:
         if size > STAGED_BYTES_MAX:
             raise InvalidArgument(
                 f"a task has more than {STAGED_BYTES_MAX >> 20} MiB of rows to deliver at once: bound the micro-batch "
-                "(maxRowsPerBatch), or have more partitions"
+                "(maxRecordsPerTrigger), or have more partitions"
             )
         rows += made
     return Staged(msgspec.msgpack.encode(rows))
