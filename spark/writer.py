@@ -140,7 +140,10 @@ def staged(batches: Iterable[pa.RecordBatch]) -> Staged:
     rows: list[dict[str, Any]] = []
     size = 0
     for batch in batches:
+        maps = [field.name for field in batch.schema if str(field.type).startswith("map<")]
         made = [{name: plain(value) for name, value in row.items()} for row in batch.to_pylist()]
+        for row in made:  # a map without entries looks like a list without any
+            row |= {name: {} for name in maps if row[name] == []}
         size += len(msgspec.msgpack.encode(made))
         if size > STAGED_BYTES_MAX:
             raise InvalidArgument(
