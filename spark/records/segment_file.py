@@ -98,6 +98,13 @@ class SegmentFile:
                 return found
             found += len(valid) - int(valid[::-1].argmax())
 
+    def last_end_ns(self) -> int | None:
+        """When the last action of a sealed segment ended, by the calendar of this segment; None: that is not known."""
+        words = self._words(self.sealed - 1, self.sealed) if self.sealed > 0 else None
+        if words is None or not len(words) or not is_valid(words, self.sealed - 1)[0]:
+            return None
+        return int(column(words, FIELDS["start"])[0] + column(words, FIELDS["took"])[0])
+
     def is_torn(self, end: int) -> bool:
         """Whether a record was begun at `end`, where the records end."""
         return self.sealed < 0 and bool(self._words(end, end + 1).any())
