@@ -174,6 +174,6 @@ def plain(value: Any) -> Any:
 
 def _number(options: Mapping[str, str], name: str, default: int) -> int:
     said = options.get(name, str(default))
-    if not said.isdigit():
+    if not said.isdecimal():
         raise InvalidArgument(f"option {name}: expected a whole number, 0 or more, got {said!r}")
     return int(said)
