@@ -26,7 +26,8 @@ from .objects.component import Component
 from .objects.module_state import ModuleState
 from .objects.operation import Mark, operation
 from .objects.operation_spec import OperationSpec
-from .scheduling.quotas import UNLIMITED, quotas_from
+from .process_config import LiveSettings
+from .scheduling.quotas import UNLIMITED
 
 #: Above all default priorities of users: an operator at work is urgent, and these take microseconds.
 _PRIORITY = 0
@@ -38,6 +39,8 @@ _APPLY_PRIORITY = 5
 #: A row of a batch; a larger one is refused before anything is remembered of it.
 _ROW_BYTES_MAX = 1 << 20
 _GROUP_MAX = 255
+#: Characters of a topic, as of a group: an entry of the ledger has room for both, and readers stop at one that is larger.
+_TOPIC_MAX = 255
 
 
 class Owner(Protocol):
@@ -49,7 +52,7 @@ class Owner(Protocol):
 
     @property
     def threads_count(self) -> int: ...
-    def set_threads(self, count: int) -> None: ...
+    def configure(self, settings: LiveSettings) -> None: ...
     def statistics(self) -> dict[str, Any]: ...
 
 
@@ -71,7 +74,7 @@ class BackplaneOperations(Component):
     def threads(self, count: int | None = None) -> int:
         """How many workers it has; with `count`, that many from now on (1 or more)."""
         if count is not None:
-            self._backplane.set_threads(count)
+            self._backplane.configure(LiveSettings(threads=count))
         return self._backplane.threads_count
 
     @operation(priority=_PRIORITY)
@@ -98,7 +101,7 @@ class BackplaneOperations(Component):
                         raise NotFound(f"no component {component!r} here: name one of {', '.join(throttles)}")
                     accounts[component].change(limit)
                 if cpu_limit is not None:
-                    engine.scheduler.budget.change(cpu_limit or None)
+                    self._backplane.configure(LiveSettings(cpu_limit=cpu_limit or None))
                     if self._backplane.on_cpu_limit is not None:
                         self._backplane.on_cpu_limit(cpu_limit or None)
             except ValueError as error:
@@ -115,10 +118,7 @@ class BackplaneOperations(Component):
         engine = self._backplane.engine
         with engine.lead:
             if quotas is not None:
-                try:
-                    engine.scheduler.quotas.change(quotas_from(quotas, engine.scheduler.priorities))
-                except ValueError as error:
-                    raise InvalidArgument(str(error)) from error
+                self._backplane.configure(LiveSettings(quotas=tuple(quotas)))
             return [0 if quota == UNLIMITED else quota for quota in engine.scheduler.quotas.full]
 
     @operation(priority=_PRIORITY)
@@ -213,6 +213,8 @@ class Batches(AppObject):
         Batches of a group are numbered upwards. Once `done` is what the batch has, the next may come (execution/applying.py).
         """
         check_topic(topic)
+        if len(topic) > _TOPIC_MAX:
+            raise InvalidArgument(f"a topic of {len(topic):,} characters: at most {_TOPIC_MAX}")
         if not 0 < len(group) <= _GROUP_MAX or batch < 0 or first < 0:
             raise InvalidArgument(
                 f"expected a group of 1 to {_GROUP_MAX} characters, a batch and a first row of 0 or more"

@@ -227,11 +227,11 @@ def record(config: ProcessConfig, backplane: Backplane) -> None:
     clock = RealClock()
     try:
         recording = Recording(config, backplane.engine, clock, clock.unix_offset_ns)
+        backplane.applying.recover()  # of what was recorded, before the thread removes what is too old
     except OSError as error:
         raise DeclarationFault(f"cannot record: {error.filename}: {error.strerror}") from error
-    recording.start()
     backplane.recording = recording
-    backplane.applying.recover()  # of what was recorded, before its time is over
+    recording.start()
 
 
 def take_turns(max_latency_ns: int) -> None:

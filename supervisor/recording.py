@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from appbackplane.runtime.observation.segments import ACTIONS_SUFFIX, MESSAGES_SUFFIX
 from appbackplane.runtime.process_config import RecordPolicy
 from appbackplane.transport.errors import InvalidArgument
 from appbackplane.transport.topics import check_topic
@@ -24,6 +25,10 @@ SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX = 640 << 10, 1 << 30
 SEGMENTS_MIN = 2
 #: Topics: an open file and a segment of disk each.
 TOPICS_MAX = 256
+#: What file systems take for a name.
+FOLDER_BYTES_MAX = 255
+#: How names of a backplane's own files end, which lie beside the folders of its topics.
+OURS = (ACTIONS_SUFFIX, MESSAGES_SUFFIX, ".tmp", ".ledger")
 _HOUR_NS = 3_600 * 1_000_000_000
 
 
@@ -70,8 +75,10 @@ def read(reader: Reader, table: Mapping[str, Any]) -> tuple[RecordSettings | Non
             check_topic(name)
         except InvalidArgument as error:
             reader.say(at, str(error))
-        if "/" in name or "\0" in name:
-            reader.say(at, "its records lie in a folder of its name, which may have no /")
+        if "/" in name or "\0" in name or len(name.encode()) > FOLDER_BYTES_MAX:
+            reader.say(at, f"its records lie in a folder of its name: at most {FOLDER_BYTES_MAX} bytes, and no /")
+        if name.endswith(OURS):
+            reader.say(at, f"its records lie in a folder of its name, beside files that end in {', '.join(OURS)}")
         topics[name] = settings = TopicSettings(**reader.table(TopicSettings, section, at))
         _check(reader, at, settings)
     return record, topics

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -70,7 +71,7 @@ class Applying:
         if not path.exists():
             return
         self._applied = Applied()
-        self._applied.recover(unpack(path.read_bytes()), self._present)
+        self._applied.recover(unpack(path.read_bytes()), self._present, self._engine.clock.now_ns())
         try:
             self._begin_ledger(self._applied)
         except Unavailable as error:
@@ -125,6 +126,8 @@ class Applying:
             os.rename(new, path)
         except OSError as error:
             self.close()
+            with suppress(OSError):  # what a full disk has given of it
+                new.unlink(missing_ok=True)
             raise Unavailable(f"{new}: {error.strerror or error}", retry_after=1.0) from error
 
     def _write(self, told: bytes) -> None:
@@ -138,7 +141,7 @@ class Applying:
         return sum(
             messages_of(path, entry.generation, entry.index if number == entry.segment else 0)
             for path in folder.glob(f"*{segments.MESSAGES_SUFFIX}")
-            if path.name[: -len(segments.MESSAGES_SUFFIX)].isdigit()
+            if path.name[: -len(segments.MESSAGES_SUFFIX)].isdecimal()
             and (number := int(path.name[: -len(segments.MESSAGES_SUFFIX)])) >= entry.segment
         )
 

@@ -61,8 +61,10 @@ class Recording:
         """The backplane's limits are others now: what follows is written under a header that says so."""
         given = msgspec.to_builtins(settings)
         for writer, files in self._written:
-            files.header = replace(files.header, limits=files.header.limits | given)
-            writer.turn()
+            limits = files.header.limits | given
+            if limits != files.header.limits:
+                files.header = replace(files.header, limits=limits)
+                writer.turn()
 
     def close(self) -> None:
         """Seal what there is. Whoever calls has the lead, or is alone."""

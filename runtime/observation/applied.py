@@ -53,10 +53,10 @@ class Applied:
     def __len__(self) -> int:
         return len(self._last)
 
-    def recover(self, entries: Iterable[Entry], present: Callable[[Entry], int]) -> None:
+    def recover(self, entries: Iterable[Entry], present: Callable[[Entry], int], now_ns: int) -> None:
         """What a ledger says. `present`: how many messages its topic holds from an entry's position on."""
-        for entry in entries:
-            self._put(entry)
+        for entry in entries:  # the clock begins again with the machine: of those before, the hour begins now
+            self._put(msgspec.structs.replace(entry, time_ns=min(entry.time_ns, now_ns)))
         for pair, entry in list(self._last.items()):
             if (
                 entry.count

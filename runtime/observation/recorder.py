@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from mypy_extensions import i64
 
+from appbackplane.transport.errors import BackplaneError
+
 from .segments import HEADER_BYTES, NAME, NAME_BYTES_MAX, NAMES_END, NO_DEADLINE, RECORD, SALT
 from .statistics import OperationStatistics
 
@@ -27,11 +29,15 @@ _BUT_1: Final[i64] = (1 << 63) - 1
 _BUT_2: Final[i64] = (1 << 62) - 1
 _RECORD_BYTES: Final[i64] = RECORD.size
 _RECORDS_AT: Final[i64] = NAMES_END
+#: From where in the names on the next segment is asked for: with many objects they end before the records do.
+_NAMES_HALF: Final[i64] = NAMES_END // 2
 #: "00-" trace id "-" span id "-01".
 _TRACEPARENT_LENGTH: Final = 55
 #: INTERNAL of transport/status.py: it raised what is no error of ours.
 _INTERNAL: Final = 13
 _SIGN: Final = 1 << 63
+#: A deadline beyond is as good as none: 73 years. A client may send one of which 64 bits do not hold what is left.
+_FAR: Final = 1 << 61
 
 
 class Room:
@@ -112,8 +118,9 @@ class Recorder:
         cpu: i64 = action.cpu_ns
         took: i64 = now_ns - started
         margin: i64 = _NO_DEADLINE
-        if action.deadline_ns is not None:
-            deadline: i64 = action.deadline_ns
+        due = action.deadline_ns
+        if due is not None:
+            deadline: i64 = due if -_FAR < due < _FAR else _FAR
             margin = deadline - now_ns
         span: i64 = action.span
         if span == 0:
@@ -224,6 +231,8 @@ class Recorder:
             return False
         self._buffer[self._names_at + NAME.size : end] = text
         NAME.pack_into(self._buffer, self._names_at, len(text), 0, zlib.crc32(text))
+        if self._names_at <= _NAMES_HALF < end:
+            self._supply.prepare()
         self._names_at = end
         self._names_count += 1
         return True
@@ -245,6 +254,5 @@ def _signed(digits: str) -> i64:
 
 
 def outcome_of(error: BaseException) -> int:
-    """A Status: that of an error of ours, INTERNAL of any other; what has a number above a byte does not exist."""
-    status: Any = getattr(error, "status", _INTERNAL)
-    return int(status) & 0xFF
+    """A Status: that of an error of ours, INTERNAL of any other, whatever it calls its own status."""
+    return int(error.status) & 0xFF if isinstance(error, BackplaneError) else _INTERNAL

@@ -114,8 +114,10 @@ class BadSegment(Exception):
 
 
 def pack_header(header: SegmentHeader) -> bytes:
-    """The first bytes of a segment, not sealed."""
+    """The first bytes of a segment, not sealed; without limits, where they do not fit (hundreds of quotas)."""
     told = msgspec.json.encode(header)
+    if HEADER.size + len(told) > HEADER_BYTES:
+        told = msgspec.json.encode(msgspec.structs.replace(header, limits={}))
     if HEADER.size + len(told) > HEADER_BYTES:
         raise ValueError(f"a header of {len(told)} bytes: at most {HEADER_BYTES - HEADER.size} fit")
     return HEADER.pack(MAGIC, VERSION, len(told), zlib.crc32(told), 0, -1) + told

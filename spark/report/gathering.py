@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 #: Bins of a plot at least, so that a single action is a mark and no wall.
 BINS_MIN: Final = 24
-#: Jobs asked at a time: as many as keep two cores busy while a third is being planned.
-AT_A_TIME: Final = 4
+#: Jobs asked at a time: one is planned while another is worked on; more took as long (two cores, 8 questions), and more memory.
+AT_A_TIME: Final = 2
 #: Slow actions that are looked up.
 SLOW_MAX: Final = 50
 _ERRORS, _MISSED = BUCKETS + 2, BUCKETS + 3

@@ -6,6 +6,7 @@ import os
 import signal
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import msgpack
 
@@ -116,8 +117,21 @@ def test_limits_stand_in_the_header_and_follow_a_change(up: Up) -> None:
     assert system.command("scale", "tower", "--threads", "3").returncode == 0
     served(system, 1)
 
-    def limits() -> list[int]:
+    def limits(of: str) -> list[Any]:
         paths = sorted(segments.actions_folder(system.run_dir, "tower").glob("*.actions"))
-        return [segments.unpack_header(path.read_bytes())[0].limits["threads"] for path in paths]
+        return [segments.unpack_header(path.read_bytes())[0].limits[of] for path in paths]
 
-    assert (limits()[0], limits()[-1]) == (1, 3)
+    # A call is answered before it is recorded: what is asked meanwhile is recorded behind it.
+    with system.connect() as client:
+        ask_until(client, "sender.send", lambda _: limits("threads")[-1] == 3, count=1)
+        assert limits("threads")[0] == 1
+        client.call("backplane.tower.limits", cpu_limit=70)
+        client.call("backplane.tower.quotas", quotas=[0, 9])
+        client.call("backplane.tower.threads", count=2)
+        ask_until(client, "sender.send", lambda _: limits("threads")[-1] == 2, count=1)
+        assert (limits("cpu_limit")[-1], limits("quotas")[-1]) == (70, [0, 9])
+        files_count = len(limits("threads"))
+        client.call("backplane.tower.threads", count=2)
+        for _ in range(3):
+            served(system, 1)
+        assert len(limits("threads")) == files_count, "nothing has changed"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,16 +13,23 @@ import msgpack
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from appbackplane.runtime.backplane import Backplane
+from appbackplane.runtime.backplane_operations import batches
 from appbackplane.runtime.execution import applying
 from appbackplane.runtime.execution.applying import Applying
+from appbackplane.runtime.execution.clock import RealClock
+from appbackplane.runtime.execution.recording import Recording
 from appbackplane.runtime.execution.segment_files import SegmentFiles
 from appbackplane.runtime.observation import segments
 from appbackplane.runtime.observation.applied import GROUPS_MAX, IDLE_NS, Applied, Entry, pack, unpack
 from appbackplane.runtime.observation.message_log import MessageLog
 from appbackplane.runtime.observation.segments import SegmentHeader
-from appbackplane.runtime.process_config import RecordPolicy
-from appbackplane.transport.errors import Busy, FailedPrecondition, Unavailable
+from appbackplane.runtime.process import DeclarationFault, record
+from appbackplane.runtime.process_config import ProcessConfig, RecordPolicy
+from appbackplane.runtime.testing.memory_link import MemoryLink
+from appbackplane.transport.errors import Busy, FailedPrecondition, InvalidArgument, Unavailable
 
 TOPIC = "some.news"
 
@@ -221,3 +229,65 @@ def test_killed_at_any_write_it_has_every_row_once_and_in_order(
         assert [n for n in recorded(run_dir) if n < 1000] == list(range(number))
     finally:
         applying.SLICE = before
+
+
+def test_the_longest_topic_and_group_leave_the_ledger_readable() -> None:
+    """An entry that no reader takes hides all behind it: every other group's batches would be applied twice."""
+    longest = replace(_entry("\U0001f600" * 255, 2**62), topic="\U0001f600" * 255)
+    told = b"".join(map(pack, [longest, _entry("behind", 1)]))
+    assert [entry.group for entry in unpack(told)] == [longest.group, "behind"]
+    take = batches(SimpleNamespace(engine=SimpleNamespace(scheduler=SimpleNamespace(priorities=8)), applying=None)).take  # type: ignore[arg-type,attr-defined]
+    with pytest.raises(InvalidArgument, match="a topic of 256 characters: at most 255"):
+        take("x" * 256, "g", 0, 0, [{}])
+
+
+def test_groups_of_before_the_machine_started_again_make_room_after_an_hour() -> None:
+    """Its clock begins at zero: they would be in the way for as long as it ran before, a year perhaps."""
+    known = Applied()
+    year_ns = 365 * 24 * IDLE_NS
+    known.recover([_entry(f"g{number}", year_ns) for number in range(GROUPS_MAX)], lambda entry: 0, 5)
+    with pytest.raises(Busy):
+        known.begin(_entry("one more", 4 + IDLE_NS))
+    known.begin(_entry("one more", 5 + IDLE_NS))
+
+
+def recording_backplane(run_dir: Path, policy: RecordPolicy) -> tuple[ProcessConfig, Backplane]:
+    """One that is about to begin to record."""
+    config = ProcessConfig(
+        system="s", backplane="b", generation=2, run_dir=str(run_dir), components=(), recorded_topics={TOPIC: policy}
+    )  # fmt: skip
+    link: Any = MemoryLink()
+    return config, Backplane(config, [], clock=RealClock(), link=link)
+
+
+@pytest.mark.parametrize("in_the_way", [applying.LEDGER, f"{TOPIC}/next.tmp"])
+def test_a_folder_in_the_place_of_a_file_is_one_clear_line(tmp_path: Path, in_the_way: str) -> None:
+    """Whoever restored a backup wrongly is told where; a traceback at each start tells him nothing."""
+    (tmp_path / "records" / "b" / in_the_way).mkdir(parents=True)
+    config, backplane = recording_backplane(tmp_path, RecordPolicy(size=1 << 20, age_ns=1 << 60, segment=8192))
+    with pytest.raises(DeclarationFault, match=rf"cannot record: .*/{in_the_way}: Is a directory"):
+        record(config, backplane)
+
+
+def test_what_a_killed_process_has_left_is_looked_at_before_retention_takes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that were removed before they were counted would be applied again, however long the system was down."""
+    rows = list(range(12))
+    process = Process(tmp_path, 1, lives=1 + 2 * len(rows))  # the entry, and each row, but not the end of the entry
+    with pytest.raises(Killed):
+        process.apply(1, rows)
+    process.close()
+    assert len(list((tmp_path / "records" / "b" / TOPIC).iterdir())) > 1
+    for path in (tmp_path / "records" / "b" / TOPIC).iterdir():
+        os.utime(path, (0, 0))
+    policy = RecordPolicy(size=1 << 20, age_ns=1, segment=8192)
+    config, backplane = recording_backplane(tmp_path, policy)
+    monkeypatch.setattr(Recording, "start", lambda self: [files.tend() for _, files in self._written])
+    record(config, backplane)
+    try:
+        assert backplane.applying.apply(TOPIC, "g", 1, 0, [{"n": row} for row in rows]) == {"applied": 0, "done": 12}
+    finally:
+        assert backplane.recording is not None
+        backplane.recording.close()
+        backplane.applying.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import resource
 from collections.abc import Callable, Iterator
@@ -12,7 +13,15 @@ import pytest
 from appbackplane.runtime.execution.segment_files import RETRY_NS, TURN_NS, SegmentFiles
 from appbackplane.runtime.observation import segments
 from appbackplane.runtime.observation.message_log import MessageLog
-from appbackplane.runtime.observation.segments import HEADER_BYTES, MESSAGES_SUFFIX, SegmentHeader, unpack_message
+from appbackplane.runtime.observation.segments import (
+    ACTIONS_SUFFIX,
+    HEADER_BYTES,
+    MESSAGES_SUFFIX,
+    NAMES_END,
+    RECORD_BYTES,
+    SegmentHeader,
+    unpack_message,
+)
 from appbackplane.runtime.process_config import RecordPolicy
 
 SEGMENT = 64 << 10
@@ -98,6 +107,27 @@ def test_the_next_file_is_there_before_it_is_needed(tmp_path: Path, time: Time) 
     while log.count * 5_000 < SEGMENT:
         log.append(bytes(5_000), time.now_ns)
     assert names(tmp_path) == ["00000001.messages", "00000002.messages"]
+
+
+def test_a_file_is_made_with_its_pages_in_place_and_nobody_waits_meanwhile(
+    tmp_path: Path, time: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault for every page is half a microsecond that who leads waits; MAP_POPULATE takes the GIL for all of them at once."""
+    flags: list[int] = []
+    real = mmap.mmap
+
+    def mapped(*arguments: int, **options: int) -> mmap.mmap:
+        flags.append(options["flags"])
+        return real(*arguments, **options)
+
+    monkeypatch.setattr("appbackplane.runtime.execution.segment_files.mmap.mmap", mapped)
+    room = open_files(tmp_path, time).take(least=64 * SEGMENT)
+    assert room is not None
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for at in range(0, room.size, mmap.PAGESIZE):
+        room.buffer[at] = 1
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < room.size // mmap.PAGESIZE // 4
+    assert not any(each & mmap.MAP_POPULATE for each in flags)
 
 
 def test_a_calendar_that_is_set_right_holds_from_the_next_segment_on(
@@ -208,3 +238,76 @@ def test_somebody_who_removes_the_folder_does_not_end_the_recording(
     assert log.append(b"kept", time.now_ns)
     files.tend()
     assert messages(tmp_path / "sold" / "00000002.messages") == [b"kept"]
+
+
+def test_a_file_that_somebody_removes_while_retention_looks_is_no_problem(
+    tmp_path: Path, files: SegmentFiles, time: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is what an operator does, too, who needs room: a warning that nothing can be recorded would be untrue."""
+    log = MessageLog(files)
+    while log.count < 20:
+        log.append(bytes(10_000), time.now_ns)
+    listed = files._files
+    monkeypatch.setattr(files, "_files", lambda: [*listed(), tmp_path / "sold" / "00000000.messages"])
+    files.tend()
+    assert files.problem is None
+
+
+def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path, files: SegmentFiles, time: Time) -> None:
+    """Its name is no number, whatever it looks like."""
+    (tmp_path / "sold").mkdir()
+    (tmp_path / "sold" / "\u00b2.messages").touch()
+    assert MessageLog(open_files(tmp_path, time)).append(b"kept", time.now_ns)
+    assert names(tmp_path) == ["00000001.messages", "\u00b2.messages"]
+
+
+def test_processes_that_die_one_after_the_other_do_not_push_out_what_was_recorded_before(
+    tmp_path: Path, files: SegmentFiles, time: Time
+) -> None:
+    """Each leaves a file that is allocated whole: 32 deaths would be 256 MiB, and what led to the first would be gone."""
+    log = MessageLog(files)
+    for _ in range(10):
+        log.append(bytes(10_000), time.now_ns)
+    log.close()
+    files.tend()
+    files.close()
+    before = names(tmp_path)
+    for _ in range(12):
+        left = open_files(tmp_path, time)
+        left.tend()
+        MessageLog(left).append(bytes(100), time.now_ns)
+    assert names(tmp_path)[: len(before)] == before
+    for name in names(tmp_path)[len(before) :]:
+        assert messages(tmp_path / "sold" / name) == [bytes(100)], "zeros are a body, too"
+
+
+def test_what_a_killed_process_has_torn_stays_as_it_is(tmp_path: Path, files: SegmentFiles, time: Time) -> None:
+    """Readers count it; and it is no younger than it was, or it would be kept longer than its age."""
+    MessageLog(files).append(b"whole", time.now_ns)
+    path = tmp_path / "sold" / "00000001.messages"
+    data = bytearray(path.read_bytes())
+    data[HEADER_BYTES + 48] = 7  # of the next, which it did not finish
+    path.write_bytes(data)
+    os.utime(path, ns=(time.now_ns, 10**18))
+    open_files(tmp_path, time).tend()
+    told = path.stat()
+    assert (told.st_size, told.st_mtime_ns) == (HEADER_BYTES + 56, 10**18)
+    assert path.read_bytes() == bytes(data[: told.st_size])
+
+
+def test_actions_of_a_killed_process_keep_their_room_up_to_the_last(tmp_path: Path, time: Time) -> None:
+    """The last record whole, even where it ends in zeros; and one that has none is names and no more."""
+    policy = RecordPolicy(size=1 << 30, age_ns=1 << 60, segment=NAMES_END + 40 * RECORD_BYTES)
+
+    def opened() -> SegmentFiles:
+        return SegmentFiles(tmp_path, HEADER, ACTIONS_SUFFIX, policy, time, lambda: time.unix_ns, lambda: None)
+
+    for count in (0, 1, 7, 40):
+        room = opened().take()
+        assert room is not None
+        for index in range(count):
+            room.buffer[NAMES_END + index * RECORD_BYTES] = 1
+        opened().tend()
+        assert (tmp_path / segments.file_name(room.number, ACTIONS_SUFFIX)).stat().st_size == (
+            NAMES_END + count * RECORD_BYTES
+        )

@@ -10,6 +10,7 @@ from appbackplane.runtime.observation.recorder import Recorder, Room
 from appbackplane.runtime.observation.segments import FIELDS, NAMES_END, RECORD, RECORD_BYTES
 from appbackplane.runtime.observation.statistics import OperationStatistics
 from appbackplane.transport.errors import Busy
+from appbackplane.transport.status import Status
 
 UNIX_NS = 1_700_000_000_000_000_000
 SPAN = 7 << 40
@@ -192,6 +193,7 @@ def test_names_that_do_not_fit_begin_the_next_segment(store: Store) -> None:
         action = Taking(shelf, "store.take", 3)
         recording.record(action, account, number)
     assert len(memory.rooms) == 2
+    assert memory.prepared_count == 2, "the next was made in the lead, which stands still meanwhile"
     assert (sum(map(len, map(records_of, (room.buffer for room in memory.rooms)))), recording.lost_count) == (1_500, 0)
     for room in memory.rooms:
         names = names_of(room)
@@ -222,3 +224,35 @@ def test_a_segment_that_has_become_old_is_followed_by_the_next(store: Store) -> 
             recording.turn()
     recording.close()
     assert memory.counts == [2, 2]
+
+
+class Rejected(Exception):
+    """Of a user's: what it calls its status is his."""
+
+    status = "rejected"
+
+
+class NotThere(Exception):
+    """As those of HTTP clients are."""
+
+    status = 404
+
+
+@pytest.mark.parametrize("error", [Rejected(), NotThere()])
+def test_what_a_user_calls_the_status_of_his_error_is_none_of_ours(store: Store, error: Exception) -> None:
+    """It would be written down as another outcome, or, where it is no number, end the worker that books the action."""
+    memory = Memory()
+    action, account = taking(store, error=error)
+    recorder(memory).record(action, account, 9_000)
+    (found,) = memory.records()
+    assert found["outcome"] == Status.INTERNAL
+
+
+@pytest.mark.parametrize("deadline_ns", [2**63, 2**64 + 10**15, -(2**70)])
+def test_a_deadline_beyond_64_bits_is_recorded_as_one_that_is_far_away(store: Store, deadline_ns: int) -> None:
+    """A client may send one (MessagePack has unsigned integers): it must not end the worker that books its call."""
+    memory = Memory()
+    action, account = taking(store, deadline_ns=deadline_ns)
+    recorder(memory).record(action, account, 9_000)
+    (found,) = memory.records()
+    assert found["margin"] > 2**60

@@ -112,3 +112,9 @@ def test_a_header_that_is_too_large_is_refused() -> None:
     """It would run into the names."""
     with pytest.raises(ValueError, match="at most"):
         segments.pack_header(msgspec.structs.replace(HEADER, system="x" * 5000))
+
+
+def test_limits_that_do_not_fit_are_left_out() -> None:
+    """Any client may set 255 quotas of any size: the header is packed where actions are booked, and an error there ends all."""
+    header = msgspec.structs.replace(HEADER, limits={"quotas": [10**18] * 255})
+    assert segments.unpack_header(segments.pack_header(header))[0] == msgspec.structs.replace(header, limits={})

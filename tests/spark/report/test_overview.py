@@ -59,7 +59,7 @@ def test_it_begins_when_the_first_action_arrived() -> None:
     """One that waited for long, late in the day, does not make the day longer, nor all rates lower."""
     zero = np.zeros(2, dtype=np.int64)
     hour = 3600 * 10**9
-    columns = {"start": zero + EPOCH_NS + [0, hour], "wait": np.array([5, hour // 2]), "run": zero, "cpu": zero,
+    columns = {"start": np.array([EPOCH_NS, EPOCH_NS + hour]), "wait": np.array([5, hour // 2]), "run": zero, "cpu": zero,
                "took": zero + 1, "margin": zero + NO_DEADLINE, "outcome": zero}  # fmt: skip
     total = Overview()
     total.add_actions(actions("a", columns))
