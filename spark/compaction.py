@@ -25,7 +25,7 @@ from appbackplane.transport.errors import FailedPrecondition
 
 from .records.compacted import Group, Part, Written, write
 from .records.pieces import files, nothing_in
-from .records.segment_file import SegmentFile
+from .records.segment_file import Gone, SegmentFile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -104,12 +104,24 @@ def compact_by(run: Run, run_dir: Path, to: Path, width: int) -> Compacted:
 def _carry_out(groups: Sequence[Group], run: Run, journal: _Journal, to: Path, result: Compacted) -> None:
     segments = {group.name: len(group.parts) for group in groups}
     for written in run(groups, to):
+        _check_shared(written, to)
         journal.append([_Line(done=written)])
         result.rows += sum(written.rows.values())
         result.files += len(written.rows)
         result.segments += segments[written.name] - len(written.unreadable)
         result.damaged += written.damaged
         result.unreadable |= written.unreadable
+
+
+def _check_shared(written: Written, to: Path) -> None:
+    """That a task saw the folders that we see, or what it says must not count as done. Raises `CannotCompact`."""
+    remedy = "on a cluster all workers see the folders under the same path"
+    for path, why in written.unreadable.items():
+        if why == str(Gone()) and Path(path).exists():
+            raise CannotCompact(f"{path}: a task did not find it, and it is there: {remedy}")
+    for name in written.rows:
+        if not (to / name).exists():
+            raise CannotCompact(f"{to / name}: a task has written it, and it is not there: {remedy}")
 
 
 def _here(groups: Sequence[Group], to: Path) -> Iterator[Written]:
@@ -263,7 +275,7 @@ def _journal(run_dir: Path, to: Path) -> Iterator[_Journal]:
     """The journal of a target that is ours alone meanwhile."""
     if to.exists() and not to.is_dir():
         raise CannotCompact(f"{to} is a file; give a folder for the Parquet files")
-    if to.is_relative_to(run_dir.absolute()):
+    if to.resolve().is_relative_to(run_dir.resolve()):
         raise CannotCompact(f"{to} lies in the run directory, whose files come and go; give a folder elsewhere")
     if to.exists() and any(to.iterdir()) and not (to / LOCK).exists():
         raise CannotCompact(f"{to} holds something else; give a new folder, or one that was compacted into before")

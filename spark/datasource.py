@@ -123,6 +123,6 @@ class BackplaneDataSource(DataSource):
         said = self.options.get(name)
         if said is None:
             return None
-        if not str(said).isdigit() or not int(said):
+        if not str(said).isdecimal() or not int(said):
             raise BadOption(f"option {name} is a number of records, 1 or more, not {said!r}")
         return int(said)

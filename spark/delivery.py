@@ -15,7 +15,14 @@ from typing import Any, Final
 import msgspec
 
 from appbackplane.transport import Client, addressing, connect
-from appbackplane.transport.errors import BackplaneError, DeadlineExceeded, FailedPrecondition, PeerError, Unavailable
+from appbackplane.transport.errors import (
+    BackplaneError,
+    DeadlineExceeded,
+    FailedPrecondition,
+    InvalidArgument,
+    PeerError,
+    Unavailable,
+)
 from appbackplane.transport.request import IDEMPOTENCY_KEY_MAX
 
 #: How long a batch may take to be accepted, restarts of the system included.
@@ -110,6 +117,10 @@ class Delivery:
         pending, again = {}, {}
         problem: BackplaneError | None = None
         for index, row in rows.items():
+            if key is not None and row[key] is None:
+                raise InvalidArgument(
+                    f"row {index} of batch {batch}: column {key} names the object to call, and is NULL"
+                )
             name = f"{self._group}/{batch}/{index}"
             arguments = {column: value for column, value in row.items() if column != key}
             try:

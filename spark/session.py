@@ -31,6 +31,7 @@ _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSyste
 #: Arrow checks each access to each value, which for rows of 23 columns takes as long as all the rest. What it is given here
 #: was checked when it was made. (`default`: whoever gives extra options has these, too.)
 _ARROW = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 #: Settings with their reasons. The two marked * made a micro-batch of our own source 66 instead of 148 ms.
 SETTINGS = {
     "spark.ui.enabled": "false",  # a web server that nobody asked for; 0.3 s of the start
@@ -40,7 +41,7 @@ SETTINGS = {
     "spark.sql.adaptive.enabled": "false",  # to think again after each stage takes 20 ms, and what is shuffled is small
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.python.filterPushdown.enabled": "true",  # without it a source that defines pushFilters is an error
+    _PUSHDOWN: "true",  # without it a source that defines pushFilters is an error
     "spark.driver.defaultJavaOptions": _ARROW,
     "spark.executor.defaultJavaOptions": _ARROW,
     "spark.python.unix.domain.socket.enabled": "true",  # *
@@ -73,7 +74,8 @@ class NoSpark(Unavailable):
 def session(
     master: str = LOCAL, name: str = "appbackplane", *, stderr: IO[bytes] | None = None, **settings: str
 ) -> SparkSession:
-    """The session of this process, started if need be; `settings` with _ for the dots go before `SETTINGS`.
+    """The session of this process, started if need be; `settings` with _ for the dots go before `SETTINGS`. One that somebody
+    else has started stays as it is, its master and time zone and all, but for what our source cannot do without.
 
     `stderr`: where what its JVM and its workers say goes, if not where this process does: at the end of a process that does
     not wait for them, they complain of that.
@@ -81,6 +83,9 @@ def session(
     Raises `NotInstalled`, `NoJava`, `NoMaster`, `NoSpark`, and `InvalidArgument` for what is no name of a master.
     """
     check_installed()
+    if (running := _running()) is not None:
+        running.conf.set(_PUSHDOWN, "true")
+        return running
     whose = parsed(master)
     check_answers(whose)
     wanted = SETTINGS | {key.replace("_", "."): value for key, value in settings.items()}
@@ -90,6 +95,14 @@ def session(
     if whose.kind == "spark":
         _await_executor(spark, whose)
     return spark
+
+
+def _running() -> SparkSession | None:
+    """Of this process, whoever has started it."""
+    from pyspark.sql import SparkSession
+
+    found: Any = getattr(SparkSession, "_instantiatedSession", None)
+    return None if found is None or found.sparkContext._jsc is None else found
 
 
 def check_installed() -> None:
@@ -183,6 +196,8 @@ def in_a_line(error: BaseException) -> str:
     java_error = getattr(error, "java_exception", None)
     text = str(error) if java_error is None else str(java_error.toString())
     lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if own := [line for line in lines if line.startswith("appbackplane.") and ": " in line]:
+        return own[-1].partition(": ")[2][:400]  # such as a `DataLoss`: the last line of a traceback in Java's message
     # An error of ours that was raised in a task comes at the end of its traceback.
     ours = [line for line in lines if "Error: " in line and not line.startswith(("at ", "File "))]
     return (ours[-1] if ours and java_error is not None else lines[0] if lines else type(error).__name__)[:400]

@@ -140,12 +140,15 @@ def staged(batches: Iterable[pa.RecordBatch]) -> Staged:
     rows: list[dict[str, Any]] = []
     size = 0
     for batch in batches:
+        maps = [field.name for field in batch.schema if str(field.type).startswith("map<")]
         made = [{name: plain(value) for name, value in row.items()} for row in batch.to_pylist()]
+        for row in made:  # a map without entries looks like a list without any
+            row |= {name: {} for name in maps if row[name] == []}
         size += len(msgspec.msgpack.encode(made))
         if size > STAGED_BYTES_MAX:
             raise InvalidArgument(
                 f"a task has more than {STAGED_BYTES_MAX >> 20} MiB of rows to deliver at once: bound the micro-batch "
-                "(maxRowsPerBatch), or have more partitions"
+                "(maxRecordsPerTrigger), or have more partitions"
             )
         rows += made
     return Staged(msgspec.msgpack.encode(rows))
@@ -171,6 +174,6 @@ def plain(value: Any) -> Any:
 
 def _number(options: Mapping[str, str], name: str, default: int) -> int:
     said = options.get(name, str(default))
-    if not said.isdigit():
+    if not said.isdecimal():
         raise InvalidArgument(f"option {name}: expected a whole number, 0 or more, got {said!r}")
     return int(said)

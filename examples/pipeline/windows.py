@@ -1,6 +1,6 @@
 """Windows: how fast searches were, how busy the host was, and when both were bad. DataFrame in, DataFrame out.
 
-Nothing here knows whether it is given a stream or all that was recorded: watch.py and words.py use the same functions.
+Nothing here knows whether it is given a stream or all that was recorded: watch.py and bulk.py use the same functions.
 """
 
 from __future__ import annotations

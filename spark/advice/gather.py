@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 
@@ -24,6 +24,8 @@ from ..records.pieces import Piece, read_all
 WINDOW_MAX: Final = 50_000
 #: In what pieces of time it is chosen: a burst is longer, and a day has a million of them.
 SLICE_NS: Final = 100_000_000
+#: Pieces at most, 40 MB a backplane; with more they are made twice as long.
+SLICES_MAX: Final = 1 << 18
 #: Of a status that says that it came too late (transport/status.py).
 _DEADLINE_EXCEEDED: Final = 4
 _TIMES: Final = ("start", "wait")
@@ -31,6 +33,8 @@ _FIELDS: Final = (
     "start", "wait", "run", "cpu", "took", "margin", "operation", "object", "priority", "effective", "lane", "outcome",
     "boosted",
 )  # fmt: skip
+
+_Amount = TypeVar("_Amount", int, float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,7 @@ class Survey:
 
     def _begin(self, header: SegmentHeader) -> None:
         self.header = header
+        self.slice_ns = SLICE_NS
         self.counts: dict[int, int] = {}
         self.waited: dict[int, float] = {}
         #: First and last arrival by piece: which are to be read again.
@@ -75,11 +80,14 @@ class Survey:
         if not len(actions):
             return
         arrival = actions["start"] - actions["wait"]
-        slices, which = np.unique(arrival // SLICE_NS, return_inverse=True)
+        slices, which = np.unique(arrival // self.slice_ns, return_inverse=True)
         counts, waited = np.bincount(which), np.bincount(which, weights=actions["wait"])
         for number, count, ns in zip(slices.tolist(), counts.tolist(), waited.tolist(), strict=True):
             self.counts[number] = self.counts.get(number, 0) + count
             self.waited[number] = self.waited.get(number, 0.0) + ns
+        while len(self.counts) > SLICES_MAX:
+            self.slice_ns *= 2
+            self.counts, self.waited = _halved(self.counts), _halved(self.waited)
         place = self.places.get(piece, (int(arrival[0]), int(arrival[0])))
         self.places[piece] = (min(place[0], int(arrival.min())), max(place[1], int(arrival.max())))
 
@@ -96,7 +104,15 @@ class Survey:
                 begins += 1
             if waited >= best[0]:
                 best = (waited, numbers[begins], number + 1)
-        return best[1] * SLICE_NS, best[2] * SLICE_NS
+        return best[1] * self.slice_ns, best[2] * self.slice_ns
+
+
+def _halved(slices: dict[int, _Amount]) -> dict[int, _Amount]:
+    """Two neighbours as one."""
+    found: dict[int, _Amount] = {}
+    for number, amount in slices.items():
+        found[number >> 1] = found[number >> 1] + amount if number >> 1 in found else amount
+    return found
 
 
 def gather(

@@ -6,6 +6,8 @@ import textwrap
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from ..report.words import shown
+
 if TYPE_CHECKING:
     from .item import Item
 
@@ -23,9 +25,9 @@ def patch_of(items: Iterable[Item]) -> str:
 def _table(target: str, items: list[Item]) -> str:
     lines = [f"[{target}]"]
     for item in items:
-        lines += [f"# {line}" for line in textwrap.wrap(item.evidence, _WIDTH)]
+        lines += [f"# {line}" for line in textwrap.wrap(shown(item.evidence), _WIDTH)]
         lines += [
-            f"# Predicted: {item.figure} {shown_ms(item.now)} -> {shown_ms(item.predicted)}"
+            f"# Predicted: {shown(item.figure)} {shown_ms(item.now)} -> {shown_ms(item.predicted)}"
             f" (as it is, the simulation says {shown_ms(item.simulated_now)}: {item.error:+.0%})",
             f"{item.key} = {_value(item.new)}  # was {_was(item.old)}",
         ]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ..frames import actions_of
-from ..kernels.timeline import add_up, spread
+from ..kernels.timeline import add_up, clipped, spread
 from ..records.batch import Actions
 from .batches import batch_of
 
@@ -29,19 +29,20 @@ _PARTIAL: Final = (
 SECOND_NS: Final = 10**9
 
 
-def throughput(pieces: DataFrame, *, step_ns: int = 60 * SECOND_NS) -> DataFrame:
+def throughput(pieces: DataFrame, *, step_ns: int = 60 * SECOND_NS, within: tuple[int, int] | None = None) -> DataFrame:
     """By node, backplane and slot of `step_ns`, sorted by these:
 
     `time_ns`: Unix time at which the slot begins; `ended`: actions that ended in it; `per_s`; `errors`: of these, whose
     outcome is not OK; `busy`: run time as a share of the threads' time (above 1 while a relief worker steps in); `cpu`: cores
     used; `waiting`: actions that were queued, on average over the slot; `threads`, `cpu_limit` (cores; NULL: none) and
-    `cpu_share`, the part of that limit that was used (NULL without one). Slots in which nothing happened have no row.
+    `cpu_share`, the part of that limit that was used (NULL without one). Slots in which nothing happened have no row. `within`:
+    only slots from one Unix time to before another: an action of an hour has millions of slots of a millisecond.
     """
     from pyspark.sql import functions as f
 
     def tally(batches: Iterator[Any]) -> Iterator[Any]:
         for actions in actions_of(batches, FIELDS):
-            yield batch_of(_PARTIAL, slots_of(actions, step_ns))
+            yield batch_of(_PARTIAL, slots_of(actions, step_ns, within))
 
     summed = (
         pieces.mapInArrow(tally, _PARTIAL)
@@ -66,17 +67,22 @@ def throughput(pieces: DataFrame, *, step_ns: int = 60 * SECOND_NS) -> DataFrame
     ).orderBy("node", "backplane", "time_ns")
 
 
-def slots_of(actions: Actions, step_ns: int) -> dict[str, Any]:
+def slots_of(actions: Actions, step_ns: int, within: tuple[int, int] | None = None) -> dict[str, Any]:
     """What some records add to each slot: rows of the partial sums. Run, CPU and waiting time in ns."""
+
+    def shared_out(begin: np.ndarray, end: np.ndarray, amount: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return spread(*((begin, end, amount) if within is None else clipped(begin, end, amount, within)), step_ns)
+
     start, wait, run, cpu, took, outcome = (actions[name] for name in FIELDS)
     end = start + took
-    ones = np.ones(len(actions))
+    counts = np.full(len(actions), True) if within is None else (end >= within[0]) & (end < within[1])
+    slot, failed = end[counts] // step_ns, outcome[counts] != 0
     found = {
-        "ended": add_up(end // step_ns, ones),
-        "errors": add_up(end // step_ns, (outcome != 0).astype(np.float64)),
-        "run": spread(start, end, run, step_ns),
-        "cpu": spread(start, end, cpu, step_ns),
-        "waiting": spread(start - wait, start, wait, step_ns),
+        "ended": add_up(slot, np.ones(len(slot))),
+        "errors": add_up(slot, failed.astype(np.float64)),
+        "run": shared_out(start, end, run),
+        "cpu": shared_out(start, end, cpu),
+        "waiting": shared_out(start - wait, start, wait),
     }
     slots = np.unique(np.concatenate([slots for slots, _ in found.values()]))
     rows: dict[str, Any] = {"slot": slots}

@@ -1,11 +1,17 @@
 """Timeline: how much of something that lasts falls into each slot of time. Slots are of one length and numbered from 1970.
 
 What lies in one slot is added at once; what spans several is cut at their borders, by as many additions as it has slots.
+Memory: 100 MB, or what the slots of the longest one need.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
+
+#: Parts that are in memory at a time.
+_PARTS_MAX: Final = 1 << 20
 
 
 def spread(begin: np.ndarray, end: np.ndarray, amount: np.ndarray, step_ns: int) -> tuple[np.ndarray, np.ndarray]:
@@ -15,13 +21,33 @@ def spread(begin: np.ndarray, end: np.ndarray, amount: np.ndarray, step_ns: int)
     slots, amounts = first[is_one], amount[is_one].astype(np.float64)
     if not is_one.all():
         begin, end, first, last, amount = (part[~is_one] for part in (begin, end, first, last, amount))
-        pieces = last - first + 1
-        whose = np.repeat(np.arange(len(pieces)), pieces)
-        slot = first[whose] + np.arange(len(whose)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-        inside = np.minimum(end[whose], (slot + 1) * step_ns) - np.maximum(begin[whose], slot * step_ns)
-        part = amount[whose] * (inside / (end - begin)[whose])
-        slots, amounts = np.concatenate([slots, slot]), np.concatenate([amounts, part])
+        block = np.cumsum(last - first + 1) // _PARTS_MAX
+        for some in np.split(np.arange(len(block)), np.flatnonzero(np.diff(block)) + 1):
+            slot, part = _cut(begin[some], end[some], amount[some], first[some], last[some], step_ns)
+            slots, amounts = add_up(np.concatenate([slots, slot]), np.concatenate([amounts, part]))
     return add_up(slots, amounts)
+
+
+def clipped(
+    begin: np.ndarray, end: np.ndarray, amount: np.ndarray, within: tuple[int, int]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What of each lies in a window, [from, until), and the part of the amount that does."""
+    chosen = (begin < within[1]) & (np.maximum(begin + 1, end) > within[0])
+    begin, end, amount = begin[chosen], end[chosen], amount[chosen]
+    low, high = np.maximum(begin, within[0]), np.minimum(end, within[1])
+    return low, high, amount * np.where(end > begin, (high - low) / np.maximum(1, end - begin), 1.0)
+
+
+def _cut(
+    begin: np.ndarray, end: np.ndarray, amount: np.ndarray, first: np.ndarray, last: np.ndarray, step_ns: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Slots from `first` to `last` of each, and what falls into them."""
+    pieces = last - first + 1
+    whose = np.repeat(np.arange(len(pieces)), pieces)
+    slot = first[whose] + np.arange(len(whose)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    inside = np.minimum(end[whose], (slot + 1) * step_ns) - np.maximum(begin[whose], slot * step_ns)
+    part: np.ndarray = amount[whose] * (inside / (end - begin)[whose])
+    return slot, part
 
 
 def add_up(slots: np.ndarray, amounts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -118,20 +118,22 @@ def nothing_in(where: Path) -> NothingRecorded:
 
 def _of_folder(paths: Sequence[Path], since_ns: int | None, backplanes: Collection[str] | None) -> Iterator[Piece]:
     """Of one backplane's segments, in their order."""
-    opened: list[tuple[Path, int, int, str]] = []
+    opened: list[tuple[Path, int, int, str, int | None]] = []
     for path in paths:
         try:
             with SegmentFile(path) as segment:
-                opened.append((path, segment.sealed, segment.header.created_ns, segment.header.backplane))
+                header, end_ns = segment.header, None if since_ns is None else segment.last_end_ns()
+                opened.append((path, segment.sealed, header.created_ns, header.backplane, end_ns))
         except BadSegment:
             yield Piece(str(path))
-    for number, (path, sealed, created_ns, backplane) in enumerate(opened):
+    for number, (path, sealed, created_ns, backplane, end_ns) in enumerate(opened):
         if backplanes is not None and backplane not in backplanes:
             continue
-        # What it holds had ended when the next one was begun; a clock that was set back between says nothing.
-        following_ns = opened[number + 1][2] if number + 1 < len(opened) else None
-        if since_ns is not None and following_ns is not None and created_ns <= following_ns <= since_ns:
-            continue
+        # What it holds had ended when the next one was begun, if the clock was not set back between.
+        if since_ns is not None and end_ns is not None and number + 1 < len(opened):
+            following_ns = opened[number + 1][2]
+            if created_ns <= end_ns <= following_ns <= since_ns:
+                continue
         if sealed < 0:
             yield Piece(str(path))
         else:

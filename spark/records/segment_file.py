@@ -98,6 +98,13 @@ class SegmentFile:
                 return found
             found += len(valid) - int(valid[::-1].argmax())
 
+    def last_end_ns(self) -> int | None:
+        """When the last action of a sealed segment ended, by the calendar of this segment; None: that is not known."""
+        words = self._words(self.sealed - 1, self.sealed) if self.sealed > 0 else None
+        if words is None or not len(words) or not is_valid(words, self.sealed - 1)[0]:
+            return None
+        return int(column(words, FIELDS["start"])[0] + column(words, FIELDS["took"])[0])
+
     def is_torn(self, end: int) -> bool:
         """Whether a record was begun at `end`, where the records end."""
         return self.sealed < 0 and bool(self._words(end, end + 1).any())
@@ -187,13 +194,16 @@ class SegmentFile:
 class Gone(BadSegment):
     """The file was removed since it was found."""
 
+    def __init__(self) -> None:
+        super().__init__("is gone: it was removed since it was found")
+
 
 def opened(path: str) -> int:
     """A descriptor to read with. Raises `BadSegment`."""
     try:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError as error:
-        raise Gone("is gone: it was removed since it was found") from error
+        raise Gone from error
     except OSError as error:
         raise BadSegment(f"cannot be read: {error.strerror}") from error
 

@@ -71,10 +71,12 @@ def gathered(
 
 def questions(frame: DataFrame, several: Iterable[Piece], total: Overview, since_ns: int | None) -> dict[str, Question]:
     """By what a person is told of them while they are answered; those that take longest first."""
+    begin_ns, table = total.table()
+    shown = begin_ns, begin_ns + len(table) * total.width_ns
     return {
         "advice": lambda: advise(several, since_ns=since_ns),
         "operations": lambda: rows(operation_statistics(frame)),
-        "utilisation": lambda: rows(throughput(frame, step_ns=total.width_ns)),
+        "utilisation": lambda: rows(throughput(frame, step_ns=total.width_ns, within=shown)),
         "deadlines": lambda: rows(deadlines(frame)),
         "inversions": lambda: rows(inversions(frame)),
         "slow actions": lambda: rows(slow_actions(frame, count=SLOW_MAX, by="took")),

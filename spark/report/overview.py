@@ -47,8 +47,14 @@ class Source(msgspec.Struct):
     backplane: str = ""
     records: int = 0
     generations: set[int] = set()
-    #: As the last one said.
+    #: As the latest header said, and when that was written.
     limits: dict[str, Any] = {}
+    limits_ns: int = -1
+
+    def allow(self, limits: dict[str, Any], since_ns: int) -> None:
+        """What it is allowed since then; what is older than what is known is past."""
+        if limits and since_ns >= self.limits_ns:
+            self.limits, self.limits_ns = limits, since_ns
 
 
 class Overview(msgspec.Struct):
@@ -79,7 +85,7 @@ class Overview(msgspec.Struct):
             source.system = header.system or source.system
             source.node, source.backplane = header.node, header.backplane
             source.generations.add(header.generation)
-            source.limits = header.limits or source.limits
+            source.allow(header.limits, header.created_ns)
         self._widen_for(first, last)
         at = (start >> self.shift).astype(np.int64)
         at -= first >> self.shift
@@ -110,7 +116,7 @@ class Overview(msgspec.Struct):
             ours.records += source.records
             ours.generations |= source.generations
             ours.system, ours.node, ours.backplane = source.system or ours.system, source.node, source.backplane
-            ours.limits = source.limits or ours.limits
+            ours.allow(source.limits, source.limits_ns)
         if other.first_ns:
             self._extend(other.first_ns, other.last_ns)
         found = Found.from_dict(self.found) if self.found else Found()

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 #: Calls of a trace that are shown, and that a task keeps of it.
 STEPS_MAX: Final = 24
 KEPT_MAX: Final = 200
+#: Traces that are looked into for each that is shown: most are one action without a call, which only their actions tell.
+CANDIDATES: Final = 20
 _LENGTH: Final = ("wait", "took", "trace_high", "trace_low")
 _SPAN: Final = ("trace_high", "trace_low", "span", "parent", "start", "wait", "run", "took")
 _ROW: Final = ", ".join(f"{name} long" for name in _SPAN) + ", operation string, backplane string"
@@ -35,7 +37,7 @@ def slowest_traces(pieces: DataFrame, *, count: int = 5) -> list[Path]:
     """Those whose longest action took longest, with at least one call in them; the slowest first."""
 
     def find(batches: Iterator[Any]) -> Iterator[Any]:
-        slowest = SlowestTraces(count)
+        slowest = SlowestTraces(count * CANDIDATES)
         for actions in actions_of(batches, _LENGTH):
             # An action that was recorded without a trace is none.
             slowest.add(actions.where((actions["trace_high"] | actions["trace_low"]) != 0))
@@ -45,7 +47,7 @@ def slowest_traces(pieces: DataFrame, *, count: int = 5) -> list[Path]:
     for row in pieces.mapInArrow(find, _SLOWEST).collect():
         trace = row.trace_high, row.trace_low
         lengths[trace] = max(row.length, lengths.get(trace, 0))
-    traces = set(heapq.nlargest(count, lengths, key=lambda trace: (lengths[trace], trace)))
+    traces = set(heapq.nlargest(count * CANDIDATES, lengths, key=lambda trace: (lengths[trace], trace)))
 
     def take_out(batches: Iterator[Any]) -> Iterator[Any]:
         kept: dict[Trace, list[Row]] = {}
@@ -65,7 +67,7 @@ def slowest_traces(pieces: DataFrame, *, count: int = 5) -> list[Path]:
     for row in pieces.mapInArrow(take_out, _ROW).toArrow().to_pylist():
         by_trace.setdefault((row["trace_high"], row["trace_low"]), []).append(row)
     paths = [path_of(trace, some) for trace, some in by_trace.items()]
-    return sorted((path for path in paths if len(path.steps) > 1), key=lambda path: -path.total_ns)
+    return sorted((path for path in paths if len(path.steps) > 1), key=lambda path: -path.total_ns)[:count]
 
 
 def longest(some: Sequence[Row], count: int) -> list[Row]:

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from appbackplane.runtime.observation.segments import RECORDS
 from appbackplane.transport.errors import FailedPrecondition
 
 from ..offsets import BEGIN, EARLIEST, LATEST, BadOffsets, Position, packed, shares, unpacked, wanted
-from ..records.pieces import PIECE_RECORDS, Piece
+from ..records.pieces import PIECE_RECORDS, Piece, nothing_in
 from .batch import Pieces, grouped, rows_of
 from .filters import Filters
 from .lines import Line, last_of, lines_of, missing, ranges, walk
@@ -69,6 +70,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a new query begins. Raises `NothingRecorded`, `BadOffsets`."""
         if self._initial is None:
             lines = self._look()
+            if not lines and not (self._where / RECORDS).is_dir() and self._where.name != RECORDS:
+                raise nothing_in(self._where)
             said = self._starting if isinstance(self._starting, dict) else dict.fromkeys(lines, self._starting)
             if unknown := sorted(set(said) - set(lines)):
                 raise BadOffsets(

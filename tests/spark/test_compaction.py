@@ -8,7 +8,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import repeat
 from pathlib import Path
@@ -20,8 +20,9 @@ import pytest
 
 from appbackplane.runtime.observation.segments import FIELDS, NAMES_END, RECORD_BYTES
 from appbackplane.spark import compaction
-from appbackplane.spark.compaction import JOURNAL, CannotCompact, compact
+from appbackplane.spark.compaction import JOURNAL, CannotCompact, compact, compact_by
 from appbackplane.spark.records.batch import ROUTE
+from appbackplane.spark.records.compacted import Group, Written, write
 from appbackplane.spark.records.found import Found
 from appbackplane.spark.records.pieces import NothingRecorded, pieces, read_all
 from tests.spark.made import EPOCH_NS, names_of, traffic, words_of, write_actions
@@ -290,11 +291,39 @@ def test_a_target_that_cannot_be_used_is_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos/1.jpg").write_text("x")
     (tmp_path / "empty").mkdir()
-    for to, said in (("file", "is a file"), ("photos", "holds something else"), ("run/records/to", "run directory")):
+    (tmp_path / "link").symlink_to(run_dir)
+    for to, said in (
+        ("file", "is a file"),
+        ("photos", "holds something else"),
+        ("run/records/to", "run directory"),
+        ("link/to", "run directory"),
+        ("photos/../run/to", "run directory"),
+    ):
         with pytest.raises(CannotCompact, match=said):
             compact(None, run_dir, tmp_path / to)
     with pytest.raises(NothingRecorded, match="nothing is recorded"):
         compact(None, tmp_path / "empty", tmp_path / "to")
+
+
+def test_workers_that_see_other_folders_compact_nothing(tmp_path: Path) -> None:
+    """What counts as done is never looked at again: a folder that is not mounted must not cost all that was recorded."""
+    run_dir, to = tmp_path / "run", tmp_path / "to"
+    rows = truth("one", 1, recorded(run_dir, "one", 1, 10, sealed=True))
+
+    def elsewhere(groups: Sequence[Group], to: Path) -> Iterator[Written]:
+        (tmp_path / "run").rename(tmp_path / "away")
+        try:
+            told = [write(group, to) for group in groups]
+        finally:
+            (tmp_path / "away").rename(tmp_path / "run")
+        yield from told
+
+    with pytest.raises(CannotCompact, match="a task did not find it, and it is there: on a cluster all workers"):
+        compact_by(elsewhere, run_dir, to, 1)
+    with pytest.raises(CannotCompact, match="a task has written it, and it is not there"):
+        compact_by(lambda groups, _: [write(group, tmp_path / "local") for group in groups], run_dir, to, 1)
+    assert compact(None, run_dir, to).rows == 10
+    assert rows_in(to) == rows
 
 
 def test_spark_writes_the_same_and_reads_it_as_a_table(spark: SparkSession, tmp_path: Path) -> None:

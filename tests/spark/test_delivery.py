@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from appbackplane.spark.delivery import BYTES_MAX, ROWS_MAX, Delivery, _part, check_group
-from appbackplane.transport.errors import SystemNotRunning
+from appbackplane.transport.errors import InvalidArgument, SystemNotRunning
 
 
 def test_a_call_holds_so_many_rows_and_so_many_bytes() -> None:
@@ -45,3 +45,10 @@ def test_a_group_has_a_name_that_fits_into_an_idempotency_key() -> None:
     for bad in ("", "g" * 214):
         with pytest.raises(ValueError, match="1 to 213 characters"):
             check_group(bad)
+
+
+def test_a_row_that_names_no_object_calls_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An object called None would be made, and be told everything that nobody is."""
+    monkeypatch.setattr("appbackplane.spark.delivery.connect", lambda *_, **__: None)
+    with pytest.raises(InvalidArgument, match="row 0 of batch 3: column who names the object to call, and is NULL"):
+        Delivery("s", "g").to_route("a.b", 3, [{"who": None, "n": 1}], "who")

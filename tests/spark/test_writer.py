@@ -131,13 +131,17 @@ def test_values_travel_as_what_they_are() -> None:
         "bytes": b"\x00", "real": 1.5, "is_so": True,
     }  # fmt: skip
     table = pa.table(
-        {name: [value] for name, value in row.items()} | {"map": pa.array([[("a", 1)]], pa.map_("string", "int64"))}
+        {name: [value] for name, value in row.items()}
+        | {
+            name: pa.array([entries], pa.map_("string", "int64"))
+            for name, entries in (("map", [("a", 1)]), ("nobody", []))
+        }
     )
     ns = 1_767_225_601_000_005_000
     assert msgspec.msgpack.decode(staged(table.to_batches()).packed) == [
         {
             "at": ns, "day": "2026-01-01", "price": "1.50", "inner": {"at": [ns]}, "none": None, "bytes": b"\x00",
-            "real": 1.5, "is_so": True, "map": {"a": 1},
+            "real": 1.5, "is_so": True, "map": {"a": 1}, "nobody": {},
         }
     ]  # fmt: skip
 

@@ -137,6 +137,13 @@ def test_the_patch_is_toml_with_its_evidence(tmp_path: Path) -> None:
     assert json.loads(json.dumps(advice.as_dict()))["items"][0]["key"] == "threads"
 
 
+def test_no_name_gets_out_of_its_comment() -> None:
+    """A route may be called anything, and the patch is put into the file that says what runs."""
+    name = "shop.buy\nmodules = ['evil']\r\x07"
+    item = Item("backplane.a", "threads", 1, 2, f"While {name} waited.", f"mean wait of {name}", 10.0, 1.0, 10.0)
+    assert tomllib.loads(Advice((item,)).patch) == {"backplane": {"a": {"threads": 2}}}
+
+
 def test_values_are_written_as_toml_reads_them() -> None:
     """Whatever a rule proposes."""
 

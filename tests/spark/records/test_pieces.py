@@ -144,20 +144,22 @@ def test_an_empty_or_foreign_folder_is_one_clear_line(tmp_path: Path) -> None:
 def test_pieces_are_ruled_out_by_backplane_and_time(tmp_path: Path) -> None:
     """A report of the last hour of a day must not read the day."""
     for number in (1, 2, 3):
-        segment(tmp_path, 10, number, created_ns=EPOCH_NS + number * 1000, sealed=True)
+        segment(tmp_path, 10, number, created_ns=EPOCH_NS + (number - 1) * 10**9, sealed=True)
     write_actions(tmp_path, "two", 1, words_of(10, traffic(10)), names_of())
     assert {Path(piece.path).parent.name for piece in pieces(tmp_path, backplanes=["two"])} == {"two"}
-    since = [Path(piece.path).stem for piece in pieces(tmp_path, since_ns=EPOCH_NS + 2000, backplanes=["one"])]
+    since = [Path(piece.path).stem for piece in pieces(tmp_path, since_ns=EPOCH_NS + 10**9, backplanes=["one"])]
     assert since == ["00000002", "00000003"]
     assert len(pieces(tmp_path / "records")) == len(pieces(tmp_path)) == 4
 
 
-def test_a_clock_that_was_set_back_hides_no_segment(tmp_path: Path) -> None:
+@pytest.mark.parametrize("back_ns", [3600 * 10**9, 5 * 10**9])
+def test_a_clock_that_was_set_back_hides_no_segment(tmp_path: Path, back_ns: int) -> None:
     """Until it was, its records had later times than the segment that follows."""
-    segment(tmp_path, 10, 1, created_ns=EPOCH_NS, sealed=True)
-    segment(tmp_path, 10, 2, created_ns=EPOCH_NS - 3600 * 10**9, sealed=True)
-    found = pieces(tmp_path, since_ns=EPOCH_NS + 1000)
-    assert [Path(piece.path).stem for piece in found] == ["00000001", "00000002"]
+    first, words = segment(tmp_path, 10_000, 1, created_ns=EPOCH_NS, sealed=True)
+    end_ns = int(words[-1, 0])
+    segment(tmp_path, 10, 2, created_ns=end_ns - back_ns, sealed=True)
+    found = pieces(tmp_path, since_ns=end_ns - 10**9)
+    assert found[0].path == str(first) and len(found) == 2
 
 
 def test_a_piece_of_a_sealed_segment_is_the_same_records_for_ever(tmp_path: Path) -> None:

@@ -42,6 +42,19 @@ def test_nothing_is_lost_and_each_is_in_its_bin() -> None:
     assert BINS_MAX // 2 < len(table) <= BINS_MAX
 
 
+@pytest.mark.parametrize("order", [(1, 2), (2, 1)])
+def test_limits_are_the_latest_whichever_task_is_done_first(order: tuple[int, int]) -> None:
+    """After `scale` the page tells how many threads there are now, not how many there were."""
+    total = Overview()
+    for number in order:
+        one = actions("a", traffic(10))
+        one.header = msgspec.structs.replace(header("a"), created_ns=number, limits={"threads": number})
+        part = Overview()
+        part.add_actions(one)
+        total.add(part)
+    assert total.sources["a@n"].limits == {"threads": 2}
+
+
 def test_it_begins_when_the_first_action_arrived() -> None:
     """One that waited for long, late in the day, does not make the day longer, nor all rates lower."""
     zero = np.zeros(2, dtype=np.int64)
