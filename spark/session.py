@@ -83,11 +83,11 @@ def session(
     Raises `NotInstalled`, `NoJava`, `NoMaster`, `NoSpark`, and `InvalidArgument` for what is no name of a master.
     """
     check_installed()
+    whose = parsed(master)
+    check_answers(whose)
     if (running := _running()) is not None:
         running.conf.set(_PUSHDOWN, "true")
         return running
-    whose = parsed(master)
-    check_answers(whose)
     wanted = SETTINGS | {key.replace("_", "."): value for key, value in settings.items()}
     wanted[_JAVA_OPTIONS] = f"{_LOG} {wanted.get(_JAVA_OPTIONS, '')}".strip()
     _set_environment(whose)
