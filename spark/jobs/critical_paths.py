@@ -1,16 +1,18 @@
 """Critical paths: of the slowest traces, where their time went: in whose queue, in whose run, or between.
 
 Two readings: the first finds the slowest traces, by the longest of their actions; the second takes out the actions of these,
-and only they travel. Clocks of several machines are taken as they are.
+and only they travel, of each trace the longest, as columns: 80 B an action. Clocks of several machines are taken as they are.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import pyarrow as pa
 
 from ..frames import actions_of
 from ..kernels.critical import Span, critical_path
@@ -23,11 +25,15 @@ if TYPE_CHECKING:
 _LENGTH: Final = ("wait", "took", "trace_high", "trace_low")
 _SPAN: Final = ("trace_high", "trace_low", "span", "parent", "start", "wait", "run", "took")
 _SLOWEST: Final = "trace_high long, trace_low long, length long"
-_SPANS: Final = ", ".join(f"{name} long" for name in _SPAN) + ", component string, operation string"
+_NAMES: Final = ("component", "operation")
+_SPANS: Final = ", ".join([*(f"{name} long" for name in _SPAN), *(f"{name} string" for name in _NAMES)])
 SCHEMA: Final = (
     "component string, operation string, traces long, actions long, queue_ns long, run_ns long, other_ns long, "
     "total_ns long, share double"
 )
+#: Of a trace: a coroutine that runs for days has millions of callees below it. A caller takes as long as what it awaits,
+#: so the longest are those on which a path can lie. 100 traces of so many: 100 MB in a task, at most.
+SPANS_MAX: Final = 10_000
 
 Trace = tuple[int, int]
 
@@ -37,7 +43,8 @@ def critical_paths(pieces: DataFrame, *, count: int = 100) -> DataFrame:
 
     `traces` on whose critical path it is, and `actions` of it there; of the time of these traces, what they spent in its
     queues (`queue_ns`), running it (`run_ns`), and neither (`other_ns`: messages, and queues after a reply); `total_ns` of the
-    three, and as a `share` of all. A callee's time is the callee's, not its caller's, so shares add up to 1.
+    three, and as a `share` of all. A callee's time is the callee's, not its caller's, so shares add up to 1. Of a trace with
+    more than `SPANS_MAX` actions the longest count; the time of the others is their callers'.
     """
 
     def find(batches: Iterator[Any]) -> Iterator[Any]:
@@ -53,22 +60,21 @@ def critical_paths(pieces: DataFrame, *, count: int = 100) -> DataFrame:
     traces = set(heapq.nlargest(count, lengths, key=lambda trace: (lengths[trace], trace)))
 
     def take_out(batches: Iterator[Any]) -> Iterator[Any]:
+        kept = LongestSpans()
         for actions in actions_of(batches, (*_SPAN, ROUTE)):
             chosen = of_traces(actions, traces)
             if len(chosen):
                 routes = [chosen.routes[number] for number in chosen[ROUTE].tolist()]
                 columns = {name: chosen[name] for name in _SPAN}
                 named = {"component": [c for c, _ in routes], "operation": [o for _, o in routes]}
-                yield batch_of(_SPANS, columns | named)
+                kept.add(batch_of(_SPANS, columns | named))
+        yield from kept.table().to_batches()
 
     def added_up(batches: Iterator[Any]) -> Iterator[Any]:
-        by_trace: dict[Trace, list[Span]] = {}
+        kept = LongestSpans()
         for batch in batches:
-            for row in batch.to_pylist():
-                times = row["start"], row["wait"], row["run"], row["took"]
-                span = Span(row["span"], row["parent"], *times, (row["component"], row["operation"]))
-                by_trace.setdefault((row["trace_high"], row["trace_low"]), []).append(span)
-        yield batch_of(SCHEMA, shares_of(list(by_trace.values())))
+            kept.add(batch)
+        yield batch_of(SCHEMA, shares_of(kept.traces()))
 
     return pieces.mapInArrow(take_out, _SPANS).repartition(1).mapInArrow(added_up, SCHEMA)
 
@@ -104,6 +110,53 @@ class SlowestTraces:
         return batch_of(_SLOWEST, {"trace_high": highs, "trace_low": lows, "length": list(self._lengths.values())})
 
 
+class LongestSpans:
+    """Of each trace the actions that took longest, waiting included: `most` of them."""
+
+    def __init__(self, most: int = SPANS_MAX) -> None:
+        self._most = most
+        self._batches: list[pa.RecordBatch] = [batch_of(_SPANS, {name: [] for name in (*_SPAN, *_NAMES)})]
+        self._count = 0
+        #: When the next look is taken at what is too much: once it may be half of all.
+        self._look_at = 2 * most
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Of `_SPANS`."""
+        self._batches.append(batch)
+        self._count += len(batch)
+        if self._count > self._look_at:
+            kept = self.table()
+            self._batches, self._count = kept.to_batches(), len(kept)
+            self._look_at = 2 * max(self._most, len(kept))
+
+    def table(self) -> pa.Table:
+        """Those kept, trace by trace."""
+        table = pa.Table.from_batches(self._batches)
+        high, low, span, wait, took = (
+            table[name].to_numpy() for name in ("trace_high", "trace_low", "span", "wait", "took")
+        )
+        order = np.lexsort((span, -(wait + took), low, high))
+        begins = _begins(high[order], low[order])
+        ranks = np.arange(len(order)) - np.repeat(begins, np.diff([*begins, len(order)]))
+        return table.take(order[ranks < self._most]).combine_chunks()
+
+    def traces(self) -> Iterator[list[Span]]:
+        """One trace after the other: only of one at a time there are objects, 700 B each."""
+        table = self.table()
+        begins = _begins(table["trace_high"].to_numpy(), table["trace_low"].to_numpy())
+        for begin, end in pairwise([*begins.tolist(), len(table)]):
+            columns = (table[name].slice(begin, end - begin).to_pylist() for name in (*_SPAN[2:], *_NAMES))
+            rows = zip(*columns, strict=True)
+            yield [Span._make((*times, (component, operation))) for *times, component, operation in rows]
+
+
+def _begins(high: np.ndarray, low: np.ndarray) -> np.ndarray:
+    """Where each trace begins, of sorted ones."""
+    is_first = np.ones(len(high), dtype=bool)
+    is_first[1:] = (high[1:] != high[:-1]) | (low[1:] != low[:-1])
+    return np.flatnonzero(is_first)
+
+
 def of_traces(actions: Actions, traces: set[Trace]) -> Actions:
     """The actions that belong to these traces."""
     lows = np.array(sorted({low for _, low in traces}), dtype=np.int64)
@@ -112,7 +165,7 @@ def of_traces(actions: Actions, traces: set[Trace]) -> Actions:
     return chosen.where(np.array([trace in traces for trace in found], dtype=bool))
 
 
-def shares_of(traces: list[list[Span]]) -> dict[str, list[Any]]:
+def shares_of(traces: Iterable[list[Span]]) -> dict[str, list[Any]]:
     """Columns of `SCHEMA`."""
     sums: dict[tuple[str, str], list[int]] = {}
     for spans in traces:

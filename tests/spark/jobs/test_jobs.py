@@ -291,6 +291,25 @@ def test_the_slowest_traces_are_found_however_they_are_read(run_dir: Path) -> No
     assert sorted(found.values(), reverse=True)[:10] == sorted(lengths.values(), reverse=True)[:10]
 
 
+def test_of_a_trace_that_goes_on_for_days_the_longest_actions_are_kept() -> None:
+    """A coroutine shares its trace with all that it calls: as objects in one task, millions of them are gigabytes."""
+    kept, most = paths.LongestSpans(50), 50
+    columns = dict.fromkeys(("trace_high", "start", "run", "wait"), np.zeros(100, dtype=np.int64))
+    everything = []
+    for part in np.random.default_rng(1).permutation(5_000).reshape(-1, 100):
+        rows = {"span": part + 1, "parent": part // 3, "took": part // 7, "trace_low": np.where(part < 30, 8, 9)}
+        named = {"component": ["shop"] * 100, "operation": [f"o{number}" for number in part]}
+        kept.add(paths.batch_of(paths._SPANS, columns | rows | named))
+        everything += [(-took, span) for took, span in zip(rows["took"].tolist(), rows["span"].tolist(), strict=True)]
+        assert kept.table().num_rows <= 2 * most
+        assert sum(map(len, kept._batches)) <= 4 * most, "more is held than is kept"
+    short, endless = kept.traces()
+    assert sorted(span.span for span in short) == list(range(1, 31)), "a trace that is no longer than that is whole"
+    assert [(-span.took, span.span) for span in endless] == sorted(everything)[:most]
+    assert all(span.name == ("shop", f"o{span.span - 1}") for span in (*short, *endless))
+    assert list(paths.LongestSpans().traces()) == []
+
+
 def test_spark_answers_the_same_from_segments_and_from_parquet(
     spark: SparkSession, run_dir: Path, tmp_path: Path
 ) -> None:
