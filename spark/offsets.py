@@ -1,13 +1,14 @@
-"""Offsets: how far a stream has read, as Spark keeps it: {line: [segment, index]}, the first record that is not read yet.
+"""Offsets: how far a stream has read, as Spark keeps it: {line: [segment, index, created_ns]}, the first record not read yet.
 
-A line is what one writer has written: a backplane, or for recorded topics BACKPLANE/TOPIC. Spark compares offsets as text,
-so the same offsets are always the same text. Pure.
+A line is what one writer has written: a backplane, or for recorded topics BACKPLANE/TOPIC. Segments are counted anew in a
+run directory that was emptied, so a position says when its segment was created. Spark compares offsets as text, so the same
+offsets are always the same text. Pure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
@@ -22,10 +23,18 @@ class Position(NamedTuple):
 
     segment: int
     record: int
+    #: When the segment was, Unix time; 0: nobody knows, as of a position that a person has named.
+    created_ns: int = 0
+
+    def __str__(self) -> str:
+        return str(list(self[:2]))
 
 
 #: Where a line begins that nobody has seen before.
 BEGIN: Final = Position(1, 0)
+
+
+_Said = Annotated[list[int], msgspec.Meta(min_length=2, max_length=3)]
 
 
 class BadOffsets(InvalidArgument):
@@ -34,7 +43,7 @@ class BadOffsets(InvalidArgument):
 
 def packed(positions: Mapping[str, Position]) -> dict[str, list[int]]:
     """As Spark is told."""
-    return {line: list(positions[line]) for line in sorted(positions)}
+    return {line: list(at if at.created_ns else at[:2]) for line, at in sorted(positions.items())}
 
 
 def unpacked(offsets: Mapping[str, list[int]]) -> dict[str, Position]:
@@ -43,12 +52,15 @@ def unpacked(offsets: Mapping[str, list[int]]) -> dict[str, Position]:
 
 
 def wanted(text: str) -> str | dict[str, Position | str]:
-    """The option startingOffsets: "earliest", "latest", or JSON of line to [segment, index], "earliest" or "latest"."""
+    """The option startingOffsets: "earliest", "latest", or JSON of line to [segment, index], "earliest" or "latest".
+
+    What a stream itself says of its offsets, with `created_ns`, is understood, too. Raises `BadOffsets`.
+    """
     if text in (EARLIEST, LATEST):
         return text
     said = f"option startingOffsets: {text[:80]!r} is not"
     try:
-        given = msgspec.json.decode(text, type=dict[str, tuple[int, int] | str])
+        given = msgspec.json.decode(text, type=dict[str, _Said | str])
     except msgspec.MsgspecError as error:
         raise BadOffsets(f'{said} earliest, latest or JSON such as {{"index": [3, 1200]}}: {error}') from error
     found: dict[str, Position | str] = {}

@@ -12,10 +12,12 @@ from typing import NamedTuple
 
 from appbackplane.runtime.observation.segments import (
     ACTIONS_SUFFIX,
+    HEADER_BYTES,
     MESSAGES_SUFFIX,
     RECORDS,
     BadSegment,
     file_name,
+    unpack_header,
 )
 
 from ..offsets import BEGIN, Position
@@ -42,6 +44,31 @@ class Line:
     def path(self, number: int) -> Path:
         """Of a segment."""
         return self._folder / file_name(number, self.suffix)
+
+    def created_ns(self, number: int) -> int:
+        """When a segment was, which tells recordings apart; 0: it is not there, or cannot be read."""
+        try:
+            with self.path(number).open("rb") as file:
+                return unpack_header(file.read(HEADER_BYTES))[0].created_ns
+        except (OSError, BadSegment):
+            return 0
+
+    def first(self) -> Position:
+        """Where what is there begins."""
+        numbers = self.numbers()
+        return self.dated(Position(numbers[0], 0)) if numbers else BEGIN
+
+    def dated(self, at: Position) -> Position:
+        """With the time at which its segment was created."""
+        return at._replace(created_ns=self.created_ns(at.segment))
+
+    def is_other(self, at: Position) -> bool:
+        """Whether the segment of a position is there, but as one of another recording."""
+        return at.created_ns not in (0, here := self.created_ns(at.segment)) and here != 0
+
+    def forget(self) -> None:
+        """What was known of segments, whose numbers are others' now."""
+        self._closed.clear()
 
     def end(self, number: int, known: int, *, is_last: bool) -> int:
         """Where the records of a segment end, for now, if all before `known` is known. Raises `BadSegment`."""
@@ -85,6 +112,11 @@ class MessagesLine(Line):
     def place(self, number: int, index: int) -> int:
         """Where in the file a message begins, or one before it that is known; 0: that is not known."""
         return max((place for at, place in self._places.get(number, ()) if at <= index), default=0)
+
+    def forget(self) -> None:
+        """What was known of segments, whose numbers are others' now."""
+        super().forget()
+        self._places.clear()
 
     def _look(self, number: int, known: int, *, is_last: bool) -> tuple[int, bool]:
         places = self._places.setdefault(number, [(0, 0)])
@@ -133,7 +165,7 @@ def walk(line: Line, start: Position, records_max: int | None = None, until: Pos
     records = 0
     for number in ahead:
         at = start.record if number == start.segment else 0
-        if until is not None and (number, at) >= until:
+        if until is not None and (number, at) >= until[:2]:
             break
         is_last = number == numbers[-1]
         try:
@@ -150,13 +182,12 @@ def walk(line: Line, start: Position, records_max: int | None = None, until: Pos
             to = Position(number, at + taken)
         if left == 0:
             break
-    return Walked(_beyond(line, to, numbers) if records else start, records)
+    return Walked(line.dated(_beyond(line, to, numbers)) if records else start, records)
 
 
 def last_of(line: Line) -> Position:
     """Where a line ends now."""
-    numbers = line.numbers()
-    return walk(line, Position(numbers[0], 0)).to if numbers else BEGIN
+    return walk(line, line.first()).to
 
 
 def ranges(line: Line, start: Position, end: Position) -> Iterator[tuple[int, int, int]]:

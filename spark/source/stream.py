@@ -2,7 +2,8 @@
 
 `latestOffset` says how far a micro-batch goes, by what is written and how many rows are wanted; `partitions` names the
 ranges; tasks read them. What retention has removed before it was read ends the query with one line (failOnDataLoss, the
-default), or is said in the log and passed over. A new backplane, and a new generation of one, is read from its begin.
+default), or is said in the log and passed over; so does a run directory that was emptied and recorded anew. A new backplane,
+and a new generation of one, is read from its begin.
 """
 
 from __future__ import annotations
@@ -57,6 +58,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         #: What is known of each line, from one batch to the next.
         self._lines: dict[str, Line] = {}
         self._initial: dict[str, Position] | None = None
+        #: What was lost, where that is not fatal.
+        self._losses: set[str] = set()
         #: With Trigger.AvailableNow: what was there when the query began.
         self._target: dict[str, Position] | None = None
 
@@ -96,7 +99,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         target = self._target
         if target is not None:
             lines = {name: line for name, line in lines.items() if name in target}
-        begins = {name: self._not_beyond(name, line, began.get(name, BEGIN)) for name, line in lines.items()}
+        begins = {name: self._from(name, line, began.get(name, BEGIN)) for name, line in lines.items()}
         until: Mapping[str, Position | None] = dict.fromkeys(lines) if target is None else target
         if isinstance(limit, ReadMaxRows):
             most = limit.max_rows
@@ -121,6 +124,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             line = lines.get(name)
             if line is None:
                 self._lose(f"{name}: its records are gone, from segment {since.segment} on")
+                continue
+            since = self._from(name, line, since)
+            if line.is_other(to):
+                self._lose(f"{name}: {_other(to)}")
                 continue
             if gone := missing(line, since, to):
                 self._lose(f"{name}: {_segments(gone)} removed before it was read")
@@ -149,31 +156,43 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._lines = {name: self._lines.get(name, line) for name, line in found.items()}
         return self._lines
 
-    def _not_beyond(self, name: str, line: Line, at: Position) -> Position:
+    def _from(self, name: str, line: Line, at: Position) -> Position:
+        """Where a line goes on: at its first segment, where it was read further in a recording that is not there any more."""
         numbers = line.numbers()
-        if not numbers or at.segment <= numbers[-1]:
+        if not numbers:
             return at
-        if at.record == 0 and at.segment == numbers[-1] + 1:
+        if line.is_other(at):
+            problem = _other(at)
+        elif at.segment <= numbers[-1] or (at.record == 0 and at.segment == numbers[-1] + 1):
             return at
-        self._lose(
-            f"{name}: segment {at.segment} was read, but segments end at {numbers[-1]}: they were removed by hand"
-        )
-        return Position(numbers[0], 0)
+        else:
+            problem = f"segment {at.segment} was read, but segments end at {numbers[-1]}: they were removed by hand"
+        self._lose(f"{name}: {problem}")
+        line.forget()
+        return line.first()
 
     def _lose(self, what: str) -> None:
         if self._options.is_loss_fatal:
             raise DataLoss(f"{self._where}: {what}; option failOnDataLoss=false goes on with what is there")
-        log.warning("%s: %s; going on with what is there", self._where, what)
+        if what not in self._losses:  # of one batch, both its end and its begin are looked for
+            self._losses.add(what)
+            log.warning("%s: %s; going on with what is there (loss %d)", self._where, what, len(self._losses))
 
 
 _AT: Final[dict[str, Callable[[Line], Position]]] = {
-    EARLIEST: lambda line: Position(min(line.numbers(), default=1), 0),
+    EARLIEST: Line.first,
     LATEST: last_of,
 }
 
 
 def _begin(line: Line, said: Position | str) -> Position:
-    return said if isinstance(said, Position) else _AT[said](line)
+    if isinstance(said, Position):
+        return said if said.created_ns else line.dated(said)
+    return _AT[said](line)
+
+
+def _other(at: Position) -> str:
+    return f"segment {at.segment} is of another recording than the one that was read to {at}: that was removed"
 
 
 def _segments(numbers: list[int]) -> str:

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from appbackplane.spark.offsets import BadOffsets, Position, packed, shares, unpacked, wanted
 
-POSITIONS = st.dictionaries(st.text(max_size=5), st.builds(Position, st.integers(1, 9), st.integers(0, 99)), max_size=5)
+POSITIONS = st.dictionaries(
+    st.text(max_size=5), st.builds(Position, st.integers(1, 9), st.integers(0, 99), st.integers(0, 9)), max_size=5
+)
 
 
 @given(POSITIONS)
@@ -35,10 +37,23 @@ def test_where_to_begin_is_said_in_words_or_as_json() -> None:
     """What the documentation promises."""
     assert wanted("earliest") == "earliest" and wanted("latest") == "latest"
     assert wanted('{"a": [3, 7], "b": "latest"}') == {"a": Position(3, 7), "b": "latest"}
+    assert wanted('{"a": [3, 7, 99]}') == {"a": Position(3, 7, 99)}, "what a stream says of itself"
 
 
 @pytest.mark.parametrize(
-    "text", ["", "Latest", "[]", '{"a": 3}', '{"a": [0, 1]}', '{"a": [1, -1]}', '{"a": "soon"}', "{"]
+    "text",
+    [
+        "",
+        "Latest",
+        "[]",
+        '{"a": 3}',
+        '{"a": [3]}',
+        '{"a": [3, 7, 1, 1]}',
+        '{"a": [0, 1]}',
+        '{"a": [1, -1]}',
+        '{"a": "soon"}',
+        "{",
+    ],
 )
 def test_what_says_nothing_is_one_line(text: str) -> None:
     """A stream that begins somewhere else than was meant is noticed a day later."""

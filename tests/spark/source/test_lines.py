@@ -82,8 +82,8 @@ def test_what_is_missing_is_told_but_not_what_was_read_to_its_end(tmp_path: Path
     for number in (1, 2, 3):
         write_actions(tmp_path, "one", number, words_of(10, traffic(10)), names_of(), sealed=number < 3)
     line = lines_of(tmp_path)["one"]
-    assert walk(line, Position(1, 0), 10).to == Position(2, 0)
-    assert walk(line, Position(1, 0), 15).to == Position(2, 5)
+    assert walk(line, Position(1, 0), 10).to[:2] == (2, 0)
+    assert walk(line, Position(1, 0), 15).to[:2] == (2, 5)
     line.path(1).unlink()
     assert missing(line, Position(1, 10), Position(3, 4)) == []
     assert missing(line, Position(2, 0), Position(3, 4)) == []
