@@ -199,6 +199,8 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     #: When it was made, and by what.
     made_ns: int
     by: str
+    #: What began earlier is left out; None: nothing is.
+    since_ns: int | None = None
     first_ns: int
     last_ns: int
     records: int

@@ -66,7 +66,7 @@ def gathered(
                 answers[name] = answer.result()
         finally:  # by Ctrl-C, too, when nobody waits for the answers any more
             pool.shutdown(wait=False, cancel_futures=True)
-    return contents(where, total, answers, made_ns=made_ns, by=by)
+    return contents(where, total, answers, made_ns=made_ns, by=by, since_ns=since_ns)
 
 
 def questions(frame: DataFrame, several: Iterable[Piece], total: Overview, since_ns: int | None) -> dict[str, Question]:
@@ -89,7 +89,15 @@ def questions(frame: DataFrame, several: Iterable[Piece], total: Overview, since
 STEPS: Final = 9
 
 
-def contents(where: Path, total: Overview, answers: Mapping[str, Any], *, made_ns: int, by: str) -> Contents:
+def contents(
+    where: Path,
+    total: Overview,
+    answers: Mapping[str, Any],
+    *,
+    made_ns: int,
+    by: str,
+    since_ns: int | None = None,
+) -> Contents:
     """Of the answers, by the names of the questions; what was not asked is empty."""
     found = Found.from_dict(total.found) if total.found else Found()
     _, table = total.table()
@@ -103,6 +111,7 @@ def contents(where: Path, total: Overview, answers: Mapping[str, Any], *, made_n
         where=str(where),
         made_ns=made_ns,
         by=by,
+        since_ns=since_ns,
         first_ns=total.first_ns,
         last_ns=total.last_ns,
         records=int(latencies.sum()),

@@ -31,10 +31,7 @@ def page(contents: Contents, zone: tzinfo | None = None) -> str:
             _paths(contents, zone),
         ]  # fmt: skip
     else:
-        parts.append(
-            "<h2>Nothing was recorded</h2><p>The files are there and hold no action yet. Actions are recorded as they end, by "
-            "backplanes of a system whose TOML has a table <code>[record]</code>.</p>"
-        )
+        parts.append(_nothing(contents, zone))
     made = f"Made {date(contents.made_ns, zone)} by {contents.by}, from {contents.where}."
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
@@ -42,6 +39,18 @@ def page(contents: Contents, zone: tzinfo | None = None) -> str:
         f"<style>\n{_STYLE.read_text()}</style></head>\n<body><main>\n"
         + "\n".join(part for part in parts if part)
         + f"\n<footer>{text(made)}</footer>\n</main></body></html>\n"
+    )
+
+
+def _nothing(contents: Contents, zone: tzinfo | None) -> str:
+    if contents.since_ns is not None:
+        since = text(date(contents.since_ns, zone))
+        return (
+            f"<h2>Nothing began since then</h2><p>What is recorded began before {since}, or there is nothing yet.</p>"
+        )
+    return (
+        "<h2>Nothing was recorded</h2><p>The files are there and hold no action yet. Actions are recorded as they end, by "
+        "backplanes of a system whose TOML has a table <code>[record]</code>.</p>"
     )
 
 

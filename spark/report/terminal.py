@@ -50,7 +50,11 @@ def skipped_lines(contents: Contents) -> Iterator[str]:
 def summary(contents: Contents, zone: tzinfo | None) -> Iterator[str]:
     """One or two lines."""
     if not contents.records:
-        yield f"{contents.system}: nothing was recorded yet"
+        since_ns = contents.since_ns
+        said = (
+            "nothing was recorded yet" if since_ns is None else f"nothing recorded began since {date(since_ns, zone)}"
+        )
+        yield f"{contents.system}: {said}"
         return
     lasted_ns = contents.last_ns - contents.first_ns
     number = contents.records

@@ -29,9 +29,9 @@ from .test_overview import actions
 MADE_NS = EPOCH_NS + 3_600_000_000_000
 
 
-def empty() -> Contents:
-    """Of a system that has recorded nothing yet."""
-    return contents(File("/run/shop"), Overview(), {}, made_ns=MADE_NS, by="Spark 4")
+def empty(since_ns: int | None = None) -> Contents:
+    """Of a system that has recorded nothing yet, or nothing since then."""
+    return contents(File("/run/shop"), Overview(), {}, made_ns=MADE_NS, by="Spark 4", since_ns=since_ns)
 
 
 def of(total: Overview, operations: list[Operation], **more: object) -> Contents:

@@ -6,6 +6,7 @@ from datetime import UTC
 
 import pytest
 
+from appbackplane.spark.report.page import page
 from appbackplane.spark.report.terminal import ROWS_MAX, show, skipped_lines
 
 from . import made_contents
@@ -50,6 +51,16 @@ def test_little_is_told_as_well(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     assert "1 action from 2026-01-01 00:00:00 UTC" in out.replace("2025-12-31 23:59:59", "2026-01-01 00:00:00")
     assert "shop: nothing was recorded yet" in out
+
+
+def test_nothing_since_then_is_not_nothing_at_all(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever asks for the last hour of a system that was idle would look for what keeps it from recording."""
+    made = made_contents.empty(made_contents.EPOCH_NS)
+    show(made, UTC)
+    assert capsys.readouterr().out.strip() == "shop: nothing recorded began since 2026-01-01 00:00:00 UTC"
+    told = page(made, UTC)
+    assert "What is recorded began before 2026-01-01 00:00:00 UTC" in told
+    assert "Nothing was recorded" not in told and "[record]" not in told
 
 
 def test_what_was_left_out_is_counted() -> None:
