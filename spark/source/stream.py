@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("appbackplane.spark")
 
+#: Of a query that somebody has written.
+REMEDY: Final = "option failOnDataLoss=false goes on with what is there"
+
 
 class DataLoss(FailedPrecondition):
     """Records are gone that were not read. One line, with the remedy."""
@@ -173,7 +176,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _lose(self, what: str) -> None:
         if self._options.is_loss_fatal:
-            raise DataLoss(f"{self._where}: {what}; option failOnDataLoss=false goes on with what is there")
+            raise DataLoss(f"{self._where}: {what}; {REMEDY}")
         if what not in self._losses:  # of one batch, both its end and its begin are looked for
             self._losses.add(what)
             log.warning("%s: %s; going on with what is there (loss %d)", self._where, what, len(self._losses))

@@ -145,9 +145,9 @@ def _run(
         with contextlib.suppress(*_deaths()):
             query.stop()
         if telling.problem is not None:
-            raise telling.problem
+            raise in_our_words(telling.problem)
         if not is_to_end.is_set() and (why := query.exception()) is not None:
-            raise why
+            raise in_our_words(why)
     except _deaths():
         # Whoever ends us may have ended the JVM as well, and then there is nobody to be told: all that counts is kept.
         if not is_to_end.is_set():
@@ -182,6 +182,17 @@ def _listener(telling: Telling) -> Any:
             telling.on_silence(ns_of(event.timestamp))
 
     return Listener()
+
+
+def in_our_words(why: Exception) -> Exception:
+    """What ended the query. The source tells a programmer which option helps; whoever calls this program has another."""
+    from ..session import in_a_line
+    from ..source.stream import REMEDY, DataLoss
+
+    what, is_loss, _ = in_a_line(why).partition(f"; {REMEDY}")
+    if not is_loss:
+        return why
+    return DataLoss(f"{what}; with a new --checkpoint it begins with what is there")
 
 
 def ns_of(timestamp: str) -> int:

@@ -10,14 +10,17 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyspark.sql.types import LongType, StructType
 
 from appbackplane.runtime.observation.applied import Applied, Entry
+from appbackplane.spark.source.stream import DataLoss, StreamOptions, StreamReader
 from appbackplane.spark.stream.alerts import BadRules, read_rules
 from appbackplane.spark.stream.decisions import BadCheckpoint, Decisions
 from appbackplane.spark.stream.ledger import Ledger
-from appbackplane.spark.stream.program import ns_of, stream
+from appbackplane.spark.stream.program import in_our_words, ns_of, stream
 from appbackplane.spark.stream.telling import TOPIC, TOPIC_OPEN, Telling
 from appbackplane.transport.errors import InvalidArgument, NotFound, Unavailable
+from tests.spark import made
 
 SECOND = 1_000_000_000
 RULES = '[[alert]]\noperation = "*"\nwhen = "count > 0"\nroute = "alerts.show"'
@@ -227,3 +230,22 @@ def test_bad_input_is_one_line_before_anything_starts(tmp_path: Path) -> None:
 def test_a_time_as_spark_writes_it() -> None:
     """To the millisecond: a ns too late would close a window before its last action was read."""
     assert ns_of("2026-01-01T00:00:00.123Z") == 1_767_225_600_123_000_000
+
+
+def test_what_helps_against_lost_records_can_be_done_by_whoever_reads_it(tmp_path: Path) -> None:
+    """An option of Spark's source is none of `pipeline stream`: its user would look for it in vain."""
+    made.write_actions(tmp_path, "a", 2, made.words_of(5, made.traffic(5)), made.names_of())
+    reader = StreamReader(tmp_path, StructType().add("index", LongType()), StreamOptions())
+    with pytest.raises(DataLoss) as told:
+        reader.partitions({"a": [1, 0]}, {"a": [2, 5]})
+    kind = f"{DataLoss.__module__}.{DataLoss.__name__}"
+    why = RuntimeError(
+        f"[STREAM_FAILED] terminated: Traceback:\n  File stream.py, line 165\n{kind}: {told.value}\n. SQLSTATE: 3"
+    )
+    lost = in_our_words(why)
+    assert isinstance(lost, DataLoss)
+    assert str(lost) == (
+        f"{tmp_path}: a: segment 1 was removed before it was read; with a new --checkpoint it begins with what is there"
+    )
+    other = RuntimeError("no space left on device")
+    assert in_our_words(other) is other
