@@ -128,6 +128,8 @@ def target_of(options: Mapping[str, str], schema: StructType, group: str) -> Tar
         patience_s = float(options.get("timeout", PATIENCE_S))
     except ValueError as error:
         raise InvalidArgument(f"option group or timeout: {error}") from error
+    if not patience_s >= 0:  # not a number, either
+        raise InvalidArgument(f"option timeout: expected seconds, 0 or more, got {options['timeout']!r}")
     for field in schema.fields:
         kind = field.dataType.typeName()
         if "interval" in kind or kind == "variant":

@@ -166,6 +166,8 @@ def test_what_a_task_stages_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"path": "s", "route": "a.b", "key": "other"}, "names a column"),
         ({"path": "s", "topic": "a.b", "group": "g" * 300}, "1 to 213 characters"),
         ({"path": "s", "topic": "a.b", "timeout": "soon"}, "option group or timeout"),
+        ({"path": "s", "topic": "a.b", "timeout": "nan"}, "seconds, 0 or more, got 'nan'"),
+        ({"path": "s", "topic": "a.b", "timeout": "-1"}, "seconds, 0 or more, got '-1'"),
     ],
 )
 def test_bad_options_are_one_line(options: dict[str, str], why: str) -> None:
