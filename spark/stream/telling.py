@@ -18,7 +18,7 @@ from appbackplane.transport.errors import BackplaneError, DeadlineExceeded, Peer
 
 from ..delivery import Delivery
 from .alerts import Call
-from .decisions import Decision, Decisions
+from .decisions import PENDING_MAX, Decision, Decisions
 from .ledger import Ledger
 from .partials import SCHEMA, partials, unpack
 
@@ -49,6 +49,7 @@ class Telling:
         self._say, self._unix_ns = say, unix_ns
         self._lock = threading.Lock()
         self._untold: list[Call] = []
+        self._given_up_told = 0
         self._is_stopped = False
         self.problem: Exception | None = None
 
@@ -95,6 +96,10 @@ class Telling:
         self._delivery.to_topic(TOPIC, decision.number, decision.closed)
         self._delivery.to_topic(TOPIC_OPEN, decision.number, decision.changed)
         self._say(decision.closed)
+        if given_up := self._decisions.given_up_count - self._given_up_told:
+            self._given_up_told += given_up
+            what = "an alert is" if given_up == 1 else f"{given_up:,} alerts are"
+            _warn(f"{what} given up, the oldest first: at most {PENDING_MAX:,} wait to be told")
         before = {call.id for call in self._untold}
         self._untold = []
         end_s = time.monotonic() + CALL_LIMIT_S

@@ -14,6 +14,7 @@ from pyspark.sql.types import LongType, StructType
 
 from appbackplane.runtime.observation.applied import Applied, Entry
 from appbackplane.spark.source.stream import DataLoss, StreamOptions, StreamReader
+from appbackplane.spark.stream import decisions as deciding
 from appbackplane.spark.stream.alerts import BadRules, read_rules
 from appbackplane.spark.stream.decisions import BadCheckpoint, Decisions
 from appbackplane.spark.stream.ledger import Ledger
@@ -182,6 +183,25 @@ def test_an_alert_that_cannot_be_told_is_told_later_and_once(tmp_path: Path) -> 
     assert [call["is_over"] for call in world.calls.values()] == [False]
     world.drive(9)
     assert [call["is_over"] for call in world.calls.values()] == [False, True]
+
+
+def test_alerts_that_are_given_up_are_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever watches sees nothing of them, ever: a line for each decision says so, and none that nothing more was lost."""
+    monkeypatch.setattr(deciding, "PENDING_MAX", 1)
+    world = World(tmp_path)
+    world.is_deaf = True
+    for lines in (1, 2):
+        world.recorded += [world.now_ns]
+        world.drive(12)
+        told = [line for line in capsys.readouterr().err.splitlines() if "given up" in line]
+        assert (
+            told == ["pipeline stream: an alert is given up, the oldest first: at most 1,000 wait to be told"] * lines
+        )
+    world.is_deaf = False
+    world.drive(1)
+    assert [call["is_over"] for call in world.calls.values()] == [True], "the newest is kept"
 
 
 def test_a_checkpoint_is_used_by_one_and_for_what_it_was_begun(tmp_path: Path) -> None:
