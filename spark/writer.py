@@ -142,10 +142,8 @@ def staged(batches: Iterable[pa.RecordBatch]) -> Staged:
     rows: list[dict[str, Any]] = []
     size = 0
     for batch in batches:
-        maps = [field.name for field in batch.schema if str(field.type).startswith("map<")]
-        made = [{name: plain(value) for name, value in row.items()} for row in batch.to_pylist()]
-        for row in made:  # a map without entries looks like a list without any
-            row |= {name: {} for name in maps if row[name] == []}
+        kinds = {field.name: field.type for field in batch.schema}
+        made = [{name: plain(value, kinds[name]) for name, value in row.items()} for row in batch.to_pylist()]
         size += len(msgspec.msgpack.encode(made))
         if size > STAGED_BYTES_MAX:
             raise InvalidArgument(
@@ -156,8 +154,8 @@ def staged(batches: Iterable[pa.RecordBatch]) -> Staged:
     return Staged(msgspec.msgpack.encode(rows))
 
 
-def plain(value: Any) -> Any:
-    """As it can travel: times are Unix time in ns, days and decimals text."""
+def plain(value: Any, kind: pa.DataType) -> Any:
+    """As it can travel: times are Unix time in ns, days and decimals text. `kind` tells a map from a list of pairs."""
     if isinstance(value, datetime.datetime):
         passed = (value if value.tzinfo else value.replace(tzinfo=datetime.UTC)) - _EPOCH
         return (passed.days * 86_400 + passed.seconds) * _NS + passed.microseconds * 1_000
@@ -166,11 +164,11 @@ def plain(value: Any) -> Any:
     if isinstance(value, decimal.Decimal):
         return str(value)
     if isinstance(value, dict):
-        return {name: plain(each) for name, each in value.items()}
+        return {field.name: plain(value[field.name], field.type) for field in kind}
     if isinstance(value, list):
-        if value and isinstance(value[0], tuple):  # a map, as Arrow has it
-            return {str(name): plain(each) for name, each in value}
-        return [plain(each) for each in value]
+        if hasattr(kind, "item_type"):
+            return {str(name): plain(each, kind.item_type) for name, each in value}
+        return [plain(each, kind.value_type) for each in value]
     return value
 
 

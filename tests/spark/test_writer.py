@@ -146,6 +146,31 @@ def test_values_travel_as_what_they_are() -> None:
     ]  # fmt: skip
 
 
+def test_a_map_is_a_map_wherever_it_is_and_whatever_it_holds() -> None:
+    """Whoever is called with a list where there are no entries, and with a map where there are, fails on quiet days."""
+    from appbackplane.spark.writer import staged
+
+    day, amounts = datetime.date(2026, 1, 1), pa.map_("string", "int64")
+    kinds = {
+        "inner": pa.struct([("amounts", amounts), ("days", pa.list_(pa.date32()))]),
+        "several": pa.list_(amounts),
+        "nested": pa.map_("string", pa.map_("string", pa.list_(amounts))),
+        "numbered": pa.map_("int64", pa.date32()),
+    }
+    rows = [
+        {"inner": {"amounts": [], "days": [day]}, "several": [[], [("a", 1)]], "nested": [("x", [])], "numbered": [(1, day)]},
+        {"inner": {"amounts": None, "days": []}, "several": [], "nested": [("x", [("y", [[]])])], "numbered": []},
+        {"inner": None, "several": [None], "nested": None, "numbered": None},
+    ]  # fmt: skip
+    table = pa.Table.from_pylist(rows, pa.schema(list(kinds.items())))
+    told = "2026-01-01"
+    assert msgspec.msgpack.decode(staged(table.to_batches()).packed) == [
+        {"inner": {"amounts": {}, "days": [told]}, "several": [{}, {"a": 1}], "nested": {"x": {}}, "numbered": {"1": told}},
+        {"inner": {"amounts": None, "days": []}, "several": [], "nested": {"x": {"y": [{}]}}, "numbered": {}},
+        {"inner": None, "several": [None], "nested": None, "numbered": None},
+    ]  # fmt: skip
+
+
 def test_what_a_task_stages_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """It lies in the memory of the driver, with that of all other tasks."""
     from appbackplane.spark import writer
