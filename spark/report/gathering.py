@@ -6,7 +6,7 @@ of each. So each is asked by a thread of its own, and Spark shares its cores amo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -107,7 +107,7 @@ def contents(
     timeline = [line_of(total, whose, name, series) for whose, name in names.items()]
     advice = answers.get("advice")
     return Contents(
-        system=next((one.system for one in total.sources.values() if one.system), where.name),
+        system=all_of({system for one in total.sources.values() for system in one.systems}) or where.name,
         where=str(where),
         made_ns=made_ns,
         by=by,
@@ -129,9 +129,25 @@ def contents(
         culprits=[_picked(Culprit, row) for row in answers.get("critical paths", [])],
         paths=answers.get("slowest traces", []),
         advice=[] if advice is None else [_advice(item) for item in advice.items],
-        notes=[] if advice is None else list(advice.notes),
+        notes=[*_mixed(total), *([] if advice is None else advice.notes)],
         patch="" if advice is None else advice.patch,
     )
+
+
+def all_of(names: Iterable[str]) -> str:
+    """As people say it: "a, b and c"."""
+    *most, last = sorted(names) or [""]
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _mixed(total: Overview) -> Iterator[str]:
+    """Backplanes that nothing tells apart: the figures are of all of them together."""
+    for whose, source in sorted(total.sources.items()):
+        if len(source.systems) > 1:
+            yield (
+                f"{whose} is a backplane of {all_of(source.systems)}: what they did is counted together, and advice is of no "
+                "worth; give the run directory of one of them"
+            )
 
 
 def rows(answer: DataFrame) -> list[dict[str, Any]]:

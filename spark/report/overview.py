@@ -42,7 +42,8 @@ _SCHEMA: Final = "told binary"
 class Source(msgspec.Struct):
     """Whose records they are, and how many."""
 
-    system: str = ""
+    #: One, unless a folder is read below which several systems have recorded.
+    systems: set[str] = set()
     node: str = ""
     backplane: str = ""
     records: int = 0
@@ -82,7 +83,7 @@ class Overview(msgspec.Struct):
         source = self.sources.setdefault(whose, Source())
         source.records += len(actions)
         if header is not None:
-            source.system = header.system or source.system
+            source.systems |= {header.system} - {""}
             source.node, source.backplane = header.node, header.backplane
             source.generations.add(header.generation)
             source.allow(header.limits, header.created_ns)
@@ -115,7 +116,8 @@ class Overview(msgspec.Struct):
             ours = self.sources.setdefault(whose, Source())
             ours.records += source.records
             ours.generations |= source.generations
-            ours.system, ours.node, ours.backplane = source.system or ours.system, source.node, source.backplane
+            ours.systems |= source.systems
+            ours.node, ours.backplane = source.node, source.backplane
             ours.allow(source.limits, source.limits_ns)
         if other.first_ns:
             self._extend(other.first_ns, other.last_ns)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 import numpy as np
 import pytest
@@ -10,7 +12,9 @@ from hypothesis import strategies as st
 
 from appbackplane.runtime.observation.segments import NO_DEADLINE, SegmentHeader
 from appbackplane.spark.records.batch import Actions
+from appbackplane.spark.report.gathering import contents
 from appbackplane.spark.report.overview import BINS_MAX, BUCKETS, FIELDS, Overview, buckets_of, edges_ns
+from appbackplane.spark.report.page import page
 
 from ..made import EPOCH_NS, traffic
 
@@ -53,6 +57,27 @@ def test_limits_are_the_latest_whichever_task_is_done_first(order: tuple[int, in
         part.add_actions(one)
         total.add(part)
     assert total.sources["a@n"].limits == {"threads": 2}
+
+
+def test_systems_that_were_recorded_below_one_folder_are_all_named() -> None:
+    """Two that are made alike have the same backplanes: under the name of one, its figures would be taken for its own."""
+    total = Overview()
+    for system, backplane in (("shop", "main"), ("yard", "main"), ("yard", "web"), ("", "web"), ("bank", "web")):
+        one = actions(backplane, traffic(10))
+        one.header = msgspec.structs.replace(header(backplane), system=system)
+        part = Overview()
+        part.add_actions(one)
+        total.add(msgspec.msgpack.decode(msgspec.msgpack.encode(part), type=Overview))
+    made = contents(Path("/runs"), total, {}, made_ns=EPOCH_NS, by="Spark")
+    assert made.system == "bank, shop and yard"
+    assert [note.partition(":")[0] for note in made.notes] == [
+        "main@n is a backplane of shop and yard", "web@n is a backplane of bank and yard",
+    ]  # fmt: skip
+    assert made.notes[0] in page(made)
+    del total.sources["main@n"], total.bins["main@n"]
+    total.sources["web@n"].systems = {"yard"}
+    made = contents(Path("/runs"), total, {}, made_ns=EPOCH_NS, by="Spark")
+    assert (made.system, made.notes) == ("yard", [])
 
 
 def test_it_begins_when_the_first_action_arrived() -> None:
