@@ -33,13 +33,18 @@ def source(spark: SparkSession) -> SparkSession:
     return spark
 
 
+def created_ns(number: int) -> int:
+    """When a segment was: as it grows, that stays."""
+    return EPOCH_NS + (number - 1) * 3600 * 10**9
+
+
 @pytest.fixture
 def run_dir(tmp_path: Path) -> Path:
     """Two backplanes, the first with two segments of which one is sealed."""
     for backplane, number, sealed in (("index", 1, True), ("index", 2, False), ("query", 1, True)):
         words = words_of(COUNT, traffic(COUNT, seed=number + len(backplane) * 10))
         write_actions(tmp_path, backplane, number, words, names_of(), sealed=sealed, room=500, generation=number,
-                      created_ns=EPOCH_NS + (number - 1) * 3600 * 10**9)  # fmt: skip
+                      created_ns=created_ns(number))  # fmt: skip
     return tmp_path
 
 
@@ -195,7 +200,7 @@ def test_a_stream_reads_each_record_once_over_rotation_and_generations(
     assert max(map(len, stream.batches.values())) <= 25_000
     assert stream.run() == []
     # The live segment grows, is left behind by a new generation, and a backplane appears.
-    write_actions(run_dir, "index", 2, grown("index", 2, 400), names_of(), room=100)
+    write_actions(run_dir, "index", 2, grown("index", 2, 400), names_of(), room=100, created_ns=created_ns(2))
     write_actions(run_dir, "index", 3, words_of(100, traffic(100)), names_of(), room=100, generation=3)
     write_actions(run_dir, "new", 1, words_of(50, traffic(50)), names_of(), room=100)
     added = [("index", 2, COUNT + n) for n in range(400)] + [("index", 3, n) for n in range(100)]
@@ -210,7 +215,7 @@ def test_a_batch_that_is_repeated_is_the_same(source: SparkSession, run_dir: Pat
     (last,) = stream.batches
     before = sorted(stream.batches[last])
     shutil.rmtree(tmp_path / "checkpoint" / "commits")
-    write_actions(run_dir, "index", 2, grown("index", 2, 9), names_of())
+    write_actions(run_dir, "index", 2, grown("index", 2, 9), names_of(), created_ns=created_ns(2))
     stream.run()
     assert sorted(stream.batches[last]) == before
     assert [row[1:3] for row in stream.batches[last + 1]] == [(2, COUNT + n) for n in range(9)]
