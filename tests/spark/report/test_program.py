@@ -234,13 +234,14 @@ def test_made_by_the_program_as_by_the_page(spark: Any, run_dir: Path) -> None:
     """All questions are asked, and each answer is shown; without a terminal, nothing tells of progress."""
     from appbackplane.spark.progress import Progress
     from appbackplane.spark.report.gathering import STEPS, gathered, questions
+    from appbackplane.spark.report.overview import Overview
 
     steps: list[str] = []
     progress = Progress(None, STEPS + 1)
     progress.step = steps.append  # type: ignore[method-assign]
     contents = gathered(spark, run_dir, progress, since_ns=None, made_ns=1, by="test")
     assert len(steps) == STEPS
-    assert set(steps[1:]) == set(questions(None, [], None, None))  # type: ignore[arg-type]
+    assert set(steps[1:]) == set(questions(None, [], Overview(), None))  # type: ignore[arg-type]
     assert contents.records == 3 * COUNT - 2
     assert contents.operations and contents.slow and contents.inversions and contents.misses and contents.culprits
     assert all(sum(line.busy) > 0 for line in contents.timeline)
