@@ -161,7 +161,22 @@ def _started(master: Master, name: str, settings: dict[str, str], stderr: IO[byt
         if isinstance(raised[0], Exception):
             raise NoSpark(f"Spark did not start: {_last_said(stderr) or in_a_line(raised[0])}") from raised[0]
         raise raised[0]
+    _let_end_in_silence(made[0])
     return made[0]
+
+
+def _let_end_in_silence(spark: SparkSession) -> None:
+    """A JVM that ends is the end of a connection, for which PySpark's server of accumulators would print a traceback."""
+    server: Any = getattr(spark.sparkContext, "_accumulatorServer", None)
+    if server is None:
+        return
+    tell = server.handle_error
+
+    def handle_error(request: Any, address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], (EOFError, ConnectionError)):
+            tell(request, address)
+
+    server.handle_error = handle_error
 
 
 def _last_said(stderr: IO[bytes] | None) -> str:

@@ -160,7 +160,7 @@ def advice_lines(contents: Contents) -> Iterator[str]:
         return
     yield ""
     if not contents.advice:
-        yield "Advice: none; nothing waited so long that other settings would help"
+        yield "Advice: none" + ("" if contents.notes else "; nothing waited so long that other settings would help")
     for one in contents.advice:
         yield f"Advice: [{one.target}] {one.key} = {value(one.new)} instead of {value(one.old)}"
         yield f"  {one.evidence}"
