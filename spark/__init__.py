@@ -1,1 +1,8 @@
-"""Turn what happened into answers, at any size."""
+"""Turn what happened into answers, at any size.
+
+`records/` reads what backplanes have recorded, as columns of numpy, and knows no Spark; `kernels/` make small sums of them;
+`jobs/` let Spark schedule these, one question a file. `datasource.py` (parts in `source/`) shows the same records to any
+program of Spark's as rows, batch or stream, and `writer.py` brings rows back into the system, each once. On top: `advice/`,
+`report/`, `stream/`, `compaction.py`. Never here: anything on the path of a call, and nothing of the runtime but the layout of
+the files (`runtime/observation/segments.py`) and the replay. Read first: that file, `records/pieces.py`, `jobs/operation_statistics.py`.
+"""
