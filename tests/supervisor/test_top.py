@@ -57,7 +57,8 @@ def test_programs_get_all_figures_and_those_agree_with_status(up: RunningSystem)
         name: account["count"] for name, account in accounts.items()
     }
     assert operations["index.echo"]["count"] == 20
-    assert (query["name"], query["health"], query["age_s"], query["roles"]) == ("query", "idle", None, ["primary"])
+    assert (query["name"], query["age_s"], query["roles"]) == ("query", None, ["primary"])
+    assert query["health"] in ("idle", "busy"), "it has nothing to do, or has just been asked"
     assert index["rate"] == 0.0, "of the last 80 ms, in which nothing was called"
 
 
