@@ -21,6 +21,7 @@ TOPIC = "numbers.next"
 SYSTEM = """
 [topic."numbers.next"]
 record = true
+size = "1GiB"
 [backplane.hall]
 components = ["components:Hearer", "components:Sender"]
 restart = { max = 1000, within = "60s" }
@@ -76,7 +77,7 @@ def test_what_kills_its_backplane_loses_and_doubles_nothing(up: Up) -> None:
             wait_dead(pid)
             kills.append(pid)
             with system.connect() as client:
-                ask_until(client, "hearer.heard", lambda heard: True)
+                ask_until(client, "backplane.hall.statistics", lambda told: True)
 
     killer = threading.Thread(target=kill)
     killer.start()
