@@ -1,7 +1,7 @@
 """Operation statistics: how often each operation ran, at each priority, how long it waited and ran, and how it ended.
 
 Percentiles come from histograms (`../kernels/histogram.py`): at most `ERROR`, 0.8 %, from the true ones. Everything else is
-exact. Cost: 20 million records in 0.35 s on two cores from Parquet (scripts/bench spark_stats); what travels between
+exact. Cost: 20 million records in 0.5 s on two cores from Parquet (scripts/bench spark_stats); what travels between
 tasks is some 20 KB for each operation and priority.
 """
 

@@ -2,7 +2,7 @@
 
 The run time of an action is shared out evenly over the time from its start to its end, its CPU time likewise, and its wait
 over the time before its start; so what runs for a minute is seen in each second of it. Limits are those of the header
-under which the action was recorded. Cost: 15 million records/s on a core.
+under which the action was recorded. Cost: 6.7 million records/s on a core.
 """
 
 from __future__ import annotations
