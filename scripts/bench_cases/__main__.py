@@ -49,7 +49,7 @@ def main(names: tuple[str, ...], file: Path | None, is_quick: bool, is_interpret
     for number, case in enumerate(chosen, 1):
         with progress.status(f"{number}/{len(chosen)} {case.name}: {case.what}"):
             results.append(run(case, is_quick=is_quick))
-        progress.print(line(results[-1]), highlight=False, soft_wrap=True)
+        progress.print(line(results[-1]), highlight=False, soft_wrap=True, markup=False)
         if file is not None:  # what has been found is kept, whatever happens to the rest
             file.write_text(as_json(results), encoding="utf-8")
     Console(width=None if sys.stdout.isatty() else 160).print(table(results, measured()))
