@@ -37,6 +37,7 @@ class StandIn:
         self.version = 0
         self.is_up = True
         self.heard: list[Envelope] = []
+        #: Frames that brought calls or casts, but for those of the runtime itself: what looks after a link may come at any time.
         self.frames_count = 0
         self.subscribers: dict[str, list[bytes]] = {}
         self.watchers: list[bytes] = []
@@ -188,7 +189,7 @@ class StandIn:
                 if answered is not None:
                     self._say(outbox, peer, answered)
             with self._changed:
-                self.frames_count += 1
+                self.frames_count += any(is_of_a_user(envelope) for envelope in envelopes)
                 self.heard += envelopes
                 self._changed.notify_all()
         outbox.flush(link.send)
@@ -228,6 +229,11 @@ class StandIn:
         except BackplaneError as error:
             return status(envelope.id, error)
         return None if route == "query.hang" else reply(envelope.id, body)
+
+
+def is_of_a_user(envelope: Envelope) -> bool:
+    """Whether a program asked for it."""
+    return envelope.kind in (CALL, CAST) and not (envelope.route or "").startswith(("supervisor.", "backplane."))
 
 
 def _hears(pattern: str, topic: str) -> bool:
