@@ -37,7 +37,7 @@ class StandIn:
         self.version = 0
         self.is_up = True
         self.heard: list[Envelope] = []
-        #: Frames that brought calls or casts, but for those of the runtime itself: what looks after a link may come at any time.
+        #: Frames that brought calls or casts of a program's: what looks after a link may come at any time.
         self.frames_count = 0
         self.subscribers: dict[str, list[bytes]] = {}
         self.watchers: list[bytes] = []
