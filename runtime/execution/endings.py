@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from appbackplane.transport.envelope import status
 from appbackplane.transport.errors import BackplaneError, DeadlineExceeded, InternalError
 
-from ..objects.action import Action, Outcome
+from ..objects.action import Action, Outcome, ParkableAction
 from ..observation.recorder import Recorder
 from ..observation.statistics import OperationStatistics
 from .failures import as_error
@@ -96,6 +96,8 @@ class Endings:
             if action.thrown is None:
                 action.thrown = late
             return False
+        if isinstance(action, ParkableAction) and action.has_begun:
+            return False  # what it has done is not undone by leaving the rest
         engine.statistics.of(action.name).expired_count += 1
         action.wait_ns += now_ns - action.posted_ns
         self._let_go(action, late, now_ns)

@@ -33,6 +33,7 @@ from .method_action import MethodAction
 from .modules import Modules
 from .os_priority import OsPriority
 from .outgoing import Outgoing
+from .parking import Parking
 from .presence import Presence
 from .publishing import Publishing
 from .reports import Reports
@@ -111,6 +112,7 @@ class Engine:
         self.outgoing = Outgoing(self)
         self.publishing = Publishing(self)
         self.inheritance = Inheritance(self)
+        self.parking = Parking(self)
         self.modules = Modules(self)
         self.watch = Watch(link.fileno())
         self.undelivered_count = 0
@@ -195,8 +197,7 @@ class Engine:
         if outcome is not DONE:
             self.scheduler.finished(action, outcome, now_ns)
             if outcome is WAITING:
-                assert isinstance(action, MethodAction), "only a method can await"
-                self.outgoing.start(action, now_ns)
+                self.parking.begins_to_wait(action, now_ns)
         elif isinstance(action, MethodAction) and action.is_deferred:
             self._defer(action, now_ns)
         else:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from appbackplane.transport.topics import check_topic
 
-from ..objects.action import Action
+from ..objects.action import Action, ParkableAction
 from ..objects.app_object import AppObject, CallOptions
 from ..objects.component import Component
 from ..objects.operation import PRIORITY_DEFAULT
@@ -97,6 +97,16 @@ class EngineHost:
             account.admit(action.name, component.name)
             action.throttle = account
             engine.post(action, engine.clock.now_ns())
+
+    def resume(self, action: ParkableAction) -> None:
+        """What a parked action waits for has come."""
+        engine = self._engine
+        with engine.lead:
+            engine.parking.resume(action, engine.clock.now_ns())
+
+    def now_ns(self) -> int:
+        """The time, monotonic."""
+        return self._engine.clock.now_ns()
 
     def add_object(self, component: Component, object: AppObject) -> None:
         """While running."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from appbackplane.transport.envelope import BOOST, Envelope
 
-from ..objects.action import LOCAL, Action
+from ..objects.action import LOCAL, Action, ParkableAction
 from .coroutines import CallRequest
 from .method_action import MethodAction
 
@@ -26,11 +26,11 @@ class Inheritance:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         # By identity: an object may compare equal to others, or be unhashable (a dataclass).
-        self._awaiting: dict[int, list[MethodAction]] = {}
+        self._awaiting: dict[int, list[Action]] = {}
         #: Actions that have inherited a priority.
         self.count = 0
 
-    def awaits(self, action: MethodAction) -> None:
+    def awaits(self, action: Action) -> None:
         """`action` is about to await something: with whatever has queued behind it since it began."""
         object = action.object
         if object._head is not None and object._priority < action.priority:
@@ -38,7 +38,7 @@ class Inheritance:
             self.count += 1
         self._awaiting.setdefault(id(object), []).append(action)
 
-    def goes_on(self, action: MethodAction) -> None:
+    def goes_on(self, action: Action) -> None:
         """It awaits no more."""
         waiting = self._awaiting.get(id(action.object))
         if waiting is not None and action in waiting:
@@ -65,6 +65,9 @@ class Inheritance:
             self.count += 1
             if isinstance(each, MethodAction) and each.awaiting_id:
                 in_the_way += self._hand_on(each, priority, now_ns)
+            elif isinstance(each, ParkableAction):
+                each.boosted()
+                in_the_way += each.waits_for()
             else:
                 in_the_way += self._awaiting.get(id(each.object), ())
 

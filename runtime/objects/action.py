@@ -114,10 +114,32 @@ class Action:
         self.error = error
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
+class ParkableAction(Action):
+    """An action that may wait for something of its own: `run` returns WAITING, and runs again once `resume` was called for it.
+
+    For whole systems on top of the scheduler; what awaits replies and pauses is a coroutine.
+    """
+
+    __slots__ = ("is_resumed",)
+
+    def __init__(self, object: AppObject, name: str, priority: int, deadline_ns: int | None = None) -> None:
+        super().__init__(object, name, priority, deadline_ns)
+        #: What it waits for has come before it was put aside.
+        self.is_resumed = False
+
+    def waits_for(self) -> Sequence[Action]:
+        """Those of this backplane that stand in its way while it waits. Called with the lead."""
+        return ()
+
+    def boosted(self) -> None:
+        """Its priority has changed while it waits. Called with the lead."""
+
+
 def run_foreign(action: Any) -> Outcome:
     """Run what a user's subclass of `Action` does, which may return anything."""
     outcome = action.run()
-    if outcome is DONE or outcome is YIELDED:
+    if outcome is DONE or outcome is YIELDED or (outcome is WAITING and isinstance(action, ParkableAction)):
         return outcome
     returned = str(outcome) if isinstance(outcome, Outcome) else type(outcome).__name__
     raise TypeError(f"{type(action).__name__}.run() returned {returned}: expected Outcome.DONE or YIELDED")

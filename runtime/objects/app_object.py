@@ -13,7 +13,7 @@ from .operation_spec import OperationSpec, specs_of
 from .schedulable import Schedulable
 
 if TYPE_CHECKING:
-    from .action import Action
+    from .action import Action, ParkableAction
     from .component import Component
 
 
@@ -40,6 +40,8 @@ class Host(Protocol):
     def shed(self, component: Component, below: int) -> int: ...
     def requeue_deferred(self, object: AppObject, actions: list[Action]) -> None: ...
     def post(self, action: Action) -> None: ...
+    def resume(self, action: ParkableAction) -> None: ...
+    def now_ns(self) -> int: ...
 
 
 class CallOptions:

@@ -1,0 +1,32 @@
+"""Dispatcher: messages to handlers, with protected data and without deadlock (seed 003), on top of the scheduler.
+
+Handlers are plain functions. What they share is under protectors, and reaches them as arguments, locked; nothing here waits
+for a lock while it holds one of higher rank. Never here: threads of its own for handlers, a queue beside the scheduler's.
+Read `message.py` and `protectors.py` first (what users write), then `registration.py`, `delivery.py` (one message's way) and
+`locking.py` (the proof).
+"""
+
+from .accessor import Accessor, SelectiveAccessor
+from .dispatcher import Dispatcher
+from .errors import HandlerFailed, NoHandler
+from .handles import Handle
+from .message import Message, message
+from .protectors import READ, ActiveObject, DataProtector, Read, SelectiveProtector
+from .registration import RegistrationError
+
+__all__ = [
+    "READ",
+    "Accessor",
+    "ActiveObject",
+    "DataProtector",
+    "Dispatcher",
+    "Handle",
+    "HandlerFailed",
+    "Message",
+    "NoHandler",
+    "Read",
+    "RegistrationError",
+    "SelectiveAccessor",
+    "SelectiveProtector",
+    "message",
+]

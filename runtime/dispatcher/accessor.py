@@ -1,0 +1,123 @@
+"""Accessor: to lock a further datum inside a handler, when only there it is known which, or whether (seed 003, 4.2).
+
+What is held of higher rank is released first and taken again with it (figure 6), or two handlers could wait for each other.
+So after `lock()` and after the end of its block, what the handler was given may have been changed by others meanwhile, as
+far as its rank is higher: construct early what handlers are registered with, and late what they reach for.
+An accessor is a parameter like any other: a test gives a handler `Accessor.of(datum)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from appbackplane.transport.errors import FailedPrecondition
+
+from .protectors import Argument, DataProtector, SelectiveProtector
+
+if TYPE_CHECKING:
+    from .locking import Lock
+
+T = TypeVar("T")
+K = TypeVar("K")
+
+
+class Reach(Protocol):
+    """By which accessors lock and let go: the delivery whose handler runs (delivery.py)."""
+
+    def reach(self, lock: Lock, *, is_shared: bool, who: str) -> None:
+        """Hold this one, too. Waits."""
+
+    def let_go(self, lock: Lock) -> None:
+        """Hold it no longer, if nothing else wants it."""
+
+
+class Accessor(Generic[T]):
+    """One datum, within reach."""
+
+    __slots__ = ("_find", "_is_shared", "_name", "_reach")
+
+    def __init__(
+        self, name: str, reach: Reach | None, find: Callable[[], tuple[Lock | None, T]], is_shared: bool
+    ) -> None:
+        self._name, self._reach, self._find, self._is_shared = name, reach, find, is_shared
+
+    @classmethod
+    def of(cls, datum: T) -> Accessor[T]:
+        """For tests of handlers: nothing is locked."""
+        return cls(type(datum).__name__, None, lambda: (None, datum), False)
+
+    @contextmanager
+    def lock(self) -> Iterator[T]:
+        """The datum, locked inside the block: `with room.lock() as found:`."""
+        lock, datum = self._find()
+        if lock is None or self._reach is None:
+            yield datum
+            return
+        self._reach.reach(lock, is_shared=self._is_shared, who=self._name)
+        try:
+            yield datum
+        finally:
+            self._reach.let_go(lock)
+
+
+class SelectiveAccessor(Generic[K, T]):
+    """Many data, within reach by their keys."""
+
+    __slots__ = ("_find", "_is_shared", "_name", "_reach")
+
+    def __init__(
+        self, name: str, reach: Reach | None, find: Callable[[K], tuple[Lock | None, T]], is_shared: bool
+    ) -> None:
+        self._name, self._reach, self._find, self._is_shared = name, reach, find, is_shared
+
+    @classmethod
+    def of(cls, data: Mapping[K, T]) -> SelectiveAccessor[K, T]:
+        """For tests of handlers: nothing is locked."""
+        return cls("data", None, lambda key: (None, data[key]), False)
+
+    @contextmanager
+    def lock(self, key: K) -> Iterator[T]:
+        """The datum of `key`, locked inside the block. Raises `NotFound`."""
+        lock, datum = self._find(key)
+        if lock is None or self._reach is None:
+            yield datum
+            return
+        self._reach.reach(lock, is_shared=self._is_shared, who=self._name)
+        try:
+            yield datum
+        finally:
+            self._reach.let_go(lock)
+
+
+class AccessorOf(Argument[Accessor[T]]):
+    """What is registered for a parameter that is an `Accessor`."""
+
+    __slots__ = ("protector",)
+
+    def __init__(self, protector: DataProtector[T]) -> None:
+        self.protector = protector
+
+    def _bind(self, reach: Reach, message: Any, is_shared: bool) -> Accessor[T]:
+        protector = self.protector
+        return Accessor(protector.name, reach, lambda: protector._select(message), is_shared)
+
+
+class SelectiveAccessorOf(Argument[SelectiveAccessor[K, T]]):
+    """What is registered for a parameter that is a `SelectiveAccessor`."""
+
+    __slots__ = ("protector",)
+
+    def __init__(self, protector: SelectiveProtector[K, T]) -> None:
+        self.protector = protector
+
+    def _bind(self, reach: Reach, message: Any, is_shared: bool) -> SelectiveAccessor[K, T]:
+        return SelectiveAccessor(self.protector.name, reach, self.protector._of, is_shared)
+
+
+def finished(who: str) -> FailedPrecondition:
+    """An accessor was kept."""
+    return FailedPrecondition(
+        f"the accessor of {who} was used after its handler had returned: it ends with the handler"
+    )

@@ -1,0 +1,212 @@
+"""Delivery: a message on its way through its handlers. One action, which waits for locks in the scheduler's wait queue.
+
+For each handler (seed 003, section 3.1): what it is given is worked out from the message, the locks are taken in the order of
+their rank, it is called, the locks go back. A busy lock costs no thread: the action is put aside (execution/parking.py) and
+whoever releases the lock hands it over. Meanwhile those that hold it inherit its priority.
+
+Only a handler that reaches for more (accessor.py) has to wait in its thread. Where one is registered, all deliveries of the
+dispatcher keep their threads while they wait: were a holder put aside, all threads might wait for it, and none be left to
+run it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from appbackplane.transport.errors import BackplaneError
+
+from ..objects.action import DONE, WAITING, Action, Outcome, ParkableAction
+from ..objects.app_object import AppObject
+from . import locking
+from .accessor import finished
+from .errors import HandlerFailed
+from .handles import Handle
+from .locking import Claim, Lock
+from .message import Message
+
+if TYPE_CHECKING:
+    from .dispatcher import Dispatcher
+    from .registration import Entry
+
+
+class Delivery(ParkableAction):
+    """Made by the dispatcher (dispatcher.py)."""
+
+    __slots__ = ("dispatcher", "entries", "gate", "handle", "held", "index", "is_calling", "message", "values", "waited_ns",
+                 "waits_on", "wanted")  # fmt: skip
+
+    def __init__(
+        self, lane: AppObject, name: str, priority: int, deadline_ns: int | None, dispatcher: Dispatcher,
+        entries: Sequence[Entry], message: Message | Handle,
+    ) -> None:  # fmt: skip
+        super().__init__(lane, name, priority, deadline_ns)
+        self.dispatcher = dispatcher
+        self.entries = entries
+        #: None: the message is there already.
+        self.handle = message if isinstance(message, Handle) else None
+        self.message = None if isinstance(message, Handle) else message
+        #: The handler it has come to.
+        self.index = 0
+        #: What this one is given; None: not worked out yet.
+        self.values: tuple[Any, ...] | None = None
+        #: As a holder of locks (locking.py).
+        self.held: list[Claim] = []
+        self.wanted: Sequence[Claim] = ()
+        self.waits_on: Lock | None = None
+        #: Where its thread waits for a lock, if it does.
+        self.gate: threading.Semaphore | None = None
+        self.is_calling = False
+        self.waited_ns = 0
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a handler has seen it."""
+        return self.index > 0
+
+    def run(self) -> Outcome:
+        """Go on: from the beginning, or with the locks it waited for."""
+        if self.message is None and not self._resolve():
+            return DONE
+        entries = self.entries
+        while self.index < len(entries):
+            entry = entries[self.index]
+            if self.values is None:
+                try:
+                    claims, self.values = entry.prepare(self.message, self)
+                except Exception as error:  # a selector is a user's, and may not know the key
+                    self._failed(entry, error)
+                    self._next()
+                    continue
+                if (claims or self.held) and not self._take(claims):
+                    return WAITING
+            self._call(entry)
+            self._next()
+        if self.held:
+            self._release()
+        if self.handle is not None:
+            self._let_go()
+        return DONE
+
+    def refuse(self, error: BackplaneError) -> None:
+        """It is not to be handled (any more)."""
+        super().refuse(error)
+        self._release()
+        if self.handle is not None:
+            self._let_go()
+
+    # -- a handler's turn ---------------------------------------------------------------------------------------------
+
+    def _resolve(self) -> bool:
+        handle = self.handle
+        assert handle is not None
+        try:
+            message = None if handle.is_cancelled else handle.resolve()
+        except Exception as error:
+            self.error = error
+            message = None
+        if message is None:
+            self.dispatcher.vanished_count += 1
+            self._let_go()
+            return False
+        self.message = message
+        return True
+
+    def _call(self, entry: Entry) -> None:
+        if not entry.is_registered or (self.handle is not None and self.handle.is_cancelled):
+            return
+        now_ns = self.dispatcher.now_ns
+        started_ns = now_ns()
+        self.is_calling = True
+        try:
+            result = entry.handler(self.message, *cast("tuple[Any, ...]", self.values))
+            if entry.answers:
+                self.result = result
+        except Exception as error:
+            self._failed(entry, error)
+        finally:
+            self.is_calling = False
+        entry.calls_count += 1
+        entry.run_ns += now_ns() - started_ns
+
+    def _next(self) -> None:
+        self.index += 1
+        self.values = None
+
+    def _failed(self, entry: Entry, error: Exception) -> None:
+        """The first failure is what the caller is told; each is reported."""
+        if isinstance(error, BackplaneError):
+            told: BackplaneError = error
+        else:
+            data = [claim.lock.name for claim in self.held if not claim.is_shared]
+            told = HandlerFailed(self.name, entry.name, error, data)
+            told.__cause__ = error
+        self.dispatcher.failed(self, told)
+        if self.error is None:
+            self.error = told
+
+    def _let_go(self) -> None:
+        handle, self.handle = self.handle, None
+        if handle is not None:
+            handle.release()
+
+    # -- locks --------------------------------------------------------------------------------------------------------
+
+    def _take(self, claims: Sequence[Claim]) -> bool:
+        """Hold exactly these; False: it has to wait, without its thread."""
+        dispatcher = self.dispatcher
+        with dispatcher.mutex:
+            is_free, ready = locking.change(self, claims)
+            if not is_free and dispatcher.keeps_threads:
+                self.gate = threading.Semaphore(0)
+        for each in ready:
+            cast(Delivery, each).granted()
+        if not is_free and dispatcher.keeps_threads:
+            self._wait()
+            return True
+        return is_free
+
+    def _wait(self) -> None:
+        """In this thread, until the locks are there."""
+        dispatcher = self.dispatcher
+        dispatcher.hurry(self)
+        gate = self.gate
+        assert gate is not None
+        gate.acquire()
+        self.gate = None
+
+    def granted(self) -> None:
+        """It has all that it waited for. By whoever released the last of it, without the mutex."""
+        if self.gate is not None:
+            self.gate.release()
+        else:
+            self.dispatcher.resume(self)
+
+    def _release(self) -> None:
+        with self.dispatcher.mutex:
+            ready = locking.release(self)
+        for each in ready:
+            cast(Delivery, each).granted()
+
+    def reach(self, lock: Lock, *, is_shared: bool, who: str) -> None:
+        """For an accessor: hold this one, too."""
+        if not self.is_calling:
+            raise finished(who)
+        if any(claim.lock is lock for claim in self.held):
+            return
+        self._take(locking.ordered([*self.held, Claim(lock, is_shared)]))
+
+    def let_go(self, lock: Lock) -> None:
+        """For an accessor: hold it no longer."""
+        self._take([claim for claim in self.held if claim.lock is not lock])
+
+    def waits_for(self) -> Sequence[Action]:
+        """Who holds what it waits for."""
+        with self.dispatcher.mutex:
+            return [] if self.waits_on is None else cast("list[Action]", self.waits_on.holders)
+
+    def boosted(self) -> None:
+        """It waits at a better place now."""
+        with self.dispatcher.mutex:
+            locking.boosted(self)

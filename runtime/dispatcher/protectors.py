@@ -1,0 +1,228 @@
+"""Protectors: what a handler may be given, and the only way to it.
+
+`DataProtector[T]` holds one datum, `SelectiveProtector[K, T]` many, of which the message says which one (seed 003, sections
+3.1 and 4.1). Neither hands its datum out: it comes as a handler's argument, while its lock is held. What needs no lock,
+because it looks after itself and never waits, is an `ActiveObject`, and is given as it is.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, NoReturn, TypeVar
+
+from appbackplane.transport.errors import Busy, NotFound
+
+from ..objects.operation import DeclarationError
+from .locking import Lock
+
+if TYPE_CHECKING:
+    from .accessor import Accessor, SelectiveAccessor
+    from .message import Message
+
+T = TypeVar("T")
+K = TypeVar("K")
+T_co = TypeVar("T_co", covariant=True)
+
+#: Marks a parameter whose datum the handler only looks at: handlers that only look run side by side.
+READ: Final = "appbackplane: read only"
+#: `room: Read[Room]` is `room: Annotated[Room, READ]`.
+Read = Annotated[T, READ]
+
+#: Ranks of those that are given none: in the order of construction, as in the paper.
+_serials = itertools.count(1)
+#: Nothing a handler could change: it gets the value, not the variable.
+_VALUES = (int, float, complex, str, bytes, bool, type(None))
+#: Data that a selective protector makes by itself: 100,000 small objects are tens of megabytes, and a key that comes from
+#: outside must not fill the memory.
+KEYS_MAX_DEFAULT = 100_000
+
+
+class Argument(Generic[T_co]):
+    """What may be registered for a parameter of type T."""
+
+    __slots__ = ("__weakref__",)
+
+
+class ActiveObject(Argument[Any]):
+    """What handlers may share without a lock: it is safe for threads by itself, and nothing it does ever waits.
+
+    Subclass it; registered, it is given to handlers as it is (seed 003, section 5: "Monitor like behavior by providing
+    non-blocking self-synchronization").
+    """
+
+    __slots__ = ()
+
+
+class Protector(Argument[T_co]):
+    """Data under locks: `DataProtector` or `SelectiveProtector`."""
+
+    __slots__ = ("_owner", "_rank", "name")
+
+    #: The dispatcher it was first registered with: its locks are that one's.
+    _owner: object
+    _rank: tuple[int, int]
+    #: For errors and statistics.
+    name: str
+
+    def _select(self, message: Message) -> tuple[Lock, T_co]:
+        """The datum for this message, and its lock; before anything is locked."""
+        raise NotImplementedError
+
+    def _fits(self, kind: type) -> str | None:
+        """None if a parameter of this type may be given what it protects; else what that is."""
+        raise NotImplementedError
+
+    if not TYPE_CHECKING:  # a type checker says by itself that there is no such attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("__"):
+                raise AttributeError(name)
+            raise AttributeError(
+                f"{type(self).__name__} of {self.name} has no {name!r}: what it protects is reached only as the argument of a "
+                "handler that is registered with it; a test calls the handler with data of its own"
+            )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"{self.name}: a protector is not copied: there would be two of what it protects")
+
+
+class DataProtector(Protector[T]):
+    """One datum. Construct the datum in the call, `DataProtector(Room())`, so that nobody else knows it."""
+
+    __slots__ = ("__datum", "__lock")
+
+    def __init__(self, datum: T, *, order: int | None = None, name: str | None = None) -> None:
+        """`order`: where its lock stands in the order of locking; default: behind all that were constructed before.
+
+        `name`: for errors and statistics; default the datum's type. Raises `DeclarationError`.
+        """
+        if isinstance(datum, _VALUES):
+            raise DeclarationError(
+                f"DataProtector({datum!r}): a handler cannot change a {type(datum).__name__} in place: "
+                "protect an object that has it in a field"
+            )
+        self.name = name or type(datum).__name__
+        self._rank = _rank(order)
+        self._owner = None
+        self.__datum = datum
+        self.__lock = Lock((*self._rank, 0), self.name)
+
+    @property
+    def accessor(self) -> Argument[Accessor[T]]:
+        """To be registered for a handler that locks it only when it has to: `handler(message, room: Accessor[Room])`."""
+        from .accessor import AccessorOf
+
+        return AccessorOf(self)
+
+    def _select(self, message: Message) -> tuple[Lock, T]:
+        return self.__lock, self.__datum
+
+    def _fits(self, kind: type) -> str | None:
+        return None if isinstance(self.__datum, kind) else type(self.__datum).__name__
+
+
+class SelectiveProtector(Protector[T], Generic[K, T]):
+    """Many data, one of which the message chooses: each under a lock of its own, so that different ones are used at once."""
+
+    __slots__ = ("__by_key", "__factory", "__keys_max", "__select", "__serials", "_field")
+
+    def __init__(
+        self,
+        data: Mapping[K, T] | Callable[[K], T],
+        *,
+        by: str | Callable[[Any], K] | None = None,
+        order: int | None = None,
+        name: str | None = None,
+        keys_max: int = KEYS_MAX_DEFAULT,
+    ) -> None:
+        """`data`: all there are, or what makes one of its key when that is first seen, `keys_max` of them at most.
+
+        `by`: the message's field that is the key, or a function of the message; default the field that `@message(key=…)`
+        names. A message may be asked for its key at any time and in any thread: the function only looks at it.
+        """
+        self._rank = _rank(order)
+        self._owner = None
+        self._field = by if isinstance(by, str) else None
+        self.__select = None if by is None or isinstance(by, str) else by
+        self.__serials = itertools.count()
+        self.__by_key: dict[K, tuple[Lock, T]] = {}
+        self.__keys_max = keys_max
+        self.__factory: Callable[[K], T] | None = None
+        if isinstance(data, Mapping):
+            if not data:
+                raise DeclarationError("SelectiveProtector({}): no data, and nothing to make them of their keys")
+            self.name = name or type(next(iter(data.values()))).__name__
+            for key, datum in data.items():
+                self.__add(key, datum)
+        else:
+            self.__factory = data
+            self.name = name or str(getattr(data, "__name__", "data"))
+
+    @property
+    def _has_function(self) -> bool:
+        """Whether it was given a function that chooses."""
+        return self.__select is not None
+
+    def by(self, by: str | Callable[[Any], K]) -> Argument[T]:
+        """The same data, chosen otherwise: `register(move, rooms.by("source"), rooms.by("target"))`."""
+        return Choice(self, by)
+
+    @property
+    def accessor(self) -> Argument[SelectiveAccessor[K, T]]:
+        """To be registered for a handler that locks some of it when it has to: `rooms: SelectiveAccessor[str, Room]`."""
+        from .accessor import SelectiveAccessorOf
+
+        return SelectiveAccessorOf(self)
+
+    def _select(self, message: Message) -> tuple[Lock, T]:
+        if self.__select is not None:
+            return self._of(self.__select(message))
+        return self._of(getattr(message, self._field or message.__message__.key or ""))
+
+    def _of(self, key: K) -> tuple[Lock, T]:
+        """The datum of a key. Raises `NotFound` for an unknown one, `Busy` where there are too many."""
+        found = self.__by_key.get(key)
+        if found is not None:
+            return found
+        if self.__factory is None:
+            known = ", ".join(repr(each) for each in itertools.islice(self.__by_key, 5))
+            raise NotFound(f"no {self.name} {key!r} (there are {len(self.__by_key)}: {known}, …)")
+        if len(self.__by_key) >= self.__keys_max:
+            raise Busy(f"{self.name}: {self.__keys_max} keys, as many as may be (keys_max)", retry_after=1.0)
+        return self.__add(key, self.__factory(key))
+
+    def _fits(self, kind: type) -> str | None:
+        for _, datum in self.__by_key.values():
+            if not isinstance(datum, kind):
+                return type(datum).__name__
+        made = self.__factory
+        if isinstance(made, type) and not issubclass(made, kind):
+            return made.__name__
+        return None
+
+    def __add(self, key: K, datum: T) -> tuple[Lock, T]:
+        # Two threads may come with a new key at once: what setdefault keeps is the one for all.
+        return self.__by_key.setdefault(key, (Lock((*self._rank, next(self.__serials)), f"{self.name} {key!r}"), datum))
+
+
+class Choice(Argument[T]):
+    """A selective protector, asked in another way."""
+
+    __slots__ = ("by", "protector")
+
+    def __init__(self, protector: SelectiveProtector[K, T], by: str | Callable[[Any], K]) -> None:
+        self.protector: SelectiveProtector[Any, T] = protector
+        self.by = by
+
+    def _select(self, message: Message) -> tuple[Lock, T]:
+        by = self.by
+        return self.protector._of(getattr(message, by) if isinstance(by, str) else by(message))
+
+
+def _rank(order: int | None) -> tuple[int, int]:
+    serial = next(_serials)
+    return (serial if order is None else order, serial)

@@ -1,0 +1,65 @@
+"""Route: by which a message arrives from anywhere, `COMPONENT.MESSAGE`, its fields as arguments.
+
+The fields are checked against the message's annotations in the thread that received them (law 7), as an operation's are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..objects import binding
+from ..objects.action import Action
+from ..objects.binding import Binding
+from ..objects.endpoint import Endpoint, Request
+from .message import MessageSpec
+
+if TYPE_CHECKING:
+    from .dispatcher import Dispatcher
+
+
+class MessageEndpoint(Endpoint):
+    """Turns requests into deliveries of one message."""
+
+    def __init__(self, dispatcher: Dispatcher, spec: MessageSpec) -> None:
+        super().__init__(spec.name, priority=dispatcher.priority_of(spec), summary=_first_line(spec.type))
+        self._dispatcher = dispatcher
+        self._spec = spec
+        self._binding = binding_of(spec)
+
+    def create_action(self, request: Request) -> Action:
+        """The delivery. Raises `InvalidArgument` that names the field."""
+        message = self._spec.type(*self._binding.bind(request.body, request.route))
+        return self._dispatcher.delivery(message, self._spec, request.priority, request.deadline_ns)
+
+
+def binding_of(spec: MessageSpec) -> Binding:
+    """What makes the fields of a message of a map, in their order."""
+    fields = msgspec.structs.fields(spec.type)
+    plain: list[Any] = []
+    for field in fields:
+        if field.default_factory is not msgspec.NODEFAULT:
+            plain.append(None)
+        elif field.default is not msgspec.NODEFAULT:
+            plain.append(binding.plain(field.encode_name, field.type, field.default))
+        else:
+            plain.append(binding.plain(field.encode_name, field.type))
+
+    def convert(arguments: Any) -> tuple[Any, ...]:
+        return msgspec.structs.astuple(
+            msgspec.convert(arguments, spec.type, builtin_types=(bytes, bytearray, memoryview))
+        )
+
+    signature = ", ".join(_text(field) for field in fields)
+    return Binding(None if None in plain else plain, convert, f"({signature})")
+
+
+def _text(field: Any) -> str:
+    kind = field.type.__name__ if isinstance(field.type, type) else str(field.type)
+    default = "" if field.default is msgspec.NODEFAULT else f" = {field.default!r}"
+    return f"{field.encode_name}: {kind}{default}"
+
+
+def _first_line(cls: type) -> str:
+    return (vars(cls).get("__doc__") or "").strip().partition("\n")[0]
