@@ -15,7 +15,7 @@ from ..objects.operation import DeclarationError
 from .accessor import Accessor, AccessorOf, Reach, SelectiveAccessor, SelectiveAccessorOf
 from .locking import Claim, ordered
 from .message import Message, MessageSpec, spec_of
-from .protectors import READ, ActiveObject, Argument, Choice, DataProtector, Protector, SelectiveProtector
+from .protectors import READ, UNNAMED, ActiveObject, Argument, Choice, DataProtector, Protector, SelectiveProtector
 
 
 class RegistrationError(DeclarationError):
@@ -197,6 +197,8 @@ def _parameter(
             f"{where}: {protector.name} is registered with another dispatcher: share it by messages, not by locks"
         )
     protector._owner = owner
+    if protector.name == UNNAMED and isinstance(origin, type):
+        protector.name = origin.__name__
     return Parameter(parameter.name, kind, is_shared, argument)
 
 
