@@ -236,6 +236,13 @@ class Delivery(ParkableAction):
                 return [*self.hearings]
             return [] if self.waits_on is None else cast("list[Action]", self.waits_on.holders)
 
+    def waits_because(self) -> str:
+        """The lock, or the eavesdropper."""
+        with self.dispatcher.mutex:
+            if self.hearings:
+                return f"eavesdropper {self.hearings[0].eavesdropper.name} to hear it"
+            return "" if self.waits_on is None else f"the lock of {self.waits_on.name}"
+
     def boosted(self) -> None:
         """It waits at a better place now."""
         with self.dispatcher.mutex:

@@ -13,9 +13,10 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from ..objects.operation import DeclarationError
 from .accessor import Accessor, AccessorOf, Reach, SelectiveAccessor, SelectiveAccessorOf
+from .argument import ActiveObject, Argument
 from .locking import Claim, ordered
 from .message import Message, MessageSpec, spec_of
-from .protectors import READ, UNNAMED, ActiveObject, Argument, Choice, DataProtector, Protector, SelectiveProtector
+from .protectors import READ, UNNAMED, Choice, DataProtector, Protector, SelectiveProtector
 
 
 class RegistrationError(DeclarationError):
@@ -181,7 +182,7 @@ def _parameter(
         inner = get_args(kind)[-1:] or (Any,)
         kind, is_shared = _unwrapped(inner[0])
         origin = get_origin(kind) or kind
-        protector: Protector[Any] = argument.protector
+        protector: Any = argument.protector
     elif isinstance(argument, Choice):
         protector = argument.protector
         _check_key(where, argument.by if isinstance(argument.by, str) else None, spec, is_given=True)
