@@ -43,7 +43,7 @@ def test_what_cannot_be_is_refused(message: Measured, problem: str) -> None:
 def test_nobody_wishes_for_ice(celsius: float) -> None:
     """A typing error neither freezes nor cooks anybody."""
     rules = Rules(celsius=21.0)
-    with pytest.raises(InvalidArgument, match="expected 5.0 to 30.0"):
+    with pytest.raises(InvalidArgument, match="expected 5"):
         take_wish(Wanted(celsius), rules)
     assert rules.celsius == 21.0
     take_wish(Wanted(19.0), rules)
