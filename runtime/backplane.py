@@ -88,7 +88,7 @@ class Backplane:
         self.applying = Applying(engine, Path(config.run_dir), config.generation)
         self._own = BackplaneOperations(self, config.backplane)
         for component in components:
-            component.setup()
+            component._set_up(config.priorities)
         host = EngineHost(engine)
         for component in (self._own, *components):
             engine.registry.add_component(component)

@@ -7,11 +7,12 @@ Read `message.py` and `protectors.py` first (what users write), then `registrati
 """
 
 from .accessor import Accessor, SelectiveAccessor
+from .argument import ActiveObject
 from .dispatcher import Dispatcher
 from .errors import HandlerFailed, NoHandler
 from .handles import Handle
 from .message import Message, message
-from .protectors import READ, ActiveObject, DataProtector, Read, SelectiveProtector
+from .protectors import READ, DataProtector, Read, SelectiveProtector
 from .registration import RegistrationError
 
 __all__ = [

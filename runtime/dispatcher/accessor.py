@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from appbackplane.transport.errors import FailedPrecondition
 
-from .protectors import Argument, DataProtector, SelectiveProtector
-
-if TYPE_CHECKING:
-    from .locking import Lock
+from .argument import Argument
+from .locking import Lock
 
 T = TypeVar("T")
 K = TypeVar("K")
+T_co = TypeVar("T_co", covariant=True)
+K_contra = TypeVar("K_contra", contravariant=True)
 
 
 class Reach(Protocol):
@@ -91,12 +91,28 @@ class SelectiveAccessor(Generic[K, T]):
             self._reach.let_go(lock)
 
 
+class Protected(Protocol[T_co]):
+    """What an accessor needs of a `DataProtector`."""
+
+    name: str
+
+    def _select(self, message: Any) -> tuple[Lock, T_co]: ...
+
+
+class Selection(Protocol[K_contra, T_co]):
+    """What an accessor needs of a `SelectiveProtector`."""
+
+    name: str
+
+    def _of(self, key: K_contra) -> tuple[Lock, T_co]: ...
+
+
 class AccessorOf(Argument[Accessor[T]]):
     """What is registered for a parameter that is an `Accessor`."""
 
     __slots__ = ("protector",)
 
-    def __init__(self, protector: DataProtector[T]) -> None:
+    def __init__(self, protector: Protected[T]) -> None:
         self.protector = protector
 
     def _bind(self, reach: Reach, message: Any, is_shared: bool) -> Accessor[T]:
@@ -109,7 +125,7 @@ class SelectiveAccessorOf(Argument[SelectiveAccessor[K, T]]):
 
     __slots__ = ("protector",)
 
-    def __init__(self, protector: SelectiveProtector[K, T]) -> None:
+    def __init__(self, protector: Selection[K, T]) -> None:
         self.protector = protector
 
     def _bind(self, reach: Reach, message: Any, is_shared: bool) -> SelectiveAccessor[K, T]:

@@ -24,26 +24,33 @@ from .accessor import finished
 from .errors import HandlerFailed
 from .handles import Handle
 from .locking import Claim, Lock
-from .message import Message
+from .message import Message, MessageSpec
 
 if TYPE_CHECKING:
     from .dispatcher import Dispatcher
+    from .eavesdroppers import Hearing
     from .registration import Entry
 
 
 class Delivery(ParkableAction):
     """Made by the dispatcher (dispatcher.py)."""
 
-    __slots__ = ("dispatcher", "entries", "gate", "handle", "held", "index", "is_calling", "message", "values", "waited_ns",
-                 "waits_on", "wanted")  # fmt: skip
+    __slots__ = (
+        "dispatcher", "entries", "gate", "handle", "hearings", "held", "index", "is_calling", "message", "spec", "values",
+        "waited_from_ns", "waits_on", "wanted",
+    )  # fmt: skip
 
     def __init__(
         self, lane: AppObject, name: str, priority: int, deadline_ns: int | None, dispatcher: Dispatcher,
-        entries: Sequence[Entry], message: Message | Handle,
+        spec: MessageSpec, message: Message | Handle,
     ) -> None:  # fmt: skip
         super().__init__(lane, name, priority, deadline_ns)
         self.dispatcher = dispatcher
-        self.entries = entries
+        self.spec = spec
+        #: What holds for it once its turn has come.
+        self.entries: Sequence[Entry] | None = None
+        #: Eavesdroppers that are to hear it first.
+        self.hearings: list[Hearing] = []
         #: None: the message is there already.
         self.handle = message if isinstance(message, Handle) else None
         self.message = None if isinstance(message, Handle) else message
@@ -58,7 +65,7 @@ class Delivery(ParkableAction):
         #: Where its thread waits for a lock, if it does.
         self.gate: threading.Semaphore | None = None
         self.is_calling = False
-        self.waited_ns = 0
+        self.waited_from_ns = 0
 
     @property
     def has_begun(self) -> bool:
@@ -67,9 +74,17 @@ class Delivery(ParkableAction):
 
     def run(self) -> Outcome:
         """Go on: from the beginning, or with the locks it waited for."""
+        dispatcher = self.dispatcher
         if self.message is None and not self._resolve():
             return DONE
         entries = self.entries
+        if entries is None:
+            entries = self.entries = dispatcher.entries_of(self.spec)
+            if self.spec.category in dispatcher.eavesdropping.of_category and self._is_heard_first():
+                return WAITING
+        elif self.waited_from_ns:
+            entries[self.index].wait_ns += dispatcher.now_ns() - self.waited_from_ns
+            self.waited_from_ns = 0
         while self.index < len(entries):
             entry = entries[self.index]
             if self.values is None:
@@ -130,6 +145,15 @@ class Delivery(ParkableAction):
         entry.calls_count += 1
         entry.run_ns += now_ns() - started_ns
 
+    def _is_heard_first(self) -> bool:
+        """Whether an eavesdropper has to hear it before it goes on."""
+        assert self.message is not None
+        try:
+            return self.dispatcher.eavesdropping.tell(self, self.message)
+        except BackplaneError as error:  # there is no room for what they would have to do
+            self.dispatcher.report(self, error)
+            return False
+
     def _next(self) -> None:
         self.index += 1
         self.values = None
@@ -142,7 +166,9 @@ class Delivery(ParkableAction):
             data = [claim.lock.name for claim in self.held if not claim.is_shared]
             told = HandlerFailed(self.name, entry.name, error, data)
             told.__cause__ = error
-        self.dispatcher.failed(self, told)
+        entry.failures_count += 1
+        if self.peer is None or isinstance(told, HandlerFailed):
+            self.dispatcher.report(self, told)
         if self.error is None:
             self.error = told
 
@@ -158,6 +184,8 @@ class Delivery(ParkableAction):
         dispatcher = self.dispatcher
         with dispatcher.mutex:
             is_free, ready = locking.change(self, claims)
+            if not is_free:
+                self.waited_from_ns = dispatcher.now_ns()
             if not is_free and dispatcher.keeps_threads:
                 self.gate = threading.Semaphore(0)
         for each in ready:
@@ -202,9 +230,18 @@ class Delivery(ParkableAction):
         self._take([claim for claim in self.held if claim.lock is not lock])
 
     def waits_for(self) -> Sequence[Action]:
-        """Who holds what it waits for."""
+        """Who holds what it waits for, or is to hear it first."""
         with self.dispatcher.mutex:
+            if self.hearings:
+                return [*self.hearings]
             return [] if self.waits_on is None else cast("list[Action]", self.waits_on.holders)
+
+    def waits_because(self) -> str:
+        """The lock, or the eavesdropper."""
+        with self.dispatcher.mutex:
+            if self.hearings:
+                return f"eavesdropper {self.hearings[0].eavesdropper.name} to hear it"
+            return "" if self.waits_on is None else f"the lock of {self.waits_on.name}"
 
     def boosted(self) -> None:
         """It waits at a better place now."""

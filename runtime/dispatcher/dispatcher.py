@@ -10,23 +10,27 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from appbackplane.transport.errors import FailedPrecondition
 
 from ..objects.action import Action
 from ..objects.app_object import AppObject
 from ..objects.component import Component
-from ..objects.operation import PRIORITY_DEFAULT
+from ..objects.operation import operation
 from .delivery import Delivery
+from .eavesdroppers import SLOW_AFTER_S, Eavesdropper, Eavesdropping
 from .errors import NoHandler
 from .handles import Handle
 from .message import Message, MessageSpec
+from .priorities import declared, rate_monotonic
+from .protectors import DataProtector
 from .registrar import Registrar
-from .registration import Entry, entry_of
+from .registration import Entry, RegistrationError, conflict, entry_of
+from .registrations import Registrations
 from .route import MessageEndpoint
 
-R = TypeVar("R")
+Inner = TypeVar("Inner", bound=AppObject)
 
 
 class Lane(AppObject):
@@ -41,68 +45,157 @@ class Lane(AppObject):
 class Dispatcher(Registrar, Component):
     """Subclass it, and register handlers in `setup`. Routes: `COMPONENT.MESSAGE`, for each message that has a handler."""
 
-    #: Whether registrations may change once it runs. Off where rules forbid it (seed 003, section 6).
-    frozen = True
+    #: Whether registrations may never change once it runs, as rules for safety demand (seed 003, section 6).
+    frozen: ClassVar[bool] = False
+    #: "declared", by `@message(priority=…)`; or "rate_monotonic", by `@message(rate=…)`.
+    priorities: ClassVar[str] = "declared"
+    #: Whether deliveries wait for locks in their threads, as they must where a handler has an accessor (delivery.py). True
+    #: from the first accessor that is registered in `setup`; declare it where one may be registered later.
+    keeps_threads: bool = False
 
     #: Guards locks and lanes. Held for a few steps; nobody takes the lead while he holds it.
     mutex: threading.Lock
-    #: Whether deliveries wait in their threads (delivery.py).
-    keeps_threads: bool
     #: Handles that resolved to nothing.
     vanished_count: int
+    eavesdropping: Eavesdropping
     _entries: dict[type[Message], tuple[Entry, ...]]
+    _urgency: dict[str, int]
+    _registrations: DataProtector[Registrations] | None
     _lanes: list[Lane]
     _keyed: dict[tuple[type[Message], Any], Lane]
 
     def __new__(cls, *arguments: Any, **keywords: Any) -> Self:
         self = super().__new__(cls, *arguments, **keywords)
         self.mutex = threading.Lock()
-        self.keeps_threads = False
         self.vanished_count = 0
+        self.eavesdropping = Eavesdropping(self)
         self._entries = {}
+        self._urgency = {}
+        self._registrations = None
         self._lanes = []
         self._keyed = {}
         return self
 
-    def _register(self, handler: Callable[..., Any], arguments: Sequence[Any]) -> Entry:
-        """`register`, without its types."""
-        entry = entry_of(handler, arguments, self)
-        kind = entry.spec.type
-        entries = self._entries.get(kind, ())
-        if any(each.handler == handler for each in entries):
-            raise_twice(entry)
-        if not entries:
-            if self._hosted_by is not None:
-                raise FailedPrecondition(
-                    f"{kind.__name__} has no route in {self.name}: messages are declared in setup()"
-                )
-            self.expose(MessageEndpoint(self, entry.spec))
-        self._entries[kind] = (*entries, entry)
-        self.keeps_threads = self.keeps_threads or entry.has_accessor
-        return entry
+    # -- what users call ----------------------------------------------------------------------------------------------
+
+    def eavesdrop(
+        self, function: Callable[[Any], object], *, category: int, slow_after: float = SLOW_AFTER_S
+    ) -> Eavesdropper:
+        """Have `function` hear each message of a category before its handlers do, in `setup`.
+
+        It gets the message alone, holds no locks, and cannot change it. If it raises, or takes longer than `slow_after`
+        seconds over one message, it is cut off and reported. Raises `RegistrationError`.
+        """
+        return self.eavesdropping.add(function, category, slow_after)
+
+    @property
+    def registrations(self) -> DataProtector[Registrations]:
+        """The table of handlers, as data for a handler that changes it. Raises `RegistrationError` where it is `frozen`."""
+        if self.frozen:
+            raise RegistrationError(f"{type(self).__qualname__} is frozen: its registrations are no handler's business")
+        if self._registrations is None:
+            self._registrations = DataProtector(Registrations(self), name="registrations", order=0)
+        return self._registrations
 
     def dispatch(self, message: Message | Handle, *, priority: int | None = None) -> None:
         """Have a message handled, from any thread. Raises `NoHandler`, and `Busy` at `max_posted`."""
-        spec = message.spec if isinstance(message, Handle) else type(message).__message__
-        urgency = self.priority_of(spec) if priority is None else priority
-        self.post(self.delivery(message, spec, urgency, None))
+        self.post(self.delivery(message, priority, None))
 
-    def delivery(
-        self, message: Message | Handle, spec: MessageSpec, priority: int, deadline_ns: int | None
-    ) -> Delivery:
-        """The action that a message becomes."""
-        entries = self._entries.get(spec.type)
-        if not entries:
+    @operation(priority=0, idempotent=True)
+    def handlers(self) -> list[dict[str, Any]]:
+        """Which handlers there are, by message, and how much they have done: counts and milliseconds."""
+        return [
+            {
+                "message": each.spec.name,
+                "priority": self._urgency[each.spec.name],
+                "handler": each.name,
+                "data": [parameter.text for parameter in each.parameters],
+                "calls": each.calls_count,
+                "failures": each.failures_count,
+                "run_ms": round(each.run_ns / 1e6, 3),
+                "lock_wait_ms": round(each.wait_ns / 1e6, 3),
+            }
+            for each in self.entries
+        ]
+
+    # -- registrations ------------------------------------------------------------------------------------------------
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """All registered handlers, by message, in the order in which they are called."""
+        return tuple(each for of_message in self._entries.values() for each in of_message)
+
+    def _set_up(self, priorities: int) -> None:
+        super()._set_up(priorities)
+        specs = [entries[0].spec for entries in self._entries.values()]
+        rule = _RULES.get(self.priorities)
+        if rule is None:
+            raise RegistrationError(
+                f"{type(self).__qualname__}.priorities = {self.priorities!r}: expected one of {[*_RULES]}"
+            )
+        self._urgency = rule(specs, priorities)
+        for spec in specs:
+            self.expose(MessageEndpoint(self, spec, self._urgency[spec.name]))
+
+    def _register(self, handler: Callable[..., Any], arguments: Sequence[Any]) -> Entry:
+        if self._hosted_by is not None:
+            raise FailedPrecondition(
+                f"{self.name} runs: register handlers in setup(), or in a handler that is given its registrations"
+            )
+        return self._enter(entry_of(handler, arguments, self))
+
+    def change_registrations(self, handler: Callable[..., Any], arguments: Sequence[Any]) -> Entry:
+        """For `Registrations`: one more, while it runs."""
+        entry = entry_of(handler, arguments, self)
+        if entry.spec.type not in self._entries:
+            raise FailedPrecondition(
+                f"{entry.name}: {entry.spec.type.__name__} has no route in {self.name}: a message needs a handler in setup()"
+            )
+        if entry.has_accessor and not self.keeps_threads:
+            raise FailedPrecondition(
+                f"{entry.name} has an accessor, and none was registered in setup(): declare keeps_threads = True in "
+                f"{type(self).__qualname__}"
+            )
+        return self._enter(entry)
+
+    def _enter(self, entry: Entry) -> Entry:
+        kind = entry.spec.type
+        with self.mutex:
+            entries = self._entries.get(kind, ())
+            problem = conflict(entry, entries)
+            if problem is None:
+                self._entries[kind] = (*entries, entry)
+                if entry.has_accessor:
+                    self.keeps_threads = True
+        if problem is not None:
+            raise RegistrationError(problem)
+        return entry
+
+    def take_out(self, entry: Entry) -> None:
+        """For `Registrations`: one less."""
+        entry.is_registered = False
+        with self.mutex:
+            entries = self._entries[entry.spec.type]
+            self._entries[entry.spec.type] = tuple(each for each in entries if each is not entry)
+
+    # -- deliveries ---------------------------------------------------------------------------------------------------
+
+    def delivery(self, message: Message | Handle, priority: int | None, deadline_ns: int | None) -> Delivery:
+        """The action that a message becomes. Raises `NoHandler`."""
+        spec = message.spec if isinstance(message, Handle) else type(message).__message__
+        urgency = self._urgency.get(spec.name)
+        if urgency is None or spec.type not in self._entries:
             raise NoHandler(spec.type.__name__, self.name)
+        if priority is None:
+            priority = urgency
         lane = self._lane(message, spec)
-        name = f"{self.component_name}.{spec.name}"
-        delivery = Delivery(lane, name, priority, deadline_ns, self, entries, message)
+        delivery = Delivery(lane, f"{self.component_name}.{spec.name}", priority, deadline_ns, self, spec, message)
         delivery.on_end = self._ended
         return delivery
 
-    def priority_of(self, spec: MessageSpec) -> int:
-        """At which a message is dispatched, unless its sender asks for another."""
-        return PRIORITY_DEFAULT if spec.priority is None else spec.priority
+    def entries_of(self, spec: MessageSpec) -> tuple[Entry, ...]:
+        """Its handlers, now."""
+        return self._entries[spec.type]
 
     # -- for deliveries -----------------------------------------------------------------------------------------------
 
@@ -118,8 +211,22 @@ class Dispatcher(Registrar, Component):
     def hurry(self, delivery: Delivery) -> None:
         """It is about to wait in its thread."""
 
-    def failed(self, delivery: Delivery, error: BaseException) -> None:
-        """A handler has raised."""
+    def report(self, action: Action, error: BaseException) -> None:
+        """Say what went wrong, in the log."""
+        self._host.report(action, error)
+
+    def look_at_eavesdroppers_in(self, delay_ns: int) -> None:
+        """At a priority that even busy workers do not keep waiting."""
+        self._host.after(self, delay_ns, self._look_at_eavesdroppers, (), 0)
+
+    def _look_at_eavesdroppers(self) -> None:
+        self.eavesdropping.look()
+
+    def inner(self, object: Inner, name: str) -> Inner:
+        """Take in an object of the dispatcher's own, which serves no route."""
+        object._component, object._name = self, f"{self.name}.{name}"
+        self._objects.append(object)
+        return object
 
     def _lane(self, message: Message | Handle, spec: MessageSpec) -> Lane:
         key = None if spec.key is None or isinstance(message, Handle) else getattr(message, spec.key)
@@ -139,10 +246,8 @@ class Dispatcher(Registrar, Component):
         try:
             return self._lanes.pop()
         except IndexError:
-            lane = Lane()
-            lane._component, lane._name = self, f"{self.name}.{len(self._objects)}"
+            lane = self.inner(Lane(), f"lane-{len(self._objects)}")
             lane.load, lane.message_key = 0, None
-            self._objects.append(lane)
             return lane
 
     def _ended(self, action: Action) -> None:
@@ -158,8 +263,4 @@ class Dispatcher(Registrar, Component):
             self._lanes.append(lane)
 
 
-def raise_twice(entry: Entry) -> None:
-    """The same handler twice for one message."""
-    from .registration import RegistrationError
-
-    raise RegistrationError(f"{entry.name} is registered for {entry.spec.type.__name__} already: once is enough")
+_RULES = {"declared": declared, "rate_monotonic": rate_monotonic}

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, NoReturn, Type
 from appbackplane.transport.errors import Busy, NotFound
 
 from ..objects.operation import DeclarationError
+from .accessor import Accessor, AccessorOf, SelectiveAccessor, SelectiveAccessorOf
+from .argument import Argument, T_co
 from .locking import Lock
 
 if TYPE_CHECKING:
-    from .accessor import Accessor, SelectiveAccessor
     from .message import Message
 
 T = TypeVar("T")
 K = TypeVar("K")
-T_co = TypeVar("T_co", covariant=True)
 
 #: Marks a parameter whose datum the handler only looks at: handlers that only look run side by side.
 READ: Final = "appbackplane: read only"
@@ -36,22 +36,6 @@ _VALUES = (int, float, complex, str, bytes, bool, type(None))
 #: Data that a selective protector makes by itself: 100,000 small objects are tens of megabytes, and a key that comes from
 #: outside must not fill the memory.
 KEYS_MAX_DEFAULT = 100_000
-
-
-class Argument(Generic[T_co]):
-    """What may be registered for a parameter of type T."""
-
-    __slots__ = ("__weakref__",)
-
-
-class ActiveObject(Argument[Any]):
-    """What handlers may share without a lock: it is safe for threads by itself, and nothing it does ever waits.
-
-    Subclass it; registered, it is given to handlers as it is (seed 003, section 5: "Monitor like behavior by providing
-    non-blocking self-synchronization").
-    """
-
-    __slots__ = ()
 
 
 class Protector(Argument[T_co]):
@@ -114,8 +98,6 @@ class DataProtector(Protector[T]):
     @property
     def accessor(self) -> Argument[Accessor[T]]:
         """To be registered for a handler that locks it only when it has to: `handler(message, room: Accessor[Room])`."""
-        from .accessor import AccessorOf
-
         return AccessorOf(self)
 
     def _select(self, message: Message) -> tuple[Lock, T]:
@@ -174,8 +156,6 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
     @property
     def accessor(self) -> Argument[SelectiveAccessor[K, T]]:
         """To be registered for a handler that locks some of it when it has to: `rooms: SelectiveAccessor[str, Room]`."""
-        from .accessor import SelectiveAccessorOf
-
         return SelectiveAccessorOf(self)
 
     def _select(self, message: Message) -> tuple[Lock, T]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, overload
 
+from .argument import Argument
 from .message import Message
-from .protectors import Argument
 from .registration import Entry
 
 M = TypeVar("M", bound=Message)

@@ -13,9 +13,10 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from ..objects.operation import DeclarationError
 from .accessor import Accessor, AccessorOf, Reach, SelectiveAccessor, SelectiveAccessorOf
+from .argument import ActiveObject, Argument
 from .locking import Claim, ordered
 from .message import Message, MessageSpec, spec_of
-from .protectors import READ, ActiveObject, Argument, Choice, DataProtector, Protector, SelectiveProtector
+from .protectors import READ, Choice, DataProtector, Protector, SelectiveProtector
 
 
 class RegistrationError(DeclarationError):
@@ -30,12 +31,21 @@ class Parameter:
     def __init__(self, name: str, kind: Any, is_shared: bool, argument: Argument[Any]) -> None:
         self.name, self.kind, self.is_shared, self.argument = name, kind, is_shared, argument
 
+    @property
+    def text(self) -> str:
+        """For people: `room: Room`, `rooms: Room (read)`."""
+        protector = getattr(self.argument, "protector", self.argument)
+        what = protector.name if isinstance(protector, Protector) else type(protector).__name__
+        return f"{self.name}: {what}{' (read)' if self.is_shared else ''}"
+
 
 class Entry:
     """One registered handler (the paper's DeferredCaller). What it is given is worked out for each message, before any lock."""
 
-    __slots__ = ("_claims", "_values", "answers", "calls_count", "handler", "has_accessor", "is_registered", "name",
-                 "parameters", "run_ns", "spec", "wait_ns")  # fmt: skip
+    __slots__ = (
+        "_claims", "_values", "answers", "calls_count", "failures_count", "handler", "has_accessor", "is_registered", "name",
+        "parameters", "run_ns", "spec", "wait_ns",
+    )  # fmt: skip
 
     def __init__(
         self, handler: Callable[..., Any], spec: MessageSpec, parameters: Sequence[Parameter], answers: bool
@@ -48,7 +58,7 @@ class Entry:
         self.name: str = handler.__qualname__
         self.is_registered = True
         self.has_accessor = any(isinstance(p.argument, (AccessorOf, SelectiveAccessorOf)) for p in parameters)
-        self.calls_count = self.run_ns = self.wait_ns = 0
+        self.calls_count = self.failures_count = self.run_ns = self.wait_ns = 0
         self._claims: tuple[Claim, ...] | None = None
         self._values: tuple[Any, ...] = ()
         if all(isinstance(p.argument, (DataProtector, ActiveObject)) for p in parameters):
@@ -118,6 +128,20 @@ def entry_of(handler: Any, arguments: Sequence[Any], owner: object) -> Entry:
     return Entry(handler, spec, found, answers)
 
 
+def conflict(entry: Entry, others: Sequence[Entry]) -> str | None:
+    """Why a handler cannot stand beside those of its message; None: it can."""
+    message = entry.spec.type.__name__
+    if any(each.handler == entry.handler for each in others):
+        return f"{entry.name} is registered for {message} already: once is enough"
+    answering = next((each.name for each in others if each.answers), None)
+    if entry.answers and answering is not None:
+        return (
+            f"{entry.name} and {answering} both return what the caller of {message} is to get: one answers; "
+            "annotate the other `-> None`"
+        )
+    return None
+
+
 def _message_of(name: str, first: inspect.Parameter, hints: dict[str, Any]) -> MessageSpec:
     kind = hints.get(first.name)
     if kind is None:
@@ -158,7 +182,7 @@ def _parameter(
         inner = get_args(kind)[-1:] or (Any,)
         kind, is_shared = _unwrapped(inner[0])
         origin = get_origin(kind) or kind
-        protector: Protector[Any] = argument.protector
+        protector: Any = argument.protector
     elif isinstance(argument, Choice):
         protector = argument.protector
         _check_key(where, argument.by if isinstance(argument.by, str) else None, spec, is_given=True)

@@ -22,16 +22,19 @@ if TYPE_CHECKING:
 class MessageEndpoint(Endpoint):
     """Turns requests into deliveries of one message."""
 
-    def __init__(self, dispatcher: Dispatcher, spec: MessageSpec) -> None:
-        super().__init__(spec.name, priority=dispatcher.priority_of(spec), summary=_first_line(spec.type))
+    def __init__(self, dispatcher: Dispatcher, spec: MessageSpec, priority: int) -> None:
+        bound = binding_of(spec)
+        super().__init__(
+            spec.name, priority=priority, summary=_first_line(spec.type), signature=bound.signature, topic=spec.topic
+        )
         self._dispatcher = dispatcher
         self._spec = spec
-        self._binding = binding_of(spec)
+        self._binding = bound
 
     def create_action(self, request: Request) -> Action:
         """The delivery. Raises `InvalidArgument` that names the field."""
         message = self._spec.type(*self._binding.bind(request.body, request.route))
-        return self._dispatcher.delivery(message, self._spec, request.priority, request.deadline_ns)
+        return self._dispatcher.delivery(message, request.priority, request.deadline_ns)
 
 
 def binding_of(spec: MessageSpec) -> Binding:

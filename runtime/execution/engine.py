@@ -119,7 +119,7 @@ class Engine:
         self._drained_ns = 0
         #: Whether anything was sent since the link was last found empty: a send may use up the descriptor's edge.
         self._is_unsure = True
-        #: Whether a call has been taken in that came alone, after a wait, and is known to be short.
+        #: Whether a call has come alone, after a wait, and is known to be short.
         self._is_lone = False
         self._retry_ns: int | None = None
 
@@ -265,10 +265,9 @@ class Engine:
 
     def next_wake_ns(self) -> int | None:
         """When something falls due although nothing comes: a timer, a tick, a deadline, a peer to try again."""
-        calls, deferred = self.outgoing.calls, self.intake.deferred
         times = (
-            self.scheduler.next_wake_ns(), calls.next_deadline_ns(), deferred.next_deadline_ns(), self._retry_ns,
-            self.callers.next_wake_ns(),
+            self.scheduler.next_wake_ns(), self.outgoing.calls.next_deadline_ns(), self.intake.deferred.next_deadline_ns(),
+            self._retry_ns, self.callers.next_wake_ns(),
         )  # fmt: skip
         return min((ns for ns in times if ns is not None), default=None)
 

@@ -64,9 +64,14 @@ class EngineHost:
             engine.watch.notify()
 
     def after(
-        self, object: AppObject, delay_ns: int, function: Callable[..., Any], arguments: tuple[Any, ...]
+        self,
+        object: AppObject,
+        delay_ns: int,
+        function: Callable[..., Any],
+        arguments: tuple[Any, ...],
+        priority: int | None = None,
     ) -> Timer:
-        """A bound method of the object, later, at the priority of the running action."""
+        """A bound method of the object, later; `priority`: default that of the running action."""
         if getattr(function, "__self__", None) is not object:
             raise TypeError(f"after() runs methods of {object.name} itself: got {function!r}")
         engine, action = self._engine, current.action
@@ -74,7 +79,9 @@ class EngineHost:
         component = object._component
         assert component is not None
         name = f"{component.component_name}.{method.__name__}"
-        timer = Timer(object, name, method, arguments, action.priority if action is not None else PRIORITY_DEFAULT, 0)
+        if priority is None:
+            priority = action.priority if action is not None else PRIORITY_DEFAULT
+        timer = Timer(object, name, method, arguments, priority, 0)
         with engine.lead:
             account = engine.intake.own_work[component.component_name]
             account.admit(name, component.name)
@@ -103,6 +110,11 @@ class EngineHost:
         engine = self._engine
         with engine.lead:
             engine.parking.resume(action, engine.clock.now_ns())
+
+    def report(self, action: Action, error: BaseException) -> None:
+        """Something that an action did went wrong, and its caller need not know, or not all of it."""
+        with self._engine.lead:
+            self._engine.reports.failed(action, error, self._engine.clock.now_ns())
 
     def now_ns(self) -> int:
         """The time, monotonic."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from appbackplane.transport.envelope import BOOST, Envelope
 
 from ..objects.action import LOCAL, Action, ParkableAction
+from ..objects.app_object import AppObject
 from .coroutines import CallRequest
 from .method_action import MethodAction
 
@@ -45,6 +46,11 @@ class Inheritance:
             waiting.remove(action)
             if not waiting:
                 del self._awaiting[id(action.object)]
+
+    def waiting(self, object: AppObject) -> Action | None:
+        """What of an object has been waiting longest for something, be it a reply."""
+        waiting = self._awaiting.get(id(object))
+        return waiting[0] if waiting else None
 
     def queued(self, action: Action, now_ns: int) -> None:
         """A request has queued behind what its object awaits."""

@@ -11,11 +11,11 @@ import sys
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
-from ..objects.action import LOCAL, Action
+from ..objects.action import LOCAL, Action, ParkableAction
 from ..objects.app_object import AppObject
 from ..objects.state_machine import StateMachine
 from ..observation.slow_actions import as_text, frames_of
-from ..observation.waiting import Awaited, Facts, Reason, Running, Standing, Throttled, Where, explain
+from ..observation.waiting import Awaited, Facts, Parked, Reason, Running, Standing, Throttled, Where, explain
 from ..scheduling.object_queue import READY, RUNNING, WAITING
 from ..scheduling.quotas import UNLIMITED
 from .coroutines import CallRequest
@@ -172,6 +172,7 @@ class Inspection:
             where=where,
             ahead_count=ahead_count,
             running=of_object,
+            parked=self._parked(object, action),
             awaited=self._awaited(object, action if where is Where.SUSPENDED else None, now_ns),
             standing=self._standing(object) if object._state == READY else None,
             machine_state=machine_state,
@@ -192,9 +193,8 @@ class Inspection:
         for worker in self._engine.watch.team:
             if worker.action is not None and worker.action.object is object:
                 return worker.action
-        for _, _, _, waiting in islice(self._engine.outgoing.calls, LOOK_MAX if object._waits else 0):
-            if waiting.object is object:
-                return waiting
+        if object._waits and (waiting := self._engine.inheritance.waiting(object)) is not None:
+            return waiting
         return object._deferred[0] if isinstance(object, StateMachine) and object._deferred else None
 
     def _where(self, action: Action, running: list[Action]) -> tuple[Where, int]:
@@ -203,6 +203,8 @@ class Inspection:
         if isinstance(action, MethodAction) and action.coroutine is not None and action.awaiting_id:
             return Where.SUSPENDED, 0
         object = action.object
+        if isinstance(action, ParkableAction) and self._engine.inheritance.waiting(object) is action:
+            return Where.PARKED, 0
         if isinstance(object, StateMachine) and any(one is action for one in islice(object._deferred, LOOK_MAX)):
             return Where.DEFERRED, 0
         ahead_count, here = 0, object._head
@@ -216,6 +218,17 @@ class Inspection:
         frame = sys._current_frames().get(worker.ident) if with_stack else None
         frames = () if frame is None else frames_of(frame)
         return Running(action.name, action.object.name, action.priority, worker.number, for_ns, frames)
+
+    def _parked(self, object: AppObject, action: Action | None) -> Parked | None:
+        waiting = action if isinstance(action, ParkableAction) else self._engine.inheritance.waiting(object)
+        if not isinstance(waiting, ParkableAction) or not (what := waiting.waits_because()):
+            return None
+        holder = next(iter(waiting.waits_for()), None)
+        if holder is None:
+            return Parked(waiting.name, what)
+        who = self._names.who_waits_for(holder)
+        call, callee = ("", "") if who is None else (self._names.name(*who), self._engine.backplane)
+        return Parked(waiting.name, what, holder.name, holder.object.name, call, callee)
 
     def _awaited(self, object: AppObject, only: Action | None, now_ns: int) -> tuple[Awaited, ...]:
         if not object._waits:

@@ -153,9 +153,15 @@ class Intake:
                 state = component._module_state
                 if state is not _PRIMARY and state is not _SECONDARY:
                     raise Unavailable(f"{component.name} is {state.value}")
-                arguments = spec.binding.bind(copy.deepcopy(body) if number else body, name)
-                priority = self._priority(name, envelope.priority, spec.priority)
-                action = MethodAction(hearer.object, name, priority, spec.function, arguments)
+                own = copy.deepcopy(body) if number else body
+                priority = self._priority(name, envelope.priority, hearer.priority)
+                action: Action
+                if hearer.route is not None:
+                    action = self._from_endpoint(hearer.route, Request(name, None, own, priority, None))
+                else:
+                    assert spec is not None
+                    arguments = spec.binding.bind(own, name)
+                    action = MethodAction(hearer.object, name, priority, spec.function, arguments)
                 action.trace = envelope.trace
                 self.count_in(action, component)
             except BaseException as error:  # the edge: not only ours, but whatever an argument's own code raises

@@ -132,6 +132,10 @@ class ParkableAction(Action):
         """Those of this backplane that stand in its way while it waits. Called with the lead."""
         return ()
 
+    def waits_because(self) -> str:
+        """What it waits for, for people (`the lock of Room 'kitchen'`); empty: nothing. Called with the lead."""
+        return ""
+
     def boosted(self) -> None:
         """Its priority has changed while it waits. Called with the lead."""
 

@@ -74,6 +74,10 @@ class Component(AppObject):
     def setup(self) -> None:
         """Add the objects it starts with. Called once, before any state is entered."""
 
+    def _set_up(self, priorities: int) -> None:
+        """`setup`, and what has to follow it. `priorities`: of its backplane. For systems that are components themselves."""
+        self.setup()
+
     def add(self, object: AppObject, *, key: str | None = None) -> AppObject:
         """Add an object; a call with this `key` goes to it, one without to the least busy that serves the route."""
         if object._component is not None:

@@ -33,9 +33,18 @@ class Endpoint:
     """Subclass it, write `create_action`, and `expose` it in the component's `setup`."""
 
     def __init__(
-        self, name: str, *, priority: int, states: tuple[str, ...] = SERVING_STATES, summary: str = ""
+        self,
+        name: str,
+        *,
+        priority: int,
+        states: tuple[str, ...] = SERVING_STATES,
+        summary: str = "",
+        signature: str = "(...)",
+        topic: str | None = None,
     ) -> None:
+        """`summary` and `signature`: for `appbackplane routes`. `topic`: its messages are requests of this endpoint, too."""
         self.name, self.priority, self.states, self.summary = name, priority, states, summary
+        self.signature, self.topic = signature, topic
 
     def create_action(self, request: Request) -> Action:
         """The action, with its object chosen. Be quick: it runs in the thread that received the request.

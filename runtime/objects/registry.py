@@ -71,18 +71,31 @@ class Route:
 class Hearer:
     """An object and the method by which it hears a topic. By identity: objects may be equal, or unhashable (a dataclass)."""
 
-    __slots__ = ("component", "name", "object", "spec")
+    __slots__ = ("component", "name", "object", "priority", "route", "spec")
 
-    def __init__(self, component: Component, object: AppObject, spec: OperationSpec) -> None:
+    def __init__(
+        self, component: Component, object: AppObject, spec: OperationSpec | None, route: Route | None = None
+    ) -> None:
         self.component, self.object, self.spec = component, object, spec
-        #: What statistics call it.
-        self.name = f"{component.component_name}.{spec.attribute}"
+        #: That of an endpoint, which hears without a method.
+        self.route = route
+        self.priority: int = 0
+        if route is not None:
+            self.name, self.priority = route.name, route.priority
+        elif spec is not None:
+            #: What statistics call it.
+            self.name, self.priority = f"{component.component_name}.{spec.attribute}", spec.priority
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Hearer) and self.object is other.object and self.spec is other.spec
+        return (
+            isinstance(other, Hearer)
+            and self.object is other.object
+            and self.spec is other.spec
+            and self.route is other.route
+        )
 
     def __hash__(self) -> int:
-        return hash((id(self.object), id(self.spec)))
+        return hash((id(self.object), id(self.spec), id(self.route)))
 
 
 class Registry:
@@ -121,6 +134,8 @@ class Registry:
             raise DeclarationError(f"two endpoints serve {route!r}")
         self._check_priority(route, endpoint.priority)
         self.routes[route] = Route(route, component, None, endpoint)
+        if endpoint.topic is not None:
+            self._topics.add(endpoint.topic, Hearer(component, component, None, self.routes[route]))
 
     def add_object(self, component: Component, object: AppObject) -> None:
         """Take in an object while running. Raises `DeclarationError` if its class brings a new route or topic."""
@@ -175,7 +190,7 @@ class Registry:
             for o in (component, *component._objects)
             for s in type(o).__operations__.values()
             if s.mark.topic
-        }
+        } | {endpoint.topic for endpoint in component._endpoints if endpoint.topic}
         return ComponentEntry(
             name=component.component_name,
             depends_on=component.depends_on,
@@ -183,7 +198,11 @@ class Registry:
                 OperationEntry(
                     route=route.name,
                     priority=route.priority,
-                    signature=route.spec.signature if route.spec else "(...)",
+                    signature=route.spec.signature
+                    if route.spec
+                    else route.endpoint.signature
+                    if route.endpoint
+                    else "",
                     states=route.states,
                     summary=_summary(route),
                     reentrant=route.mark.reentrant,

@@ -24,6 +24,7 @@ class Because(Enum):
     RUNNING = "running"
     AWAITS = "awaits"
     PAUSES = "pauses"
+    LOCKED = "locked"
     NOT_READ = "not_read"
     DEFERRED = "deferred"
     DIGESTED = "digested"
@@ -31,6 +32,7 @@ class Because(Enum):
     OBJECT_RUNS = "object_runs"
     OBJECT_AWAITS = "object_awaits"
     OBJECT_PAUSES = "object_pauses"
+    OBJECT_LOCKED = "object_locked"
     CPU_BUDGET = "cpu_budget"
     QUOTA = "quota"
     MORE_URGENT = "more_urgent"
@@ -49,6 +51,7 @@ class Where(Enum):
     QUEUED = "queued"
     RUNNING = "running"
     SUSPENDED = "suspended"
+    PARKED = "parked"
     DEFERRED = "deferred"
 
 
@@ -78,6 +81,20 @@ class Awaited:
     call: str = ""
     #: Whether the callee does not read, so that the call may still be here.
     is_stalled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """An action that waits for something of its own, such as a lock, and one of those that have it."""
+
+    route: str
+    what: str
+    #: Empty: nobody stands in its way (any more).
+    holder: str = ""
+    holder_object: str = ""
+    #: The name of the holder's call, if somebody waits for that; and where it is.
+    call: str = ""
+    callee: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +132,7 @@ class Facts:
     #: What of the object runs, what it awaits, and where it stands in a ready queue.
     running: Running | None = None
     awaited: tuple[Awaited, ...] = ()
+    parked: Parked | None = None
     standing: Standing | None = None
     #: Why the action is deferred: the machine's state, and those in which it is accepted.
     machine_state: str = ""
@@ -174,6 +192,11 @@ def _of_the_action(facts: Facts) -> Iterator[Reason]:
     elif facts.where is Where.RUNNING:
         assert facts.running is not None
         yield _runs(Because.RUNNING, "it runs", facts.running)
+        if facts.parked is not None:  # in its thread
+            yield _parked(Because.LOCKED, "it", facts.parked)
+    elif facts.where is Where.PARKED:
+        assert facts.parked is not None
+        yield _parked(Because.LOCKED, "it", facts.parked)
     elif facts.where is Where.SUSPENDED:
         for awaited in facts.awaited[:1]:
             yield from _awaits(Because.AWAITS, Because.PAUSES, "it", awaited)
@@ -195,6 +218,9 @@ def _queued(facts: Facts) -> Iterator[Reason]:
         yield _runs(Because.OBJECT_RUNS, f"{facts.object} is busy: it runs {facts.running.route}", facts.running)
     elif facts.standing is not None:
         yield from _ready(facts, facts.standing)
+    if facts.parked is not None:
+        who = f"{facts.object} runs nothing else meanwhile: {facts.parked.route}"
+        yield _parked(Because.OBJECT_LOCKED, who, facts.parked)
     for awaited in facts.awaited:
         who = f"{facts.object} runs nothing else meanwhile: {awaited.route}"
         yield from _awaits(Because.OBJECT_AWAITS, Because.OBJECT_PAUSES, who, awaited)
@@ -253,6 +279,15 @@ def _awaits(because: Because, because_pause: Because, who: str, awaited: Awaited
         "left_ms": _ms(awaited.left_ns),
     }  # fmt: skip
     yield Reason(because, text, data, awaited.call, awaited.callee)
+
+
+def _parked(because: Because, who: str, parked: Parked) -> Reason:
+    data = {"route": parked.route, "for": parked.what}
+    text = f"{who} waits for {parked.what}"
+    if parked.holder:
+        text += f", which {parked.holder} on {parked.holder_object} has"
+        data |= {"holder": parked.holder, "holder_object": parked.holder_object}
+    return Reason(because, text, data, parked.call, parked.callee)
 
 
 def _runs(because: Because, text: str, running: Running) -> Reason:

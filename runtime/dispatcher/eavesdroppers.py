@@ -1,0 +1,198 @@
+"""Eavesdroppers: who hears all messages of a category before their handlers do: loggers, monitors, recorders.
+
+Seed 003, section 4.3. They hold no locks and cannot change what they hear: messages are frozen, and one that has a list or a
+map in it is copied for them. Each runs as work of its own, on an object of its own, so that it hears the messages of one
+priority in their order; the message goes on when all have heard it. An eavesdropper that raises, or takes longer than
+`slow_after`, is cut off and reported; the message goes on without it.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+
+from appbackplane.transport.errors import FailedPrecondition
+
+from ..objects.action import DONE, Action, Outcome
+from ..objects.app_object import AppObject
+from .message import Message
+from .registration import RegistrationError
+
+if TYPE_CHECKING:
+    from .delivery import Delivery
+    from .dispatcher import Dispatcher
+
+#: How long an eavesdropper may take over one message. Every message of its category waits for it: what logs or counts takes
+#: microseconds, and a machine that stands still for a moment is not its fault.
+SLOW_AFTER_S: Final = 0.1
+#: Of what cannot be changed in place, nothing is copied.
+_VALUES = (str, int, float, bool, bytes, type(None), Enum)
+
+
+class Eavesdropper:
+    """One function that listens to a category."""
+
+    __slots__ = ("category", "function", "heard_count", "is_cut_off", "name", "slow_ns")
+
+    def __init__(self, function: Callable[[Any], object], category: int, slow_ns: int) -> None:
+        self.function, self.category, self.slow_ns = function, category, slow_ns
+        self.name = str(getattr(function, "__qualname__", function))
+        self.is_cut_off = False
+        self.heard_count = 0
+
+
+class Ear(AppObject):
+    """Where one eavesdropper's work of one priority is queued."""
+
+    __slots__ = ()
+
+
+class Hearing(Action):
+    """One eavesdropper hears one message."""
+
+    __slots__ = ("delivery", "dispatcher", "eavesdropper", "heard_from_ns", "is_over", "message")
+
+    def __init__(
+        self, ear: AppObject, dispatcher: Dispatcher, eavesdropper: Eavesdropper, delivery: Delivery, message: Message
+    ) -> None:
+        super().__init__(ear, f"{dispatcher.component_name}.eavesdropping", delivery.priority)
+        self.dispatcher, self.eavesdropper, self.delivery, self.message = dispatcher, eavesdropper, delivery, message
+        #: When it began to run; 0: not yet.
+        self.heard_from_ns = 0
+        #: Whether the message waits for it no more.
+        self.is_over = False
+
+    def run(self) -> Outcome:
+        """Let it hear."""
+        eavesdropper = self.eavesdropper
+        if eavesdropper.is_cut_off:
+            return DONE
+        now_ns = self.dispatcher.now_ns
+        self.heard_from_ns = now_ns()
+        try:
+            eavesdropper.function(self.message)
+        except Exception as error:
+            self.dispatcher.eavesdropping.cut_off(self, f"it raised {type(error).__name__}: {error}", error)
+        else:
+            eavesdropper.heard_count += 1
+            took_ns = now_ns() - self.heard_from_ns
+            if took_ns > eavesdropper.slow_ns:
+                self.dispatcher.eavesdropping.cut_off(self, f"it took {took_ns / 1e6:.0f} ms over one message", None)
+        return DONE
+
+
+class Eavesdropping:
+    """Who listens to a dispatcher."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+        self.of_category: dict[int, tuple[Eavesdropper, ...]] = {}
+        self._ears: dict[tuple[Eavesdropper, int], Ear] = {}
+        #: Those that messages wait for, and whether somebody will look how long.
+        self._hearings: set[Hearing] = set()
+        self._is_watched = False
+
+    def add(self, function: Any, category: Any, slow_after: Any) -> Eavesdropper:
+        """Have it listen. Raises `RegistrationError`."""
+        if not callable(function) or inspect.iscoroutinefunction(function):
+            raise RegistrationError(f"eavesdrop({function!r}): expected a plain function that takes a message")
+        if not isinstance(category, int):
+            raise RegistrationError(
+                f"eavesdrop({function!r}): category={category!r}, expected the number of a category"
+            )
+        if not isinstance(slow_after, (int, float)) or slow_after <= 0:
+            raise RegistrationError(f"eavesdrop({function!r}): slow_after={slow_after!r}, expected seconds above 0")
+        added = Eavesdropper(function, category, round(slow_after * 1e9))
+        self.of_category[category] = (*self.of_category.get(category, ()), added)
+        return added
+
+    def tell(self, delivery: Delivery, message: Message) -> bool:
+        """Have all hear a message; False: nobody listens (any more). `over` is called when all have heard it."""
+        listening = [e for e in self.of_category[message.__message__.category] if not e.is_cut_off]
+        if not listening:
+            return False
+        dispatcher = self._dispatcher
+        hearings = [Hearing(self._ear(e, delivery.priority), dispatcher, e, delivery, _own(message)) for e in listening]
+        with dispatcher.mutex:
+            delivery.hearings = list(hearings)
+            self._hearings.update(hearings)
+        for hearing in hearings:
+            hearing.on_end = self._ended
+            dispatcher.post(hearing)
+        self._watch(min(e.slow_ns for e in listening))
+        return True
+
+    def cut_off(self, hearing: Hearing, because: str, error: BaseException | None) -> None:
+        """It hears no more, and no message waits for it."""
+        eavesdropper, dispatcher = hearing.eavesdropper, self._dispatcher
+        with dispatcher.mutex:
+            if eavesdropper.is_cut_off:
+                return
+            eavesdropper.is_cut_off = True
+            waiting = [each for each in self._hearings if each.eavesdropper is eavesdropper]
+        problem = FailedPrecondition(
+            f"eavesdropper {eavesdropper.name} of category {eavesdropper.category} is cut off: {because}; "
+            "the messages go on without it"
+        )
+        problem.__cause__ = error
+        dispatcher.report(hearing, problem)
+        for each in waiting:
+            self._over(each)
+
+    def _ear(self, eavesdropper: Eavesdropper, priority: int) -> Ear:
+        with self._dispatcher.mutex:
+            ear = self._ears.get((eavesdropper, priority))
+            if ear is None:
+                ear = self._ears[eavesdropper, priority] = self._dispatcher.inner(Ear(), eavesdropper.name)
+            return ear
+
+    def _ended(self, action: Action) -> None:
+        assert isinstance(action, Hearing)
+        self._over(action)
+
+    def _over(self, hearing: Hearing) -> None:
+        """One has heard its message, or never will."""
+        delivery = hearing.delivery
+        with self._dispatcher.mutex:
+            if hearing.is_over:
+                return
+            hearing.is_over = True
+            self._hearings.discard(hearing)
+            delivery.hearings.remove(hearing)
+            is_last = not delivery.hearings
+        if is_last:
+            self._dispatcher.resume(delivery)
+
+    def _watch(self, slow_ns: int) -> None:
+        if not self._is_watched:
+            self._is_watched = True
+            self._dispatcher.look_at_eavesdroppers_in(slow_ns)
+
+    def look(self) -> None:
+        """Cut off who has been at one message for too long."""
+        now_ns = self._dispatcher.now_ns()
+        with self._dispatcher.mutex:
+            pending = list(self._hearings)
+        for each in pending:
+            slow_ns = each.eavesdropper.slow_ns
+            if each.heard_from_ns and not each.is_over and now_ns - each.heard_from_ns >= slow_ns:
+                self.cut_off(each, f"it has been at one message for {slow_ns / 1e6:.0f} ms", None)
+        self._is_watched = False
+        if pending := [each for each in pending if not each.is_over]:
+            self._watch(min(each.eavesdropper.slow_ns for each in pending))
+
+
+def _own(message: Message) -> Message:
+    """What an eavesdropper may do with as it likes."""
+    return (
+        message
+        if all(_is_value(getattr(message, name)) for name in message.__struct_fields__)
+        else copy.deepcopy(message)
+    )
+
+
+def _is_value(value: object) -> bool:
+    return isinstance(value, _VALUES) or (isinstance(value, tuple) and all(map(_is_value, value)))

@@ -1,0 +1,43 @@
+"""Registrations: which handlers a dispatcher calls, as data that handlers may be given.
+
+Seed 003, section 6: "to export a Dispatcher interface as a Data Object allowing handlers to safely modify the dispatching
+table as needed at run-time"; and where rules forbid it, `frozen = True` refuses it. What holds for a message is looked up when
+its turn has come, and a handler that has been taken out begins no more, also with messages that are under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from appbackplane.transport.errors import NotFound
+
+from .registrar import Registrar
+from .registration import Entry
+
+if TYPE_CHECKING:
+    from .dispatcher import Dispatcher
+
+
+class Registrations(Registrar):
+    """The datum under `dispatcher.registrations`: `def on_mode(message: Mode, registrations: Registrations) -> None`."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+
+    def _register(self, handler: Callable[..., Any], arguments: Sequence[Any]) -> Entry:
+        return self._dispatcher.change_registrations(handler, arguments)
+
+    def unregister(self, handler: Callable[..., Any]) -> None:
+        """Call it no more, for whatever message. Raises `NotFound`."""
+        found = [each for each in self.entries if each.handler == handler]
+        if not found:
+            name = getattr(handler, "__qualname__", repr(handler))
+            raise NotFound(f"{name} is not registered with {self._dispatcher.name}")
+        for each in found:
+            self._dispatcher.take_out(each)
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """All there are, by message, in the order in which they are called."""
+        return self._dispatcher.entries
