@@ -51,7 +51,7 @@ class Resolver:
         """The name of a place that is being drained, for who belongs to the work that it finishes; None: there is none."""
         names = self._serving(route)
         if key is not None:
-            names = (_home(names, key),)
+            names = (home(names, key),)
         return next(
             (name for name in names if self._is_up(name) and self._directory.backplanes[name].is_draining), None
         )
@@ -64,7 +64,7 @@ class Resolver:
         return tuple(name for name in up if self._directory.backplanes[name].is_ready) or up
 
     def _by_key(self, route: str, key: str) -> str:
-        name = _home(self._serving(route), key)
+        name = home(self._serving(route), key)
         if not self._takes(name, route):
             raise self._unavailable(f"{route!r}, key {key!r}", (name,))
         return name
@@ -92,7 +92,8 @@ class Resolver:
         return self._is_up(name) and (not self._directory.backplanes[name].is_draining or route.startswith(_OWN))
 
 
-def _home(names: tuple[str, ...], key: str) -> str:
+def home(names: tuple[str, ...], key: str) -> str:
+    """Which of those that serve a route has what `key` names: each key one, whoever asks, whether it is up or not."""
     # The highest of one hash a pair: when a backplane is added, only the keys that it takes over move.
     # (A key that is not UTF-8 is for the codec to refuse.)
     return max(names, key=lambda name: (_weight(name, key), name))

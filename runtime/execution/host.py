@@ -120,6 +120,18 @@ class EngineHost:
         """The time, monotonic."""
         return self._engine.clock.now_ns()
 
+    @property
+    def backplane(self) -> str:
+        """The name of this one."""
+        return self._engine.backplane
+
+    def places(self, route: str) -> tuple[str, ...]:
+        """The backplanes that serve a route, up or not, by the newest directory; none before the first one has come.
+
+        No lead: a directory is never changed, and which one is the newest is read in one step.
+        """
+        return self._engine.outgoing.directory.routes.get(route, ())
+
     def add_object(self, component: Component, object: AppObject) -> None:
         """While running."""
         with self._engine.lead:

@@ -113,7 +113,7 @@ class Intake:
         if is_keyed and (key is not None or not route.has_digest) and self.replays.has_answered(peer, envelope, now_ns):
             return
         if route.endpoint is not None:
-            action = self._from_endpoint(route, Request(name, key, body, priority, deadline_ns))
+            action = self._from_endpoint(route, Request(name, key, body, priority, deadline_ns, chain or ()))
         elif route.has_digest and key is None:
             return self.digesting.begin(route, peer, envelope, priority, now_ns)
         else:

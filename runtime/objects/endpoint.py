@@ -7,7 +7,7 @@ over a link at all (a device, another library's thread) is posted with `Componen
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .operation import SERVING_STATES
@@ -25,6 +25,8 @@ class Request(NamedTuple):
     priority: int
     #: Monotonic ns; None: never too late.
     deadline_ns: int | None
+    #: [object, route] of every call that waits for it, outermost first.
+    chain: Sequence[Sequence[str]] = ()
 
 
 class Endpoint:

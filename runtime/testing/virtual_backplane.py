@@ -138,8 +138,8 @@ class VirtualBackplane:
     ) -> None:
         """`role`: the state its components are brought to; None leaves them in `start`.
 
-        `outside` and `topics`: routes served, and topics heard, by another backplane, which the test plays; `idempotent`:
-        those of the routes that may be called twice.
+        `outside` and `topics`: routes served, and topics heard, by another backplane, which the test plays (a replica of this
+        one, where they are served here, too); `idempotent`: those of the routes that may be called twice.
         """
         self.clock = VirtualClock()
         self.link = MemoryLink()
@@ -340,7 +340,9 @@ class VirtualBackplane:
     def _tell_of_outside(self, *, is_up: bool) -> None:
         assert self._backplane is not None
         engine = self._backplane.engine
-        routes: dict[str, tuple[str, ...]] = {route: ("outside",) for route in self._outside}
+        # What is served here, too, has two places, as that of replicas has.
+        served, here = engine.registry.routes, self._config.backplane
+        routes = {route: ("outside", here) if route in served else ("outside",) for route in self._outside}
         topics: dict[str, tuple[str, ...]] = {topic: ("outside",) for topic in self._topics}
         places = {
             "outside": Place(1, "/nowhere/outside-1.sock", is_up),

@@ -1,0 +1,78 @@
+"""Sending: a message as the call or cast that it is, from a client, or from an object of any backplane.
+
+The route, the fields and the key come from the message, so that they agree: of a sharded dispatcher the key leads to where
+the message is at home, without a detour (shards.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any, overload
+
+import msgspec
+
+from ..objects.app_object import AppObject, CallOptions
+from .message import Message
+
+if TYPE_CHECKING:
+    from appbackplane.transport.async_client import AsyncClient
+    from appbackplane.transport.client import Client
+
+
+@overload
+def call_message(
+    through: Client, component: str, message: Message, *, priority: int | None = ..., timeout: float | None = ...
+) -> Any: ...
+@overload
+def call_message(
+    through: AsyncClient | AppObject, component: str, message: Message, *, priority: int | None = ...,
+    timeout: float | None = ...,
+) -> Awaitable[Any]: ...  # fmt: skip
+def call_message(
+    through: Client | AsyncClient | AppObject, component: str, message: Message, *, priority: int | None = None,
+    timeout: float | None = None,
+) -> Any:  # fmt: skip
+    """Have the dispatcher `component` handle `message`, and wait: `call_message(client, "cameras", Frame(camera=3))`.
+
+    What its handlers answer, as of `Client.call`; of an `AsyncClient`, or within an operation (`through=self`), to be awaited.
+    Raises what `call` raises.
+    """
+    route, fields, key = addressed(component, message)
+    if isinstance(through, AppObject):
+        return through.request(route, fields, key=key, priority=priority, timeout=timeout)
+    return through.call(route, key=key, priority=priority, timeout=timeout, arguments=fields)
+
+
+@overload
+def cast_message(through: Client | AppObject, component: str, message: Message, *, priority: int | None = ...) -> None: ...
+@overload
+def cast_message(
+    through: AsyncClient, component: str, message: Message, *, priority: int | None = ...
+) -> Awaitable[None]: ...
+def cast_message(
+    through: Client | AsyncClient | AppObject, component: str, message: Message, *, priority: int | None = None
+) -> Awaitable[None] | None:
+    """Send it, and expect nothing back; of an `AsyncClient`, to be awaited. Raises what `cast` raises."""
+    route, fields, key = addressed(component, message)
+    if isinstance(through, AppObject):
+        through._host.cast(through, route, fields, CallOptions(key, priority, None))
+        return None
+    return through.cast(route, key=key, priority=priority, arguments=fields)
+
+
+def addressed(component: str, message: Message) -> tuple[str, dict[str, Any], str | None]:
+    """Route, fields and key of a message."""
+    spec = type(message).__message__
+    key = None if spec.key is None else key_text(getattr(message, spec.key))
+    return f"{component}.{spec.name}", fields_of(message), key
+
+
+def key_text(value: Any) -> str | None:
+    """A message's key as a call's: by this its home is found, whoever looks for it."""
+    return None if value is None else str(value)
+
+
+def fields_of(message: Message) -> dict[str, Any]:
+    """As they travel. Nothing of it is in the memory of a source, which may be gone by the time it leaves (handles.py)."""
+    fields = msgspec.to_builtins(message, builtin_types=(bytes, bytearray, memoryview))
+    return {name: bytes(value) if isinstance(value, memoryview) else value for name, value in fields.items()}

@@ -1,0 +1,211 @@
+"""Shards: one dispatcher in several backplanes (`sharded = True`, `replicas = N`), the data of each key in one of them.
+
+Every message with a key has a home: of the backplanes that serve its route, the one that the resolver's hash gives for the
+key. One that comes elsewhere is forwarded there: as a call that a coroutine awaits without a thread, so that priority,
+deadline, trace, chain, cancellation and backpressure are those of any call. Messages of one key are forwarded one after the
+other, in their order (law 1). It costs a round trip, which whoever gives the key saves (sending.py); being at home costs the hash.
+Whatever would be silently multiplied, or not found, is refused when it is registered.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from appbackplane.transport.errors import (
+    BackplaneError,
+    FailedPrecondition,
+    InvalidArgument,
+    Unavailable,
+    error_from,
+    text_of,
+)
+from appbackplane.transport.request import TIMEOUT_DEFAULT_S, TIMEOUT_MAX_S
+from appbackplane.transport.resolver import RETRY_AFTER_S, home
+
+from ..execution.method_action import MethodAction
+from ..objects.action import Action
+from ..objects.endpoint import Request
+from .accessor import AccessorOf, SelectiveAccessorOf
+from .message import Message, MessageSpec
+from .protectors import Choice, DataProtector, SelectiveProtector
+from .registration import Entry, Parameter, RegistrationError
+from .sending import fields_of, key_text
+
+if TYPE_CHECKING:
+    from .dispatcher import Dispatcher, Lane
+
+#: What statistics and chains call the way to another shard, behind the route.
+FORWARD = ".forward"
+
+log = logging.getLogger("appbackplane.runtime")
+
+
+class NotForwarded(Exception):
+    """A message that nobody waits for did not reach its home."""
+
+
+class Shards:
+    """Where the messages of one dispatcher are at home. Any thread may ask."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+        #: Protectors whose data are spread.
+        self._spread: list[SelectiveProtector[Any, Any]] = []
+        #: Who served at the last look.
+        self._places: tuple[str, ...] = ()
+
+    def admit(self, entry: Entry) -> None:
+        """A handler is registered. Raises `RegistrationError` for what makes no sense in shards."""
+        check(entry)
+        route = self._route(entry.spec)
+        for parameter in entry.parameters:
+            protector = _protector_of(parameter)
+            if isinstance(protector, SelectiveProtector) and not protector.per_shard and protector not in self._spread:
+                self._spread.append(protector)
+                protector._guard = lambda key, name=protector.name: self._expect_here(route, name, key)
+
+    def home_of(self, message: Message) -> str | None:
+        """The backplane that handles it, by name; None: any, for it has no key."""
+        spec = type(message).__message__
+        if spec.key is None:
+            return None
+        return self._home(self._route(spec), self._key(spec, message))
+
+    def is_here(self, message: Message) -> bool:
+        """Whether it is to be handled in this backplane."""
+        return self.home_of(message) in (None, self._here)
+
+    def away(
+        self, message: Message, spec: MessageSpec, priority: int, deadline_ns: int | None, request: Request | None = None
+    ) -> Action | None:
+        """What brings a message home; None: here is where it is handled.
+
+        Raises `InvalidArgument` for one whose key is missing or not that of its request, and `Unavailable` for one that was
+        forwarded to here by somebody who knows another directory: he looks again.
+        """
+        if spec.key is None:
+            return None
+        route, key = self._route(spec), self._key(spec, message)
+        if request is not None and request.key is not None and request.key != key:
+            raise InvalidArgument(
+                f"{route}: key={request.key!r}, but its {spec.key} is {key!r}: give the same, or leave key= out"
+            )
+        place = self._home(route, key)
+        if place == self._here:
+            return None
+        name = route + FORWARD
+        if request is not None and any(link[1] == name for link in request.chain):
+            raise Unavailable(
+                f"{route}: {key!r} is at home in {place}, not in {self._here} where it was forwarded to: shards come or go",
+                retry_after=RETRY_AFTER_S,
+            )
+        lane = self._dispatcher.lane_of((spec.type, key, FORWARD))
+        arguments = (route, key, fields_of(message), deadline_ns is not None)
+        action = MethodAction(lane, name, priority, _forward, arguments, deadline_ns)
+        action.on_end = self._dispatcher.ended
+        return action
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    @property
+    def _here(self) -> str:
+        return self._dispatcher._host.backplane
+
+    def _route(self, spec: MessageSpec) -> str:
+        return f"{self._dispatcher.component_name}.{spec.name}"
+
+    def _key(self, spec: MessageSpec, message: Message) -> str:
+        assert spec.key is not None
+        key = key_text(getattr(message, spec.key))
+        if key is None:
+            raise InvalidArgument(
+                f"{self._route(spec)}: {spec.key} is None: in a sharded dispatcher it says where the message is at home"
+            )
+        return key
+
+    def _home(self, route: str, key: str) -> str:
+        host = self._dispatcher._host
+        places = host.places(route)
+        if not places:
+            return host.backplane  # nobody has told us of others
+        if places != self._places:
+            self._places = places
+            self._let_go(places)
+        return home(places, key)
+
+    def _let_go(self, places: Sequence[str]) -> None:
+        """Shards have come or gone: what is at home elsewhere now goes, or it would be found again, old, when its key returns."""
+        here = self._here
+        for protector in self._spread:
+            count = protector._keep(lambda key: home(tuple(places), str(key)) == here)
+            if count:
+                log.warning("%s: %d %s let go of, at home in other shards now", self._dispatcher.name, count, protector.name)
+
+    def _expect_here(self, route: str, name: str, key: Any) -> None:
+        place = self._home(route, str(key))
+        if place != self._here:
+            raise FailedPrecondition(
+                f"{name} {key!r} is at home in {place}, not in {self._here}: an accessor reaches what is in its own shard; "
+                "send a message to it"
+            )
+
+
+async def _forward(lane: Lane, route: str, key: str, fields: dict[str, Any], has_caller: bool) -> Any:
+    """The call to another shard, as an operation of the lane."""
+    # What has a caller has its deadline, which holds; the rest waits as long as any call.
+    timeout = TIMEOUT_MAX_S if has_caller else TIMEOUT_DEFAULT_S
+    try:
+        return await lane.request(route, fields, key=key, timeout=timeout)
+    except BackplaneError as error:
+        if not has_caller:
+            raise NotForwarded(f"a message did not come home: {text_of(error)}") from error
+        # A new one: what came out of an operation's own call would be told as this one's fault (execution/failures.py).
+        raise error_from(int(error.status), error.message, error.retry_after, error.trace) from None
+
+
+def check(entry: Entry) -> None:
+    """Whether a handler's data can be where its message is. Raises `RegistrationError`."""
+    for parameter in entry.parameters:
+        where = f"{entry.name}: parameter {parameter.name!r}"
+        protector = _protector_of(parameter)
+        if protector is None or protector.per_shard:
+            continue
+        if isinstance(protector, DataProtector):
+            raise RegistrationError(
+                f"{where}: each shard would have a {protector.name} of its own: say that this is meant, "
+                "DataProtector(…, per_shard=True), or spread it by key with a SelectiveProtector"
+            )
+        _check_spread(where, parameter, protector, entry.spec)
+
+
+def _check_spread(where: str, parameter: Parameter, protector: SelectiveProtector[Any, Any], spec: MessageSpec) -> None:
+    message, name = spec.type.__name__, protector.name
+    if spec.key is None:
+        raise RegistrationError(
+            f"{where}: {message} has no key, which would say in which shard its {name} is: declare @message(key=…), "
+            "or SelectiveProtector(…, per_shard=True)"
+        )
+    if not protector._has_factory:
+        raise RegistrationError(
+            f"{where}: all data of {name} would be in every shard: give SelectiveProtector a function that makes one of its "
+            "key (and raises NotFound where there is none), or per_shard=True"
+        )
+    if isinstance(parameter.argument, SelectiveAccessorOf):
+        return
+    by = parameter.argument.by if isinstance(parameter.argument, Choice) else protector._field
+    is_function = protector._has_function if by is None else not isinstance(by, str)
+    if is_function or by not in (None, spec.key):
+        by_what = "a function" if is_function else repr(by)
+        raise RegistrationError(
+            f"{where}: {name} is chosen by {by_what}, but a {message} goes to the shard of its key, {spec.key!r}: "
+            f"choose by that, or reach it by messages of its own"
+        )
+
+
+def _protector_of(parameter: Parameter) -> DataProtector[Any] | SelectiveProtector[Any, Any] | None:
+    argument = parameter.argument
+    if isinstance(argument, (AccessorOf, SelectiveAccessorOf, Choice)):
+        argument = argument.protector
+    return argument if isinstance(argument, (DataProtector, SelectiveProtector)) else None
