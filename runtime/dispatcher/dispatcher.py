@@ -186,7 +186,7 @@ class Dispatcher(Registrar, Component):
         """The action that a message becomes. Raises `NoHandler`."""
         spec = message.spec if isinstance(message, Handle) else type(message).__message__
         urgency = self._urgency.get(spec.name)
-        if urgency is None or spec.type not in self._entries:
+        if urgency is None or not self._entries.get(spec.type):  # or they have been taken out
             raise NoHandler(spec.type.__name__, self.name)
         if priority is None:
             priority = urgency
