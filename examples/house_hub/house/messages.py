@@ -1,4 +1,4 @@
-"""Messages: what devices say, what happens in the house, and what is to be sent. The three categories of the paper's section 5."""
+"""Messages: what devices say, what has changed in the house, and what is to be sent (the paper's section 5)."""
 
 from __future__ import annotations
 
