@@ -34,7 +34,7 @@ class Parking:
         engine = self._engine
         if action.is_resumed:
             action.is_resumed = False
-            engine.scheduler.resume(action, now_ns)
+            engine.scheduler.resume_first(action, now_ns)
             return
         asked = action.priority
         engine.inheritance.awaits(action)
@@ -50,5 +50,5 @@ class Parking:
             action.is_resumed = True
             return
         engine.inheritance.goes_on(action)
-        engine.scheduler.resume(action, now_ns)
+        engine.scheduler.resume_first(action, now_ns)
         engine.watch.notify()
