@@ -90,8 +90,8 @@ class Delivery(ParkableAction):
             if self.values is None:
                 try:
                     claims, self.values = entry.prepare(self.message, self)
-                except Exception as error:  # a selector is a user's, and may not know the key
-                    self._failed(entry, error)
+                except BaseException as error:  # the edge: what chooses data is a user's, and may not know the key
+                    self._failed(entry, error, is_chosen=False)
                     self._next()
                     continue
                 if (claims or self.held) and not self._take(claims):
@@ -138,7 +138,7 @@ class Delivery(ParkableAction):
             result = entry.handler(self.message, *cast("tuple[Any, ...]", self.values))
             if entry.answers:
                 self.result = result
-        except Exception as error:
+        except BaseException as error:  # the edge: sys.exit() in a handler ends the handler, not the worker
             self._failed(entry, error)
         finally:
             self.is_calling = False
@@ -158,13 +158,14 @@ class Delivery(ParkableAction):
         self.index += 1
         self.values = None
 
-    def _failed(self, entry: Entry, error: Exception) -> None:
+    def _failed(self, entry: Entry, error: BaseException, *, is_chosen: bool = True) -> None:
         """The first failure is what the caller is told; each is reported."""
         if isinstance(error, BackplaneError):
             told: BackplaneError = error
         else:
             data = [claim.lock.name for claim in self.held if not claim.is_shared]
-            told = HandlerFailed(self.name, entry.name, error, data)
+            who = f"handler {entry.name}" if is_chosen else f"choosing the data of handler {entry.name}"
+            told = HandlerFailed(self.name, who, error, data if is_chosen else ())
             told.__cause__ = error
         entry.failures_count += 1
         if self.peer is None or isinstance(told, HandlerFailed):
