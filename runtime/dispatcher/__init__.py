@@ -14,6 +14,7 @@ from .handles import Handle
 from .message import Message, message
 from .protectors import READ, DataProtector, Read, SelectiveProtector
 from .registration import RegistrationError
+from .registrations import Registrations
 
 __all__ = [
     "READ",
@@ -27,6 +28,7 @@ __all__ = [
     "NoHandler",
     "Read",
     "RegistrationError",
+    "Registrations",
     "SelectiveAccessor",
     "SelectiveProtector",
     "message",
