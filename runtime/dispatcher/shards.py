@@ -78,7 +78,12 @@ class Shards:
         return self.home_of(message) in (None, self._here)
 
     def away(
-        self, message: Message, spec: MessageSpec, priority: int, deadline_ns: int | None, request: Request | None = None
+        self,
+        message: Message,
+        spec: MessageSpec,
+        priority: int,
+        deadline_ns: int | None,
+        request: Request | None = None,
     ) -> Action | None:
         """What brings a message home; None: here is where it is handled.
 
@@ -141,7 +146,9 @@ class Shards:
         for protector in self._spread:
             count = protector._keep(lambda key: home(tuple(places), str(key)) == here)
             if count:
-                log.warning("%s: %d %s let go of, at home in other shards now", self._dispatcher.name, count, protector.name)
+                log.warning(
+                    "%s: %d %s let go of, at home in other shards now", self._dispatcher.name, count, protector.name
+                )
 
     def _expect_here(self, route: str, name: str, key: Any) -> None:
         place = self._home(route, str(key))

@@ -35,7 +35,7 @@ class Parking:
         engine = self._engine
         if action.is_resumed:
             action.is_resumed = False
-            engine.scheduler.resume(action, now_ns)
+            engine.scheduler.resume_first(action, now_ns)
             return
         asked = action.priority
         engine.inheritance.awaits(action)
@@ -55,7 +55,7 @@ class Parking:
             return
         engine.inheritance.goes_on(action)
         is_first = not engine.scheduler.ready.count
-        engine.scheduler.resume(action, now_ns)
+        engine.scheduler.resume_first(action, now_ns)
         worker = current.worker
         if not is_first or worker is None or worker.is_relief or worker.started_ns:
             engine.watch.notify()
