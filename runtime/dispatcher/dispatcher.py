@@ -60,6 +60,8 @@ class Dispatcher(Registrar, Component):
     eavesdropping: Eavesdropping
     _entries: dict[type[Message], tuple[Entry, ...]]
     _urgency: dict[str, int]
+    #: Route and priority of each message that has a handler.
+    _served: dict[type[Message], tuple[str, int]]
     _registrations: DataProtector[Registrations] | None
     _lanes: list[Lane]
     _keyed: dict[tuple[type[Message], Any], Lane]
@@ -71,6 +73,7 @@ class Dispatcher(Registrar, Component):
         self.eavesdropping = Eavesdropping(self)
         self._entries = {}
         self._urgency = {}
+        self._served = {}
         self._registrations = None
         self._lanes = []
         self._keyed = {}
@@ -136,6 +139,7 @@ class Dispatcher(Registrar, Component):
                 f"{type(self).__qualname__}.priorities = {self.priorities!r}: expected one of {[*_RULES]}"
             )
         self._urgency = rule(specs, priorities)
+        self._served = {each.type: (f"{self.component_name}.{each.name}", self._urgency[each.name]) for each in specs}
         for spec in specs:
             self.expose(MessageEndpoint(self, spec, self._urgency[spec.name]))
 
@@ -185,13 +189,13 @@ class Dispatcher(Registrar, Component):
     def delivery(self, message: Message | Handle, priority: int | None, deadline_ns: int | None) -> Delivery:
         """The action that a message becomes. Raises `NoHandler`."""
         spec = message.spec if isinstance(message, Handle) else type(message).__message__
-        urgency = self._urgency.get(spec.name)
-        if urgency is None or not self._entries.get(spec.type):  # or they have been taken out
+        served = self._served.get(spec.type)
+        if served is None or not self._entries[spec.type]:  # its handlers have been taken out
             raise NoHandler(spec.type.__name__, self.name)
-        if priority is None:
-            priority = urgency
-        lane = self._lane(message, spec)
-        delivery = Delivery(lane, f"{self.component_name}.{spec.name}", priority, deadline_ns, self, spec, message)
+        route, urgency = served
+        delivery = Delivery(
+            self._lane(message, spec), route, urgency if priority is None else priority, deadline_ns, self, spec, message
+        )
         delivery.on_end = self._ended
         return delivery
 
@@ -204,7 +208,9 @@ class Dispatcher(Registrar, Component):
     @property
     def now_ns(self) -> Callable[[], int]:
         """The clock."""
-        return self._host.now_ns
+        host = self._hosted_by
+        assert host is not None
+        return host.now_ns
 
     def resume(self, delivery: Delivery) -> None:
         """It has the locks it waited for."""
@@ -240,9 +246,7 @@ class Dispatcher(Registrar, Component):
                     lane.message_key = (spec.type, key)
                 lane.load += 1
                 return lane
-        lane = self._idle_lane()
-        lane.load = 1
-        return lane
+        return self._idle_lane()
 
     def _idle_lane(self) -> Lane:
         try:
@@ -253,16 +257,20 @@ class Dispatcher(Registrar, Component):
             return lane
 
     def _ended(self, action: Action) -> None:
+        assert isinstance(action, Delivery)
         lane = action.object
         assert isinstance(lane, Lane)
-        with self.mutex:
-            lane.load -= 1
-            if lane.load:
-                return
-            if lane.message_key is not None:
-                del self._keyed[lane.message_key]
-                lane.message_key = None
+        if lane.message_key is not None:
+            with self.mutex:
+                lane.load -= 1
+                if not lane.load:
+                    del self._keyed[lane.message_key]
+                    lane.message_key = None
+                    self._lanes.append(lane)
+        else:  # nobody else's
             self._lanes.append(lane)
+        if action.ready or action.held:
+            action.has_ended()
 
 
 _RULES = {"declared": declared, "rate_monotonic": rate_monotonic}
