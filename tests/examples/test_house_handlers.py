@@ -12,7 +12,7 @@ from house.messages import Alert, Collect, DeviceChanged, Measured, Report, Time
 from house.outgoing import report, send_alert, send_orders
 
 from appbackplane.runtime import InvalidArgument
-from appbackplane.runtime.dispatcher.observed import changes_of
+from appbackplane.runtime.dispatcher import changes_of
 from appbackplane.runtime.dispatcher.sources import Outlet, TimerSource
 
 

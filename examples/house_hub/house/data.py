@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from appbackplane.runtime.dispatcher.observed import Observed, on_change
+from appbackplane.runtime.dispatcher import Observed, on_change
 
 from .messages import DeviceChanged, WishChanged
 
