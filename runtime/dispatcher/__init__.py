@@ -14,6 +14,7 @@ from .handles import Handle
 from .message import Message, message
 from .protectors import READ, DataProtector, Read, SelectiveProtector
 from .registration import RegistrationError
+from .sending import call_message, cast_message
 
 __all__ = [
     "READ",
@@ -29,5 +30,7 @@ __all__ = [
     "RegistrationError",
     "SelectiveAccessor",
     "SelectiveProtector",
+    "call_message",
+    "cast_message",
     "message",
 ]
