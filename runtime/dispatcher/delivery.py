@@ -255,6 +255,15 @@ class Delivery(ParkableAction):
                 return f"eavesdropper {self.hearings[0].eavesdropper.name} to hear it"
             return "" if self.waits_on is None else f"the lock of {self.waits_on.name}"
 
+    def doing(self) -> str:
+        """The handler, and the data that it keeps from others."""
+        entries, index = self.entries, self.index  # of a running action: each is read once
+        if entries is None or index >= len(entries):
+            return ""
+        with self.dispatcher.mutex:
+            locked = ", ".join(claim.lock.name for claim in self.held)
+        return f"in handler {entries[index].name}" + (f" with {locked} locked" if locked else "")
+
     def boosted(self) -> None:
         """It waits at a better place now."""
         with self.dispatcher.mutex:

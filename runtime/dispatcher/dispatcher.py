@@ -105,6 +105,8 @@ class Dispatcher(Registrar, Component):
 
     def dispatch(self, message: Message | Handle, *, priority: int | None = None) -> None:
         """Have a message handled, from any thread. Raises `NoHandler`, and `Busy` at `max_posted`."""
+        if not isinstance(message, (Message, Handle)) or type(message) is Message:
+            raise TypeError(f"dispatch({message!r}): expected a message, or a handle that becomes one")
         action = self.action_of(message, priority, None)
         try:
             self.post(action)

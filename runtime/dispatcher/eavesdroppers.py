@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import copy
 import inspect
+import logging
 from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
-
-from appbackplane.transport.errors import FailedPrecondition
 
 from ..objects.action import DONE, Action, Outcome
 from ..objects.app_object import AppObject
@@ -30,6 +29,9 @@ if TYPE_CHECKING:
 SLOW_AFTER_S: Final = 0.1
 #: Of what cannot be changed in place, nothing is copied.
 _VALUES = (str, int, float, bool, bytes, type(None), Enum)
+
+
+log = logging.getLogger("appbackplane.runtime")
 
 
 class Eavesdropper:
@@ -133,12 +135,11 @@ class Eavesdropping:
                 return
             eavesdropper.is_cut_off = True
             waiting = [each for each in self._hearings if each.eavesdropper is eavesdropper]
-        problem = FailedPrecondition(
-            f"eavesdropper {eavesdropper.name} of category {eavesdropper.category} is cut off: {because}; "
-            "the messages go on without it"
+        words = (dispatcher.name, eavesdropper.name, eavesdropper.category, because)
+        # Said in any case: it happens to each of them once.
+        log.error(
+            "%s: eavesdropper %s of category %d is cut off: %s; messages go on without it", *words, exc_info=error
         )
-        problem.__cause__ = error
-        dispatcher.report(hearing, problem)
         for each in waiting:
             self._over(each)
 

@@ -18,7 +18,7 @@ from ..objects.operation import DeclarationError
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
-class Message(msgspec.Struct, frozen=True):
+class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Subclass it, and give it an identity with `@message`.
 
     >>> @message(category=1, id=7, key="room")

@@ -36,6 +36,8 @@ _VALUES = (int, float, complex, str, bytes, bool, type(None))
 #: Data that a selective protector makes by itself: 100,000 small objects are tens of megabytes, and a key that comes from
 #: outside must not fill the memory.
 KEYS_MAX_DEFAULT = 100_000
+#: What a lambda that makes the data is called; the protector is then named for the parameter that it is first registered for.
+UNNAMED: Final = "<lambda>"
 
 
 class Protector(Argument[T_co]):
@@ -151,7 +153,7 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
                 self.__add(key, datum)
         else:
             self.__factory = data
-            self.name = name or str(getattr(data, "__name__", "data"))
+            self.name = name or str(getattr(data, "__name__", UNNAMED))
 
     @property
     def _has_function(self) -> bool:

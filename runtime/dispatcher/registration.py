@@ -16,7 +16,7 @@ from .accessor import Accessor, AccessorOf, Reach, SelectiveAccessor, SelectiveA
 from .argument import ActiveObject, Argument
 from .locking import Claim, ordered
 from .message import Message, MessageSpec, spec_of
-from .protectors import READ, Choice, DataProtector, Protector, SelectiveProtector
+from .protectors import READ, UNNAMED, Choice, DataProtector, Protector, SelectiveProtector
 
 
 class RegistrationError(DeclarationError):
@@ -198,6 +198,8 @@ def _parameter(
             f"{where}: {protector.name} is registered with another dispatcher: share it by messages, not by locks"
         )
     protector._owner = owner
+    if protector.name == UNNAMED and isinstance(origin, type):
+        protector.name = origin.__name__
     return Parameter(parameter.name, kind, is_shared, argument)
 
 

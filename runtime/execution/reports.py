@@ -11,7 +11,7 @@ from types import FrameType
 
 from appbackplane.transport.errors import text_of
 
-from ..objects.action import Action
+from ..objects.action import Action, ParkableAction
 from ..observation.rate_limit import RateLimit
 from ..observation.slow_actions import SlowActions
 from .log_handler import of_action
@@ -69,6 +69,8 @@ class Reports:
             log.warning("%s%s", problem, more)
 
     def _say_slow(self, action: Action, run_ns: int, now_ns: int, frame: FrameType | None, *, is_running: bool) -> None:
-        report = self.slow_actions.report(action.name, action.object.name, run_ns, now_ns, frame, is_running=is_running)
+        doing = action.doing() if is_running and isinstance(action, ParkableAction) else ""
+        where = f"{action.object.name}, {doing}," if doing else action.object.name
+        report = self.slow_actions.report(action.name, where, run_ns, now_ns, frame, is_running=is_running)
         if report is not None:
             log.warning("%s", report.sentence(), extra=of_action(action))

@@ -136,6 +136,10 @@ class ParkableAction(Action):
         """What it waits for, for people (`the lock of Room 'kitchen'`); empty: nothing. Called with the lead."""
         return ""
 
+    def doing(self) -> str:
+        """What of it runs now, for a report that it takes long; empty: all that there is. Called with the lead."""
+        return ""
+
     def boosted(self) -> None:
         """Its priority has changed while it waits. Called with the lead."""
 

@@ -15,8 +15,8 @@ from .rate_limit import RateLimit
 
 #: Frames shown, innermost last; the worker's own outermost frames are cut.
 FRAMES_MAX = 12
-#: The file that calls the user's code: frames up to it are ours.
-_OUTERMOST = "execution/method_action.py"
+#: The files that call the user's code: frames up to them are ours.
+_OUTERMOST = ("execution/method_action.py", "dispatcher/delivery.py", "dispatcher/eavesdroppers.py")
 
 
 class SlowAction(NamedTuple):

@@ -1,0 +1,50 @@
+"""A backplane of real worker threads in the test's process, for what a virtual one cannot show: things at the same time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from appbackplane.runtime.backplane import Backplane
+from appbackplane.runtime.dispatcher import Dispatcher
+from appbackplane.runtime.execution.clock import RealClock
+from appbackplane.runtime.process_config import ProcessConfig
+from appbackplane.transport.link import Link
+
+#: What a test waits for comes within milliseconds, or it has failed.
+LIMIT_S = 20.0
+
+
+class Wait:
+    """For events, with a generous limit."""
+
+    @staticmethod
+    def until(event: threading.Event, what: str) -> None:
+        assert event.wait(LIMIT_S), f"{what}: not within {LIMIT_S} s"
+
+
+@pytest.fixture
+def wait() -> type[Wait]:
+    return Wait
+
+
+@pytest.fixture
+def running() -> Iterator[Callable[..., Backplane]]:
+    """Brings a dispatcher up on so many threads; stopped when the test has ended."""
+    started: list[Backplane] = []
+
+    def start(dispatcher: Dispatcher, *, threads: int, slow_action_s: float = 1000.0) -> Backplane:
+        config = ProcessConfig(
+            system="test", backplane="real", run_dir="/nowhere", components=(), preempt=False,
+            slow_action_ns=round(slow_action_s * 1e9),
+        )  # fmt: skip
+        backplane = Backplane(config, [dispatcher], clock=RealClock(), link=Link(f"test-{len(started)}"))
+        backplane.start(threads)
+        started.append(backplane)
+        return backplane
+
+    yield start
+    for backplane in started:
+        backplane.stop(LIMIT_S)

@@ -1,0 +1,375 @@
+"""Dispatcher: messages come in by routes, topics and from inside, and handlers are called with what they are to be given."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from appbackplane.runtime.dispatcher import (
+    DataProtector,
+    Dispatcher,
+    Handle,
+    Message,
+    NoHandler,
+    Read,
+    SelectiveProtector,
+    message,
+)
+from appbackplane.runtime.testing import VirtualBackplane
+from appbackplane.transport.errors import InternalError, InvalidArgument, NotFound
+
+
+@message(category=900, id=1, key="room", topic="readings")
+class Reading(Message):
+    """What a device has measured."""
+
+    room: str
+    celsius: float
+    unit: str = "C"
+
+
+@message(category=900, id=2)
+class Ask(Message):
+    what: str
+
+
+@message(category=900, id=3)
+class Nobody(Message):
+    pass
+
+
+class Room:
+    def __init__(self, name: str) -> None:
+        self.name, self.celsius = name, 0.0
+
+
+class Journal:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+
+def note(reading: Reading, room: Room, journal: Journal) -> None:
+    room.celsius = reading.celsius
+    journal.lines.append(f"{room.name} {reading.celsius}")
+
+
+def stumble(reading: Reading, room: Room) -> None:
+    room.celsius += 100
+    if reading.celsius > 1000:
+        raise ValueError("that is not a room")
+
+
+def answer(reading: Reading, journal: Read[Journal]) -> int:
+    return len(journal.lines)
+
+
+class Hub(Dispatcher):
+    def setup(self) -> None:
+        rooms = SelectiveProtector(Room)
+        self.journal = Journal()
+        journal = DataProtector(self.journal)
+        for handler in (note,):
+            self.register(handler, rooms, journal)
+        self.register(stumble, rooms)
+        self.register(answer, journal)
+
+
+@pytest.fixture
+def hub() -> Hub:
+    return Hub()
+
+
+@pytest.fixture
+def backplane(hub: Hub) -> VirtualBackplane:
+    return VirtualBackplane(hub)
+
+
+def test_a_message_arrives_by_its_route_and_its_caller_gets_what_the_handler_returns(
+    backplane: VirtualBackplane, hub: Hub
+) -> None:
+    """Fields as arguments, defaults and checks as those of an operation."""
+    assert backplane.call("hub.reading", room="attic", celsius=18.5).result() == 1
+    assert hub.journal.lines == ["attic 18.5"]
+    error = backplane.call("hub.reading", room="attic", celsius="warm").error()
+    assert isinstance(error, InvalidArgument)
+    assert str(error) == (
+        "hub.reading: argument 'celsius': expected `float`, got `str`; expected (room: str, celsius: float, unit: str = 'C')"
+    )
+    assert "unknown argument 'colour'" in str(backplane.call("hub.reading", room="a", celsius=1, colour=1).error())
+
+
+def test_a_message_arrives_by_its_topic(backplane: VirtualBackplane, hub: Hub) -> None:
+    """Nobody waits for an answer; what cannot be read is reported, and harms nothing."""
+    backplane.publish("readings", room="attic", celsius=1.0)
+    backplane.publish("readings", room="attic")
+    backplane.publish("readings", room="cellar", celsius=2.0)
+    assert backplane.run_until_idle() == ["reading", "reading"]
+    assert hub.journal.lines == ["attic 1.0", "cellar 2.0"]
+
+
+def test_what_others_see_of_a_message(backplane: VirtualBackplane) -> None:
+    """`appbackplane routes` says what it takes, and the directory that its topic is heard here."""
+    entry = next(entry for entry in backplane.backplane.entries() if entry.name == "hub")
+    operation = next(each for each in entry.operations if each.route == "hub.reading")
+    assert operation.signature == "(room: str, celsius: float, unit: str = 'C')"
+    assert operation.summary == "What a device has measured."
+    assert entry.topics == ("readings",)
+
+
+def test_a_handler_that_raises_stops_no_other_and_what_it_changed_stays(
+    backplane: VirtualBackplane, hub: Hub, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody can say what half a change means but who wrote the handler: the error names the data that it had."""
+    with caplog.at_level(logging.ERROR):
+        error = backplane.call("hub.reading", room="attic", celsius=2000.0).error()
+    assert isinstance(error, InternalError)
+    assert str(error) == (
+        "hub.reading: handler stumble raised ValueError: that is not a room; what it had changed stays as it left it: "
+        "Room 'attic'"
+    )
+    assert "that is not a room" in caplog.text and "Traceback" in caplog.text
+    assert hub.journal.lines == ["attic 2000.0"], "the handler before it"
+    figures = {each["handler"]: each for each in backplane.call("hub.handlers").result()}
+    assert figures["answer"]["calls"] == 1, "and the one behind it"
+    assert figures["stumble"]["failures"] == 1
+
+
+def test_a_failure_that_nobody_waits_for_is_in_the_log(
+    backplane: VirtualBackplane, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Or it would be nowhere."""
+    with caplog.at_level(logging.ERROR):
+        backplane.publish("readings", room="attic", celsius=2000.0)
+        backplane.run_until_idle()
+    assert "handler stumble raised ValueError" in caplog.text
+
+
+def refuse(ask: Ask) -> None:
+    raise NotFound(f"there is no {ask.what}")
+
+
+def choose(ask: Ask, room: Read[Room]) -> None: ...
+
+
+def test_an_error_of_ours_that_a_handler_raises_is_what_its_caller_gets() -> None:
+    """As from an operation; and an unknown key of a selective protector is the caller's mistake, too."""
+
+    class Porter(Dispatcher):
+        def setup(self) -> None:
+            self.register(refuse)
+
+    class Guide(Dispatcher):
+        def setup(self) -> None:
+            self.register(choose, SelectiveProtector({"hall": Room("hall")}, by="what"))
+
+    backplane = VirtualBackplane(Porter(), Guide())
+    error = backplane.call("porter.ask", what="unicorn").error()
+    assert isinstance(error, NotFound) and str(error) == "there is no unicorn"
+    error = backplane.call("guide.ask", what="attic").error()
+    assert isinstance(error, NotFound) and "no Room 'attic'" in str(error)
+    assert backplane.call("guide.ask", what="hall").result() is None
+
+
+def test_a_message_without_a_handler_is_refused_where_it_is_sent(backplane: VirtualBackplane, hub: Hub) -> None:
+    """By `dispatch` at once; by a route, because there is none."""
+    _ = backplane.backplane
+    with pytest.raises(NoHandler, match=r"Nobody has no handler in virtual/hub: register one in setup\(\)"):
+        hub.dispatch(Nobody())
+    with pytest.raises(TypeError, match="dispatch\\(42\\): expected a message"):
+        hub.dispatch(42)  # type: ignore[arg-type]
+    assert "no route 'hub.nobody'" in str(backplane.call("hub.nobody").error())
+
+
+def test_an_idempotency_key_replays_the_answer(backplane: VirtualBackplane, hub: Hub) -> None:
+    """Messages are calls like any others."""
+    first = backplane.call("hub.reading", room="attic", celsius=1.0, idempotency_key="once").result()
+    again = backplane.call("hub.reading", room="attic", celsius=1.0, idempotency_key="once").result()
+    assert first == again == 1 and len(hub.journal.lines) == 1
+
+
+def test_urgent_messages_go_first(backplane: VirtualBackplane, hub: Hub) -> None:
+    """They wait in the scheduler's queues, and in no other."""
+    _ = backplane.backplane
+    for celsius in (1.0, 2.0):
+        hub.dispatch(Reading("attic", celsius))
+    hub.dispatch(Reading("cellar", 3.0), priority=0)
+    backplane.run_until_idle()
+    assert hub.journal.lines == ["cellar 3.0", "attic 1.0", "attic 2.0"]
+
+
+class Ticket(Handle):
+    """A message that is made when its turn has come."""
+
+    __slots__ = ("calls",)
+
+    def __init__(self) -> None:
+        super().__init__(Reading.__message__)
+        self.calls: list[str] = []
+
+    def resolve(self) -> Message | None:
+        self.calls.append("resolve")
+        return Reading("attic", 5.0)
+
+    def release(self) -> None:
+        self.calls.append("release")
+
+
+def test_a_handle_becomes_its_message_at_dispatch_and_is_released_after_the_last_handler(
+    backplane: VirtualBackplane, hub: Hub
+) -> None:
+    """Seed 003, 3.2: what is queued is not the message."""
+    _ = backplane.backplane
+    ticket = Ticket()
+    hub.dispatch(ticket)
+    assert ticket.calls == []
+    backplane.run_until_idle()
+    assert ticket.calls == ["resolve", "release"] and hub.journal.lines == ["attic 5.0"]
+
+
+def test_a_cancelled_handle_leaves_no_trace(backplane: VirtualBackplane, hub: Hub) -> None:
+    """The paper's event cancellation: nobody is called, nothing is resolved."""
+    _ = backplane.backplane
+    ticket = Ticket()
+    hub.dispatch(ticket)
+    ticket.cancel()
+    backplane.run_until_idle()
+    assert ticket.calls == ["release"] and hub.journal.lines == [] and hub.vanished_count == 1
+
+
+# -- at the same time -----------------------------------------------------------------------------------------------------
+
+
+@message(category=901, id=1, key="who")
+class Step(Message):
+    who: str
+    number: int
+
+
+@message(category=901, id=2)
+class Meet(Message):
+    pass
+
+
+class Diary:
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+
+
+def test_messages_of_one_key_keep_their_order_whoever_runs_them(running: Callable[..., Any], wait: Any) -> None:
+    """Law 1, for messages: readings of one device out of order are a fault that nobody finds."""
+    diaries = {who: Diary() for who in "abc"}
+    count, done = 300, threading.Event()
+    left = [3 * count]
+
+    def write(step: Step, diary: Diary) -> None:
+        diary.numbers.append(step.number)
+
+    def tell(step: Step, total: Total) -> None:
+        left[0] -= 1
+        if not left[0]:
+            done.set()
+
+    class Book(Dispatcher):
+        def setup(self) -> None:
+            self.register(write, SelectiveProtector(diaries))
+            self.register(tell, DataProtector(Total()))
+
+    book = Book()
+    running(book, threads=4)
+    for number in range(count):
+        for who in diaries:
+            book.dispatch(Step(who, number))
+    wait.until(done, "all steps")
+    assert all(diary.numbers == list(range(count)) for diary in diaries.values())
+
+
+class Total:
+    pass
+
+
+def test_messages_without_a_key_are_handled_side_by_side(running: Callable[..., Any], wait: Any) -> None:
+    """Two of one message, by one handler, at once: they meet at a barrier, which one alone would never pass."""
+    barrier, done = threading.Barrier(2), threading.Event()
+
+    def meet(_: Meet) -> None:
+        barrier.wait(20.0)
+        done.set()
+
+    class Place(Dispatcher):
+        def setup(self) -> None:
+            self.register(meet)
+
+    place = Place()
+    running(place, threads=2)
+    place.dispatch(Meet())
+    place.dispatch(Meet())
+    wait.until(done, "both have met")
+
+
+def test_who_waits_for_a_lock_takes_no_thread(running: Callable[..., Any], wait: Any) -> None:
+    """With two workers, one of which holds the datum, ten that want it too leave the other one free."""
+    holding, let_go, passed = threading.Event(), threading.Event(), threading.Event()
+    seen: list[int] = []
+
+    def hold(step: Step, diary: Diary) -> None:
+        if step.number == 0:
+            holding.set()
+            let_go.wait(20.0)
+        diary.numbers.append(step.number)
+        seen.append(step.number)
+        if len(seen) == 11:
+            all_done.set()
+
+    def go_past(_: Meet) -> None:
+        passed.set()
+
+    class House(Dispatcher):
+        def setup(self) -> None:
+            self.register(hold, DataProtector(Diary()))
+            self.register(go_past)
+
+    all_done = threading.Event()
+    house = House()
+    backplane = running(house, threads=2)
+    house.dispatch(Step("0", 0))
+    wait.until(holding, "the first holds the datum")
+    for number in range(1, 11):
+        house.dispatch(Step(str(number), number))
+    house.dispatch(Meet())
+    wait.until(passed, "somebody who needs no lock")
+    why = backplane.why("real/house.lane-1")["steps"][0]["reasons"]
+    assert "waits for the lock of Diary, which house.step on real/house.lane-0 has" in why[0]["text"]
+    assert why[0]["because"] == "locked"
+    let_go.set()
+    wait.until(all_done, "all others")
+    assert seen == list(range(11)), "the oldest first"
+
+
+def test_a_handler_that_blocks_is_reported_with_what_it_keeps_from_others(
+    running: Callable[..., Any], wait: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Law 11: with its stack, taken while it runs; and with its name and its data, since those say who will wait."""
+    holding, let_go = threading.Event(), threading.Event()
+
+    def block(step: Step, diary: Diary) -> None:
+        holding.set()
+        let_go.wait(20.0)
+
+    class Slow(Dispatcher):
+        def setup(self) -> None:
+            self.register(block, DataProtector(Diary()))
+
+    slow = Slow()
+    engine = running(slow, threads=1).engine
+    slow.dispatch(Step("a", 1))
+    wait.until(holding, "the handler runs")
+    with caplog.at_level(logging.WARNING), engine.lead:
+        worker = engine.watch.workers[0]
+        engine.reports.runs_slowly(worker.action, 60_000_000, engine.clock.now_ns(), None)
+    let_go.set()
+    assert "slow action: slow.step on real/slow.lane-0, in handler" in caplog.text
+    assert "block with Diary locked, has been running for 60.0 ms" in caplog.text

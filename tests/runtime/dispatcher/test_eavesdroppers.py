@@ -1,0 +1,175 @@
+"""Eavesdroppers hear first, change nothing, and never stand in the way of a message for long."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from appbackplane.runtime.dispatcher import DataProtector, Dispatcher, Message, RegistrationError, message
+from appbackplane.runtime.testing import VirtualBackplane
+
+
+@message(category=910, id=1)
+class Parcel(Message):
+    content: str
+    labels: list[str] = []
+
+
+@message(category=911, id=1)
+class Letter(Message):
+    text: str
+
+
+class Shelf:
+    def __init__(self) -> None:
+        self.order: list[str] = []
+
+
+class Post(Dispatcher):
+    """Counts on what the test hears."""
+
+    def __init__(self, *ears: tuple[Callable[[Any], object], dict[str, Any]]) -> None:
+        self.ears = ears
+        self.order: list[str] = []
+
+    def setup(self) -> None:
+        def store(parcel: Parcel, shelf: Shelf) -> None:
+            self.order.append(f"stored {parcel.content} {','.join(parcel.labels)}")
+
+        def read(letter: Letter) -> None:
+            self.order.append(f"read {letter.text}")
+
+        self.register(store, DataProtector(Shelf()))
+        self.register(read)
+        for ear, options in self.ears:
+            self.eavesdrop(ear, **options)
+
+
+def test_it_hears_its_category_before_the_handlers_do() -> None:
+    """And no other category."""
+    heard: list[str] = []
+    post = Post((lambda parcel: heard.append(parcel.content), {"category": 910}))
+    backplane = VirtualBackplane(post)
+    backplane.publish("nothing")
+    backplane.call("post.letter", text="hello").result()
+    assert heard == []
+    call = backplane.call("post.parcel", content="tea")
+    ran = backplane.run_until_idle()
+    assert ran == ["parcel", "eavesdropping", "parcel"] and heard == ["tea"]
+    assert call.result() is None
+
+
+def test_it_cannot_change_what_it_hears() -> None:
+    """A message is frozen, and a list in it is the eavesdropper's own."""
+
+    def scribble(parcel: Parcel) -> None:
+        parcel.labels.append("seen")
+        with pytest.raises(AttributeError):
+            parcel.content = "another"  # type: ignore[misc]
+
+    post = Post((scribble, {"category": 910}))
+    VirtualBackplane(post).call("post.parcel", content="tea", labels=["fragile"]).result()
+    assert post.order == ["stored tea fragile"]
+
+
+def test_one_that_raises_is_cut_off_and_reported_and_the_message_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    """The others go on listening."""
+    heard: list[str] = []
+
+    def clumsy(parcel: Parcel) -> None:
+        raise KeyError("where")
+
+    post = Post((clumsy, {"category": 910}), (lambda parcel: heard.append(parcel.content), {"category": 910}))
+    backplane = VirtualBackplane(post)
+    with caplog.at_level(logging.ERROR):
+        for content in ("tea", "rice"):
+            backplane.call("post.parcel", content=content).result()
+    assert post.order == ["stored tea ", "stored rice "] and heard == ["tea", "rice"]
+    assert sum("is cut off: it raised KeyError" in record.getMessage() for record in caplog.records) == 1
+    assert "clumsy of category 910" in caplog.text
+
+
+def test_one_that_is_slow_is_cut_off(caplog: pytest.LogCaptureFixture) -> None:
+    """By its own time: it has let each message of its category wait."""
+    held: list[VirtualBackplane] = []
+
+    def slow(parcel: Parcel) -> None:
+        held[0].clock.move(held[0].clock.now_ns() + 300_000_000)
+
+    post = Post((slow, {"category": 910, "slow_after": 0.2}))
+    held.append(VirtualBackplane(post))
+    with caplog.at_level(logging.ERROR):
+        held[0].call("post.parcel", content="tea").result()
+        held[0].call("post.parcel", content="rice").result()
+    assert "it took 300 ms over one message" in caplog.text
+    assert post.eavesdropping.of_category[910][0].heard_count == 1
+
+
+def test_one_that_does_not_come_back_is_left_behind(
+    running: Callable[..., Any], wait: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It keeps its worker; the message goes on with another one, and the next ones do not even ask it."""
+    hanging, let_go, stored = threading.Event(), threading.Event(), threading.Event()
+
+    def hang(parcel: Parcel) -> None:
+        hanging.set()
+        let_go.wait(20.0)
+
+    class Store(Dispatcher):
+        def setup(self) -> None:
+            def store(parcel: Parcel) -> None:
+                if parcel.content == "rice":
+                    stored.set()
+
+            self.register(store)
+            self.eavesdrop(hang, category=910, slow_after=0.05)
+
+    store = Store()
+    with caplog.at_level(logging.ERROR):
+        running(store, threads=2)
+        store.dispatch(Parcel("tea"))
+        store.dispatch(Parcel("rice"))
+        wait.until(stored, "the messages go on")
+    assert hanging.is_set() and not let_go.is_set()
+    assert "it has been at one message for 50 ms" in caplog.text
+    let_go.set()
+
+
+def test_it_hears_messages_of_one_priority_in_their_order(running: Callable[..., Any], wait: Any) -> None:
+    """A recorder that writes what it hears writes it in order."""
+    heard: list[int] = []
+    done = threading.Event()
+
+    def hear(parcel: Parcel) -> None:
+        heard.append(int(parcel.content))
+        if len(heard) == 300:
+            done.set()
+
+    post = Post((hear, {"category": 910}))
+    running(post, threads=1)
+    for number in range(300):
+        post.dispatch(Parcel(str(number)))
+    wait.until(done, "all parcels")
+    assert heard == list(range(300))
+
+
+async def later(parcel: Parcel) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("ear", "options", "says"),
+    [
+        (3, {"category": 910}, "expected a plain function"),
+        (later, {"category": 910}, "expected a plain function"),
+        (print, {"category": "post"}, "category='post', expected the number"),
+        (print, {"category": 910, "slow_after": 0}, "slow_after=0, expected seconds above 0"),
+    ],
+)
+def test_a_wrong_one_is_refused_when_it_is_registered(ear: Any, options: dict[str, Any], says: str) -> None:
+    """Not when the first message comes."""
+    with pytest.raises(RegistrationError, match=says):
+        _ = VirtualBackplane(Post((ear, options))).backplane
