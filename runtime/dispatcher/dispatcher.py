@@ -111,7 +111,7 @@ class Dispatcher(Registrar, Component):
         try:
             self.post(action)
         except BaseException:
-            self.ended(action)
+            self.ended(action)  # it has a place on its lane
             raise
 
     def home_of(self, message: Message) -> str | None:

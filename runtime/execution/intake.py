@@ -129,11 +129,15 @@ class Intake:
         lent = action.object.lends
         if lent is not None and lent < action.priority:
             action.priority = lent
-        if chain:
-            self._check_cycle(action, chain, is_reentrant=route.is_reentrant)
-            action.chain = chain
-        action.trace = envelope.trace
-        self.count_in(action, route.component)
+        try:
+            if chain:
+                self._check_cycle(action, chain, is_reentrant=route.is_reentrant)
+                action.chain = chain
+            action.trace = envelope.trace
+            self.count_in(action, route.component)
+        except BackplaneError:
+            self._give_back(action)
+            raise
         if kind == CALL:
             action.peer, action.call_id = peer, id
             self.accepted[peer, id] = action
@@ -167,7 +171,11 @@ class Intake:
                     arguments = spec.binding.bind(own, name)
                     action = MethodAction(hearer.object, name, priority, spec.function, arguments)
                 action.trace = envelope.trace
-                self.count_in(action, component)
+                try:
+                    self.count_in(action, component)
+                except BackplaneError:
+                    self._give_back(action)
+                    raise
             except BaseException as error:  # the edge: not only ours, but whatever an argument's own code raises
                 if not isinstance(error, Busy):  # the throttle has counted that
                     self._engine.statistics.of(name).refused_count += 1
@@ -377,6 +385,15 @@ class Intake:
         except (TypeError, ValueError) as error:
             raise InternalError(f"{route.name}: {error}") from error
         return made
+
+    def _give_back(self, action: Action) -> None:
+        """What an endpoint has made is turned away, and so has ended: who made it may have kept a place for it."""
+        if action.on_end is None:
+            return
+        try:
+            action.on_end(action)
+        except BaseException as problem:  # the edge: it may be a user's
+            self._engine.reports.failed(action, problem, self._engine.clock.now_ns())
 
     def check(self, action: Action) -> None:
         """Raises TypeError or ValueError for an action of a user's making that no queue could hold."""
