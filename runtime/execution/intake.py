@@ -114,7 +114,7 @@ class Intake:
             return
         if route.endpoint is not None:
             made = self._from_endpoint(route, Request(name, key, body, priority, deadline_ns, chain or ()))
-            assert made is not None
+            assert made is not None, "it is of no topic"
             action = made
         elif route.has_digest and key is None:
             return self.digesting.begin(route, peer, envelope, priority, now_ns)
@@ -129,15 +129,11 @@ class Intake:
         lent = action.object.lends
         if lent is not None and lent < action.priority:
             action.priority = lent
-        try:
-            if chain:
-                self._check_cycle(action, chain, is_reentrant=route.is_reentrant)
-                action.chain = chain
-            action.trace = envelope.trace
-            self.count_in(action, route.component)
-        except BackplaneError:
-            self._give_back(action)
-            raise
+        if chain:
+            self._check_cycle(action, chain, is_reentrant=route.is_reentrant)
+            action.chain = chain
+        action.trace = envelope.trace
+        self.count_in(action, route.component)
         if kind == CALL:
             action.peer, action.call_id = peer, id
             self.accepted[peer, id] = action
@@ -171,11 +167,7 @@ class Intake:
                     arguments = spec.binding.bind(own, name)
                     action = MethodAction(hearer.object, name, priority, spec.function, arguments)
                 action.trace = envelope.trace
-                try:
-                    self.count_in(action, component)
-                except BackplaneError:
-                    self._give_back(action)
-                    raise
+                self.count_in(action, component)
             except BaseException as error:  # the edge: not only ours, but whatever an argument's own code raises
                 if not isinstance(error, Busy):  # the throttle has counted that
                     self._engine.statistics.of(name).refused_count += 1
@@ -353,6 +345,7 @@ class Intake:
             if throttle.is_full:
                 throttle.refused_count += 1
                 self._engine.statistics.of(action.name).refused_count += 1
+                self._turned_away(action)
                 raise Busy(
                     f"{action.name}: {component.name} has {throttle.outstanding} requests outstanding "
                     f"(max_requests = {throttle.limit})",
@@ -386,14 +379,13 @@ class Intake:
             raise InternalError(f"{route.name}: {error}") from error
         return made
 
-    def _give_back(self, action: Action) -> None:
-        """What an endpoint has made is turned away, and so has ended: who made it may have kept a place for it."""
-        if action.on_end is None:
-            return
+    def _turned_away(self, action: Action) -> None:
+        """What an endpoint has made has ended before it began: who made it may have kept a place for it."""
         try:
-            action.on_end(action)
-        except BaseException as problem:  # the edge: it may be a user's
-            self._engine.reports.failed(action, problem, self._engine.clock.now_ns())
+            if action.on_end is not None:
+                action.on_end(action)
+        except BaseException:  # the edge: it may be a user's
+            log.exception("%s: on_end failed", action.name)
 
     def check(self, action: Action) -> None:
         """Raises TypeError or ValueError for an action of a user's making that no queue could hold."""
