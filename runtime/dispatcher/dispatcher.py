@@ -209,7 +209,7 @@ class Dispatcher(Registrar, Component):
         """What a message becomes: its delivery, or the way to its shard. Raises `NoHandler`; and as `Shards.away`."""
         spec = message.spec if isinstance(message, Handle) else type(message).__message__
         served = self._served.get(spec.type)
-        if served is None:
+        if served is None or not self._entries[spec.type]:  # or they have been taken out
             raise NoHandler(spec.type.__name__, self.name)
         route, urgency = served
         if priority is None:
