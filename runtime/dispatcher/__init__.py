@@ -15,6 +15,7 @@ from .message import Message, message
 from .protectors import READ, DataProtector, Read, SelectiveProtector
 from .registration import RegistrationError
 from .registrations import Registrations
+from .sending import call_message, cast_message
 
 __all__ = [
     "READ",
@@ -31,5 +32,7 @@ __all__ = [
     "Registrations",
     "SelectiveAccessor",
     "SelectiveProtector",
+    "call_message",
+    "cast_message",
     "message",
 ]

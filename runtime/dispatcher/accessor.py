@@ -104,7 +104,7 @@ class Selection(Protocol[K_contra, T_co]):
 
     name: str
 
-    def _of(self, key: K_contra) -> tuple[Lock, T_co]: ...
+    def _reached(self, key: K_contra) -> tuple[Lock, T_co]: ...
 
 
 class AccessorOf(Given[Accessor[T]]):
@@ -129,7 +129,7 @@ class SelectiveAccessorOf(Given[SelectiveAccessor[K, T]]):
         self.protector = protector
 
     def _bind(self, reach: Reach, message: Any, is_shared: bool) -> SelectiveAccessor[K, T]:
-        return SelectiveAccessor(self.protector.name, reach, self.protector._of, is_shared)
+        return SelectiveAccessor(self.protector.name, reach, self.protector._reached, is_shared)
 
 
 def finished(who: str) -> FailedPrecondition:

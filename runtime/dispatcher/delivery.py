@@ -130,8 +130,20 @@ class Delivery(ParkableAction):
             self.dispatcher.vanished_count += 1
             self._let_go()
             return False
+        if self.dispatcher.shards is not None and not self.dispatcher.shards.is_here(message):
+            return self._pass_on(message)
         self.message = message
         return True
+
+    def _pass_on(self, message: Message) -> bool:
+        """It has turned out to be another shard's."""
+        try:
+            self.dispatcher.dispatch(message, priority=self.priority)
+        except BackplaneError as error:
+            self.error = error
+            self.dispatcher.report(self, error)
+        self._let_go()
+        return False
 
     def _call(self, entry: Entry, values: tuple[Any, ...]) -> None:  # hot: scripts/bench dispatcher_overhead
         if not entry.is_registered or (self.handle is not None and self.handle.is_cancelled):
