@@ -17,7 +17,7 @@ from pathlib import Path
 
 from house.messages import Measured
 
-from appbackplane.runtime.dispatcher.sending import cast_message
+from appbackplane.runtime.dispatcher import cast_message
 from appbackplane.transport import Client, connect
 
 SYSTEM = Path(__file__).with_name("house_hub.toml")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import psutil
 
 from appbackplane.runtime import Component, every
-from appbackplane.runtime.dispatcher.sending import cast_message
+from appbackplane.runtime.dispatcher import cast_message
 
 from .messages import Measured
 
