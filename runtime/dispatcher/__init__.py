@@ -12,6 +12,7 @@ from .dispatcher import Dispatcher
 from .errors import HandlerFailed, NoHandler
 from .handles import Handle
 from .message import Message, message
+from .observed import Observed, changes_of, on_change
 from .protectors import READ, DataProtector, Read, SelectiveProtector
 from .registration import RegistrationError
 
@@ -25,9 +26,12 @@ __all__ = [
     "HandlerFailed",
     "Message",
     "NoHandler",
+    "Observed",
     "Read",
     "RegistrationError",
     "SelectiveAccessor",
     "SelectiveProtector",
+    "changes_of",
     "message",
+    "on_change",
 ]
