@@ -24,13 +24,13 @@ from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.errors import Busy, InternalError
 
 
-@message(category=912, id=1, key="room")
+@message(category=962, id=1, key="room")
 class Reading(Message):
     room: str
     celsius: float
 
 
-@message(category=912, id=2, key="room")
+@message(category=962, id=2, key="room")
 class Warmer(Message):
     """Business: the temperature of a room is another one."""
 
@@ -38,17 +38,17 @@ class Warmer(Message):
     celsius: float
 
 
-@message(category=912, id=3)
+@message(category=962, id=3)
 class TooHot(Message):
     room: str
 
 
-@message(category=912, id=4)
+@message(category=962, id=4)
 class Look(Message):
     room: str = "attic"
 
 
-@message(category=912, id=5)
+@message(category=962, id=5)
 class Unheard(Message):
     pass
 
@@ -280,7 +280,7 @@ class Reaching(Dispatcher):
 
 
 def test_with_an_accessor_each_datum_is_told_once() -> None:
-    """What was let go and taken again meanwhile is told at the end, with its last value; what was reached for, as it is let go."""
+    """What was let go meanwhile is told at the end, with its last value; what was reached for, as it is let go."""
     reaching = Reaching()
     VirtualBackplane(reaching).call("reaching.look").result()
     assert reaching.journal.lines == ["end", "meter 2 (now 22.0)", "attic 22.0 (now 22.0)"]

@@ -10,17 +10,17 @@ from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.errors import InvalidArgument, UnknownRoute
 
 
-@message(category=911, id=1)
+@message(category=961, id=1)
 class Order(Message):
     thing: str
 
 
-@message(category=911, id=2, topic="shipped")
+@message(category=961, id=2, topic="shipped")
 class Shipped(Message):
     thing: str
 
 
-@message(category=911, id=3)
+@message(category=961, id=3)
 class Unheard(Message):
     pass
 

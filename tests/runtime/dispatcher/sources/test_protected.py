@@ -17,12 +17,12 @@ from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.errors import FailedPrecondition, Unavailable
 
 
-@message(category=913, id=1)
+@message(category=963, id=1)
 class Shoot(Message):
     pass
 
 
-@message(category=913, id=2)
+@message(category=963, id=2)
 class Taken(Message):
     number: int
 
@@ -169,7 +169,7 @@ class Gate:
 def test_messages_of_a_locked_source_are_handled_one_at_a_time(
     running: Callable[..., Backplane], wait: Any, is_locked: bool
 ) -> None:
-    """The paper's Test #3: it makes the dispatcher a reactor. Unlocked, four threads are in the handler at once, and must be."""
+    """The paper's Test #3: it makes the dispatcher a reactor. Unlocked, four threads have to be in the handler at once."""
     gate, source = Gate(), Slow()
     together = None if is_locked else threading.Barrier(4)
 
@@ -222,7 +222,7 @@ def test_what_is_no_source_is_not_attached() -> None:
     assert studio.attach(camera) is camera, "twice is once"
     with pytest.raises(FailedPrecondition, match="already: it is protected data there, or it is not"):
         studio.attach(DataProtector(camera))
-    with pytest.raises(FailedPrecondition, match="attached to .* already"):
+    with pytest.raises(FailedPrecondition, match=r"attached to .* already"):
         Studio().attach(camera)
 
 

@@ -16,29 +16,29 @@ from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.errors import Busy, InvalidArgument, Unavailable
 
 
-@message(category=910, id=1)
+@message(category=960, id=1)
 class Ask(Message):
     server: str
     patience: float = 2.0
 
 
-@message(category=910, id=2, priority=0)
+@message(category=960, id=2, priority=0)
 class Answer(Message):
     server: str
 
 
-@message(category=910, id=3)
+@message(category=960, id=3)
 class TimedOut(Message):
     server: str
     transaction: int = 0
 
 
-@message(category=910, id=4)
+@message(category=960, id=4)
 class Tick(Message):
     pass
 
 
-@message(category=910, id=5)
+@message(category=960, id=5)
 class Unheard(Message):
     pass
 
