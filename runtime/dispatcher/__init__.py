@@ -15,6 +15,8 @@ from .message import Message, message
 from .observed import Observed, changes_of, on_change
 from .protectors import READ, DataProtector, Read, SelectiveProtector
 from .registration import RegistrationError
+from .registrations import Registrations
+from .sending import call_message, cast_message
 
 __all__ = [
     "READ",
@@ -29,8 +31,11 @@ __all__ = [
     "Observed",
     "Read",
     "RegistrationError",
+    "Registrations",
     "SelectiveAccessor",
     "SelectiveProtector",
+    "call_message",
+    "cast_message",
     "changes_of",
     "message",
     "on_change",

@@ -18,6 +18,7 @@ from appbackplane.transport.errors import FailedPrecondition
 from ..objects.action import Action
 from ..objects.app_object import AppObject
 from ..objects.component import Component
+from ..objects.endpoint import Request
 from ..objects.module_state import ModuleState
 from ..objects.operation import operation
 from .delivery import Delivery
@@ -31,6 +32,7 @@ from .registrar import Registrar
 from .registration import Entry, RegistrationError, conflict, entry_of
 from .registrations import Registrations
 from .route import MessageEndpoint
+from .shards import Shards
 from .sources.attached import Attached
 from .sources.source import Source
 
@@ -61,14 +63,19 @@ class Dispatcher(Registrar, Component):
     #: Whether deliveries wait for locks in their threads, as they must where a handler has an accessor (delivery.py). True
     #: from the first accessor that is registered in `setup`; declare it where one may be registered later.
     keeps_threads: bool = False
+    #: Whether its data are spread by key over the backplanes that have it, its replicas (shards.py).
+    sharded: ClassVar[bool] = False
 
     #: Guards locks and lanes. Held for a few steps; nobody takes the lead while he holds it.
     mutex: threading.Lock
     #: Handles that resolved to nothing.
     vanished_count: int
     eavesdropping: Eavesdropping
+    shards: Shards | None
     _entries: dict[type[Message], tuple[Entry, ...]]
     _urgency: dict[str, int]
+    #: Route and priority of each message that has a handler.
+    _served: dict[type[Message], tuple[str, int]]
     _registrations: DataProtector[Registrations] | None
     #: Messages of sources and observed data for which there was no handler, by type, have been mentioned in the log.
     _unheard: set[type[Message]]
@@ -81,8 +88,10 @@ class Dispatcher(Registrar, Component):
         self.mutex = threading.Lock()
         self.vanished_count = 0
         self.eavesdropping = Eavesdropping(self)
+        self.shards = Shards(self) if cls.sharded else None
         self._entries = {}
         self._urgency = {}
+        self._served = {}
         self._registrations = None
         self._lanes = []
         self._keyed = {}
@@ -123,7 +132,16 @@ class Dispatcher(Registrar, Component):
         """Have a message handled, from any thread. Raises `NoHandler`, and `Busy` at `max_posted`."""
         if not isinstance(message, (Message, Handle)) or type(message) is Message:
             raise TypeError(f"dispatch({message!r}): expected a message, or a handle that becomes one")
-        self.post(self.delivery(message, priority, None))
+        action = self.action_of(message, priority, None)
+        try:
+            self.post(action)
+        except BaseException:
+            self.ended(action)  # it has a place on its lane
+            raise
+
+    def home_of(self, message: Message) -> str | None:
+        """The backplane in which a message is handled: that of its shard. None: wherever it comes."""
+        return None if self.shards is None else self.shards.home_of(message)
 
     @operation(priority=0, idempotent=True)
     def handlers(self) -> list[dict[str, Any]]:
@@ -158,6 +176,7 @@ class Dispatcher(Registrar, Component):
                 f"{type(self).__qualname__}.priorities = {self.priorities!r}: expected one of {[*_RULES]}"
             )
         self._urgency = rule(specs, priorities)
+        self._served = {each.type: (f"{self.component_name}.{each.name}", self._urgency[each.name]) for each in specs}
         for spec in specs:
             self.expose(MessageEndpoint(self, spec, self._urgency[spec.name]))
 
@@ -190,6 +209,8 @@ class Dispatcher(Registrar, Component):
 
     def _enter(self, entry: Entry) -> Entry:
         kind = entry.spec.type
+        if self.shards is not None:
+            self.shards.admit(entry)
         with self.mutex:
             entries = self._entries.get(kind, ())
             problem = conflict(entry, entries)
@@ -212,23 +233,29 @@ class Dispatcher(Registrar, Component):
 
     # -- deliveries ---------------------------------------------------------------------------------------------------
 
-    def delivery(self, message: Message | Handle, priority: int | None, deadline_ns: int | None) -> Delivery:
-        """The action that a message becomes. Raises `NoHandler`."""
+    def action_of(
+        self, message: Message | Handle, priority: int | None, deadline_ns: int | None, request: Request | None = None
+    ) -> Action:
+        """What a message becomes: its delivery, or the way to its shard. Raises `NoHandler`; and as `Shards.away`."""
         spec = message.spec if isinstance(message, Handle) else type(message).__message__
-        urgency = self._urgency.get(spec.name)
-        if urgency is None or spec.type not in self._entries:
+        served = self._served.get(spec.type)
+        if served is None or not self._entries[spec.type]:  # or they have been taken out
             raise NoHandler(spec.type.__name__, self.name)
+        route, urgency = served
         if priority is None:
             priority = urgency
-        lane = self._lane(message, spec)
-        delivery = Delivery(lane, f"{self.component_name}.{spec.name}", priority, deadline_ns, self, spec, message)
-        delivery.on_end = self._ended
+        if self.shards is not None and not isinstance(message, Handle):
+            away = self.shards.away(message, spec, priority, deadline_ns, request)
+            if away is not None:
+                return away
+        delivery = Delivery(self._lane(message, spec), route, priority, deadline_ns, self, spec, message)
+        delivery.on_end = self.ended
         return delivery
 
-    def try_delivery(self, handle: Handle) -> Delivery | None:
+    def try_action_of(self, handle: Handle) -> Action | None:
         """The same, for what was begun earlier: where its last handler has been taken out meanwhile, it is released."""
         try:
-            return self.delivery(handle, None, None)
+            return self.action_of(handle, None, None)
         except NoHandler:
             handle.release()
             self.unheard(handle.spec.type)
@@ -264,7 +291,9 @@ class Dispatcher(Registrar, Component):
     @property
     def now_ns(self) -> Callable[[], int]:
         """The clock."""
-        return self._host.now_ns
+        host = self._hosted_by
+        assert host is not None
+        return host.now_ns
 
     def resume(self, delivery: Delivery) -> None:
         """It has the locks it waited for."""
@@ -291,21 +320,18 @@ class Dispatcher(Registrar, Component):
         return object
 
     def _lane(self, message: Message | Handle, spec: MessageSpec) -> Lane:
-        if isinstance(message, Handle):
-            shared_by = message.lane
-        else:
-            shared_by = None if spec.key is None else lane_of(message)
-        if shared_by is not None:
-            with self.mutex:
-                lane = self._keyed.get(shared_by)
-                if lane is None:
-                    lane = self._keyed[shared_by] = self._idle_lane()
-                    lane.shared_by = shared_by
-                lane.load += 1
-                return lane
-        lane = self._idle_lane()
-        lane.load = 1
-        return lane
+        shared_by = message.lane if isinstance(message, Handle) else lane_of(message)
+        return self._idle_lane() if shared_by is None else self.lane_of(shared_by)
+
+    def lane_of(self, shared_by: Hashable) -> Lane:
+        """The one for all that has this in common; to be given back by `ended`."""
+        with self.mutex:
+            lane = self._keyed.get(shared_by)
+            if lane is None:
+                lane = self._keyed[shared_by] = self._idle_lane()
+                lane.shared_by = shared_by
+            lane.load += 1
+            return lane
 
     def _idle_lane(self) -> Lane:
         try:
@@ -315,17 +341,21 @@ class Dispatcher(Registrar, Component):
             lane.load, lane.shared_by = 0, None
             return lane
 
-    def _ended(self, action: Action) -> None:
+    def ended(self, action: Action) -> None:
+        """It was on a lane, and is no more."""
         lane = action.object
         assert isinstance(lane, Lane)
-        with self.mutex:
-            lane.load -= 1
-            if lane.load:
-                return
-            if lane.shared_by is not None:
-                del self._keyed[lane.shared_by]
-                lane.shared_by = None
+        if lane.shared_by is not None:
+            with self.mutex:
+                lane.load -= 1
+                if not lane.load:
+                    del self._keyed[lane.shared_by]
+                    lane.shared_by = None
+                    self._lanes.append(lane)
+        else:  # nobody else's
             self._lanes.append(lane)
+        if isinstance(action, Delivery) and (action.ready or action.held):
+            action.has_ended()
 
 
 _RULES = {"declared": declared, "rate_monotonic": rate_monotonic}

@@ -20,7 +20,7 @@ from ..message import Message
 from .source import Source, next_transaction, with_transaction
 
 if TYPE_CHECKING:
-    from ..delivery import Delivery
+    from ...objects.action import Action
 
 #: 100 years: what is longer is a mistake in units, and would not fit into the clock's nanoseconds.
 SECONDS_MAX = 100 * 366 * 86_400
@@ -148,7 +148,7 @@ class _Timer:
         if self.is_over:  # by another thread, which did not find it
             self.scheduled.cancel()
 
-    def fire(self) -> Delivery | None:
+    def fire(self) -> Action | None:
         """By the scheduler, with the lead."""
         source = self.source
         dispatcher = source._dispatcher
@@ -158,7 +158,7 @@ class _Timer:
             if self.is_over:
                 return None
             self.handle = handle
-        return dispatcher.try_delivery(handle)
+        return dispatcher.try_action_of(handle)
 
     def cancel(self) -> bool:
         handle = self._end()
