@@ -12,6 +12,7 @@ from .dispatcher import Dispatcher
 from .errors import HandlerFailed, NoHandler
 from .handles import Handle
 from .message import Message, message
+from .observed import Observed, changes_of, on_change
 from .protectors import READ, DataProtector, Read, SelectiveProtector
 from .registration import RegistrationError
 from .registrations import Registrations
@@ -27,6 +28,7 @@ __all__ = [
     "HandlerFailed",
     "Message",
     "NoHandler",
+    "Observed",
     "Read",
     "RegistrationError",
     "Registrations",
@@ -34,5 +36,7 @@ __all__ = [
     "SelectiveProtector",
     "call_message",
     "cast_message",
+    "changes_of",
     "message",
+    "on_change",
 ]

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from appbackplane.transport.errors import BackplaneError
+from appbackplane.transport.errors import BackplaneError, Busy
 
 from ..objects.action import DONE, WAITING, Action, Outcome, ParkableAction
 from ..objects.app_object import AppObject
@@ -25,6 +25,7 @@ from .errors import HandlerFailed
 from .handles import Handle
 from .locking import Claim, Lock
 from .message import Message, MessageSpec
+from .observed import Observed, given_back, messages_of, taken
 
 if TYPE_CHECKING:
     from .dispatcher import Dispatcher
@@ -36,8 +37,8 @@ class Delivery(ParkableAction):
     """Made by the dispatcher (dispatcher.py)."""
 
     __slots__ = (
-        "dispatcher", "entries", "gate", "handle", "hearings", "held", "index", "is_calling", "message", "ready", "spec",
-        "values", "waited_from_ns", "waits_on", "wanted",
+        "changed", "dispatcher", "entries", "gate", "handle", "hearings", "held", "index", "is_calling", "message", "ready",
+        "spec", "values", "waited_from_ns", "waits_on", "wanted",
     )  # fmt: skip
 
     def __init__(
@@ -68,6 +69,8 @@ class Delivery(ParkableAction):
         self.gate: threading.Semaphore | None = None
         self.is_calling = False
         self.waited_from_ns = 0
+        #: What the handler has changed so far in data that it had to let go for a while: what it was before.
+        self.changed: dict[Lock, dict[str, Any]] | None = None
 
     @property
     def has_begun(self) -> bool:
@@ -77,8 +80,14 @@ class Delivery(ParkableAction):
     def run(self) -> Outcome:  # hot: scripts/bench dispatcher_overhead
         """Go on: from the beginning, or with the locks it waited for."""
         dispatcher = self.dispatcher
-        if self.message is None and not self._resolve():
-            return DONE
+        if self.message is None:
+            assert self.handle is not None
+            lock = self.handle.lock
+            if lock is not None and not self.held and not self._take([Claim(lock, False)]):
+                return WAITING
+            self.waited_from_ns = 0  # no handler's
+            if not self._resolve():
+                return DONE
         entries = self.entries
         if entries is None:
             entries = self.entries = dispatcher.entries_of(self.spec)
@@ -97,24 +106,26 @@ class Delivery(ParkableAction):
                     self._failed(entry, error, is_chosen=False)
                     self.index += 1
                     continue
+                if self.handle is not None and self.handle.lock is not None:
+                    claims = locking.merged(claims, Claim(self.handle.lock, False))
                 if (claims or self.held) and not self._take(claims):
                     self.values = values
                     return WAITING
             self._call(entry, values)
             self.values = None
             self.index += 1
-        if self.held:
-            self._release()
         if self.handle is not None:
             self._let_go()
+        if self.held:
+            self._release()
         return DONE
 
     def refuse(self, error: BackplaneError) -> None:
         """It is not to be handled (any more)."""
         super().refuse(error)
-        self._release()
         if self.handle is not None:
             self._let_go()
+        self._release()
 
     # -- a handler's turn ---------------------------------------------------------------------------------------------
 
@@ -129,6 +140,8 @@ class Delivery(ParkableAction):
         if message is None:
             self.dispatcher.vanished_count += 1
             self._let_go()
+            if self.held:
+                self._release()
             return False
         if self.dispatcher.shards is not None and not self.dispatcher.shards.is_here(message):
             return self._pass_on(message)
@@ -143,11 +156,17 @@ class Delivery(ParkableAction):
             self.error = error
             self.dispatcher.report(self, error)
         self._let_go()
+        if self.held:
+            self._release()
         return False
 
     def _call(self, entry: Entry, values: tuple[Any, ...]) -> None:  # hot: scripts/bench dispatcher_overhead
-        if not entry.is_registered or (self.handle is not None and self.handle.is_cancelled):
+        if not entry.is_registered:
             return
+        if self.handle is not None:
+            if self.handle.is_cancelled:
+                return
+            self.handle.has_begun = True
         now_ns = self.dispatcher.now_ns
         started_ns = now_ns()
         self.is_calling = True
@@ -159,8 +178,35 @@ class Delivery(ParkableAction):
             self._failed(entry, error)
         finally:
             self.is_calling = False
+        for lock, is_shared in self.held:
+            if lock.observed is not None and not is_shared:
+                self._tell_changes(entry, lock, lock.observed)
         entry.calls_count += 1
         entry.run_ns += now_ns() - started_ns
+
+    def _tell_changes(self, entry: Entry, lock: Lock, datum: Observed) -> None:
+        """While it is locked, so that what is told of it is told in the order in which it happened."""
+        before = taken(datum)
+        if self.changed is not None:
+            before |= self.changed.pop(lock, {})
+        if not before:
+            return
+        try:
+            for message in messages_of(datum, before):
+                self.dispatcher.tell(message)
+        except Busy as error:
+            given_back(datum, before)
+            self._failed(entry, error)
+        except Exception as error:  # `@on_change` is a user's
+            self._failed(entry, error)
+
+    def _keep_changes(self) -> None:
+        """Its data may be others' for a while: what they change then is theirs."""
+        for lock, is_shared in self.held:
+            if lock.observed is not None and not is_shared and (before := taken(lock.observed)):
+                if self.changed is None:
+                    self.changed = {}
+                self.changed[lock] = before | self.changed.get(lock, {})
 
     def _is_heard_first(self) -> bool:
         """Whether an eavesdropper has to hear it before it goes on."""
@@ -251,11 +297,18 @@ class Delivery(ParkableAction):
             raise finished(who)
         if any(claim.lock is lock for claim in self.held):
             return
+        self._keep_changes()
         self._take(locking.ordered([*self.held, Claim(lock, is_shared)]))
 
     def let_go(self, lock: Lock) -> None:
         """For an accessor: hold it no longer."""
+        if lock.observed is not None and self.entries is not None and self._holds(lock):
+            self._tell_changes(self.entries[self.index], lock, lock.observed)
+        self._keep_changes()
         self._take([claim for claim in self.held if claim.lock is not lock])
+
+    def _holds(self, lock: Lock) -> bool:
+        return any(claim.lock is lock and not claim.is_shared for claim in self.held)
 
     def waits_for(self) -> Sequence[Action]:
         """Who holds what it waits for, or is to hear it first."""

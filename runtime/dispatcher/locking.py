@@ -12,7 +12,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from .observed import Observed
 
 #: (given order or serial, serial, number among the data of one protector): all different, compared lexically.
 Rank = tuple[int, int, int]
@@ -38,11 +41,13 @@ class Holder(Protocol):
 class Lock:
     """The right to use one datum."""
 
-    __slots__ = ("name", "rank", "readers", "serial", "waiting", "writer")
+    __slots__ = ("name", "observed", "rank", "readers", "serial", "waiting", "writer")
 
     def __init__(self, rank: Rank, name: str) -> None:
         self.rank = rank
         self.name = name
+        #: The datum, if it tells what has changed in it (observed.py).
+        self.observed: Observed | None = None
         self.writer: Holder | None = None
         self.readers: list[Holder] = []
         #: Heap of (priority, when it came, who). Who was boosted is in it twice, and the later entry is void. While there is no

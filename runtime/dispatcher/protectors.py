@@ -15,8 +15,9 @@ from appbackplane.transport.errors import Busy, NotFound
 
 from ..objects.operation import DeclarationError
 from .accessor import Accessor, AccessorOf, SelectiveAccessor, SelectiveAccessorOf
-from .argument import Argument, Given, T_co
-from .locking import Lock
+from .argument import ActiveObject, Argument, Given, T_co
+from .locking import Lock, Rank
+from .observed import Observed
 
 if TYPE_CHECKING:
     from .message import Message
@@ -36,6 +37,8 @@ _VALUES = (int, float, complex, str, bytes, bool, type(None))
 #: Data that a selective protector makes by itself: 100,000 small objects are tens of megabytes, and a key that comes from
 #: outside must not fill the memory.
 KEYS_MAX_DEFAULT = 100_000
+#: Added to the rank of a protected source that is given none: in the order of construction, but before all other data.
+SOURCES_FIRST = -(1 << 40)
 #: What a lambda that makes the data is called; the protector is then named for the parameter that it is first registered for.
 UNNAMED: Final = "<lambda>"
 
@@ -96,10 +99,10 @@ class DataProtector(Protector[T]):
             )
         self.name = name or type(datum).__name__
         self.per_shard = per_shard
-        self._rank = _rank(order)
+        self._rank = _rank(order, datum)
         self._owner = None
         self.__datum = datum
-        self.__lock = Lock((*self._rank, 0), self.name)
+        self.__lock = _lock((*self._rank, 0), self.name, datum)
 
     @property
     def accessor(self) -> Argument[Accessor[T]]:
@@ -108,6 +111,10 @@ class DataProtector(Protector[T]):
 
     def _select(self, message: Message) -> tuple[Lock, T]:
         return self.__lock, self.__datum
+
+    def _all(self) -> list[tuple[Lock, T]]:
+        """What it protects, for sources that are to be attached."""
+        return [(self.__lock, self.__datum)]
 
     def _fits(self, kind: type) -> str | None:
         return None if isinstance(self.__datum, kind) else type(self.__datum).__name__
@@ -137,7 +144,7 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
         self.per_shard = per_shard
         #: Raises for a key that is not to be reached from here.
         self._guard: Callable[[K], None] | None = None
-        self._rank = _rank(order)
+        self._rank = _rank(order, next(iter(data.values()), None) if isinstance(data, Mapping) else None)
         self._owner = None
         self._field = by if isinstance(by, str) else None
         self.__select = None if by is None or isinstance(by, str) else by
@@ -179,6 +186,10 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
             return self._of(self.__select(message))
         return self._of(getattr(message, self._field or message.__message__.key or ""))
 
+    def _all(self) -> list[tuple[Lock, T]]:
+        """What it protects so far, for sources that are to be attached."""
+        return list(self.__by_key.values())
+
     def _of(self, key: K) -> tuple[Lock, T]:
         """The datum of a key. Raises `NotFound` for an unknown one, `Busy` where there are too many."""
         found = self.__by_key.get(key)
@@ -215,7 +226,9 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
 
     def __add(self, key: K, datum: T) -> tuple[Lock, T]:
         # Two threads may come with a new key at once: what setdefault keeps is the one for all.
-        return self.__by_key.setdefault(key, (Lock((*self._rank, next(self.__serials)), f"{self.name} {key!r}"), datum))
+        return self.__by_key.setdefault(
+            key, (_lock((*self._rank, next(self.__serials)), f"{self.name} {key!r}", datum), datum)
+        )
 
 
 class Choice(Given[T]):
@@ -232,6 +245,17 @@ class Choice(Given[T]):
         return self.protector._of(getattr(message, by) if isinstance(by, str) else by(message))
 
 
-def _rank(order: int | None) -> tuple[int, int]:
+def _rank(order: int | None, datum: object) -> tuple[int, int]:
     serial = next(_serials)
-    return (serial if order is None else order, serial)
+    if order is not None:
+        return order, serial
+    # A source stays locked from one handler of its message to the next, for what comes first is never let go.
+    return (serial + SOURCES_FIRST if isinstance(datum, ActiveObject) else serial), serial
+
+
+def _lock(rank: Rank, name: str, datum: object) -> Lock:
+    lock = Lock(rank, name)
+    if isinstance(datum, Observed):
+        lock.observed = datum
+        object.__setattr__(datum, "_lock", lock)
+    return lock
