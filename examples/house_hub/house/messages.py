@@ -10,9 +10,9 @@ from appbackplane.runtime.dispatcher import Message, message
 class Category(IntEnum):
     """Whose business it is."""
 
-    INCOMING = 1
-    BUSINESS = 2
-    OUTGOING = 3
+    INCOMING = 10
+    BUSINESS = 20
+    OUTGOING = 30
 
 
 @message(category=Category.INCOMING, id=1, key="device")
