@@ -36,7 +36,7 @@ class Room:
     """One room. Its devices are as simple as they come: they know nothing of what is wanted."""
 
     name: str
-    celsius: float = 18.0
+    celsius: float
     is_heated: bool = False
 
     def pass_time(self, seconds: float) -> None:
@@ -78,7 +78,7 @@ def main() -> None:
     )
     asked.add_argument("--speed", type=float, default=300.0, help="of time in the house (default: %(default)g)")
     given = asked.parse_args()
-    rooms = [Room(name) for name in NAMES[: given.rooms]]
+    rooms = [Room(name, 18.0 + number) for number, name in enumerate(NAMES[: given.rooms])]
     end = time.monotonic() + given.seconds
     with suppress(KeyboardInterrupt), connect(SYSTEM) as client:
         simulate(client, rooms, speed=given.speed, is_over=lambda: time.monotonic() >= end, say=print)

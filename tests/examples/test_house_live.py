@@ -8,14 +8,13 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from simulate import Room, simulate
 
-from appbackplane.transport import Client, connect
+from appbackplane.transport import connect
 
 HOUSE = Path(__file__).resolve().parents[2] / "examples" / "house_hub"
 SYSTEM = HOUSE / "house_hub.toml"
@@ -46,43 +45,37 @@ def system(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         assert not list(Path(folder).rglob("*.sock"))
 
 
-def wait_for_alert(client: Client, is_it: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    """The first alert of this kind from now on."""
-    with client.subscribe("house.alerts") as alerts:
-        while True:
-            body = dict(alerts.get(timeout=LIMIT_S).body)
-            if is_it(body):
-                return body
-
-
 def test_the_house_is_looked_after(system: str) -> None:
-    """Cold rooms become warm, the host is measured, and who falls silent is missed: the README's tour."""
+    """Cold rooms become warm, warm ones cool down, the host is measured, and who falls silent is missed: the README's tour."""
     rooms = [Room("kitchen", 18.0), Room("attic", 24.0)]
-    with connect(system) as devices, connect(system) as client:
-        is_over, said = threading.Event(), list[str]()
-        living = threading.Thread(
-            target=simulate,
-            args=(devices, rooms),
-            kwargs={"speed": 600.0, "is_over": is_over.is_set, "say": said.append},
-        )
+    is_over, said = threading.Event(), list[str]()
+    options = {"speed": 300.0, "is_over": is_over.is_set, "say": said.append}
+    with (
+        connect(system) as devices,
+        connect(system) as client,
+        client.subscribe("house.orders") as orders,
+        client.subscribe("house.alerts") as alerts,
+    ):
+        living = threading.Thread(target=simulate, args=(devices, rooms), kwargs=options)
         living.start()
         try:
+            heated = set[str]()
             end = time.monotonic() + LIMIT_S
-            with client.subscribe("house.orders") as orders:
-                heated: set[str] = set()
-                while not (heated >= {"kitchen", "attic"} and all(20.0 < room.celsius < 22.0 for room in rooms)):
-                    heating = orders.get(timeout=LIMIT_S).body["heating"]
-                    heated |= {room for room, is_on in heating.items() if is_on}
-                    assert time.monotonic() < end, f"{[str(room) for room in rooms]}, of which {heated} were heated"
-            found = client.call("hub.report")
-            assert set(found["celsius"]) == {"kitchen", "attic"}
+            while heated < {"kitchen", "attic"} or not all(19.0 < room.celsius < 23.0 for room in rooms):
+                assert time.monotonic() < end, f"{said[-1]}; heated at all: {heated}"
+                heating = orders.get(timeout=LIMIT_S).body["heating"]
+                heated.update(room for room, is_on in heating.items() if is_on)
+            assert set(client.call("hub.report")["celsius"]) == {"kitchen", "attic"}
         finally:
             is_over.set()
             living.join()
-        assert said
-        assert wait_for_alert(client, lambda body: body["text"] == "is silent")["device"] in ("kitchen", "attic")
+        silent = set[str]()
+        while silent < {"kitchen", "attic"}:
+            alert = alerts.get(timeout=LIMIT_S).body
+            if alert["text"] == "is silent":  # a busy host is another alert
+                silent.add(alert["device"])
+        assert client.call("hub.report")["heating"] == {"kitchen": False, "attic": False}
     handlers = {
         each["handler"]: each for each in json.loads(appbackplane("call", "-s", system, "hub.handlers", "--json"))
     }
-    assert handlers["take_measurement"]["calls"] > len(rooms)
     assert handlers["take_measurement"]["failures"] == 0, "the host's own sensors are among them"
