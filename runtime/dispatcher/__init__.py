@@ -14,6 +14,7 @@ from .handles import Handle
 from .message import Message, message
 from .protectors import READ, DataProtector, Read, SelectiveProtector
 from .registration import RegistrationError
+from .registrations import Registrations
 from .sending import call_message, cast_message
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "NoHandler",
     "Read",
     "RegistrationError",
+    "Registrations",
     "SelectiveAccessor",
     "SelectiveProtector",
     "call_message",

@@ -36,8 +36,8 @@ class Delivery(ParkableAction):
     """Made by the dispatcher (dispatcher.py)."""
 
     __slots__ = (
-        "dispatcher", "entries", "gate", "handle", "hearings", "held", "index", "is_calling", "message", "spec", "values",
-        "waited_from_ns", "waits_on", "wanted",
+        "dispatcher", "entries", "gate", "handle", "hearings", "held", "index", "is_calling", "message", "ready", "spec",
+        "values", "waited_from_ns", "waits_on", "wanted",
     )  # fmt: skip
 
     def __init__(
@@ -62,6 +62,8 @@ class Delivery(ParkableAction):
         self.held: list[Claim] = []
         self.wanted: Sequence[Claim] = ()
         self.waits_on: Lock | None = None
+        #: Who goes on once this one has ended: they got its locks.
+        self.ready: Sequence[Delivery] = ()
         #: Where its thread waits for a lock, if it does.
         self.gate: threading.Semaphore | None = None
         self.is_calling = False
@@ -72,7 +74,7 @@ class Delivery(ParkableAction):
         """Whether a handler has seen it."""
         return self.index > 0
 
-    def run(self) -> Outcome:
+    def run(self) -> Outcome:  # hot: scripts/bench dispatcher_overhead
         """Go on: from the beginning, or with the locks it waited for."""
         dispatcher = self.dispatcher
         if self.message is None and not self._resolve():
@@ -87,17 +89,20 @@ class Delivery(ParkableAction):
             self.waited_from_ns = 0
         while self.index < len(entries):
             entry = entries[self.index]
-            if self.values is None:
+            values = self.values
+            if values is None:
                 try:
-                    claims, self.values = entry.prepare(self.message, self)
-                except Exception as error:  # a selector is a user's, and may not know the key
-                    self._failed(entry, error)
-                    self._next()
+                    claims, values = entry.prepare(self.message, self)
+                except BaseException as error:  # the edge: what chooses data is a user's, and may not know the key
+                    self._failed(entry, error, is_chosen=False)
+                    self.index += 1
                     continue
                 if (claims or self.held) and not self._take(claims):
+                    self.values = values
                     return WAITING
-            self._call(entry)
-            self._next()
+            self._call(entry, values)
+            self.values = None
+            self.index += 1
         if self.held:
             self._release()
         if self.handle is not None:
@@ -140,17 +145,17 @@ class Delivery(ParkableAction):
         self._let_go()
         return False
 
-    def _call(self, entry: Entry) -> None:
+    def _call(self, entry: Entry, values: tuple[Any, ...]) -> None:  # hot: scripts/bench dispatcher_overhead
         if not entry.is_registered or (self.handle is not None and self.handle.is_cancelled):
             return
         now_ns = self.dispatcher.now_ns
         started_ns = now_ns()
         self.is_calling = True
         try:
-            result = entry.handler(self.message, *cast("tuple[Any, ...]", self.values))
+            result = entry.handler(self.message, *values)
             if entry.answers:
                 self.result = result
-        except Exception as error:
+        except BaseException as error:  # the edge: sys.exit() in a handler ends the handler, not the worker
             self._failed(entry, error)
         finally:
             self.is_calling = False
@@ -166,17 +171,14 @@ class Delivery(ParkableAction):
             self.dispatcher.report(self, error)
             return False
 
-    def _next(self) -> None:
-        self.index += 1
-        self.values = None
-
-    def _failed(self, entry: Entry, error: Exception) -> None:
+    def _failed(self, entry: Entry, error: BaseException, *, is_chosen: bool = True) -> None:
         """The first failure is what the caller is told; each is reported."""
         if isinstance(error, BackplaneError):
             told: BackplaneError = error
         else:
             data = [claim.lock.name for claim in self.held if not claim.is_shared]
-            told = HandlerFailed(self.name, entry.name, error, data)
+            who = f"handler {entry.name}" if is_chosen else f"choosing the data of handler {entry.name}"
+            told = HandlerFailed(self.name, who, error, data if is_chosen else ())
             told.__cause__ = error
         entry.failures_count += 1
         if self.peer is None or isinstance(told, HandlerFailed):
@@ -218,16 +220,30 @@ class Delivery(ParkableAction):
 
     def granted(self) -> None:
         """It has all that it waited for. By whoever released the last of it, without the mutex."""
-        if self.gate is not None:
-            self.gate.release()
-        else:
+        if not self.is_let_on():
             self.dispatcher.resume(self)
 
     def _release(self) -> None:
+        """Of everything, at its end. Who gets it goes on once this one has ended, unless a thread waits for it."""
         with self.dispatcher.mutex:
             ready = locking.release(self)
-        for each in ready:
-            cast(Delivery, each).granted()
+        if ready:
+            self.ready = [each for each in cast("list[Delivery]", ready) if not each.is_let_on()]
+
+    def is_let_on(self) -> bool:
+        """Whether it waited in a thread, which may go on now."""
+        if self.gate is None:
+            return False
+        self.gate.release()
+        return True
+
+    def has_ended(self) -> None:
+        """By who holds the lead, and runs what is resumed here himself: a thread that is woken for it costs 40 us."""
+        if self.held:  # what runs it has stopped it in the middle
+            self._release()
+        for each in self.ready:
+            self.dispatcher.resume(each)
+        self.ready = ()
 
     def reach(self, lock: Lock, *, is_shared: bool, who: str) -> None:
         """For an accessor: hold this one, too."""

@@ -65,6 +65,8 @@ class Dispatcher(Registrar, Component):
     shards: Shards | None
     _entries: dict[type[Message], tuple[Entry, ...]]
     _urgency: dict[str, int]
+    #: Route and priority of each message that has a handler.
+    _served: dict[type[Message], tuple[str, int]]
     _registrations: DataProtector[Registrations] | None
     _lanes: list[Lane]
     _keyed: dict[tuple[Any, ...], Lane]
@@ -77,6 +79,7 @@ class Dispatcher(Registrar, Component):
         self.shards = Shards(self) if cls.sharded else None
         self._entries = {}
         self._urgency = {}
+        self._served = {}
         self._registrations = None
         self._lanes = []
         self._keyed = {}
@@ -151,6 +154,7 @@ class Dispatcher(Registrar, Component):
                 f"{type(self).__qualname__}.priorities = {self.priorities!r}: expected one of {[*_RULES]}"
             )
         self._urgency = rule(specs, priorities)
+        self._served = {each.type: (f"{self.component_name}.{each.name}", self._urgency[each.name]) for each in specs}
         for spec in specs:
             self.expose(MessageEndpoint(self, spec, self._urgency[spec.name]))
 
@@ -204,17 +208,17 @@ class Dispatcher(Registrar, Component):
     ) -> Action:
         """What a message becomes: its delivery, or the way to its shard. Raises `NoHandler`; and as `Shards.away`."""
         spec = message.spec if isinstance(message, Handle) else type(message).__message__
-        urgency = self._urgency.get(spec.name)
-        if urgency is None or spec.type not in self._entries:
+        served = self._served.get(spec.type)
+        if served is None or not self._entries[spec.type]:  # or they have been taken out
             raise NoHandler(spec.type.__name__, self.name)
+        route, urgency = served
         if priority is None:
             priority = urgency
         if self.shards is not None and not isinstance(message, Handle):
             away = self.shards.away(message, spec, priority, deadline_ns, request)
             if away is not None:
                 return away
-        lane = self._lane(message, spec)
-        delivery = Delivery(lane, f"{self.component_name}.{spec.name}", priority, deadline_ns, self, spec, message)
+        delivery = Delivery(self._lane(message, spec), route, priority, deadline_ns, self, spec, message)
         delivery.on_end = self.ended
         return delivery
 
@@ -227,7 +231,9 @@ class Dispatcher(Registrar, Component):
     @property
     def now_ns(self) -> Callable[[], int]:
         """The clock."""
-        return self._host.now_ns
+        host = self._hosted_by
+        assert host is not None
+        return host.now_ns
 
     def resume(self, delivery: Delivery) -> None:
         """It has the locks it waited for."""
@@ -257,9 +263,7 @@ class Dispatcher(Registrar, Component):
         key = None if spec.key is None or isinstance(message, Handle) else getattr(message, spec.key)
         if key is not None:
             return self.lane_of((spec.type, key))
-        lane = self._idle_lane()
-        lane.load = 1
-        return lane
+        return self._idle_lane()
 
     def lane_of(self, key: tuple[Any, ...]) -> Lane:
         """The one for all that has this key; to be given back by `ended`."""
@@ -283,14 +287,17 @@ class Dispatcher(Registrar, Component):
         """It was on a lane, and is no more."""
         lane = action.object
         assert isinstance(lane, Lane)
-        with self.mutex:
-            lane.load -= 1
-            if lane.load:
-                return
-            if lane.message_key is not None:
-                del self._keyed[lane.message_key]
-                lane.message_key = None
+        if lane.message_key is not None:
+            with self.mutex:
+                lane.load -= 1
+                if not lane.load:
+                    del self._keyed[lane.message_key]
+                    lane.message_key = None
+                    self._lanes.append(lane)
+        else:  # nobody else's
             self._lanes.append(lane)
+        if isinstance(action, Delivery) and (action.ready or action.held):
+            action.has_ended()
 
 
 _RULES = {"declared": declared, "rate_monotonic": rate_monotonic}

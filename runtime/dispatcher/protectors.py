@@ -15,7 +15,7 @@ from appbackplane.transport.errors import Busy, NotFound
 
 from ..objects.operation import DeclarationError
 from .accessor import Accessor, AccessorOf, SelectiveAccessor, SelectiveAccessorOf
-from .argument import Argument, T_co
+from .argument import Argument, Given, T_co
 from .locking import Lock
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ KEYS_MAX_DEFAULT = 100_000
 UNNAMED: Final = "<lambda>"
 
 
-class Protector(Argument[T_co]):
+class Protector(Given[T_co]):
     """Data under locks: `DataProtector` or `SelectiveProtector`."""
 
     __slots__ = ("_owner", "_rank", "name", "per_shard")
@@ -218,7 +218,7 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
         return self.__by_key.setdefault(key, (Lock((*self._rank, next(self.__serials)), f"{self.name} {key!r}"), datum))
 
 
-class Choice(Argument[T]):
+class Choice(Given[T]):
     """A selective protector, asked in another way."""
 
     __slots__ = ("by", "protector")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..objects.action import Action, ParkableAction
+from .current import current
 from .method_action import MethodAction
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Parking:
         engine = self._engine
         if action.is_resumed:
             action.is_resumed = False
-            engine.scheduler.resume(action, now_ns)
+            engine.scheduler.resume_first(action, now_ns)
             return
         asked = action.priority
         engine.inheritance.awaits(action)
@@ -44,11 +45,17 @@ class Parking:
             engine.inheritance.boost(each, action.priority, now_ns)
 
     def resume(self, action: ParkableAction, now_ns: int) -> None:
-        """What it waited for has come."""
+        """What it waited for has come.
+
+        A regular worker between two actions takes it next, or leaves something that others were woken for: nobody is woken.
+        """
         engine = self._engine
         if not action.object._waits:  # it is still on its way there
             action.is_resumed = True
             return
         engine.inheritance.goes_on(action)
-        engine.scheduler.resume(action, now_ns)
-        engine.watch.notify()
+        is_first = not engine.scheduler.ready.count
+        engine.scheduler.resume_first(action, now_ns)
+        worker = current.worker
+        if not is_first or worker is None or worker.is_relief or worker.started_ns:
+            engine.watch.notify()

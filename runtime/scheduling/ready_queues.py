@@ -35,6 +35,10 @@ class Ready:
         """Put an object into the queue of its priority."""
         raise NotImplementedError
 
+    def push_first(self, object: Schedulable) -> None:
+        """Put an object before its equals, where there is such a place."""
+        self.push(object)
+
     def move(self, object: Schedulable, old_priority: int) -> None:
         """The object's priority has changed while it was ready."""
         raise NotImplementedError
@@ -89,6 +93,11 @@ class ReadyQueues(Ready):
 
     def push(self, object: Schedulable) -> None:
         self.queues[object._priority].append(object)
+        self.count += 1
+
+    def push_first(self, object: Schedulable) -> None:
+        """Put an object before its equals. If a dead entry of its own is among them, it takes the place of that one instead."""
+        self.queues[object._priority].appendleft(object)
         self.count += 1
 
     def move(self, object: Schedulable, old_priority: int) -> None:
