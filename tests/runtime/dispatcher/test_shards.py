@@ -86,6 +86,7 @@ def on_compare(compare: Compare, camera: Camera, cameras: SelectiveAccessor[int,
 class Cameras(Dispatcher):
     sharded = True
     max_requests = 3
+    max_posted = 2
 
     def setup(self) -> None:
         #: For the tests.
@@ -143,8 +144,8 @@ def test_what_comes_elsewhere_is_forwarded_and_its_caller_gets_the_answer(
 
 def test_priority_deadline_trace_and_chain_are_kept(shard: VirtualBackplane) -> None:
     """Whoever is urgent, in a hurry, traced, or in a chain of calls is so in the other shard, too."""
-    shard.call("cameras.frame", priority=1, timeout=0.5, camera=AWAY)
-    due_ns = shard.clock.now_ns() + 500_000_000
+    shard.call("cameras.frame", priority=1, timeout=90, camera=AWAY)  # more than a call has by default
+    due_ns = shard.clock.now_ns() + 90_000_000_000
     shard.run_until_idle()
     (forwarded,) = shard.outside_calls()
     assert forwarded.envelope.priority == 1
@@ -234,6 +235,17 @@ def test_a_local_dispatch_comes_home_too(cameras: Cameras, shard: VirtualBackpla
     shard.run_until_idle()
     assert "it is off" in caplog.text
     assert shard.call("cameras.frame", camera=HERE).result() == [1, 0]
+
+
+def test_a_dispatch_that_is_refused_leaves_nothing_behind(cameras: Cameras, shard: VirtualBackplane) -> None:
+    """A source that is told to slow down tries again and again."""
+    _ = shard.backplane
+    cameras.dispatch(Frame(AWAY))
+    cameras.dispatch(Frame(HERE))
+    for message in [Frame(AWAY_TOO), Frame(HERE), Tick()] * 10:
+        with pytest.raises(Busy):
+            cameras.dispatch(message)
+    assert len(cameras.objects) <= 4
 
 
 class Taken(Handle):
