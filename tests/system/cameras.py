@@ -21,7 +21,7 @@ from appbackplane.runtime.execution.clock import RealClock
 LIMIT_NS = 30_000_000_000
 
 
-@message(category=1, id=1, key="camera", topic="frames")
+@message(category=971, id=1, key="camera", topic="frames")
 class Frame(Message):
     """Something to be seen."""
 
@@ -29,7 +29,7 @@ class Frame(Message):
     number: int
 
 
-@message(category=1, id=2, key="camera")
+@message(category=971, id=2, key="camera")
 class Spin(Message):
     """Compute until the file is there; `begun` is made at the beginning."""
 
@@ -38,7 +38,7 @@ class Spin(Message):
     until: str
 
 
-@message(category=1, id=3, key="camera")
+@message(category=971, id=3, key="camera")
 class Tick(Message):
     """The clock of one shard, for a camera of any."""
 
@@ -46,7 +46,7 @@ class Tick(Message):
     pid: int
 
 
-@message(category=1, id=4)
+@message(category=971, id=4)
 class Count(Message):
     """Without a key: asked of one shard, whichever."""
 

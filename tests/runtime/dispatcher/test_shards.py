@@ -242,9 +242,9 @@ def test_a_dispatch_that_is_refused_leaves_nothing_behind(cameras: Cameras, shar
     _ = shard.backplane
     cameras.dispatch(Frame(AWAY))
     cameras.dispatch(Frame(HERE))
-    for message in [Frame(AWAY_TOO), Frame(HERE), Tick()] * 10:
+    for one in [Frame(AWAY_TOO), Frame(HERE), Tick()] * 10:
         with pytest.raises(Busy):
-            cameras.dispatch(message)
+            cameras.dispatch(one)
     assert len(cameras.objects) <= 4
 
 
