@@ -103,7 +103,7 @@ class Dispatcher(Registrar, Component):
         if self.frozen:
             raise RegistrationError(f"{type(self).__qualname__} is frozen: its registrations are no handler's business")
         if self._registrations is None:
-            self._registrations = DataProtector(Registrations(self), name="registrations", order=0)
+            self._registrations = DataProtector(Registrations(self), name="registrations", order=0, per_shard=True)
         return self._registrations
 
     def dispatch(self, message: Message | Handle, *, priority: int | None = None) -> None:

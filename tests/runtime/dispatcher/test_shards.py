@@ -19,6 +19,7 @@ from appbackplane.runtime.dispatcher import (
     SelectiveProtector,
     message,
 )
+from appbackplane.runtime.dispatcher.registrations import Registrations
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.runtime.testing.virtual_backplane import VirtualCall
 from appbackplane.transport.envelope import CALL, Envelope
@@ -362,6 +363,9 @@ def frame_of_camera(frame: Frame, camera: Camera) -> None: ...
 def compared(compare: Compare, camera: Camera, other: Camera) -> None: ...
 
 
+def tick_changes(tick: Tick, registrations: Registrations) -> None: ...
+
+
 def of_a_function(compare: Compare) -> int:
     return compare.other
 
@@ -433,5 +437,6 @@ def test_what_is_declared_one_per_shard_is_accepted_however_it_is_chosen() -> No
     to = Sharded()
     to.register(tick_of_camera, SelectiveProtector(Camera, by=lambda tick: 1, per_shard=True))
     to.register(frame_and_load, DataProtector(Load(), per_shard=True))
+    to.register(tick_changes, to.registrations)
     own = SelectiveProtector({1: Camera(1)}, per_shard=True)
     to.register(compared, SelectiveProtector(Camera), own.by("other"))
