@@ -27,9 +27,11 @@ from ..execution.method_action import MethodAction
 from ..objects.action import Action
 from ..objects.endpoint import Request
 from .accessor import SelectiveAccessorOf
+from .errors import RegistrationError
+from .matching import Parameter
 from .message import Message, MessageSpec
 from .protectors import Choice, DataProtector, SelectiveProtector
-from .registration import Entry, Parameter, RegistrationError
+from .registration import Entry
 from .sending import fields_of, key_text
 
 if TYPE_CHECKING:
