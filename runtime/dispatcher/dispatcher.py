@@ -101,7 +101,12 @@ class Dispatcher(Registrar, Component):
         """Have a message handled, from any thread. Raises `NoHandler`, and `Busy` at `max_posted`."""
         if not isinstance(message, (Message, Handle)) or type(message) is Message:
             raise TypeError(f"dispatch({message!r}): expected a message, or a handle that becomes one")
-        self.post(self.delivery(message, priority, None))
+        delivery = self.delivery(message, priority, None)
+        try:
+            self.post(delivery)
+        except BaseException:
+            self._ended(delivery)
+            raise
 
     @operation(priority=0, idempotent=True)
     def handlers(self) -> list[dict[str, Any]]:
@@ -211,7 +216,14 @@ class Dispatcher(Registrar, Component):
         self._host.resume(delivery)
 
     def hurry(self, delivery: Delivery) -> None:
-        """It is about to wait in its thread."""
+        """It waits for somebody else now, who inherits its priority."""
+        self._host.hurry(delivery)
+
+    def wait_in_thread(self, delivery: Delivery, gate: threading.Lock) -> None:
+        """Until whoever has what it waits for opens the gate; he inherits its priority (law 10)."""
+        self._host.begins_to_block(delivery)
+        gate.acquire()
+        self._host.blocks_no_more(delivery)
 
     def report(self, action: Action, error: BaseException) -> None:
         """Say what went wrong, in the log."""

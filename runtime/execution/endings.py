@@ -86,6 +86,12 @@ class Endings:
         self._let_go(action, error, now_ns)
         self.end(action, now_ns)
 
+    def never_posted(self, action: Action, error: BackplaneError, now_ns: int) -> None:
+        """What was made of a request is not admitted after all: whoever made it may have kept a place for it."""
+        self._let_go(action, error, now_ns)
+        if action.on_end is not None:
+            action.on_end(action)
+
     def is_too_late(self, action: Action, now_ns: int) -> bool:
         """Refuse what has not begun (True); what has is told at its next step."""
         engine = self._engine
