@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from appbackplane.transport.errors import FailedPrecondition
 
-from .argument import Argument
+from .argument import Given
 from .locking import Claim, Lock
 
 T = TypeVar("T")
@@ -34,37 +34,25 @@ class Reach(Protocol):
         """Hold it no longer, if nothing else wants it. Does not wait."""
 
 
-class _Reaching(Generic[T]):
-    """What both kinds of accessors do."""
+class Reaching:
+    """What both kinds of accessors have."""
 
     __slots__ = ("_is_shared", "_name", "_reach", "disturbed")
 
     def __init__(self, name: str, reach: Reach | None, is_shared: bool, disturbed: Sequence[str] = ()) -> None:
         self._name, self._reach, self._is_shared = name, reach, is_shared
         #: Of what the handler held already, the names of what others may have changed while the latest `lock` waited:
-        #: what was read of it before is to be read again. Empty: it is all as it was.
+        #: what was read of it before is to be read again. Empty: all is as it was.
         self.disturbed: tuple[str, ...] = tuple(disturbed)
 
-    @contextmanager
-    def _locked(self, lock: Lock | None, datum: T) -> Iterator[T]:
-        reach = self._reach
-        if lock is None or reach is None:
-            yield datum
-            return
-        claim, self.disturbed = reach.reach(lock, is_shared=self._is_shared, who=self._name)
-        try:
-            yield datum
-        finally:
-            reach.let_go(claim)
 
-
-class Accessor(_Reaching[T]):
+class Accessor(Reaching, Generic[T_co]):
     """One datum, within reach."""
 
     __slots__ = ("_find",)
 
     def __init__(
-        self, name: str, reach: Reach | None, find: Callable[[], tuple[Lock | None, T]], is_shared: bool,
+        self, name: str, reach: Reach | None, find: Callable[[], tuple[Lock | None, T_co]], is_shared: bool,
         disturbed: Sequence[str] = (),
     ) -> None:  # fmt: skip
         super().__init__(name, reach, is_shared, disturbed)
@@ -73,20 +61,20 @@ class Accessor(_Reaching[T]):
     @classmethod
     def of(cls, datum: T, *, disturbed: Sequence[str] = ()) -> Accessor[T]:
         """For tests of handlers: nothing is locked. `disturbed`: what `lock` is to find changed by others."""
-        return cls(type(datum).__name__, None, lambda: (None, datum), False, disturbed)
+        return Accessor(type(datum).__name__, None, lambda: (None, datum), False, disturbed)
 
-    def lock(self) -> AbstractContextManager[T]:
+    def lock(self) -> AbstractContextManager[T_co]:
         """The datum, locked inside the block: `with room.lock() as found:`."""
-        return self._locked(*self._find())
+        return _locked(self, *self._find())
 
 
-class SelectiveAccessor(_Reaching[T], Generic[K, T]):
+class SelectiveAccessor(Reaching, Generic[K_contra, T_co]):
     """Many data, within reach by their keys."""
 
     __slots__ = ("_find",)
 
     def __init__(
-        self, name: str, reach: Reach | None, find: Callable[[K], tuple[Lock | None, T]], is_shared: bool,
+        self, name: str, reach: Reach | None, find: Callable[[K_contra], tuple[Lock | None, T_co]], is_shared: bool,
         disturbed: Sequence[str] = (),
     ) -> None:  # fmt: skip
         super().__init__(name, reach, is_shared, disturbed)
@@ -95,11 +83,24 @@ class SelectiveAccessor(_Reaching[T], Generic[K, T]):
     @classmethod
     def of(cls, data: Mapping[K, T], *, disturbed: Sequence[str] = ()) -> SelectiveAccessor[K, T]:
         """For tests of handlers: nothing is locked. `disturbed`: what `lock` is to find changed by others."""
-        return cls("data", None, lambda key: (None, data[key]), False, disturbed)
+        return SelectiveAccessor("data", None, lambda key: (None, data[key]), False, disturbed)
 
-    def lock(self, key: K) -> AbstractContextManager[T]:
+    def lock(self, key: K_contra) -> AbstractContextManager[T_co]:
         """The datum of `key`, locked inside the block. Raises `NotFound`."""
-        return self._locked(*self._find(key))
+        return _locked(self, *self._find(key))
+
+
+@contextmanager
+def _locked(accessor: Reaching, lock: Lock | None, datum: T) -> Iterator[T]:
+    reach = accessor._reach
+    if lock is None or reach is None:
+        yield datum
+        return
+    claim, accessor.disturbed = reach.reach(lock, is_shared=accessor._is_shared, who=accessor._name)
+    try:
+        yield datum
+    finally:
+        reach.let_go(claim)
 
 
 class Protected(Protocol[T_co]):
@@ -115,10 +116,10 @@ class Selection(Protocol[K_contra, T_co]):
 
     name: str
 
-    def _of(self, key: K_contra) -> tuple[Lock, T_co]: ...
+    def _reached(self, key: K_contra) -> tuple[Lock, T_co]: ...
 
 
-class AccessorOf(Argument[Accessor[T]]):
+class AccessorOf(Given[Accessor[T]]):
     """What is registered for a parameter that is an `Accessor`."""
 
     __slots__ = ("protector",)
@@ -131,7 +132,7 @@ class AccessorOf(Argument[Accessor[T]]):
         return Accessor(protector.name, reach, lambda: protector._select(message), is_shared)
 
 
-class SelectiveAccessorOf(Argument[SelectiveAccessor[K, T]]):
+class SelectiveAccessorOf(Given[SelectiveAccessor[K, T]]):
     """What is registered for a parameter that is a `SelectiveAccessor`."""
 
     __slots__ = ("protector",)
@@ -140,11 +141,11 @@ class SelectiveAccessorOf(Argument[SelectiveAccessor[K, T]]):
         self.protector = protector
 
     def _bind(self, reach: Reach, message: Any, is_shared: bool) -> SelectiveAccessor[K, T]:
-        return SelectiveAccessor(self.protector.name, reach, self.protector._of, is_shared)
+        return SelectiveAccessor(self.protector.name, reach, self.protector._reached, is_shared)
 
 
 def finished(who: str) -> FailedPrecondition:
     """An accessor was kept."""
     return FailedPrecondition(
-        f"the accessor of {who} was used after its handler had returned, or in another thread: it is the handler's alone"
+        f"the accessor of {who} was used after its handler had returned, or in another thread: it ends with the handler"
     )

@@ -36,8 +36,8 @@ class Delivery(ParkableAction):
     """Made by the dispatcher (dispatcher.py)."""
 
     __slots__ = (
-        "claims", "dispatcher", "entries", "gate", "handle", "hearings", "held", "index", "is_calling", "message", "reached",
-        "spec", "thread", "values", "waited_from_ns", "waits_on", "wanted",
+        "claims", "dispatcher", "entries", "gate", "handle", "hearings", "held", "index", "is_calling", "left", "message",
+        "reached", "spec", "thread", "values", "waited_from_ns", "waits_on", "wanted",
     )  # fmt: skip
 
     def __init__(
@@ -62,6 +62,8 @@ class Delivery(ParkableAction):
         self.held: list[Claim] = []
         self.wanted: Sequence[Claim] = ()
         self.waits_on: Lock | None = None
+        #: What became of others at its end; they go on once it has ended.
+        self.left = NOBODY
         #: Where its thread waits for a lock, if it does.
         self.gate: threading.Lock | None = None
         #: What its handler is registered for, what that one has reached for besides, and in which thread it runs.
@@ -76,26 +78,8 @@ class Delivery(ParkableAction):
         """Whether a handler has seen it."""
         return self.index > 0
 
-    def run(self) -> Outcome:
+    def run(self) -> Outcome:  # hot: scripts/bench dispatcher_overhead
         """Go on: from the beginning, or with the locks it waited for."""
-        try:
-            return self._go_on()
-        except BaseException:  # of a source's handle, or ours: whatever it was, nobody may wait for it for ever
-            self._release()
-            if self.handle is not None:
-                self._let_go()
-            raise
-
-    def refuse(self, error: BackplaneError) -> None:
-        """It is not to be handled (any more)."""
-        super().refuse(error)
-        self._release()
-        if self.handle is not None:
-            self._let_go()
-
-    # -- a handler's turn ---------------------------------------------------------------------------------------------
-
-    def _go_on(self) -> Outcome:
         dispatcher = self.dispatcher
         assert self.waits_on is None, "resumed without what it waits for"
         if self.message is None and not self._resolve():
@@ -109,22 +93,35 @@ class Delivery(ParkableAction):
             self._has_waited(entries[self.index])
         while self.index < len(entries):
             entry = entries[self.index]
-            if self.values is None:
+            values = self.values
+            if values is None:
                 try:
-                    self.claims, self.values = entry.prepare(self.message, self)
-                except Exception as error:  # a selector is a user's, and may not know the key
-                    self._failed(entry, error)
-                    self._next()
+                    claims, values = entry.prepare(self.message, self)
+                    self.claims = claims
+                except BaseException as error:  # the edge: what chooses data is a user's, and may not know the key
+                    self._failed(entry, error, is_chosen=False)
+                    self.index += 1
                     continue
-                if (self.claims or self.held) and not self._take(self.claims):
+                if (claims or self.held) and not self._take(claims):
+                    self.values = values
                     return WAITING
-            self._call(entry)
-            self._next()
+            self._call(entry, values)
+            self.values = None
+            self.index += 1
         if self.held:
             self._release()
         if self.handle is not None:
             self._let_go()
         return DONE
+
+    def refuse(self, error: BackplaneError) -> None:
+        """It is not to be handled (any more)."""
+        super().refuse(error)
+        self._release()
+        if self.handle is not None:
+            self._let_go()
+
+    # -- a handler's turn ---------------------------------------------------------------------------------------------
 
     def _resolve(self) -> bool:
         handle = self.handle
@@ -138,10 +135,22 @@ class Delivery(ParkableAction):
             self.dispatcher.vanished_count += 1
             self._let_go()
             return False
+        if self.dispatcher.shards is not None and not self.dispatcher.shards.is_here(message):
+            return self._pass_on(message)
         self.message = message
         return True
 
-    def _call(self, entry: Entry) -> None:
+    def _pass_on(self, message: Message) -> bool:
+        """It has turned out to be another shard's."""
+        try:
+            self.dispatcher.dispatch(message, priority=self.priority)
+        except BackplaneError as error:
+            self.error = error
+            self.dispatcher.report(self, error)
+        self._let_go()
+        return False
+
+    def _call(self, entry: Entry, values: tuple[Any, ...]) -> None:  # hot: scripts/bench dispatcher_overhead
         if not entry.is_registered or (self.handle is not None and self.handle.is_cancelled):
             return
         now_ns = self.dispatcher.now_ns
@@ -150,14 +159,15 @@ class Delivery(ParkableAction):
             self.thread = threading.get_ident()
         self.is_calling = True
         try:
-            result = entry.handler(self.message, *cast("tuple[Any, ...]", self.values))
+            result = entry.handler(self.message, *values)
             if entry.answers:
                 self.result = result
-        except BaseException as error:  # the edge: sys.exit() in a handler ends the handler, not the others
+        except BaseException as error:  # the edge: sys.exit() in a handler ends the handler, not the worker
             self._failed(entry, error)
-        self.is_calling = False
-        if self.reached:
-            self.reached.clear()  # blocks that it has not left
+        finally:
+            self.is_calling = False
+            if self.reached:
+                self.reached.clear()  # by blocks that it has not left
         entry.calls_count += 1
         entry.run_ns += now_ns() - started_ns
 
@@ -170,17 +180,14 @@ class Delivery(ParkableAction):
             self.dispatcher.report(self, error)
             return False
 
-    def _next(self) -> None:
-        self.index += 1
-        self.values = None
-
-    def _failed(self, entry: Entry, error: BaseException) -> None:
+    def _failed(self, entry: Entry, error: BaseException, *, is_chosen: bool = True) -> None:
         """The first failure is what the caller is told; each is reported."""
         if isinstance(error, BackplaneError):
             told: BackplaneError = error
         else:
             data = [claim.lock.name for claim in self.held if not claim.is_shared]
-            told = HandlerFailed(self.name, entry.name, error, data)
+            who = f"handler {entry.name}" if is_chosen else f"choosing the data of handler {entry.name}"
+            told = HandlerFailed(self.name, who, error, data if is_chosen else ())
             told.__cause__ = error
         entry.failures_count += 1
         if self.peer is None or isinstance(told, HandlerFailed):
@@ -218,27 +225,38 @@ class Delivery(ParkableAction):
 
     def _tell(self, others: Others) -> None:
         """What has become of those that waited. Without the mutex."""
-        for each in others.ready:
-            cast(Delivery, each).granted()
-        for each in others.moved:
-            self.dispatcher.hurry(cast(Delivery, each))
-
-    def granted(self) -> None:
-        """It has all that it waited for. By whoever released the last of it, without the mutex."""
-        if self.gate is not None:
-            self.gate.release()
-        else:
-            self.dispatcher.resume(self)
+        for each in cast("list[Delivery]", others.ready):
+            if not each.is_let_on():
+                self.dispatcher.resume(each)
+        for each in cast("list[Delivery]", others.moved):
+            self.dispatcher.hurry(each)
 
     def _has_waited(self, entry: Entry) -> None:
         entry.wait_ns += self.dispatcher.now_ns() - self.waited_from_ns
         self.waited_from_ns = 0
 
     def _release(self) -> None:
+        """Of everything, at its end. Who gets it goes on once this one has ended, unless a thread waits for it."""
         with self.dispatcher.mutex:
             others = locking.release(self)
         if others is not NOBODY:
-            self._tell(others)
+            ready = [each for each in others.ready if not cast("Delivery", each).is_let_on()]
+            self.left = Others(ready, others.moved)
+
+    def is_let_on(self) -> bool:
+        """Whether it waited in a thread, which may go on now."""
+        if self.gate is None:
+            return False
+        self.gate.release()
+        return True
+
+    def has_ended(self) -> None:
+        """By who holds the lead, and runs what is resumed here himself: a thread that is woken for it costs 40 us."""
+        if self.held:  # what runs it has stopped it in the middle
+            self._release()
+        left, self.left = self.left, NOBODY
+        if left is not NOBODY:
+            self._tell(left)
 
     def reach(self, lock: Lock, *, is_shared: bool, who: str) -> tuple[Claim, tuple[str, ...]]:
         """For an accessor: hold this one, too. What `let_go` wants, and which of what it held others have changed meanwhile."""

@@ -31,6 +31,8 @@ class EngineHost:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        #: The time, monotonic: the clock's function itself.
+        self.now_ns: Callable[[], int] = engine.now_ns
 
     def call(self, caller: AppObject, route: Any, arguments: Mapping[str, Any], options: CallOptions) -> CallRequest:
         """To be awaited by the coroutine that runs now."""
@@ -132,10 +134,6 @@ class EngineHost:
         """Something that an action did went wrong, and its caller need not know, or not all of it."""
         with self._engine.lead:
             self._engine.reports.failed(action, error, self._engine.clock.now_ns())
-
-    def now_ns(self) -> int:
-        """The time, monotonic."""
-        return self._engine.clock.now_ns()
 
     @property
     def backplane(self) -> str:

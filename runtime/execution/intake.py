@@ -113,7 +113,9 @@ class Intake:
         if is_keyed and (key is not None or not route.has_digest) and self.replays.has_answered(peer, envelope, now_ns):
             return
         if route.endpoint is not None:
-            action = self._from_endpoint(route, Request(name, key, body, priority, deadline_ns, chain or ()))
+            made = self._from_endpoint(route, Request(name, key, body, priority, deadline_ns, chain or ()))
+            assert made is not None, "it is of no topic"
+            action = made
         elif route.has_digest and key is None:
             return self.digesting.begin(route, peer, envelope, priority, now_ns)
         else:
@@ -158,9 +160,11 @@ class Intake:
                     raise Unavailable(f"{component.name} is {state.value}")
                 own = copy.deepcopy(body) if number else body
                 priority = self._priority(name, envelope.priority, hearer.priority)
-                action: Action
+                action: Action | None
                 if hearer.route is not None:
-                    action = self._from_endpoint(hearer.route, Request(name, None, own, priority, None))
+                    action = self._from_endpoint(hearer.route, Request(name, None, own, priority, None, (), topic))
+                    if action is None:
+                        continue
                 else:
                     assert spec is not None
                     arguments = spec.binding.bind(own, name)
@@ -199,10 +203,9 @@ class Intake:
             action.cancel()
             return engine.outgoing.give_up(action, now_ns) if action.awaiting_id else 0
         error = Cancelled(f"{name}: taken back before it began")
-        if isinstance(action, ParkableAction):
-            # Of what has begun nothing is left out: half of a message's handlers is worse than an answer nobody wants.
-            if engine.parking.take_back(action, error, now_ns) or action.has_begun:
-                return 0
+        # Of what has begun nothing is left out: half of a message's handlers is worse than an answer that nobody wants.
+        if isinstance(action, ParkableAction) and (engine.parking.take_back(action, error, now_ns) or action.has_begun):
+            return 0
         if engine.scheduler.withdraw(action):
             engine.endings.refuse(action, error, now_ns)
         elif isinstance(action, MethodAction):
@@ -364,7 +367,7 @@ class Intake:
         if throttle.barren_below is not None and action.priority > throttle.barren_below:
             throttle.barren_below = None
 
-    def _from_endpoint(self, route: Route, request: Request) -> Action:
+    def _from_endpoint(self, route: Route, request: Request) -> Action | None:
         assert route.endpoint is not None
         try:
             create: Callable[[Request], Any] = route.endpoint.create_action  # it is a user's: it may return anything
@@ -374,6 +377,8 @@ class Intake:
         except BaseException as error:
             log.exception("%s.create_action failed", route.name)
             raise InternalError(f"{route.name}: {type(error).__name__}: {text_of(error)}") from error
+        if action is None and request.topic is not None:
+            return None
         if not isinstance(action, Action) or action.object._component is not route.component:
             raise InternalError(
                 f"{route.name}: create_action must return an Action for an object of {route.component.name}"

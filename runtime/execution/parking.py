@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from appbackplane.transport.errors import BackplaneError
 
 from ..objects.action import Action, ParkableAction
+from .current import current
 from .method_action import MethodAction
 
 if TYPE_CHECKING:
@@ -48,14 +49,20 @@ class Parking:
         self.hurry(action, now_ns)
 
     def resume(self, action: ParkableAction, now_ns: int) -> None:
-        """What it waited for has come."""
+        """What it waited for has come.
+
+        A regular worker between two actions takes it next, or leaves something that others were woken for: nobody is woken.
+        """
         engine = self._engine
         if self.parked.pop(id(action), None) is None:  # it is still on its way there, or was taken back
             action.is_resumed = True
             return
         engine.inheritance.goes_on(action)
+        is_first = not engine.scheduler.ready.count
         engine.scheduler.resume_first(action, now_ns)
-        engine.watch.notify()
+        worker = current.worker
+        if not is_first or worker is None or worker.is_relief or worker.started_ns:
+            engine.watch.notify()
 
     def hurry(self, action: ParkableAction, now_ns: int) -> None:
         """Whoever stands in its way inherits its priority: it waits from now on, or for somebody else."""
