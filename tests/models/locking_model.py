@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from appbackplane.runtime.dispatcher.locking import Holder
+
 #: (number of the lock, whether it is shared); the number is its rank.
 Want = tuple[int, bool]
 
@@ -116,3 +118,17 @@ class LockingModel:
     def readers(self, number: int) -> list[Twin]:
         """Who shares it."""
         return [each for each in self.everybody if each.has.get(number) is True]
+
+
+def is_in_a_circle(who: Holder) -> bool:
+    """Whether somebody waits, over others, for himself: then nobody in between will ever go on."""
+    seen: set[int] = set()
+    in_the_way = [who]
+    while in_the_way:
+        each = in_the_way.pop()
+        holders = [] if each.waits_on is None else each.waits_on.holders
+        if any(holder is who for holder in holders):
+            return True
+        in_the_way += [holder for holder in holders if id(holder) not in seen]
+        seen |= {id(holder) for holder in holders}
+    return False

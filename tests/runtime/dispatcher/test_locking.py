@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from appbackplane.runtime.dispatcher import locking
 from appbackplane.runtime.dispatcher.locking import Claim, Lock
-from tests.models.locking_model import LockingModel, Twin, Want
+from tests.models.locking_model import LockingModel, Twin, Want, is_in_a_circle
 
 EXAMPLES = os.environ.get("APPBACKPLANE_MODEL_EXAMPLES")
 
@@ -127,7 +127,7 @@ class LockingMachine(RuleBasedStateMachine):
         for user in self.users:
             if user.waits_on is not None:
                 assert all(claim.lock.rank < user.waits_on.rank for claim in user.held)
-                assert not circle_from(user)
+                assert not is_in_a_circle(user)
 
     @invariant()
     def nobody_waits_for_nothing(self) -> None:
@@ -159,20 +159,6 @@ class LockingMachine(RuleBasedStateMachine):
         self.model.release(self.model.everybody[user.number])
         self.note(others)
         self.same_facts()
-
-
-def circle_from(user: locking.Holder) -> bool:
-    """Whether somebody waits, over others, for himself."""
-    seen: set[int] = set()
-    in_the_way = [user]
-    while in_the_way:
-        each = in_the_way.pop()
-        holders = [] if each.waits_on is None else each.waits_on.holders
-        if user in holders:
-            return True
-        in_the_way += [holder for holder in holders if id(holder) not in seen]
-        seen |= {id(holder) for holder in holders}
-    return False
 
 
 TestLocking = LockingMachine.TestCase
