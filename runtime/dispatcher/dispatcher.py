@@ -23,6 +23,7 @@ from .delivery import Delivery
 from .eavesdroppers import SLOW_AFTER_S, Eavesdropper, Eavesdropping
 from .errors import NoHandler, RegistrationError
 from .handles import Handle
+from .locking import NOBODY
 from .message import Message, MessageSpec, undeclared
 from .priorities import declared, rate_monotonic
 from .protectors import DataProtector
@@ -240,7 +241,14 @@ class Dispatcher(Registrar, Component):
         self._host.resume(delivery)
 
     def hurry(self, delivery: Delivery) -> None:
-        """It is about to wait in its thread."""
+        """It waits for somebody else now, who inherits its priority."""
+        self._host.hurry(delivery)
+
+    def wait_in_thread(self, delivery: Delivery, gate: threading.Lock) -> None:
+        """Until whoever has what it waits for opens the gate; he inherits its priority (law 10)."""
+        self._host.begins_to_block(delivery)
+        gate.acquire()
+        self._host.blocks_no_more(delivery)
 
     def report(self, action: Action, error: BaseException) -> None:
         """Say what went wrong, in the log."""
@@ -296,7 +304,7 @@ class Dispatcher(Registrar, Component):
                     self._lanes.append(lane)
         else:  # nobody else's
             self._lanes.append(lane)
-        if isinstance(action, Delivery) and (action.ready or action.held):
+        if isinstance(action, Delivery) and (action.left is not NOBODY or action.held):
             action.has_ended()
 
 
