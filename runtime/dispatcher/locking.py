@@ -74,6 +74,12 @@ def change(holder: Holder, claims: Sequence[Claim]) -> tuple[bool, list[Holder]]
     return _take(holder), ready
 
 
+def holds(holder: Holder, claims: Sequence[Claim]) -> bool:
+    """Whether it has exactly these already; asked by itself while it waits for nothing, and then without the mutex."""
+    held = holder.held
+    return len(held) == len(claims) and _kept(held, claims) == len(held)
+
+
 def release(holder: Holder) -> list[Holder]:
     """Let go of everything, also of what it waits for; who may go on now."""
     if holder.waits_on is not None:
