@@ -14,6 +14,8 @@ from .handles import Handle
 from .message import Message, message
 from .protectors import READ, DataProtector, Read, SelectiveProtector
 from .registration import RegistrationError
+from .registrations import Registrations
+from .sending import call_message, cast_message
 
 __all__ = [
     "READ",
@@ -27,7 +29,10 @@ __all__ = [
     "NoHandler",
     "Read",
     "RegistrationError",
+    "Registrations",
     "SelectiveAccessor",
     "SelectiveProtector",
+    "call_message",
+    "cast_message",
     "message",
 ]

@@ -14,7 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from appbackplane.transport.errors import FailedPrecondition
 
-from .argument import Argument
+from .argument import Given
 from .locking import Lock
 
 T = TypeVar("T")
@@ -33,23 +33,23 @@ class Reach(Protocol):
         """Hold it no longer, if nothing else wants it."""
 
 
-class Accessor(Generic[T]):
+class Accessor(Generic[T_co]):
     """One datum, within reach."""
 
     __slots__ = ("_find", "_is_shared", "_name", "_reach")
 
     def __init__(
-        self, name: str, reach: Reach | None, find: Callable[[], tuple[Lock | None, T]], is_shared: bool
+        self, name: str, reach: Reach | None, find: Callable[[], tuple[Lock | None, T_co]], is_shared: bool
     ) -> None:
         self._name, self._reach, self._find, self._is_shared = name, reach, find, is_shared
 
     @classmethod
     def of(cls, datum: T) -> Accessor[T]:
         """For tests of handlers: nothing is locked."""
-        return cls(type(datum).__name__, None, lambda: (None, datum), False)
+        return Accessor(type(datum).__name__, None, lambda: (None, datum), False)
 
     @contextmanager
-    def lock(self) -> Iterator[T]:
+    def lock(self) -> Iterator[T_co]:
         """The datum, locked inside the block: `with room.lock() as found:`."""
         lock, datum = self._find()
         if lock is None or self._reach is None:
@@ -62,23 +62,23 @@ class Accessor(Generic[T]):
             self._reach.let_go(lock)
 
 
-class SelectiveAccessor(Generic[K, T]):
+class SelectiveAccessor(Generic[K_contra, T_co]):
     """Many data, within reach by their keys."""
 
     __slots__ = ("_find", "_is_shared", "_name", "_reach")
 
     def __init__(
-        self, name: str, reach: Reach | None, find: Callable[[K], tuple[Lock | None, T]], is_shared: bool
+        self, name: str, reach: Reach | None, find: Callable[[K_contra], tuple[Lock | None, T_co]], is_shared: bool
     ) -> None:
         self._name, self._reach, self._find, self._is_shared = name, reach, find, is_shared
 
     @classmethod
     def of(cls, data: Mapping[K, T]) -> SelectiveAccessor[K, T]:
         """For tests of handlers: nothing is locked."""
-        return cls("data", None, lambda key: (None, data[key]), False)
+        return SelectiveAccessor("data", None, lambda key: (None, data[key]), False)
 
     @contextmanager
-    def lock(self, key: K) -> Iterator[T]:
+    def lock(self, key: K_contra) -> Iterator[T_co]:
         """The datum of `key`, locked inside the block. Raises `NotFound`."""
         lock, datum = self._find(key)
         if lock is None or self._reach is None:
@@ -104,10 +104,10 @@ class Selection(Protocol[K_contra, T_co]):
 
     name: str
 
-    def _of(self, key: K_contra) -> tuple[Lock, T_co]: ...
+    def _reached(self, key: K_contra) -> tuple[Lock, T_co]: ...
 
 
-class AccessorOf(Argument[Accessor[T]]):
+class AccessorOf(Given[Accessor[T]]):
     """What is registered for a parameter that is an `Accessor`."""
 
     __slots__ = ("protector",)
@@ -120,7 +120,7 @@ class AccessorOf(Argument[Accessor[T]]):
         return Accessor(protector.name, reach, lambda: protector._select(message), is_shared)
 
 
-class SelectiveAccessorOf(Argument[SelectiveAccessor[K, T]]):
+class SelectiveAccessorOf(Given[SelectiveAccessor[K, T]]):
     """What is registered for a parameter that is a `SelectiveAccessor`."""
 
     __slots__ = ("protector",)
@@ -129,7 +129,7 @@ class SelectiveAccessorOf(Argument[SelectiveAccessor[K, T]]):
         self.protector = protector
 
     def _bind(self, reach: Reach, message: Any, is_shared: bool) -> SelectiveAccessor[K, T]:
-        return SelectiveAccessor(self.protector.name, reach, self.protector._of, is_shared)
+        return SelectiveAccessor(self.protector.name, reach, self.protector._reached, is_shared)
 
 
 def finished(who: str) -> FailedPrecondition:

@@ -93,8 +93,8 @@ class Delivery(ParkableAction):
             if values is None:
                 try:
                     claims, values = entry.prepare(self.message, self)
-                except Exception as error:  # a selector is a user's, and may not know the key
-                    self._failed(entry, error)
+                except BaseException as error:  # the edge: what chooses data is a user's, and may not know the key
+                    self._failed(entry, error, is_chosen=False)
                     self.index += 1
                     continue
                 if (claims or self.held) and not locking.holds(self, claims) and not self._take(claims):
@@ -130,8 +130,20 @@ class Delivery(ParkableAction):
             self.dispatcher.vanished_count += 1
             self._let_go()
             return False
+        if self.dispatcher.shards is not None and not self.dispatcher.shards.is_here(message):
+            return self._pass_on(message)
         self.message = message
         return True
+
+    def _pass_on(self, message: Message) -> bool:
+        """It has turned out to be another shard's."""
+        try:
+            self.dispatcher.dispatch(message, priority=self.priority)
+        except BackplaneError as error:
+            self.error = error
+            self.dispatcher.report(self, error)
+        self._let_go()
+        return False
 
     def _call(self, entry: Entry, values: tuple[Any, ...]) -> None:  # hot: scripts/bench dispatcher_overhead
         if not entry.is_registered or (self.handle is not None and self.handle.is_cancelled):
@@ -143,7 +155,7 @@ class Delivery(ParkableAction):
             result = entry.handler(self.message, *values)
             if entry.answers:
                 self.result = result
-        except Exception as error:
+        except BaseException as error:  # the edge: sys.exit() in a handler ends the handler, not the worker
             self._failed(entry, error)
         finally:
             self.is_calling = False
@@ -159,13 +171,14 @@ class Delivery(ParkableAction):
             self.dispatcher.report(self, error)
             return False
 
-    def _failed(self, entry: Entry, error: Exception) -> None:
+    def _failed(self, entry: Entry, error: BaseException, *, is_chosen: bool = True) -> None:
         """The first failure is what the caller is told; each is reported."""
         if isinstance(error, BackplaneError):
             told: BackplaneError = error
         else:
             data = [claim.lock.name for claim in self.held if not claim.is_shared]
-            told = HandlerFailed(self.name, entry.name, error, data)
+            who = f"handler {entry.name}" if is_chosen else f"choosing the data of handler {entry.name}"
+            told = HandlerFailed(self.name, who, error, data if is_chosen else ())
             told.__cause__ = error
         entry.failures_count += 1
         if self.peer is None or isinstance(told, HandlerFailed):

@@ -17,6 +17,7 @@ from appbackplane.transport.errors import FailedPrecondition
 from ..objects.action import Action
 from ..objects.app_object import AppObject
 from ..objects.component import Component
+from ..objects.endpoint import Request
 from ..objects.operation import operation
 from .delivery import Delivery
 from .eavesdroppers import SLOW_AFTER_S, Eavesdropper, Eavesdropping
@@ -29,6 +30,7 @@ from .registrar import Registrar
 from .registration import Entry, RegistrationError, conflict, entry_of
 from .registrations import Registrations
 from .route import MessageEndpoint
+from .shards import Shards
 
 Inner = TypeVar("Inner", bound=AppObject)
 
@@ -39,7 +41,7 @@ class Lane(AppObject):
     __slots__ = ("load", "message_key")
 
     load: int
-    message_key: tuple[type[Message], Any] | None
+    message_key: tuple[Any, ...] | None
 
 
 class Dispatcher(Registrar, Component):
@@ -52,25 +54,29 @@ class Dispatcher(Registrar, Component):
     #: Whether deliveries wait for locks in their threads, as they must where a handler has an accessor (delivery.py). True
     #: from the first accessor that is registered in `setup`; declare it where one may be registered later.
     keeps_threads: bool = False
+    #: Whether its data are spread by key over the backplanes that have it, its replicas (shards.py).
+    sharded: ClassVar[bool] = False
 
     #: Guards locks and lanes. Held for a few steps; nobody takes the lead while he holds it.
     mutex: threading.Lock
     #: Handles that resolved to nothing.
     vanished_count: int
     eavesdropping: Eavesdropping
+    shards: Shards | None
     _entries: dict[type[Message], tuple[Entry, ...]]
     _urgency: dict[str, int]
     #: Route and priority of each message that has a handler.
     _served: dict[type[Message], tuple[str, int]]
     _registrations: DataProtector[Registrations] | None
     _lanes: list[Lane]
-    _keyed: dict[tuple[type[Message], Any], Lane]
+    _keyed: dict[tuple[Any, ...], Lane]
 
     def __new__(cls, *arguments: Any, **keywords: Any) -> Self:
         self = super().__new__(cls, *arguments, **keywords)
         self.mutex = threading.Lock()
         self.vanished_count = 0
         self.eavesdropping = Eavesdropping(self)
+        self.shards = Shards(self) if cls.sharded else None
         self._entries = {}
         self._urgency = {}
         self._served = {}
@@ -104,7 +110,16 @@ class Dispatcher(Registrar, Component):
         """Have a message handled, from any thread. Raises `NoHandler`, and `Busy` at `max_posted`."""
         if not isinstance(message, (Message, Handle)) or type(message) is Message:
             raise TypeError(f"dispatch({message!r}): expected a message, or a handle that becomes one")
-        self.post(self.delivery(message, priority, None))
+        action = self.action_of(message, priority, None)
+        try:
+            self.post(action)
+        except BaseException:
+            self.ended(action)  # it has a place on its lane
+            raise
+
+    def home_of(self, message: Message) -> str | None:
+        """The backplane in which a message is handled: that of its shard. None: wherever it comes."""
+        return None if self.shards is None else self.shards.home_of(message)
 
     @operation(priority=0, idempotent=True)
     def handlers(self) -> list[dict[str, Any]]:
@@ -166,6 +181,8 @@ class Dispatcher(Registrar, Component):
 
     def _enter(self, entry: Entry) -> Entry:
         kind = entry.spec.type
+        if self.shards is not None:
+            self.shards.admit(entry)
         with self.mutex:
             entries = self._entries.get(kind, ())
             problem = conflict(entry, entries)
@@ -186,17 +203,23 @@ class Dispatcher(Registrar, Component):
 
     # -- deliveries ---------------------------------------------------------------------------------------------------
 
-    def delivery(self, message: Message | Handle, priority: int | None, deadline_ns: int | None) -> Delivery:
-        """The action that a message becomes. Raises `NoHandler`."""
+    def action_of(
+        self, message: Message | Handle, priority: int | None, deadline_ns: int | None, request: Request | None = None
+    ) -> Action:
+        """What a message becomes: its delivery, or the way to its shard. Raises `NoHandler`; and as `Shards.away`."""
         spec = message.spec if isinstance(message, Handle) else type(message).__message__
         served = self._served.get(spec.type)
-        if served is None:
+        if served is None or not self._entries[spec.type]:  # or they have been taken out
             raise NoHandler(spec.type.__name__, self.name)
         route, urgency = served
-        delivery = Delivery(
-            self._lane(message, spec), route, urgency if priority is None else priority, deadline_ns, self, spec, message
-        )
-        delivery.on_end = self._ended
+        if priority is None:
+            priority = urgency
+        if self.shards is not None and not isinstance(message, Handle):
+            away = self.shards.away(message, spec, priority, deadline_ns, request)
+            if away is not None:
+                return away
+        delivery = Delivery(self._lane(message, spec), route, priority, deadline_ns, self, spec, message)
+        delivery.on_end = self.ended
         return delivery
 
     def entries_of(self, spec: MessageSpec) -> tuple[Entry, ...]:
@@ -239,14 +262,18 @@ class Dispatcher(Registrar, Component):
     def _lane(self, message: Message | Handle, spec: MessageSpec) -> Lane:
         key = None if spec.key is None or isinstance(message, Handle) else getattr(message, spec.key)
         if key is not None:
-            with self.mutex:
-                lane = self._keyed.get((spec.type, key))
-                if lane is None:
-                    lane = self._keyed[spec.type, key] = self._idle_lane()
-                    lane.message_key = (spec.type, key)
-                lane.load += 1
-                return lane
+            return self.lane_of((spec.type, key))
         return self._idle_lane()
+
+    def lane_of(self, key: tuple[Any, ...]) -> Lane:
+        """The one for all that has this key; to be given back by `ended`."""
+        with self.mutex:
+            lane = self._keyed.get(key)
+            if lane is None:
+                lane = self._keyed[key] = self._idle_lane()
+                lane.message_key = key
+            lane.load += 1
+            return lane
 
     def _idle_lane(self) -> Lane:
         try:
@@ -256,8 +283,8 @@ class Dispatcher(Registrar, Component):
             lane.load, lane.message_key = 0, None
             return lane
 
-    def _ended(self, action: Action) -> None:
-        assert isinstance(action, Delivery)
+    def ended(self, action: Action) -> None:
+        """It was on a lane, and is no more."""
         lane = action.object
         assert isinstance(lane, Lane)
         if lane.message_key is not None:
@@ -269,7 +296,7 @@ class Dispatcher(Registrar, Component):
                     self._lanes.append(lane)
         else:  # nobody else's
             self._lanes.append(lane)
-        if action.ready or action.held:
+        if isinstance(action, Delivery) and (action.ready or action.held):
             action.has_ended()
 
 

@@ -17,7 +17,7 @@ class NoHandler(FailedPrecondition):
 class HandlerFailed(InternalError):
     """A handler raised. The other handlers of its message have run all the same."""
 
-    def __init__(self, message: str, handler: str, error: BaseException, data: Sequence[str]) -> None:
+    def __init__(self, message: str, who: str, error: BaseException, data: Sequence[str]) -> None:
         left = f"; what it had changed stays as it left it: {', '.join(data)}" if data else ""
-        super().__init__(f"{message}: handler {handler} raised {type(error).__name__}: {text_of(error)}{left}")
-        self.handler, self.data = handler, tuple(data)
+        super().__init__(f"{message}: {who} raised {type(error).__name__}: {text_of(error)}{left}")
+        self.data = tuple(data)

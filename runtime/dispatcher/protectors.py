@@ -15,7 +15,7 @@ from appbackplane.transport.errors import Busy, NotFound
 
 from ..objects.operation import DeclarationError
 from .accessor import Accessor, AccessorOf, SelectiveAccessor, SelectiveAccessorOf
-from .argument import Argument, T_co
+from .argument import Argument, Given, T_co
 from .locking import Lock
 
 if TYPE_CHECKING:
@@ -40,11 +40,13 @@ KEYS_MAX_DEFAULT = 100_000
 UNNAMED: Final = "<lambda>"
 
 
-class Protector(Argument[T_co]):
+class Protector(Given[T_co]):
     """Data under locks: `DataProtector` or `SelectiveProtector`."""
 
-    __slots__ = ("_owner", "_rank", "name")
+    __slots__ = ("_owner", "_rank", "name", "per_shard")
 
+    #: Whether each shard of a sharded dispatcher has its own (shards.py).
+    per_shard: bool
     #: The dispatcher it was first registered with: its locks are that one's.
     _owner: object
     _rank: tuple[int, int]
@@ -81,10 +83,11 @@ class DataProtector(Protector[T]):
 
     __slots__ = ("__datum", "__lock")
 
-    def __init__(self, datum: T, *, order: int | None = None, name: str | None = None) -> None:
+    def __init__(self, datum: T, *, order: int | None = None, name: str | None = None, per_shard: bool = False) -> None:
         """`order`: where its lock stands in the order of locking; default: behind all that were constructed before.
 
-        `name`: for errors and statistics; default the datum's type. Raises `DeclarationError`.
+        `name`: for errors and statistics; default the datum's type. `per_shard`: each shard of a sharded dispatcher has one of
+        its own, which is meant. Raises `DeclarationError`.
         """
         if isinstance(datum, _VALUES):
             raise DeclarationError(
@@ -92,6 +95,7 @@ class DataProtector(Protector[T]):
                 "protect an object that has it in a field"
             )
         self.name = name or type(datum).__name__
+        self.per_shard = per_shard
         self._rank = _rank(order)
         self._owner = None
         self.__datum = datum
@@ -112,7 +116,7 @@ class DataProtector(Protector[T]):
 class SelectiveProtector(Protector[T], Generic[K, T]):
     """Many data, one of which the message chooses: each under a lock of its own, so that different ones are used at once."""
 
-    __slots__ = ("__by_key", "__factory", "__keys_max", "__select", "__serials", "_field")
+    __slots__ = ("__by_key", "__factory", "__keys_max", "__select", "__serials", "_field", "_guard")
 
     def __init__(
         self,
@@ -122,12 +126,17 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
         order: int | None = None,
         name: str | None = None,
         keys_max: int = KEYS_MAX_DEFAULT,
+        per_shard: bool = False,
     ) -> None:
         """`data`: all there are, or what makes one of its key when that is first seen, `keys_max` of them at most.
 
         `by`: the message's field that is the key, or a function of the message; default the field that `@message(key=…)`
-        names. A message may be asked for its key at any time and in any thread: the function only looks at it.
+        names. A message may be asked for its key at any time and in any thread: the function only looks at it. `per_shard`:
+        each shard of a sharded dispatcher has data of its own, instead of those that are at home there.
         """
+        self.per_shard = per_shard
+        #: Raises for a key that is not to be reached from here.
+        self._guard: Callable[[K], None] | None = None
         self._rank = _rank(order)
         self._owner = None
         self._field = by if isinstance(by, str) else None
@@ -150,6 +159,11 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
     def _has_function(self) -> bool:
         """Whether it was given a function that chooses."""
         return self.__select is not None
+
+    @property
+    def _has_factory(self) -> bool:
+        """Whether it makes its data when they are first asked for."""
+        return self.__factory is not None
 
     def by(self, by: str | Callable[[Any], K]) -> Argument[T]:
         """The same data, chosen otherwise: `register(move, rooms.by("source"), rooms.by("target"))`."""
@@ -177,6 +191,19 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
             raise Busy(f"{self.name}: {self.__keys_max} keys, as many as may be (keys_max)", retry_after=1.0)
         return self.__add(key, self.__factory(key))
 
+    def _reached(self, key: K) -> tuple[Lock, T]:
+        """The same for an accessor, whose key no one has looked at before."""
+        if self._guard is not None:
+            self._guard(key)
+        return self._of(key)
+
+    def _keep(self, is_kept: Callable[[K], bool]) -> int:
+        """Let go of all data but these; how many."""
+        gone = [key for key in list(self.__by_key) if not is_kept(key)]
+        for key in gone:
+            self.__by_key.pop(key, None)
+        return len(gone)
+
     def _fits(self, kind: type) -> str | None:
         for _, datum in self.__by_key.values():
             if not isinstance(datum, kind):
@@ -191,7 +218,7 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
         return self.__by_key.setdefault(key, (Lock((*self._rank, next(self.__serials)), f"{self.name} {key!r}"), datum))
 
 
-class Choice(Argument[T]):
+class Choice(Given[T]):
     """A selective protector, asked in another way."""
 
     __slots__ = ("by", "protector")

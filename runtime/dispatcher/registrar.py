@@ -1,6 +1,9 @@
 """Registrar: the types of `register`. A handler that does not fit what it is registered with is refused by type checkers.
 
-Python has no map over a tuple of types (`Argument[T]` for each T of a handler), hence an overload for each number of data.
+Python has no map over a tuple of types (`Argument[T]` for each T of a handler), hence an overload for each number of data, up
+to twelve. A builder that collects the types one by one (`locks.also(room).also(journal)`) needs none of them; but it is a
+second thing to learn, and overloads are told apart by their number of arguments, so that both mypy and pyright speak of the one
+that was meant, in one line.
 """
 
 from __future__ import annotations
@@ -17,6 +20,15 @@ R = TypeVar("R")
 A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
+D = TypeVar("D")
+E = TypeVar("E")
+F = TypeVar("F")
+G = TypeVar("G")
+H = TypeVar("H")
+J = TypeVar("J")
+K = TypeVar("K")
+S = TypeVar("S")
+T = TypeVar("T")
 
 
 class Registrar:
@@ -27,6 +39,7 @@ class Registrar:
     def _register(self, handler: Callable[..., Any], arguments: Sequence[Any]) -> Entry:
         raise NotImplementedError
 
+    # fmt: off
     @overload
     def register(self, handler: Callable[[M], R], /) -> Entry: ...
     @overload
@@ -37,10 +50,59 @@ class Registrar:
     def register(
         self, handler: Callable[[M, A, B, C], R], a: Argument[A], b: Argument[B], c: Argument[C], /
     ) -> Entry: ...
+    @overload
+    def register(
+        self, handler: Callable[[M, A, B, C, D], R], a: Argument[A], b: Argument[B], c: Argument[C],
+        d: Argument[D], /
+    ) -> Entry: ...
+    @overload
+    def register(
+        self, handler: Callable[[M, A, B, C, D, E], R], a: Argument[A], b: Argument[B], c: Argument[C],
+        d: Argument[D], e: Argument[E], /
+    ) -> Entry: ...
+    @overload
+    def register(
+        self, handler: Callable[[M, A, B, C, D, E, F], R], a: Argument[A], b: Argument[B], c: Argument[C],
+        d: Argument[D], e: Argument[E], f: Argument[F], /
+    ) -> Entry: ...
+    @overload
+    def register(
+        self, handler: Callable[[M, A, B, C, D, E, F, G], R], a: Argument[A], b: Argument[B], c: Argument[C],
+        d: Argument[D], e: Argument[E], f: Argument[F], g: Argument[G], /
+    ) -> Entry: ...
+    @overload
+    def register(
+        self, handler: Callable[[M, A, B, C, D, E, F, G, H], R], a: Argument[A], b: Argument[B], c: Argument[C],
+        d: Argument[D], e: Argument[E], f: Argument[F], g: Argument[G], h: Argument[H], /
+    ) -> Entry: ...
+    @overload
+    def register(
+        self, handler: Callable[[M, A, B, C, D, E, F, G, H, J], R], a: Argument[A], b: Argument[B], c: Argument[C],
+        d: Argument[D], e: Argument[E], f: Argument[F], g: Argument[G], h: Argument[H], j: Argument[J], /
+    ) -> Entry: ...
+    @overload
+    def register(
+        self, handler: Callable[[M, A, B, C, D, E, F, G, H, J, K], R], a: Argument[A], b: Argument[B],
+        c: Argument[C], d: Argument[D], e: Argument[E], f: Argument[F], g: Argument[G], h: Argument[H],
+        j: Argument[J], k: Argument[K], /
+    ) -> Entry: ...
+    @overload
+    def register(
+        self, handler: Callable[[M, A, B, C, D, E, F, G, H, J, K, S], R], a: Argument[A], b: Argument[B],
+        c: Argument[C], d: Argument[D], e: Argument[E], f: Argument[F], g: Argument[G], h: Argument[H],
+        j: Argument[J], k: Argument[K], s: Argument[S], /
+    ) -> Entry: ...
+    @overload
+    def register(
+        self, handler: Callable[[M, A, B, C, D, E, F, G, H, J, K, S, T], R], a: Argument[A], b: Argument[B],
+        c: Argument[C], d: Argument[D], e: Argument[E], f: Argument[F], g: Argument[G], h: Argument[H],
+        j: Argument[J], k: Argument[K], s: Argument[S], t: Argument[T], /
+    ) -> Entry: ...
+    # fmt: on
     def register(self, handler: Any, /, *arguments: Any) -> Entry:
         """Have `handler` called for each message of its first parameter's type, with what `arguments` protect.
 
-        Handlers of one message are called one after the other, in the order in which they were registered.
-        Raises `RegistrationError`.
+        Handlers of one message are called one after the other, in the order in which they were registered. A parameter with a
+        default may be left out. Raises `RegistrationError`.
         """
         return self._register(handler, arguments)

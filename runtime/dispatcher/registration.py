@@ -13,7 +13,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from ..objects.operation import DeclarationError
 from .accessor import Accessor, AccessorOf, Reach, SelectiveAccessor, SelectiveAccessorOf
-from .argument import ActiveObject, Argument
+from .argument import ActiveObject, Argument, Given
 from .locking import Claim, ordered
 from .message import Message, MessageSpec, spec_of
 from .protectors import READ, UNNAMED, Choice, DataProtector, Protector, SelectiveProtector
@@ -163,7 +163,7 @@ def _parameter(
     annotation = hints.get(parameter.name)
     if annotation is None:
         raise RegistrationError(f"{where} has no annotation: write the type of what it is given")
-    if not isinstance(argument, Argument):
+    if not isinstance(argument, (Given, ActiveObject)):
         raise RegistrationError(
             f"{where} was registered with {argument!r}: expected a DataProtector, a SelectiveProtector, the accessor of one, "
             "or an ActiveObject"

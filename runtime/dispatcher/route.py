@@ -31,10 +31,13 @@ class MessageEndpoint(Endpoint):
         self._spec = spec
         self._binding = bound
 
-    def create_action(self, request: Request) -> Action:
-        """The delivery. Raises `InvalidArgument` that names the field."""
+    def create_action(self, request: Request) -> Action | None:
+        """The delivery, or the way to the shard that has its data. Raises `InvalidArgument` that names the field."""
         message = self._spec.type(*self._binding.bind(request.body, request.route))
-        return self._dispatcher.delivery(message, request.priority, request.deadline_ns)
+        shards = self._dispatcher.shards
+        if shards is not None and request.topic is not None and not shards.is_here(message):
+            return None
+        return self._dispatcher.action_of(message, request.priority, request.deadline_ns, request)
 
 
 def binding_of(spec: MessageSpec) -> Binding:

@@ -3,7 +3,7 @@
 Every message with a key has a home: of the backplanes that serve its route, the one that the resolver's hash gives for the
 key. One that comes elsewhere is forwarded there: as a call that a coroutine awaits without a thread, so that priority,
 deadline, trace, chain, cancellation and backpressure are those of any call. Messages of one key are forwarded one after the
-other, in their order (law 1). It costs a round trip, which whoever gives the key saves (sending.py); being at home costs the hash.
+other, in their order (law 1). That costs a round trip, which who gives the key saves (sending.py); at home it costs the hash.
 Whatever would be silently multiplied, or not found, is refused when it is registered.
 """
 
@@ -19,7 +19,6 @@ from appbackplane.transport.errors import (
     InvalidArgument,
     Unavailable,
     error_from,
-    text_of,
 )
 from appbackplane.transport.request import TIMEOUT_DEFAULT_S, TIMEOUT_MAX_S
 from appbackplane.transport.resolver import RETRY_AFTER_S, home
@@ -27,7 +26,7 @@ from appbackplane.transport.resolver import RETRY_AFTER_S, home
 from ..execution.method_action import MethodAction
 from ..objects.action import Action
 from ..objects.endpoint import Request
-from .accessor import AccessorOf, SelectiveAccessorOf
+from .accessor import SelectiveAccessorOf
 from .message import Message, MessageSpec
 from .protectors import Choice, DataProtector, SelectiveProtector
 from .registration import Entry, Parameter, RegistrationError
@@ -40,10 +39,6 @@ if TYPE_CHECKING:
 FORWARD = ".forward"
 
 log = logging.getLogger("appbackplane.runtime")
-
-
-class NotForwarded(Exception):
-    """A message that nobody waits for did not reach its home."""
 
 
 class Shards:
@@ -88,7 +83,7 @@ class Shards:
         """What brings a message home; None: here is where it is handled.
 
         Raises `InvalidArgument` for one whose key is missing or not that of its request, and `Unavailable` for one that was
-        forwarded to here by somebody who knows another directory: he looks again.
+        forwarded to here by a shard with another directory: that one looks again.
         """
         if spec.key is None:
             return None
@@ -109,8 +104,13 @@ class Shards:
         lane = self._dispatcher.lane_of((spec.type, key, FORWARD))
         arguments = (route, key, fields_of(message), deadline_ns is not None)
         action = MethodAction(lane, name, priority, _forward, arguments, deadline_ns)
-        action.on_end = self._dispatcher.ended
+        action.on_end = self._has_ended
         return action
+
+    def _has_ended(self, action: Action) -> None:
+        if action.error is not None and action.peer is None:
+            self._dispatcher.report(action, action.error)
+        self._dispatcher.ended(action)
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
@@ -141,7 +141,7 @@ class Shards:
         return home(places, key)
 
     def _let_go(self, places: Sequence[str]) -> None:
-        """Shards have come or gone: what is at home elsewhere now goes, or it would be found again, old, when its key returns."""
+        """Shards have come or gone: what is at home elsewhere now goes, or its key, when it returns, would find it, old."""
         here = self._here
         for protector in self._spread:
             count = protector._keep(lambda key: home(tuple(places), str(key)) == here)
@@ -166,8 +166,6 @@ async def _forward(lane: Lane, route: str, key: str, fields: dict[str, Any], has
     try:
         return await lane.request(route, fields, key=key, timeout=timeout)
     except BackplaneError as error:
-        if not has_caller:
-            raise NotForwarded(f"a message did not come home: {text_of(error)}") from error
         # A new one: what came out of an operation's own call would be told as this one's fault (execution/failures.py).
         raise error_from(int(error.status), error.message, error.retry_after, error.trace) from None
 
@@ -212,7 +210,5 @@ def _check_spread(where: str, parameter: Parameter, protector: SelectiveProtecto
 
 
 def _protector_of(parameter: Parameter) -> DataProtector[Any] | SelectiveProtector[Any, Any] | None:
-    argument = parameter.argument
-    if isinstance(argument, (AccessorOf, SelectiveAccessorOf, Choice)):
-        argument = argument.protector
-    return argument if isinstance(argument, (DataProtector, SelectiveProtector)) else None
+    protector = getattr(parameter.argument, "protector", parameter.argument)
+    return protector if isinstance(protector, (DataProtector, SelectiveProtector)) else None

@@ -113,7 +113,9 @@ class Intake:
         if is_keyed and (key is not None or not route.has_digest) and self.replays.has_answered(peer, envelope, now_ns):
             return
         if route.endpoint is not None:
-            action = self._from_endpoint(route, Request(name, key, body, priority, deadline_ns, chain or ()))
+            made = self._from_endpoint(route, Request(name, key, body, priority, deadline_ns, chain or ()))
+            assert made is not None, "it is of no topic"
+            action = made
         elif route.has_digest and key is None:
             return self.digesting.begin(route, peer, envelope, priority, now_ns)
         else:
@@ -155,9 +157,11 @@ class Intake:
                     raise Unavailable(f"{component.name} is {state.value}")
                 own = copy.deepcopy(body) if number else body
                 priority = self._priority(name, envelope.priority, hearer.priority)
-                action: Action
+                action: Action | None
                 if hearer.route is not None:
-                    action = self._from_endpoint(hearer.route, Request(name, None, own, priority, None))
+                    action = self._from_endpoint(hearer.route, Request(name, None, own, priority, None, (), topic))
+                    if action is None:
+                        continue
                 else:
                     assert spec is not None
                     arguments = spec.binding.bind(own, name)
@@ -341,6 +345,7 @@ class Intake:
             if throttle.is_full:
                 throttle.refused_count += 1
                 self._engine.statistics.of(action.name).refused_count += 1
+                self._turned_away(action)
                 raise Busy(
                     f"{action.name}: {component.name} has {throttle.outstanding} requests outstanding "
                     f"(max_requests = {throttle.limit})",
@@ -351,7 +356,7 @@ class Intake:
         if throttle.barren_below is not None and action.priority > throttle.barren_below:
             throttle.barren_below = None
 
-    def _from_endpoint(self, route: Route, request: Request) -> Action:
+    def _from_endpoint(self, route: Route, request: Request) -> Action | None:
         assert route.endpoint is not None
         try:
             create: Callable[[Request], Any] = route.endpoint.create_action  # it is a user's: it may return anything
@@ -361,6 +366,8 @@ class Intake:
         except BaseException as error:
             log.exception("%s.create_action failed", route.name)
             raise InternalError(f"{route.name}: {type(error).__name__}: {text_of(error)}") from error
+        if action is None and request.topic is not None:
+            return None
         if not isinstance(action, Action) or action.object._component is not route.component:
             raise InternalError(
                 f"{route.name}: create_action must return an Action for an object of {route.component.name}"
@@ -371,6 +378,14 @@ class Intake:
         except (TypeError, ValueError) as error:
             raise InternalError(f"{route.name}: {error}") from error
         return made
+
+    def _turned_away(self, action: Action) -> None:
+        """What an endpoint has made has ended before it began: who made it may have kept a place for it."""
+        try:
+            if action.on_end is not None:
+                action.on_end(action)
+        except BaseException:  # the edge: it may be a user's
+            log.exception("%s: on_end failed", action.name)
 
     def check(self, action: Action) -> None:
         """Raises TypeError or ValueError for an action of a user's making that no queue could hold."""

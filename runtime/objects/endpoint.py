@@ -27,6 +27,8 @@ class Request(NamedTuple):
     deadline_ns: int | None
     #: [object, route] of every call that waits for it, outermost first.
     chain: Sequence[Sequence[str]] = ()
+    #: The topic of which it is a message; None: it was called or cast.
+    topic: str | None = None
 
 
 class Endpoint:
@@ -46,10 +48,11 @@ class Endpoint:
         self.name, self.priority, self.states, self.summary = name, priority, states, summary
         self.signature, self.topic = signature, topic
 
-    def create_action(self, request: Request) -> Action:
+    def create_action(self, request: Request) -> Action | None:
         """The action, with its object chosen. Be quick: it runs in the thread that received the request.
 
-        Raise a `CallerError` to refuse. `action.refuse(error)` is called if it cannot run later.
+        Raise a `CallerError` to refuse. `action.refuse(error)` is called if it cannot run later. None: of a topic's message,
+        that it is for others who hear it.
         """
         raise NotImplementedError(
             f"{type(self).__name__} does not say what its requests become: define create_action()"

@@ -342,7 +342,9 @@ class VirtualBackplane:
         engine = self._backplane.engine
         # What is served here, too, has two places, as that of replicas has.
         served, here = engine.registry.routes, self._config.backplane
-        routes = {route: ("outside", here) if route in served else ("outside",) for route in self._outside}
+        routes: dict[str, tuple[str, ...]] = {
+            route: ("outside", here) if route in served else ("outside",) for route in self._outside
+        }
         topics: dict[str, tuple[str, ...]] = {topic: ("outside",) for topic in self._topics}
         places = {
             "outside": Place(1, "/nowhere/outside-1.sock", is_up),

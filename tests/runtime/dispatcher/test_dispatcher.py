@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -172,6 +173,25 @@ def test_an_error_of_ours_that_a_handler_raises_is_what_its_caller_gets() -> Non
     error = backplane.call("guide.ask", what="attic").error()
     assert isinstance(error, NotFound) and "no Room 'attic'" in str(error)
     assert backplane.call("guide.ask", what="hall").result() is None
+
+
+def leave(reading: Reading, room: Room) -> None:
+    sys.exit(3)
+
+
+def test_what_a_handler_or_a_selector_raises_ends_nothing_else(backplane: VirtualBackplane) -> None:
+    """Not even sys.exit(): its locks go back, and the next message finds the data free."""
+
+    class Odd(Dispatcher):
+        def setup(self) -> None:
+            self.register(leave, SelectiveProtector(Room, by=lambda reading: reading.room.upper()[2]))
+
+    backplane = VirtualBackplane(Odd())
+    for _ in range(2):
+        error = backplane.call("odd.reading", room="attic", celsius=1.0).error()
+        assert "handler leave raised SystemExit: 3; what it had changed stays as it left it: Room 'T'" in str(error)
+    error = backplane.call("odd.reading", room="a", celsius=1.0).error()
+    assert "choosing the data of handler leave raised IndexError: string index out of range" in str(error)
 
 
 def test_a_message_without_a_handler_is_refused_where_it_is_sent(backplane: VirtualBackplane, hub: Hub) -> None:
