@@ -6,6 +6,7 @@ twice as large, since it cannot be scaled.
 
 from __future__ import annotations
 
+import itertools
 import math
 import struct
 import zlib
@@ -90,7 +91,9 @@ def _element(shape: Shape) -> str:
     if isinstance(shape, Dot):
         x, y = shape.at
         fill, rim = (WHITE, shape.color) if shape.is_hollow else (shape.color, WHITE)
-        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{shape.radius:g}" fill="{fill}" stroke="{rim}" stroke-width="1.5"/>'
+        return (
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{shape.radius:g}" fill="{fill}" stroke="{rim}" stroke-width="1.5"/>'
+        )
     x, y = shape.at
     turned = f' transform="rotate(-90 {x:.1f} {y:.1f})"' if shape.is_upright else ""
     bold = ' font-weight="600"' if shape.is_bold else ""
@@ -142,7 +145,7 @@ def _dashed(points: Sequence[Point], dashes: tuple[float, float] | None) -> list
     parts: list[list[Point]] = []
     is_on, left = True, dashes[0]
     part = [points[0]]
-    for (x0, y0), (x1, y1) in zip(points, points[1:], strict=False):
+    for (x0, y0), (x1, y1) in itertools.pairwise(points):
         length = math.hypot(x1 - x0, y1 - y0)
         gone = 0.0
         while length - gone > left:
@@ -167,7 +170,7 @@ class _Canvas:
     def line(self, points: Sequence[Point], width: float, color: str) -> None:
         """With round ends; where its parts meet, a pixel is painted once."""
         covered: dict[tuple[int, int], float] = {}
-        for begin, end in zip(points, points[1:], strict=False):
+        for begin, end in itertools.pairwise(points):
             self._cover(covered, begin, end, max(width, 1.0) / 2)
         ink = bytes.fromhex(color[1:])
         for (x, y), share in covered.items():
