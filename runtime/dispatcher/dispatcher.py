@@ -21,13 +21,13 @@ from ..objects.endpoint import Request
 from ..objects.operation import operation
 from .delivery import Delivery
 from .eavesdroppers import SLOW_AFTER_S, Eavesdropper, Eavesdropping
-from .errors import NoHandler
+from .errors import NoHandler, RegistrationError
 from .handles import Handle
-from .message import Message, MessageSpec
+from .message import Message, MessageSpec, undeclared
 from .priorities import declared, rate_monotonic
 from .protectors import DataProtector
 from .registrar import Registrar
-from .registration import Entry, RegistrationError, conflict, entry_of
+from .registration import Entry, conflict, entry_of
 from .registrations import Registrations
 from .route import MessageEndpoint
 from .shards import Shards
@@ -103,7 +103,7 @@ class Dispatcher(Registrar, Component):
         if self.frozen:
             raise RegistrationError(f"{type(self).__qualname__} is frozen: its registrations are no handler's business")
         if self._registrations is None:
-            self._registrations = DataProtector(Registrations(self), name="registrations", order=0)
+            self._registrations = DataProtector(Registrations(self), name="registrations", order=0, per_shard=True)
         return self._registrations
 
     def dispatch(self, message: Message | Handle, *, priority: int | None = None) -> None:
@@ -210,7 +210,7 @@ class Dispatcher(Registrar, Component):
         spec = message.spec if isinstance(message, Handle) else type(message).__message__
         served = self._served.get(spec.type)
         if served is None or not self._entries[spec.type]:  # or they have been taken out
-            raise NoHandler(spec.type.__name__, self.name)
+            raise NoHandler(spec.type.__name__, self.name) if spec.name else undeclared(spec.type)
         route, urgency = served
         if priority is None:
             priority = urgency

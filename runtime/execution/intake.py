@@ -382,7 +382,7 @@ class Intake:
     def _turned_away(self, action: Action) -> None:
         """What an endpoint has made has ended before it began: who made it may have kept a place for it."""
         try:
-            if action.on_end is not None:
+            if action.on_end is not None and not isinstance(action, Digest):  # its end would begin something
                 action.on_end(action)
         except BaseException:  # the edge: it may be a user's
             log.exception("%s: on_end failed", action.name)
