@@ -102,7 +102,7 @@ class Delivery(ParkableAction):
                     self._failed(entry, error, is_chosen=False)
                     self.index += 1
                     continue
-                if (claims or self.held) and not self._take(claims):
+                if (claims or self.held) and not locking.holds(self, claims) and not self._take(claims):
                     self.values = values
                     return WAITING
             self._call(entry, values)

@@ -115,6 +115,11 @@ def change(holder: Holder, claims: Sequence[Claim]) -> tuple[bool, Others]:
     return _take(holder), others
 
 
+def holds(holder: Holder, claims: Sequence[Claim]) -> bool:
+    """Whether it has exactly these already; asked by itself while it waits for nothing, and then without the mutex."""
+    return holder.held == [*claims]
+
+
 def release(holder: Holder) -> Others:
     """Let go of everything, also of what it waits for."""
     lock, held = holder.waits_on, holder.held
