@@ -11,6 +11,9 @@ from collections.abc import Callable
 from typing import Any, get_origin, get_type_hints
 
 from ..objects.operation import DeclarationError
+from .argument import Given
+from .kinds import an
+from .lock_search import is_lock
 
 #: Of these, a key would be the contents.
 _BUILTIN = ("builtins", "collections")
@@ -19,7 +22,7 @@ _BUILTIN = ("builtins", "collections")
 def check_function(function: object, where: str, of: str) -> None:
     """That it can be called with one argument. `of`: the message, or the key. Raises `DeclarationError`."""
     if not callable(function):
-        raise DeclarationError(f"{where} is a {type(function).__name__}: expected a function of the {of}")
+        raise DeclarationError(f"{where} is {an(type(function).__name__)}: expected a function of the {of}")
     if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
         raise DeclarationError(f"{where} is a coroutine or a generator: expected a plain function of the {of}")
     try:
@@ -35,7 +38,13 @@ def check_function(function: object, where: str, of: str) -> None:
 def check_factory(factory: object, where: str) -> None:
     """What makes data of their keys. Raises `DeclarationError`."""
     if isinstance(factory, (list, tuple, set, frozenset)):
-        raise DeclarationError(f"{where} is a {type(factory).__name__}: give a map of keys to data, dict(enumerate(…))")
+        raise DeclarationError(
+            f"{where} is {an(type(factory).__name__)}: give a map of keys to data, dict(enumerate(…))"
+        )
+    if isinstance(factory, Given):
+        raise DeclarationError(f"{where} is protected already: register it as it is")
+    if problem := is_lock(factory):
+        raise DeclarationError(f"{where} {problem}: give what makes data of their keys")
     made = get_origin(factory) or factory
     if isinstance(made, type) and made.__module__ in _BUILTIN:
         raise DeclarationError(

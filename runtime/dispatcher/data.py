@@ -18,6 +18,8 @@ import msgspec
 from ..objects.app_object import AppObject
 from ..objects.operation import DeclarationError
 from .argument import Given
+from .fields import changeable
+from .kinds import an, text_of
 from .lock_search import LOCKS, is_lock, lock_in, lock_in_class
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ def check_datum(datum: object, where: str) -> None:
     if isinstance(datum, AppObject):
         raise DeclarationError(f"{where} runs by itself: send it messages, or protect a plain object that it has, too")
     if isinstance(datum, _CODE):
-        raise DeclarationError(f"{where} is a {type(datum).__name__}: protect an object that handlers can change")
+        raise DeclarationError(f"{where} is {an(text_of(type(datum)))}: protect an object that handlers can change")
     if is_lock(datum):
         raise DeclarationError(f"{where} is a lock: protect what it guards, and the dispatcher locks it")
     if is_value(datum):
@@ -64,7 +66,7 @@ def check_made(datum: object, where: str, *, is_first: bool) -> None:
 
 def check_class(cls: type, where: str) -> None:
     """The same of what a class will make."""
-    if issubclass(cls, _VALUES):
+    if issubclass(cls, _VALUES) or (is_frozen(cls) and changeable(cls) is None):
         raise DeclarationError(f"{where}: {_unchangeable(cls)}")
     if issubclass(cls, (Given, AppObject, *LOCKS)):
         raise DeclarationError(f"{where} makes what is no datum: give it a plain class")
@@ -111,7 +113,7 @@ def is_frozen(cls: type) -> bool:
 
 
 def _unchangeable(cls: type) -> str:
-    return f"a handler cannot change a {cls.__name__} in place: protect an object that has it in a field"
+    return f"a handler cannot change {an(cls.__name__)} in place: protect an object that has it in a field"
 
 
 def _fields(cls: Any) -> tuple[str, ...]:

@@ -108,7 +108,19 @@ def text_of(kind: Any) -> str:
     if arguments and get_origin(kind) is not Literal:
         inner = ", ".join("…" if each is ... else text_of(each) for each in arguments)
         return f"{text_of(get_origin(kind))}[{inner}]"
-    return str(kind.__name__) if isinstance(kind, type) else str(kind).removeprefix("typing.")
+    return str(getattr(kind, "__name__", None) or str(kind).removeprefix("typing."))
+
+
+def an(text: str) -> str:
+    """`a Room`, `an Accessor[Room]`."""
+    return f"an {text}" if text[:1] in "AEIOUaeiou" else f"a {text}"
+
+
+def kind_of(value: object, wanted: Any) -> str:
+    """What a value is that does not fit: `Journal`; `dict of other contents` where a dict was wanted."""
+    origin = get_origin(plain(wanted))
+    is_near = isinstance(origin, type) and isinstance(value, origin)
+    return type(value).__name__ + (" of other contents" if is_near else "")
 
 
 def _has_arguments(value: object, arguments: tuple[Any, ...]) -> bool:

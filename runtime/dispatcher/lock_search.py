@@ -40,11 +40,12 @@ Judge = Callable[[object], str | None]
 
 def lock_in(datum: object) -> str | None:
     """`Room.mutex is a lock`: where in a datum, or in the code of its class, a lock is; None: nowhere."""
-    package, seen = _package_of(type(datum)), set[int]()
+    package, name = _package_of(type(datum)), type(datum).__name__
     if package == _OURS:
         return None
-    found = _inside(datum, _name_of(type(datum)), package, seen)
-    return found or lock_in_class(type(datum), datum)
+    if any(map(is_lock, _elements(datum))):
+        return f"{name} has a lock in it"
+    return _inside(datum, name, package, set()) or lock_in_class(type(datum), datum)
 
 
 def lock_in_class(cls: type, instance: object = None) -> str | None:
@@ -53,13 +54,13 @@ def lock_in_class(cls: type, instance: object = None) -> str | None:
     if dataclasses.is_dataclass(cls):
         for field in dataclasses.fields(cls):
             if field.default_factory in _MAKERS:
-                return f"{_name_of(cls)}.{field.name} is a lock"
+                return f"{cls.__name__}.{field.name} is a lock"
     reader = _Reader(is_lock, package)
     for each in cls.__mro__:
         if _package_of(each) != package:
             continue
         for name, value in vars(each).items():
-            where = f"{_name_of(each)}.{name}"
+            where = f"{each.__name__}.{name}"
             if said := is_lock(value):
                 return f"{where} {said}"
             function = _function_of(value)
@@ -117,7 +118,8 @@ class _Reader:
             if said := self._said_of(value):
                 return f"uses {text}, which {said}"
             function = _function_of(value)
-            if function is None or self._package == _OURS or _package_of(function) != self._package:
+            is_closed = isinstance(value, type) and issubclass(value, _CLOSED)
+            if function is None or is_closed or self._package == _OURS or _package_of(function) != self._package:
                 continue
             bound = getattr(value, "__self__", None)
             if not isinstance(bound, _CLOSED[:2]) and (said := self.read(function, bound)):
@@ -138,7 +140,7 @@ class _Reader:
 
 def _reached(code: types.CodeType, names: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
     """What a function names: globals, closures, modules that it imports, and attributes of these."""
-    text, value = "", _NOTHING
+    text, value, known = "", _NOTHING, dict(known)
     for step in dis.get_instructions(code):
         if step.opname.startswith(("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM")) and value is not _NOTHING:
             text, value = f"{text}.{step.argval}", _attribute(value, step.argval)
@@ -148,6 +150,8 @@ def _reached(code: types.CodeType, names: Mapping[str, Any], known: Mapping[str,
             text = step.argval
             is_global = step.opname.startswith(("LOAD_GLOBAL", "LOAD_NAME"))
             value = (names if is_global else known).get(text, _NOTHING)
+        elif step.opname.startswith("STORE_") and value is not _NOTHING and isinstance(step.argval, str):
+            known[step.argval], value = value, _NOTHING
         elif step.opname not in ("CACHE", "PRECALL", "PUSH_NULL", "NOP", "EXTENDED_ARG"):
             value = _NOTHING
         if value is not _NOTHING:
@@ -223,10 +227,6 @@ def _contents(cells: tuple[types.CellType, ...]) -> Iterator[object]:
 
 def _package_of(thing: type | types.FunctionType) -> str:
     return (thing.__module__ or "").partition(".")[0]
-
-
-def _name_of(cls: type) -> str:
-    return cls.__name__
 
 
 _NOTHING: Final = object()

@@ -19,7 +19,7 @@ from .argument import ActiveObject, Argument, Given
 from .choosing import returned, taken
 from .errors import RegistrationError
 from .fields import unhashable
-from .kinds import NoKind, fits, is_made, plain, text_of
+from .kinds import NoKind, an, fits, is_made, plain, text_of
 from .message import MessageSpec
 from .protectors import UNNAMED, Choice, DataProtector, Protector, SelectiveProtector, shortened
 from .signature import Signature, Wanted
@@ -74,7 +74,7 @@ def _first_problem(signature: Signature, arguments: Sequence[Any]) -> str | None
                 return f"{where} {problem}"
         except NoKind as error:
             raise RegistrationError(
-                f"{where} is a {each.text}: {text_of(error.args[0])} is no type: write that of what it is given"
+                f"{where} is {an(each.text)}: {text_of(error.args[0])} is no type: write that of what it is given"
             ) from None
     return None
 
@@ -90,7 +90,7 @@ def _problem(wanted: Wanted, argument: Any, spec: MessageSpec) -> str | None:
         return _accessor_problem(wanted, argument)
     if wanted.accessor is not None:
         what = argument.name if isinstance(argument, Protector) else type(argument).__name__
-        return f"is a {wanted.text}, but was registered with {what} itself: register its .accessor"
+        return f"is {an(wanted.text)}, but was registered with {what} itself: register its .accessor"
     protector = argument.protector if isinstance(argument, Choice) else argument
     assert isinstance(protector, Protector)
     if problem := _unknown(wanted, protector):
@@ -107,7 +107,7 @@ def _unknown(wanted: Wanted, protector: Protector[Any]) -> str | None:
         return None
     kind = text_of(wanted.kind)
     return (
-        f"is a {wanted.text}, and nothing says what {protector.name} makes: annotate what that function returns, or write "
+        f"is {an(wanted.text)}, and nothing says what {protector.name} makes: annotate what that function returns, or write "
         f"SelectiveProtector[…, {kind}](…)"
     )
 
@@ -124,7 +124,7 @@ def _no_argument(argument: Any) -> str:
 
 
 def _mismatch(wanted: Wanted, is_really: str) -> str:
-    return f"is a {wanted.text}, but was registered with a {is_really}"
+    return f"is {an(wanted.text)}, but was registered with {an(is_really)}"
 
 
 def _accessor_problem(wanted: Wanted, argument: AccessorOf[Any] | SelectiveAccessorOf[Any, Any]) -> str | None:
@@ -133,13 +133,13 @@ def _accessor_problem(wanted: Wanted, argument: AccessorOf[Any] | SelectiveAcces
     if wanted.accessor is not expected:
         datum = text_of(wanted.kind)
         right = f"Accessor[{datum}]" if expected is Accessor else f"SelectiveAccessor[…, {datum}]"
-        return f"is a {wanted.text}, but was registered with an accessor of {protector.name}: write {right}"
+        return f"is {an(wanted.text)}, but was registered with an accessor of {protector.name}: write {right}"
     if problem := _unknown(wanted, protector):
         return problem
     if is_really := protector._fits(wanted.kind):
         return _mismatch(wanted, f"{expected.__name__} of {is_really}")
     if isinstance(protector, SelectiveProtector) and not _are_keys(protector, wanted.key_kind):
-        return f"is a {wanted.text}, but the keys of {protector.name} are {_keys_text(protector)}"
+        return f"is {an(wanted.text)}, but the keys of {protector.name} are {_keys_text(protector)}"
     return None
 
 
@@ -156,7 +156,7 @@ def _choice_problem(protector: SelectiveProtector[Any, Any], by: Any, spec: Mess
     else:
         of, kind, what = taken(by), returned(by), getattr(by, "__qualname__", repr(by))
         if of is not None and not is_made(spec.type, of):
-            return f"is chosen by {what}, which takes a {text_of(of)}, not a {message}"
+            return f"is chosen by {what}, which takes {an(text_of(of))}, not a {message}"
         if kind is None:
             return None
     if part := unhashable(kind):

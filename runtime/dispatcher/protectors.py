@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, NoReturn, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar, get_args
 
 from appbackplane.transport.errors import Busy, NotFound
 
@@ -18,7 +18,7 @@ from .accessor import Accessor, AccessorOf, SelectiveAccessor, SelectiveAccessor
 from .argument import ActiveObject, Argument, Given, T_co
 from .choosing import check_factory, check_function, returned, taken
 from .data import check_class, check_datum, check_made, claim
-from .kinds import fits, is_made, text_of
+from .kinds import an, fits, is_made, kind_of, text_of
 from .locking import Lock, Rank
 from .observed import Observed
 
@@ -69,50 +69,8 @@ class Protector(Given[T_co]):
         """Whether it protects this very object."""
         raise NotImplementedError
 
-    if not TYPE_CHECKING:  # a type checker says by itself that there is no such attribute
-
-        def __getattr__(self, name: str) -> NoReturn:
-            if name.startswith("__"):
-                raise AttributeError(name)
-            raise AttributeError(_outside(self, f"has no {name!r}"))
-
-        def __setattr__(self, name: str, value: object) -> None:
-            try:
-                object.__setattr__(self, name, value)
-            except AttributeError:
-                raise AttributeError(_outside(self, f"has no {name!r}")) from None
-
-        def __getitem__(self, key: object) -> NoReturn:
-            raise TypeError(_outside(self, f"has no [{key!r}]"))
-
-        def __setitem__(self, key: object, value: object) -> NoReturn:
-            raise TypeError(_outside(self, f"has no [{key!r}]"))
-
-        def __iter__(self) -> NoReturn:
-            raise TypeError(_outside(self, "cannot be gone through"))
-
-        def __len__(self) -> NoReturn:
-            raise TypeError(_outside(self, "has no length"))
-
-        def __contains__(self, value: object) -> NoReturn:
-            raise TypeError(_outside(self, "contains nothing"))
-
-        def __call__(self, *arguments: object, **keywords: object) -> NoReturn:
-            raise TypeError(_outside(self, "cannot be called"))
-
-        def __enter__(self) -> NoReturn:
-            raise TypeError(_outside(self, "is not locked by whom it pleases"))
-
-        def __exit__(self, *error: object) -> None: ...
-
-        def __bool__(self) -> bool:
-            return True
-
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(f"{self.name}: a protector is not copied: there would be two of what it protects")
 
 
 class DataProtector(Protector[T]):
@@ -147,8 +105,8 @@ class DataProtector(Protector[T]):
     def _fits(self, kind: Any) -> str | None:
         said = _said(self)
         if said and not fits(self.__datum, said[0]):
-            return f"{type(self.__datum).__name__}, which is called a {text_of(said[0])}"
-        return None if fits(self.__datum, kind) else type(self.__datum).__name__
+            return f"{type(self.__datum).__name__}, which is called {an(text_of(said[0]))}"
+        return None if fits(self.__datum, kind) else kind_of(self.__datum, kind)
 
     def _has(self, datum: object) -> bool:
         return self.__datum is datum
@@ -184,6 +142,7 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
         where = f"SelectiveProtector({'{…}' if isinstance(data, Mapping) else shortened(data)})"
         if by is not None and not isinstance(by, str):
             check_function(by, f"{where}: by={shortened(by)}", "message")
+        _check_field(by, f"{where}: by={by!r}")
         if not isinstance(keys_max, int) or keys_max < 1:
             raise DeclarationError(f"{where}: keys_max={keys_max!r}: expected how many data there may be")
         self.per_shard = per_shard
@@ -252,6 +211,7 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
         """The same data, chosen otherwise: `register(move, rooms.by("source"), rooms.by("target"))`."""
         if not isinstance(by, str):
             check_function(by, f"{self.name}.by({shortened(by)})", "message")
+        _check_field(by, f"{self.name}.by({by!r})")
         return Choice(self, by)
 
     @property
@@ -299,7 +259,7 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
             return text_of(makes)
         kinds = (kind,) if makes is None else (makes, kind)
         return next(
-            (type(d).__name__ for _, d in self.__by_key.values() if not all(fits(d, each) for each in kinds)), None
+            (kind_of(d, kind) for _, d in self.__by_key.values() if not all(fits(d, each) for each in kinds)), None
         )
 
     def _has(self, datum: object) -> bool:
@@ -363,30 +323,24 @@ def _name(name: str | None, where: str) -> str | None:
     return name
 
 
+def _check_field(by: object, where: str) -> None:
+    if isinstance(by, str) and not by.isidentifier():
+        raise DeclarationError(f"{where}: expected a field of the message, or a function of it")
+
+
 def _said(protector: Protector[Any]) -> tuple[Any, ...]:
     """What stands in the brackets of `SelectiveProtector[str, Room](…)`."""
     return get_args(getattr(protector, "__orig_class__", None))
 
 
-def _outside(protector: Protector[Any], what: str) -> str:
-    """What is told to those who look for the datum in its protector."""
-    cls = type(protector)
-    try:
-        name = object.__getattribute__(protector, "name")
-    except AttributeError:
-        name = "?"
-    return (
-        f"{cls.__name__} of {name} {what}: what it protects is reached only as the argument of a handler that is registered "
-        "with it; a test calls the handler with data of its own"
-    )
-
-
 def shortened(value: object) -> str:
-    """As it is told in errors: a name, or the beginning of what it looks like."""
-    text = getattr(value, "__qualname__", None) or repr(value)
-    return text if len(text) <= _TEXT_MAX else text[: _TEXT_MAX - 1] + "…"
+    """As it is told in errors: a name, a short value, or its type."""
+    if name := getattr(value, "__qualname__", None):
+        return str(name)
+    text = repr(value)
+    return text if len(text) <= _TEXT_MAX and " object at 0x" not in text else f"{type(value).__name__}(…)"
 
 
 #: An error is one line, whatever somebody protects.
-_TEXT_MAX = 60
+_TEXT_MAX = 40
 _UNKNOWN: Final[Any] = object()

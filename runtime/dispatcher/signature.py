@@ -18,7 +18,7 @@ from .accessor import Accessor, SelectiveAccessor
 from .argument import ActiveObject
 from .errors import RegistrationError
 from .fields import cannot_travel
-from .kinds import plain, text_of
+from .kinds import an, plain, text_of
 from .message import Message, MessageSpec, spec_of, undeclared
 from .protectors import READ, Protector, Read
 
@@ -155,8 +155,8 @@ def _message_of(name: str, first: inspect.Parameter, hints: dict[str, Any]) -> M
     if isinstance(kind, type) and issubclass(kind, Message):
         raise RegistrationError(f"{where}: {undeclared(kind)}")
     if any(spec_of(each) for each in get_args(kind)):
-        raise RegistrationError(f"{where} is a {text_of(kind)}: a handler is for one message: register one for each")
-    raise RegistrationError(f"{where} is a {text_of(kind)}: the first parameter is the message")
+        raise RegistrationError(f"{where} is {an(text_of(kind))}: a handler is for one message: register one for each")
+    raise RegistrationError(f"{where} is {an(text_of(kind))}: the first parameter is the message")
 
 
 def _wanted(handler: str, parameter: inspect.Parameter, hints: dict[str, Any]) -> Wanted:
@@ -175,9 +175,9 @@ def _wanted(handler: str, parameter: inspect.Parameter, hints: dict[str, Any]) -
         is_shared = is_shared or is_shared_inside
     elif isinstance(origin, type) and issubclass(origin, Protector):
         inner = text_of(get_args(kind)[-1]) if get_args(kind) else "its datum's type"
-        raise RegistrationError(f"{where} is a {text}: a handler gets the datum: write {inner}")
+        raise RegistrationError(f"{where} is {an(text)}: a handler gets the datum: write {inner}")
     elif isinstance(origin, type) and issubclass(origin, Message):
-        raise RegistrationError(f"{where} is a {text}: a handler is for one message, its first parameter")
+        raise RegistrationError(f"{where} is {an(text)}: a handler is for one message, its first parameter")
     return Wanted(parameter.name, kind, is_shared, accessor, key_kind, parameter.default is not parameter.empty, text)
 
 
@@ -206,9 +206,11 @@ def _answers(handler: Any, name: str, hints: dict[str, Any]) -> bool:
         return False
     origin = get_origin(kind) or kind
     if isinstance(origin, type) and issubclass(origin, _LATER):
-        raise RegistrationError(f"{name} returns a {text_of(kind)}: a handler is a plain function, and runs in one go")
+        raise RegistrationError(
+            f"{name} returns {an(text_of(kind))}: a handler is a plain function, and runs in one go"
+        )
     if problem := cannot_travel(kind):
-        raise RegistrationError(f"{name} returns a {text_of(kind)}, which its caller is to get: {problem}")
+        raise RegistrationError(f"{name} returns {an(text_of(kind))}, which its caller is to get: {problem}")
     return True
 
 
