@@ -23,13 +23,14 @@ from ..objects.module_state import ModuleState
 from ..objects.operation import operation
 from .delivery import Delivery
 from .eavesdroppers import SLOW_AFTER_S, Eavesdropper, Eavesdropping
-from .errors import NoHandler
+from .errors import NoHandler, RegistrationError
 from .handles import Handle, lane_of
-from .message import Message, MessageSpec
+from .locking import NOBODY
+from .message import Message, MessageSpec, undeclared
 from .priorities import declared, rate_monotonic
 from .protectors import DataProtector, Protector
 from .registrar import Registrar
-from .registration import Entry, RegistrationError, conflict, entry_of
+from .registration import Entry, conflict, entry_of
 from .registrations import Registrations
 from .route import MessageEndpoint
 from .shards import Shards
@@ -125,7 +126,7 @@ class Dispatcher(Registrar, Component):
         if self.frozen:
             raise RegistrationError(f"{type(self).__qualname__} is frozen: its registrations are no handler's business")
         if self._registrations is None:
-            self._registrations = DataProtector(Registrations(self), name="registrations", order=0)
+            self._registrations = DataProtector(Registrations(self), name="registrations", order=0, per_shard=True)
         return self._registrations
 
     def dispatch(self, message: Message | Handle, *, priority: int | None = None) -> None:
@@ -240,7 +241,7 @@ class Dispatcher(Registrar, Component):
         spec = message.spec if isinstance(message, Handle) else type(message).__message__
         served = self._served.get(spec.type)
         if served is None or not self._entries[spec.type]:  # or they have been taken out
-            raise NoHandler(spec.type.__name__, self.name)
+            raise NoHandler(spec.type.__name__, self.name) if spec.name else undeclared(spec.type)
         route, urgency = served
         if priority is None:
             priority = urgency
@@ -300,7 +301,14 @@ class Dispatcher(Registrar, Component):
         self._host.resume(delivery)
 
     def hurry(self, delivery: Delivery) -> None:
-        """It is about to wait in its thread."""
+        """It waits for somebody else now, who inherits its priority."""
+        self._host.hurry(delivery)
+
+    def wait_in_thread(self, delivery: Delivery, gate: threading.Lock) -> None:
+        """Until whoever has what it waits for opens the gate; he inherits its priority (law 10)."""
+        self._host.begins_to_block(delivery)
+        gate.acquire()
+        self._host.blocks_no_more(delivery)
 
     def report(self, action: Action, error: BaseException) -> None:
         """Say what went wrong, in the log."""
@@ -354,7 +362,7 @@ class Dispatcher(Registrar, Component):
                     self._lanes.append(lane)
         else:  # nobody else's
             self._lanes.append(lane)
-        if isinstance(action, Delivery) and (action.ready or action.held):
+        if isinstance(action, Delivery) and (action.left is not NOBODY or action.held):
             action.has_ended()
 
 

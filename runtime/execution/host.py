@@ -131,6 +131,23 @@ class EngineHost:
         with engine.lead:
             engine.parking.resume(action, engine.clock.now_ns())
 
+    def hurry(self, action: ParkableAction) -> None:
+        """It waits for somebody else now, who inherits its priority."""
+        engine = self._engine
+        with engine.lead:
+            engine.parking.hurry(action, engine.clock.now_ns())
+
+    def begins_to_block(self, action: ParkableAction) -> None:
+        """It is about to wait in its thread."""
+        engine = self._engine
+        with engine.lead:
+            engine.parking.begins_to_block(action, engine.clock.now_ns())
+
+    def blocks_no_more(self, action: ParkableAction) -> None:
+        """It has what it waited for in its thread."""
+        with self._engine.lead:
+            self._engine.parking.blocks_no_more(action)
+
     def report(self, action: Action, error: BaseException) -> None:
         """Something that an action did went wrong, and its caller need not know, or not all of it."""
         with self._engine.lead:
