@@ -130,7 +130,7 @@ class Dispatcher(Registrar, Component):
         return self._registrations
 
     def dispatch(self, message: Message | Handle, *, priority: int | None = None) -> None:
-        """Have a message handled, from any thread; from `on_initializing` on. Raises `NoHandler`, and `Busy` at `max_posted`."""
+        """Have a message handled, from any thread; not in `setup` yet. Raises `NoHandler`, and `Busy` at `max_posted`."""
         if not isinstance(message, (Message, Handle)) or type(message) is Message:
             raise TypeError(f"dispatch({message!r}): expected a message, or a handle that becomes one")
         if self._hosted_by is None:
