@@ -25,8 +25,8 @@ class Hub(Dispatcher):
         self.heating = DataProtector(Heating())
         self.alarms = DataProtector(Alarms())
         # These look after themselves.
-        self.timers = TimerSource()
-        self.out = Outlet()
+        self.timers = self.attach(TimerSource())
+        self.out = self.attach(Outlet())
 
     def setup(self) -> None:
         """Incoming, business, outgoing."""
