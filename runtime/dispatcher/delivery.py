@@ -15,7 +15,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from appbackplane.transport.errors import BackplaneError
+from appbackplane.transport.errors import BackplaneError, Busy
 
 from ..objects.action import DONE, WAITING, Action, Outcome, ParkableAction
 from ..objects.app_object import AppObject
@@ -25,6 +25,7 @@ from .errors import HandlerFailed
 from .handles import Handle
 from .locking import NOBODY, Claim, Lock, Others
 from .message import Message, MessageSpec
+from .observed import Observed, given_back, messages_of, taken
 
 if TYPE_CHECKING:
     from .dispatcher import Dispatcher
@@ -36,8 +37,8 @@ class Delivery(ParkableAction):
     """Made by the dispatcher (dispatcher.py)."""
 
     __slots__ = (
-        "claims", "dispatcher", "entries", "gate", "handle", "hearings", "held", "index", "is_calling", "left", "message",
-        "reached", "spec", "thread", "values", "waited_from_ns", "waits_on", "wanted",
+        "changed", "claims", "dispatcher", "entries", "gate", "handle", "hearings", "held", "index", "is_calling", "left",
+        "message", "reached", "spec", "thread", "values", "waited_from_ns", "waits_on", "wanted",
     )  # fmt: skip
 
     def __init__(
@@ -72,6 +73,8 @@ class Delivery(ParkableAction):
         self.thread = 0
         self.is_calling = False
         self.waited_from_ns = 0
+        #: What the handler has changed so far in data that it had to let go for a while: what it was before.
+        self.changed: dict[Lock, dict[str, Any]] | None = None
 
     @property
     def has_begun(self) -> bool:
@@ -82,8 +85,14 @@ class Delivery(ParkableAction):
         """Go on: from the beginning, or with the locks it waited for."""
         dispatcher = self.dispatcher
         assert self.waits_on is None, "resumed without what it waits for"
-        if self.message is None and not self._resolve():
-            return DONE
+        if self.message is None:
+            assert self.handle is not None
+            lock = self.handle.lock
+            if lock is not None and not self.held and not self._take([Claim(lock, False)]):
+                return WAITING
+            self.waited_from_ns = 0  # no handler's
+            if not self._resolve():
+                return DONE
         entries = self.entries
         if entries is None:
             entries = self.entries = dispatcher.entries_of(self.spec)
@@ -97,29 +106,31 @@ class Delivery(ParkableAction):
             if values is None:
                 try:
                     claims, values = entry.prepare(self.message, self)
+                    if self.handle is not None and self.handle.lock is not None:
+                        claims = locking.ordered([*claims, Claim(self.handle.lock, False)])
                     self.claims = claims
                 except BaseException as error:  # the edge: what chooses data is a user's, and may not know the key
                     self._failed(entry, error, is_chosen=False)
                     self.index += 1
                     continue
-                if (claims or self.held) and not self._take(claims):
+                if (claims or self.held) and not locking.holds(self, claims) and not self._take(claims):
                     self.values = values
                     return WAITING
             self._call(entry, values)
             self.values = None
             self.index += 1
-        if self.held:
-            self._release()
         if self.handle is not None:
             self._let_go()
+        if self.held:
+            self._release()
         return DONE
 
     def refuse(self, error: BackplaneError) -> None:
         """It is not to be handled (any more)."""
         super().refuse(error)
-        self._release()
         if self.handle is not None:
             self._let_go()
+        self._release()
 
     # -- a handler's turn ---------------------------------------------------------------------------------------------
 
@@ -134,6 +145,8 @@ class Delivery(ParkableAction):
         if message is None:
             self.dispatcher.vanished_count += 1
             self._let_go()
+            if self.held:
+                self._release()
             return False
         if self.dispatcher.shards is not None and not self.dispatcher.shards.is_here(message):
             return self._pass_on(message)
@@ -148,11 +161,17 @@ class Delivery(ParkableAction):
             self.error = error
             self.dispatcher.report(self, error)
         self._let_go()
+        if self.held:
+            self._release()
         return False
 
     def _call(self, entry: Entry, values: tuple[Any, ...]) -> None:  # hot: scripts/bench dispatcher_overhead
-        if not entry.is_registered or (self.handle is not None and self.handle.is_cancelled):
+        if not entry.is_registered:
             return
+        if self.handle is not None:
+            if self.handle.is_cancelled:
+                return
+            self.handle.has_begun = True
         now_ns = self.dispatcher.now_ns
         started_ns = now_ns()
         if entry.has_accessor:
@@ -168,8 +187,35 @@ class Delivery(ParkableAction):
             self.is_calling = False
             if self.reached:
                 self.reached.clear()  # by blocks that it has not left
+        for lock, is_shared in self.held:
+            if lock.observed is not None and not is_shared:
+                self._tell_changes(entry, lock, lock.observed)
         entry.calls_count += 1
         entry.run_ns += now_ns() - started_ns
+
+    def _tell_changes(self, entry: Entry, lock: Lock, datum: Observed) -> None:
+        """While it is locked, so that what is told of it is told in the order in which it happened."""
+        before = taken(datum)
+        if self.changed is not None:
+            before |= self.changed.pop(lock, {})
+        if not before:
+            return
+        try:
+            for message in messages_of(datum, before):
+                self.dispatcher.tell(message)
+        except Busy as error:
+            given_back(datum, before)
+            self._failed(entry, error)
+        except Exception as error:  # `@on_change` is a user's
+            self._failed(entry, error)
+
+    def _keep_changes(self) -> None:
+        """Its data may be others' for a while: what they change then is theirs."""
+        for lock, is_shared in self.held:
+            if lock.observed is not None and not is_shared and (before := taken(lock.observed)):
+                if self.changed is None:
+                    self.changed = {}
+                self.changed[lock] = before | self.changed.get(lock, {})
 
     def _is_heard_first(self) -> bool:
         """Whether an eavesdropper has to hear it before it goes on."""
@@ -219,8 +265,8 @@ class Delivery(ParkableAction):
             return is_free
         dispatcher.wait_in_thread(self, gate)
         self.gate = None
-        assert self.entries is not None
-        self._has_waited(self.entries[self.index])
+        if self.entries is not None:
+            self._has_waited(self.entries[self.index])
         return True
 
     def _tell(self, others: Others) -> None:
@@ -262,6 +308,7 @@ class Delivery(ParkableAction):
         """For an accessor: hold this one, too. What `let_go` wants, and which of what it held others have changed meanwhile."""
         if not self.is_calling or self.thread != threading.get_ident():
             raise finished(who)
+        self._keep_changes()
         before = {claim.lock: claim.lock.written_count for claim in self.held}
         claim = Claim(lock, is_shared)
         self.reached.append(claim)
@@ -277,9 +324,18 @@ class Delivery(ParkableAction):
     def let_go(self, claim: Claim) -> None:
         """For an accessor: hold it no longer, unless somebody else wants it: the handler, or another accessor. Never waits."""
         at = next((at for at, each in enumerate(self.reached) if each is claim), None)
-        if at is not None and self.is_calling and self.thread == threading.get_ident():
-            del self.reached[at]
-            self._take(locking.ordered([*self.claims, *self.reached]))
+        if at is None or not self.is_calling or self.thread != threading.get_ident():
+            return
+        del self.reached[at]
+        wanted = locking.ordered([*self.claims, *self.reached])
+        lock = claim.lock
+        if lock.observed is not None and self._holds(lock) and not any(each.lock is lock for each in wanted):
+            assert self.entries is not None
+            self._tell_changes(self.entries[self.index], lock, lock.observed)
+        self._take(wanted)
+
+    def _holds(self, lock: Lock) -> bool:
+        return any(claim.lock is lock and not claim.is_shared for claim in self.held)
 
     def waits_for(self) -> Sequence[Action]:
         """Who holds what it waits for, or is to hear it first."""

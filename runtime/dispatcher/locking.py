@@ -13,7 +13,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from .observed import Observed
 
 #: (given order or serial, serial, number among the data of one protector): all different, compared lexically.
 Rank = tuple[int, int, int]
@@ -57,11 +60,23 @@ NOBODY: Final = Others([], [])
 class Lock:
     """The right to use one datum."""
 
-    __slots__ = ("arrived_count", "name", "passed_count", "rank", "readers", "waiting", "writer", "written_count")
+    __slots__ = (
+        "arrived_count",
+        "name",
+        "observed",
+        "passed_count",
+        "rank",
+        "readers",
+        "waiting",
+        "writer",
+        "written_count",
+    )
 
     def __init__(self, rank: Rank, name: str) -> None:
         self.rank = rank
         self.name = name
+        #: The datum, if it tells what has changed in it (observed.py).
+        self.observed: Observed | None = None
         self.writer: Holder | None = None
         self.readers: list[Holder] = []
         #: Heap of (priority, the how-manieth it is, who): one entry each.
@@ -112,6 +127,11 @@ def change(holder: Holder, claims: Sequence[Claim]) -> tuple[bool, Others]:
     holder.held = kept[::-1]
     holder.wanted = [claim for claim in claims if claim.lock in wanted]
     return _take(holder), others
+
+
+def holds(holder: Holder, claims: Sequence[Claim]) -> bool:
+    """Whether it has exactly these already; asked by itself while it waits for nothing, and then without the mutex."""
+    return holder.held == [*claims]
 
 
 def release(holder: Holder) -> Others:

@@ -24,6 +24,15 @@ class TimerHandle(Protocol):
         """Take it back; False when it has already become an action."""
 
 
+class WorkHandle(TimerHandle, Protocol):
+    """A timer that makes its own actions (`Host.later`)."""
+
+    #: Its last action has not ended; cleared by whose action it is.
+    is_pending: bool
+    #: How often it was left out because of that.
+    skipped_count: int
+
+
 class Host(Protocol):
     """What an object may ask of the backplane it lives in."""
 
@@ -40,6 +49,9 @@ class Host(Protocol):
         arguments: tuple[Any, ...],
         priority: int | None = None,
     ) -> TimerHandle: ...
+    def later(
+        self, component: Component, name: str, delay_ns: int, interval_ns: int, make: Callable[[], Action | None]
+    ) -> WorkHandle: ...
     def add_object(self, component: Component, object: AppObject) -> None: ...
     def remove_object(self, object: AppObject) -> None: ...
     def shed(self, component: Component, below: int) -> int: ...

@@ -141,9 +141,9 @@ MUTATIONS = (
         'intake.turn_away(peer, envelope, InternalError(f"{name}: {problem}"), then_ns)', "pass",
     ),
     Mutation(
-        8, "timers run at once", ENGINE,
-        "action.throttle, timer.account = timer.account, None\n            self.scheduler.post(action, now_ns)",
-        "action.timer = timer\n            action.run()",
+        8, "timers run at once", "runtime/execution/firing.py",
+        "action.throttle, timer.account = timer.account, None\n        scheduler.post(action, now_ns)",
+        "action.timer = timer\n        action.run()",
     ),
     Mutation(8, "timers pile up", "runtime/scheduling/timers.py", "if timer.is_pending:", "if False:"),
     Mutation(8, "hooks run beside the scheduler", MODULES, "self._engine.post(action, now_ns)", "action.run(); ended(action)"),
