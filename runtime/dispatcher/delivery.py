@@ -43,7 +43,7 @@ class Delivery(ParkableAction):
 
     def __init__(
         self, lane: AppObject, name: str, priority: int, deadline_ns: int | None, dispatcher: Dispatcher,
-        spec: MessageSpec, message: Message | Handle,
+        spec: MessageSpec, message: Message | None, handle: Handle | None,
     ) -> None:  # fmt: skip
         super().__init__(lane, name, priority, deadline_ns)
         self.dispatcher = dispatcher
@@ -53,8 +53,8 @@ class Delivery(ParkableAction):
         #: Eavesdroppers that are to hear it first.
         self.hearings: list[Hearing] = []
         #: None: the message is there already.
-        self.handle = message if isinstance(message, Handle) else None
-        self.message = None if isinstance(message, Handle) else message
+        self.handle = handle
+        self.message = message
         #: The handler it has come to.
         self.index = 0
         #: What this one is given; None: not worked out yet.
@@ -105,7 +105,7 @@ class Delivery(ParkableAction):
             values = self.values
             if values is None:
                 try:
-                    claims, values = entry.prepare(self.message, self)
+                    claims, values = entry.fixed or entry.prepare(self.message, self)
                     if self.handle is not None and self.handle.lock is not None:
                         claims = locking.ordered([*claims, Claim(self.handle.lock, False)])
                     self.claims = claims
@@ -113,7 +113,8 @@ class Delivery(ParkableAction):
                     self._failed(entry, error, is_chosen=False)
                     self.index += 1
                     continue
-                if (claims or self.held) and not locking.holds(self, claims) and not self._take(claims):
+                # What it has already it has as long as it wants: nobody takes that away, so it need not be guarded.
+                if self.held != [*claims] and not self._take(claims):
                     self.values = values
                     return WAITING
             self._call(entry, values)
@@ -172,7 +173,9 @@ class Delivery(ParkableAction):
             if self.handle.is_cancelled:
                 return
             self.handle.has_begun = True
-        now_ns = self.dispatcher.now_ns
+        host = self.dispatcher._hosted_by
+        assert host is not None
+        now_ns = host.now_ns
         started_ns = now_ns()
         if entry.has_accessor:
             self.thread = threading.get_ident()
