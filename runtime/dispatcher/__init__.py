@@ -12,6 +12,7 @@ from .dispatcher import Dispatcher
 from .errors import HandlerFailed, NoHandler, RegistrationError
 from .handles import Handle
 from .message import Message, message
+from .observed import Observed, changes_of, on_change
 from .protectors import READ, DataProtector, Read, SelectiveProtector
 from .registrations import Registrations
 from .sending import call_message, cast_message
@@ -26,6 +27,7 @@ __all__ = [
     "HandlerFailed",
     "Message",
     "NoHandler",
+    "Observed",
     "Read",
     "RegistrationError",
     "Registrations",
@@ -33,5 +35,7 @@ __all__ = [
     "SelectiveProtector",
     "call_message",
     "cast_message",
+    "changes_of",
     "message",
+    "on_change",
 ]

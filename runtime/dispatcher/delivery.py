@@ -15,7 +15,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from appbackplane.transport.errors import BackplaneError
+from appbackplane.transport.errors import BackplaneError, Busy
 
 from ..objects.action import DONE, WAITING, Action, Outcome, ParkableAction
 from ..objects.app_object import AppObject
@@ -23,8 +23,9 @@ from . import locking
 from .accessor import finished
 from .errors import HandlerFailed
 from .handles import Handle
-from .locking import Claim, Lock
+from .locking import NOBODY, Claim, Lock, Others
 from .message import Message, MessageSpec
+from .observed import Observed, given_back, messages_of, taken
 
 if TYPE_CHECKING:
     from .dispatcher import Dispatcher
@@ -36,8 +37,8 @@ class Delivery(ParkableAction):
     """Made by the dispatcher (dispatcher.py)."""
 
     __slots__ = (
-        "dispatcher", "entries", "gate", "handle", "hearings", "held", "index", "is_calling", "message", "ready", "spec",
-        "values", "waited_from_ns", "waits_on", "wanted",
+        "changed", "claims", "dispatcher", "entries", "gate", "handle", "hearings", "held", "index", "is_calling", "left",
+        "message", "reached", "spec", "thread", "values", "waited_from_ns", "waits_on", "wanted",
     )  # fmt: skip
 
     def __init__(
@@ -62,12 +63,18 @@ class Delivery(ParkableAction):
         self.held: list[Claim] = []
         self.wanted: Sequence[Claim] = ()
         self.waits_on: Lock | None = None
-        #: Who goes on once this one has ended: they got its locks.
-        self.ready: Sequence[Delivery] = ()
+        #: What became of others at its end; they go on once it has ended.
+        self.left = NOBODY
         #: Where its thread waits for a lock, if it does.
-        self.gate: threading.Semaphore | None = None
+        self.gate: threading.Lock | None = None
+        #: What its handler is registered for, what that one has reached for besides, and in which thread it runs.
+        self.claims: Sequence[Claim] = ()
+        self.reached: list[Claim] = []
+        self.thread = 0
         self.is_calling = False
         self.waited_from_ns = 0
+        #: What the handler has changed so far in data that it had to let go for a while: what it was before.
+        self.changed: dict[Lock, dict[str, Any]] | None = None
 
     @property
     def has_begun(self) -> bool:
@@ -77,44 +84,53 @@ class Delivery(ParkableAction):
     def run(self) -> Outcome:  # hot: scripts/bench dispatcher_overhead
         """Go on: from the beginning, or with the locks it waited for."""
         dispatcher = self.dispatcher
-        if self.message is None and not self._resolve():
-            return DONE
+        assert self.waits_on is None, "resumed without what it waits for"
+        if self.message is None:
+            assert self.handle is not None
+            lock = self.handle.lock
+            if lock is not None and not self.held and not self._take([Claim(lock, False)]):
+                return WAITING
+            self.waited_from_ns = 0  # no handler's
+            if not self._resolve():
+                return DONE
         entries = self.entries
         if entries is None:
             entries = self.entries = dispatcher.entries_of(self.spec)
             if self.spec.category in dispatcher.eavesdropping.of_category and self._is_heard_first():
                 return WAITING
         elif self.waited_from_ns:
-            entries[self.index].wait_ns += dispatcher.now_ns() - self.waited_from_ns
-            self.waited_from_ns = 0
+            self._has_waited(entries[self.index])
         while self.index < len(entries):
             entry = entries[self.index]
             values = self.values
             if values is None:
                 try:
                     claims, values = entry.prepare(self.message, self)
+                    if self.handle is not None and self.handle.lock is not None:
+                        claims = locking.ordered([*claims, Claim(self.handle.lock, False)])
+                    self.claims = claims
                 except BaseException as error:  # the edge: what chooses data is a user's, and may not know the key
                     self._failed(entry, error, is_chosen=False)
                     self.index += 1
                     continue
-                if (claims or self.held) and not self._take(claims):
+                if (claims or self.held) and not locking.holds(self, claims) and not self._take(claims):
                     self.values = values
                     return WAITING
             self._call(entry, values)
             self.values = None
             self.index += 1
-        if self.held:
-            self._release()
         if self.handle is not None:
             self._let_go()
+        if self.held:
+            self._release()
         return DONE
 
     def refuse(self, error: BackplaneError) -> None:
         """It is not to be handled (any more)."""
         super().refuse(error)
-        self._release()
         if self.handle is not None:
             self._let_go()
+        self._release()
 
     # -- a handler's turn ---------------------------------------------------------------------------------------------
 
@@ -129,6 +145,8 @@ class Delivery(ParkableAction):
         if message is None:
             self.dispatcher.vanished_count += 1
             self._let_go()
+            if self.held:
+                self._release()
             return False
         if self.dispatcher.shards is not None and not self.dispatcher.shards.is_here(message):
             return self._pass_on(message)
@@ -143,13 +161,21 @@ class Delivery(ParkableAction):
             self.error = error
             self.dispatcher.report(self, error)
         self._let_go()
+        if self.held:
+            self._release()
         return False
 
     def _call(self, entry: Entry, values: tuple[Any, ...]) -> None:  # hot: scripts/bench dispatcher_overhead
-        if not entry.is_registered or (self.handle is not None and self.handle.is_cancelled):
+        if not entry.is_registered:
             return
+        if self.handle is not None:
+            if self.handle.is_cancelled:
+                return
+            self.handle.has_begun = True
         now_ns = self.dispatcher.now_ns
         started_ns = now_ns()
+        if entry.has_accessor:
+            self.thread = threading.get_ident()
         self.is_calling = True
         try:
             result = entry.handler(self.message, *values)
@@ -159,8 +185,37 @@ class Delivery(ParkableAction):
             self._failed(entry, error)
         finally:
             self.is_calling = False
+            if self.reached:
+                self.reached.clear()  # by blocks that it has not left
+        for lock, is_shared in self.held:
+            if lock.observed is not None and not is_shared:
+                self._tell_changes(entry, lock, lock.observed)
         entry.calls_count += 1
         entry.run_ns += now_ns() - started_ns
+
+    def _tell_changes(self, entry: Entry, lock: Lock, datum: Observed) -> None:
+        """While it is locked, so that what is told of it is told in the order in which it happened."""
+        before = taken(datum)
+        if self.changed is not None:
+            before |= self.changed.pop(lock, {})
+        if not before:
+            return
+        try:
+            for message in messages_of(datum, before):
+                self.dispatcher.tell(message)
+        except Busy as error:
+            given_back(datum, before)
+            self._failed(entry, error)
+        except Exception as error:  # `@on_change` is a user's
+            self._failed(entry, error)
+
+    def _keep_changes(self) -> None:
+        """Its data may be others' for a while: what they change then is theirs."""
+        for lock, is_shared in self.held:
+            if lock.observed is not None and not is_shared and (before := taken(lock.observed)):
+                if self.changed is None:
+                    self.changed = {}
+                self.changed[lock] = before | self.changed.get(lock, {})
 
     def _is_heard_first(self) -> bool:
         """Whether an eavesdropper has to hear it before it goes on."""
@@ -196,39 +251,43 @@ class Delivery(ParkableAction):
     def _take(self, claims: Sequence[Claim]) -> bool:
         """Hold exactly these; False: it has to wait, without its thread."""
         dispatcher = self.dispatcher
+        gate = None
         with dispatcher.mutex:
-            is_free, ready = locking.change(self, claims)
+            is_free, others = locking.change(self, claims)
             if not is_free:
                 self.waited_from_ns = dispatcher.now_ns()
-            if not is_free and dispatcher.keeps_threads:
-                self.gate = threading.Semaphore(0)
-        for each in ready:
-            cast(Delivery, each).granted()
-        if not is_free and dispatcher.keeps_threads:
-            self._wait()
-            return True
-        return is_free
-
-    def _wait(self) -> None:
-        """In this thread, until the locks are there."""
-        dispatcher = self.dispatcher
-        dispatcher.hurry(self)
-        gate = self.gate
-        assert gate is not None
-        gate.acquire()
+                if dispatcher.keeps_threads:
+                    gate = self.gate = threading.Lock()
+                    gate.acquire()
+        if others is not NOBODY:
+            self._tell(others)
+        if gate is None:
+            return is_free
+        dispatcher.wait_in_thread(self, gate)
         self.gate = None
+        if self.entries is not None:
+            self._has_waited(self.entries[self.index])
+        return True
 
-    def granted(self) -> None:
-        """It has all that it waited for. By whoever released the last of it, without the mutex."""
-        if not self.is_let_on():
-            self.dispatcher.resume(self)
+    def _tell(self, others: Others) -> None:
+        """What has become of those that waited. Without the mutex."""
+        for each in cast("list[Delivery]", others.ready):
+            if not each.is_let_on():
+                self.dispatcher.resume(each)
+        for each in cast("list[Delivery]", others.moved):
+            self.dispatcher.hurry(each)
+
+    def _has_waited(self, entry: Entry) -> None:
+        entry.wait_ns += self.dispatcher.now_ns() - self.waited_from_ns
+        self.waited_from_ns = 0
 
     def _release(self) -> None:
         """Of everything, at its end. Who gets it goes on once this one has ended, unless a thread waits for it."""
         with self.dispatcher.mutex:
-            ready = locking.release(self)
-        if ready:
-            self.ready = [each for each in cast("list[Delivery]", ready) if not each.is_let_on()]
+            others = locking.release(self)
+        if others is not NOBODY:
+            ready = [each for each in others.ready if not cast("Delivery", each).is_let_on()]
+            self.left = Others(ready, others.moved)
 
     def is_let_on(self) -> bool:
         """Whether it waited in a thread, which may go on now."""
@@ -241,21 +300,42 @@ class Delivery(ParkableAction):
         """By who holds the lead, and runs what is resumed here himself: a thread that is woken for it costs 40 us."""
         if self.held:  # what runs it has stopped it in the middle
             self._release()
-        for each in self.ready:
-            self.dispatcher.resume(each)
-        self.ready = ()
+        left, self.left = self.left, NOBODY
+        if left is not NOBODY:
+            self._tell(left)
 
-    def reach(self, lock: Lock, *, is_shared: bool, who: str) -> None:
-        """For an accessor: hold this one, too."""
-        if not self.is_calling:
+    def reach(self, lock: Lock, *, is_shared: bool, who: str) -> tuple[Claim, tuple[str, ...]]:
+        """For an accessor: hold this one, too. What `let_go` wants, and which of what it held others have changed meanwhile."""
+        if not self.is_calling or self.thread != threading.get_ident():
             raise finished(who)
-        if any(claim.lock is lock for claim in self.held):
-            return
-        self._take(locking.ordered([*self.held, Claim(lock, is_shared)]))
+        self._keep_changes()
+        before = {claim.lock: claim.lock.written_count for claim in self.held}
+        claim = Claim(lock, is_shared)
+        self.reached.append(claim)
+        self._take(locking.ordered([*self.claims, *self.reached]))
+        # What was taken again to write has been counted once more for it.
+        disturbed = [
+            each.name
+            for each, is_read in self.held
+            if each in before and each.written_count > before[each] + (not is_read)
+        ]
+        return claim, tuple(disturbed)
 
-    def let_go(self, lock: Lock) -> None:
-        """For an accessor: hold it no longer."""
-        self._take([claim for claim in self.held if claim.lock is not lock])
+    def let_go(self, claim: Claim) -> None:
+        """For an accessor: hold it no longer, unless somebody else wants it: the handler, or another accessor. Never waits."""
+        at = next((at for at, each in enumerate(self.reached) if each is claim), None)
+        if at is None or not self.is_calling or self.thread != threading.get_ident():
+            return
+        del self.reached[at]
+        wanted = locking.ordered([*self.claims, *self.reached])
+        lock = claim.lock
+        if lock.observed is not None and self._holds(lock) and not any(each.lock is lock for each in wanted):
+            assert self.entries is not None
+            self._tell_changes(self.entries[self.index], lock, lock.observed)
+        self._take(wanted)
+
+    def _holds(self, lock: Lock) -> bool:
+        return any(claim.lock is lock and not claim.is_shared for claim in self.held)
 
     def waits_for(self) -> Sequence[Action]:
         """Who holds what it waits for, or is to hear it first."""
@@ -283,4 +363,6 @@ class Delivery(ParkableAction):
     def boosted(self) -> None:
         """It waits at a better place now."""
         with self.dispatcher.mutex:
-            locking.boosted(self)
+            others = locking.boosted(self)
+        if others is not NOBODY:
+            self._tell(others)

@@ -8,8 +8,9 @@ get their data as arguments; what they are given, and in which order it is locke
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar, Self, TypeVar
 
 from appbackplane.transport.errors import FailedPrecondition
@@ -18,30 +19,39 @@ from ..objects.action import Action
 from ..objects.app_object import AppObject
 from ..objects.component import Component
 from ..objects.endpoint import Request
+from ..objects.module_state import ModuleState
 from ..objects.operation import operation
 from .delivery import Delivery
 from .eavesdroppers import SLOW_AFTER_S, Eavesdropper, Eavesdropping
 from .errors import NoHandler, RegistrationError
-from .handles import Handle
+from .handles import Handle, lane_of
+from .locking import NOBODY
 from .message import Message, MessageSpec, undeclared
 from .priorities import declared, rate_monotonic
-from .protectors import DataProtector
+from .protectors import DataProtector, Protector
 from .registrar import Registrar
 from .registration import Entry, conflict, entry_of
 from .registrations import Registrations
 from .route import MessageEndpoint
 from .shards import Shards
+from .sources.attached import Attached
+from .sources.source import Source
 
 Inner = TypeVar("Inner", bound=AppObject)
+S = TypeVar("S", bound=Source | Protector[Any])
+
+
+log = logging.getLogger("appbackplane.runtime")
 
 
 class Lane(AppObject):
     """What a delivery is queued on: one each, or one for all of a key."""
 
-    __slots__ = ("load", "message_key")
+    __slots__ = ("load", "shared_by")
 
     load: int
-    message_key: tuple[Any, ...] | None
+    #: What its messages have in common: their key, or the source that wants them in order.
+    shared_by: Hashable
 
 
 class Dispatcher(Registrar, Component):
@@ -68,8 +78,11 @@ class Dispatcher(Registrar, Component):
     #: Route and priority of each message that has a handler.
     _served: dict[type[Message], tuple[str, int]]
     _registrations: DataProtector[Registrations] | None
+    #: Messages of sources and observed data for which there was no handler, by type, have been mentioned in the log.
+    _unheard: set[type[Message]]
     _lanes: list[Lane]
-    _keyed: dict[tuple[Any, ...], Lane]
+    _keyed: dict[Hashable, Lane]
+    _sources: Attached
 
     def __new__(cls, *arguments: Any, **keywords: Any) -> Self:
         self = super().__new__(cls, *arguments, **keywords)
@@ -83,6 +96,8 @@ class Dispatcher(Registrar, Component):
         self._registrations = None
         self._lanes = []
         self._keyed = {}
+        self._sources = Attached(self)
+        self._unheard = set()
         return self
 
     # -- what users call ----------------------------------------------------------------------------------------------
@@ -97,13 +112,21 @@ class Dispatcher(Registrar, Component):
         """
         return self.eavesdropping.add(function, category, slow_after)
 
+    def attach(self, source: S) -> S:
+        """Have a source, or what protects it, emit its messages here; it starts and stops with this component.
+
+        What is registered for a handler is attached by that. Raises `DeclarationError`, `FailedPrecondition`.
+        """
+        self._sources.attach(source)
+        return source
+
     @property
     def registrations(self) -> DataProtector[Registrations]:
         """The table of handlers, as data for a handler that changes it. Raises `RegistrationError` where it is `frozen`."""
         if self.frozen:
             raise RegistrationError(f"{type(self).__qualname__} is frozen: its registrations are no handler's business")
         if self._registrations is None:
-            self._registrations = DataProtector(Registrations(self), name="registrations", order=0)
+            self._registrations = DataProtector(Registrations(self), name="registrations", order=0, per_shard=True)
         return self._registrations
 
     def dispatch(self, message: Message | Handle, *, priority: int | None = None) -> None:
@@ -158,6 +181,12 @@ class Dispatcher(Registrar, Component):
         for spec in specs:
             self.expose(MessageEndpoint(self, spec, self._urgency[spec.name]))
 
+    def _enters(self, state: ModuleState) -> None:
+        self._sources.enters(state)
+
+    def _drains(self) -> None:
+        self._sources.drain()
+
     def _register(self, handler: Callable[..., Any], arguments: Sequence[Any]) -> Entry:
         if self._hosted_by is not None:
             raise FailedPrecondition(
@@ -192,6 +221,8 @@ class Dispatcher(Registrar, Component):
                     self.keeps_threads = True
         if problem is not None:
             raise RegistrationError(problem)
+        for parameter in entry.parameters:
+            self._sources.take_in(parameter.argument)
         return entry
 
     def take_out(self, entry: Entry) -> None:
@@ -222,6 +253,36 @@ class Dispatcher(Registrar, Component):
         delivery.on_end = self.ended
         return delivery
 
+    def try_action_of(self, handle: Handle) -> Action | None:
+        """The same, for what was begun earlier: where its last handler has been taken out meanwhile, it is released."""
+        try:
+            return self.action_of(handle, None, None)
+        except NoHandler:
+            handle.release()
+            self.unheard(handle.spec.type)
+            return None
+
+    def check_heard(self, kind: type[Message]) -> None:
+        """Raises `NoHandler`. Before it runs, handlers may still be registered."""
+        if self._hosted_by is not None and not self._entries.get(kind):
+            raise NoHandler(kind.__name__, self.name)
+
+    def tell(self, message: Message | Handle) -> None:
+        """Dispatch what nobody need care for: if nobody does, that is mentioned in the log once. Raises `Busy`."""
+        kind = message.spec.type if isinstance(message, Handle) else type(message)
+        if self._entries.get(kind):
+            self.dispatch(message)
+            return
+        if isinstance(message, Handle):
+            message.release()
+        self.unheard(kind)
+
+    def unheard(self, kind: type[Message]) -> None:
+        """A message has come about for which there is no handler."""
+        if kind not in self._unheard:
+            self._unheard.add(kind)
+            log.info("%s: %s has no handler here, and is not told", self.name, kind.__name__)
+
     def entries_of(self, spec: MessageSpec) -> tuple[Entry, ...]:
         """Its handlers, now."""
         return self._entries[spec.type]
@@ -240,7 +301,14 @@ class Dispatcher(Registrar, Component):
         self._host.resume(delivery)
 
     def hurry(self, delivery: Delivery) -> None:
-        """It is about to wait in its thread."""
+        """It waits for somebody else now, who inherits its priority."""
+        self._host.hurry(delivery)
+
+    def wait_in_thread(self, delivery: Delivery, gate: threading.Lock) -> None:
+        """Until whoever has what it waits for opens the gate; he inherits its priority (law 10)."""
+        self._host.begins_to_block(delivery)
+        gate.acquire()
+        self._host.blocks_no_more(delivery)
 
     def report(self, action: Action, error: BaseException) -> None:
         """Say what went wrong, in the log."""
@@ -260,18 +328,16 @@ class Dispatcher(Registrar, Component):
         return object
 
     def _lane(self, message: Message | Handle, spec: MessageSpec) -> Lane:
-        key = None if spec.key is None or isinstance(message, Handle) else getattr(message, spec.key)
-        if key is not None:
-            return self.lane_of((spec.type, key))
-        return self._idle_lane()
+        shared_by = message.lane if isinstance(message, Handle) else lane_of(message)
+        return self._idle_lane() if shared_by is None else self.lane_of(shared_by)
 
-    def lane_of(self, key: tuple[Any, ...]) -> Lane:
-        """The one for all that has this key; to be given back by `ended`."""
+    def lane_of(self, shared_by: Hashable) -> Lane:
+        """The one for all that has this in common; to be given back by `ended`."""
         with self.mutex:
-            lane = self._keyed.get(key)
+            lane = self._keyed.get(shared_by)
             if lane is None:
-                lane = self._keyed[key] = self._idle_lane()
-                lane.message_key = key
+                lane = self._keyed[shared_by] = self._idle_lane()
+                lane.shared_by = shared_by
             lane.load += 1
             return lane
 
@@ -280,23 +346,23 @@ class Dispatcher(Registrar, Component):
             return self._lanes.pop()
         except IndexError:
             lane = self.inner(Lane(), f"lane-{len(self._objects)}")
-            lane.load, lane.message_key = 0, None
+            lane.load, lane.shared_by = 0, None
             return lane
 
     def ended(self, action: Action) -> None:
         """It was on a lane, and is no more."""
         lane = action.object
         assert isinstance(lane, Lane)
-        if lane.message_key is not None:
+        if lane.shared_by is not None:
             with self.mutex:
                 lane.load -= 1
                 if not lane.load:
-                    del self._keyed[lane.message_key]
-                    lane.message_key = None
+                    del self._keyed[lane.shared_by]
+                    lane.shared_by = None
                     self._lanes.append(lane)
         else:  # nobody else's
             self._lanes.append(lane)
-        if isinstance(action, Delivery) and (action.ready or action.held):
+        if isinstance(action, Delivery) and (action.left is not NOBODY or action.held):
             action.has_ended()
 
 

@@ -8,25 +8,59 @@ shares can be sure that it does not run.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
+from .locking import Lock
 from .message import Message, MessageSpec
 
 
 class Handle:
     """Subclass it for a source whose messages can be taken back, or are made when they are needed."""
 
-    __slots__ = ("is_cancelled", "spec")
+    __slots__ = ("has_begun", "is_cancelled", "lane", "lock", "spec")
 
-    def __init__(self, spec: MessageSpec) -> None:
+    def __init__(self, spec: MessageSpec, *, lane: Hashable = None, lock: Lock | None = None) -> None:
+        """`lane`: what has one is handled in the order in which it came, one after the other (law 1); see `lane_of`.
+
+        `lock`: of the source, where that is protected: held from before it is resolved until after it is released.
+        """
         self.spec = spec
+        self.lane = lane
+        self.lock = lock
         self.is_cancelled = False
+        #: A handler has been called with its message.
+        self.has_begun = False
 
     def resolve(self) -> Message | None:
-        """The message; None: there is none any more, and nobody is called. Called once, before any lock, in any thread."""
+        """The message; None: there is none any more, and nobody is called. Called once, in any thread, with `lock` alone."""
         raise NotImplementedError
 
     def release(self) -> None:
         """The message has been handled, or will not be: let go of its memory. Called once."""
 
-    def cancel(self) -> None:
-        """No handler begins with it any more."""
+    def cancel(self) -> bool:
+        """No handler begins with it any more; False if one has begun with it before."""
         self.is_cancelled = True
+        return not self.has_begun
+
+
+class Ready(Handle):
+    """A message that is there, of a source that has to know when it was handled, or is locked meanwhile."""
+
+    __slots__ = ("message",)
+
+    def __init__(self, message: Message, *, lane: Hashable = None, lock: Lock | None = None) -> None:
+        spec = type(message).__message__
+        super().__init__(spec, lane=lane if spec.key is None else lane_of(message), lock=lock)
+        self.message = message
+
+    def resolve(self) -> Message | None:
+        """As it was given."""
+        return self.message
+
+
+def lane_of(message: Message) -> Hashable:
+    """What a message shares with those that it keeps its order with: its type and its key; None without one."""
+    spec = type(message).__message__
+    key = None if spec.key is None else getattr(message, spec.key)
+    return None if key is None else (spec.type, key)

@@ -74,7 +74,7 @@ def found_in(function: object, judge: Judge) -> str | None:
     plain = _function_of(function)
     if plain is None:
         return None
-    return _Reader(judge, plain.__module__.partition(".")[0]).read(plain, getattr(function, "__self__", None))
+    return _Reader(judge, (plain.__module__ or "").partition(".")[0]).read(plain, getattr(function, "__self__", None))
 
 
 def is_lock(value: object) -> str | None:

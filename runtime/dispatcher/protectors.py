@@ -15,11 +15,12 @@ from appbackplane.transport.errors import Busy, NotFound
 
 from ..objects.operation import DeclarationError
 from .accessor import Accessor, AccessorOf, SelectiveAccessor, SelectiveAccessorOf
-from .argument import Argument, Given, T_co
+from .argument import ActiveObject, Argument, Given, T_co
 from .choosing import check_factory, check_function, returned, taken
 from .data import check_class, check_datum, check_made, claim
 from .kinds import an, fits, is_made, kind_of, text_of
-from .locking import Lock
+from .locking import Lock, Rank
+from .observed import Observed
 
 if TYPE_CHECKING:
     from .message import Message
@@ -37,6 +38,8 @@ _serials = itertools.count(1)
 #: Data that a selective protector makes by itself: 100,000 small objects are tens of megabytes, and a key that comes from
 #: outside must not fill the memory.
 KEYS_MAX_DEFAULT = 100_000
+#: Added to the rank of a protected source that is given none: in the order of construction, but before all other data.
+SOURCES_FIRST = -(1 << 40)
 #: What a lambda that makes the data is called; the protector is then named for the parameter that it is first registered for.
 UNNAMED: Final = "<lambda>"
 
@@ -85,10 +88,10 @@ class DataProtector(Protector[T]):
         check_datum(datum, where)
         self.name = _name(name, where) or type(datum).__name__
         self.per_shard = per_shard
-        self._rank = _rank(order, where)
+        self._rank = _rank(order, where, datum)
         self._owner = None
         self.__datum = datum
-        self.__lock = Lock((*self._rank, 0), self.name)
+        self.__lock = _lock((*self._rank, 0), self.name, datum)
         claim(datum, self, where)
 
     @property
@@ -107,6 +110,10 @@ class DataProtector(Protector[T]):
 
     def _has(self, datum: object) -> bool:
         return self.__datum is datum
+
+    def _all(self) -> list[tuple[Lock, T]]:
+        """What it protects, for sources that are to be attached."""
+        return [(self.__lock, self.__datum)]
 
 
 class SelectiveProtector(Protector[T], Generic[K, T]):
@@ -141,7 +148,7 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
         self.per_shard = per_shard
         #: Raises for a key that is not to be reached from here.
         self._guard: Callable[[K], None] | None = None
-        self._rank = _rank(order, where)
+        self._rank = _rank(order, where, next(iter(data.values()), None) if isinstance(data, Mapping) else None)
         self._owner = None
         self._field = by if isinstance(by, str) else None
         self.__select = None if by is None or isinstance(by, str) else by
@@ -217,6 +224,10 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
             return self._of(self.__select(message))
         return self._of(getattr(message, self._field or message.__message__.key or ""))
 
+    def _all(self) -> list[tuple[Lock, T]]:
+        """What it protects so far, for sources that are to be attached."""
+        return list(self.__by_key.values())
+
     def _of(self, key: K) -> tuple[Lock, T]:
         """The datum of a key. Raises `NotFound` for an unknown one, `Busy` where there are too many."""
         found = self.__by_key.get(key)
@@ -269,7 +280,9 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
 
     def __add(self, key: K, datum: T) -> tuple[Lock, T]:
         # Two threads may come with a new key at once: what setdefault keeps is the one for all.
-        return self.__by_key.setdefault(key, (Lock((*self._rank, next(self.__serials)), f"{self.name} {key!r}"), datum))
+        return self.__by_key.setdefault(
+            key, (_lock((*self._rank, next(self.__serials)), f"{self.name} {key!r}", datum), datum)
+        )
 
 
 class Choice(Given[T]):
@@ -286,11 +299,22 @@ class Choice(Given[T]):
         return self.protector._of(getattr(message, by) if isinstance(by, str) else by(message))
 
 
-def _rank(order: int | None, where: str) -> tuple[int, int]:
+def _rank(order: int | None, where: str, datum: object) -> tuple[int, int]:
     if order is not None and (not isinstance(order, int) or isinstance(order, bool)):
         raise DeclarationError(f"{where}: order={order!r}: expected a number: lower ones are locked first")
     serial = next(_serials)
-    return (serial if order is None else order, serial)
+    if order is not None:
+        return order, serial
+    # A source stays locked from one handler of its message to the next, for what comes first is never let go.
+    return (serial + SOURCES_FIRST if isinstance(datum, ActiveObject) else serial), serial
+
+
+def _lock(rank: Rank, name: str, datum: object) -> Lock:
+    lock = Lock(rank, name)
+    if isinstance(datum, Observed):
+        lock.observed = datum
+        object.__setattr__(datum, "_lock", lock)
+    return lock
 
 
 def _name(name: str | None, where: str) -> str | None:

@@ -27,6 +27,7 @@ from ..scheduling.scheduler import Scheduler
 from .callers import Callers
 from .clock import Clock
 from .endings import Endings
+from .firing import fire
 from .inheritance import Inheritance
 from .intake import Intake
 from .method_action import MethodAction
@@ -255,6 +256,7 @@ class Engine:
         """The process ends: whoever waits for an answer, or has just asked, is told."""
         for component in self.registry.components.values():
             component._module_state = ModuleState.DOWN
+            component._enters(ModuleState.DOWN)
         for _ in range(STOP_LOOKS_MAX):
             self.drain(self.now_ns())
             if not self.link.has_input():
@@ -310,10 +312,7 @@ class Engine:
             except MalformedFrame as error:
                 self.reports.malformed(received[0] if received else b"", error, now_ns)
         for timer in self.scheduler.timers.due(now_ns):
-            action = MethodAction(timer.object, timer.name, timer.priority, timer.function, timer.arguments)
-            action.timer = timer
-            action.throttle, timer.account = timer.account, None
-            self.scheduler.post(action, now_ns)
+            fire(self.scheduler, timer, now_ns)
         self.outgoing.expire(now_ns)
         self.intake.expire(now_ns)
         if now_ns >= self.callers.due_ns:
@@ -392,6 +391,7 @@ class Engine:
     def post(self, action: Action, now_ns: int) -> None:
         """Queue work that came by no link, and see to it that somebody takes it."""
         self.scheduler.post(action, now_ns)
+        self.inheritance.queued(action, now_ns)
         self.watch.notify()
 
     def _defer(self, action: MethodAction, now_ns: int) -> None:

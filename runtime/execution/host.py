@@ -92,6 +92,24 @@ class EngineHost:
             engine.nudge()  # the poller must not sleep past it
         return timer
 
+    def later(
+        self, component: Component, name: str, delay_ns: int, interval_ns: int, make: Callable[[], Action | None]
+    ) -> Timer:
+        """Work of a component's own making, later; and again and again every `interval_ns`, if that is not 0.
+
+        `make` is called when it is due, with the lead. See `Timer.make`. Raises `Busy`.
+        """
+        engine = self._engine
+        timer = Timer(component, name, _never, (), PRIORITY_DEFAULT, interval_ns)
+        timer.make = make
+        with engine.lead:
+            account = engine.intake.own_work[component.component_name]
+            account.admit(name, component.name)
+            timer.account = account
+            engine.scheduler.timers.set(timer, engine.clock.now_ns() + max(0, delay_ns))
+            engine.nudge()  # the poller must not sleep past it
+        return timer
+
     def post(self, action: Any) -> None:
         """Work that comes from elsewhere: a device, another library's thread."""
         if not isinstance(action, Action):
@@ -112,6 +130,23 @@ class EngineHost:
         engine = self._engine
         with engine.lead:
             engine.parking.resume(action, engine.clock.now_ns())
+
+    def hurry(self, action: ParkableAction) -> None:
+        """It waits for somebody else now, who inherits its priority."""
+        engine = self._engine
+        with engine.lead:
+            engine.parking.hurry(action, engine.clock.now_ns())
+
+    def begins_to_block(self, action: ParkableAction) -> None:
+        """It is about to wait in its thread."""
+        engine = self._engine
+        with engine.lead:
+            engine.parking.begins_to_block(action, engine.clock.now_ns())
+
+    def blocks_no_more(self, action: ParkableAction) -> None:
+        """It has what it waited for in its thread."""
+        with self._engine.lead:
+            self._engine.parking.blocks_no_more(action)
 
     def report(self, action: Action, error: BaseException) -> None:
         """Something that an action did went wrong, and its caller need not know, or not all of it."""
@@ -156,3 +191,7 @@ class EngineHost:
         with self._engine.lead:
             self._engine.intake.requeue(actions)
             self._engine.watch.notify()
+
+
+def _never() -> None:
+    raise AssertionError("a timer that makes its action runs no function")

@@ -30,7 +30,7 @@ from appbackplane.transport.errors import (
 )
 from appbackplane.transport.topics import GapCounter
 
-from ..objects.action import DEADLINE_DEFAULT_NS, LOCAL, Action
+from ..objects.action import DEADLINE_DEFAULT_NS, LOCAL, Action, ParkableAction
 from ..objects.app_object import AppObject
 from ..objects.component import Component
 from ..objects.endpoint import Request
@@ -129,19 +129,22 @@ class Intake:
         lent = action.object.lends
         if lent is not None and lent < action.priority:
             action.priority = lent
-        if chain:
-            self._check_cycle(action, chain, is_reentrant=route.is_reentrant)
-            action.chain = chain
-        action.trace = envelope.trace
-        self.count_in(action, route.component)
+        try:
+            if chain:
+                self._check_cycle(action, chain, is_reentrant=route.is_reentrant)
+                action.chain = chain
+            action.trace = envelope.trace
+            self.count_in(action, route.component)
+        except BackplaneError as error:
+            engine.endings.never_posted(action, error, now_ns)
+            raise
         if kind == CALL:
             action.peer, action.call_id = peer, id
             self.accepted[peer, id] = action
             if is_keyed:
                 self.replays.began(action, envelope)
         engine.scheduler.post(action, now_ns)
-        if action.object._waits and not action.continues:
-            engine.inheritance.queued(action, now_ns)
+        engine.inheritance.queued(action, now_ns)
 
     def accept_topic(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
         """Post a topic's message to whoever of this backplane hears it."""
@@ -167,7 +170,11 @@ class Intake:
                     arguments = spec.binding.bind(own, name)
                     action = MethodAction(hearer.object, name, priority, spec.function, arguments)
                 action.trace = envelope.trace
-                self.count_in(action, component)
+                try:
+                    self.count_in(action, component)
+                except BackplaneError as error:
+                    self._engine.endings.never_posted(action, error, now_ns)
+                    raise
             except BaseException as error:  # the edge: not only ours, but whatever an argument's own code raises
                 if not isinstance(error, Busy):  # the throttle has counted that
                     self._engine.statistics.of(name).refused_count += 1
@@ -175,6 +182,7 @@ class Intake:
                 self._engine.reports.refused(f"topic {name}", problem, now_ns)
             else:
                 self._engine.scheduler.post(action, now_ns)
+                self._engine.inheritance.queued(action, now_ns)
 
     def cancel(self, peer: bytes, id: int, now_ns: int) -> None:
         """The caller takes a call back: out of its queue, out of its wait, or told at its next step.
@@ -194,8 +202,12 @@ class Intake:
         if isinstance(action, MethodAction) and action.coroutine is not None:
             action.cancel()
             return engine.outgoing.give_up(action, now_ns) if action.awaiting_id else 0
+        error = Cancelled(f"{name}: taken back before it began")
+        # Of what has begun nothing is left out: half of a message's handlers is worse than an answer that nobody wants.
+        if isinstance(action, ParkableAction) and (engine.parking.take_back(action, error, now_ns) or action.has_begun):
+            return 0
         if engine.scheduler.withdraw(action):
-            engine.endings.refuse(action, Cancelled(f"{name}: taken back before it began"), now_ns)
+            engine.endings.refuse(action, error, now_ns)
         elif isinstance(action, MethodAction):
             machine = action.object
             if isinstance(machine, StateMachine) and action in machine._deferred:
@@ -345,7 +357,6 @@ class Intake:
             if throttle.is_full:
                 throttle.refused_count += 1
                 self._engine.statistics.of(action.name).refused_count += 1
-                self._turned_away(action)
                 raise Busy(
                     f"{action.name}: {component.name} has {throttle.outstanding} requests outstanding "
                     f"(max_requests = {throttle.limit})",
@@ -378,14 +389,6 @@ class Intake:
         except (TypeError, ValueError) as error:
             raise InternalError(f"{route.name}: {error}") from error
         return made
-
-    def _turned_away(self, action: Action) -> None:
-        """What an endpoint has made has ended before it began: who made it may have kept a place for it."""
-        try:
-            if action.on_end is not None:
-                action.on_end(action)
-        except BaseException:  # the edge: it may be a user's
-            log.exception("%s: on_end failed", action.name)
 
     def check(self, action: Action) -> None:
         """Raises TypeError or ValueError for an action of a user's making that no queue could hold."""

@@ -46,6 +46,7 @@ class Modules:
             component._module_state = to
             if to is ModuleState.DOWN:
                 self._stop_timers(component)
+            component._enters(to)
         now_ns = self._engine.clock.now_ns()
         hook = getattr(type(component), f"on_{to.value}")
         action = MethodAction(component, f"{name}.on_{to.value}", 0, hook, ())
@@ -54,7 +55,7 @@ class Modules:
             error = action.error
             if error is None and self._latest[name] is not action:
                 error = FailedPrecondition(f"{component.name} was told to move on before it was {to.value}")
-            elif error is None and to in _SERVING:
+            elif error is None and to in _SERVING and (error := self._serves(component, to)) is None:
                 component._module_state = to
                 for object in (component, *component._objects):
                     self.start_timers_of(object)
@@ -65,6 +66,15 @@ class Modules:
         action.on_end = ended
         self._latest[name] = action
         self._engine.post(action, now_ns)
+
+    def _serves(self, component: Component, state: ModuleState) -> BaseException | None:
+        if self.is_suspended:
+            return None
+        try:
+            component._enters(state)
+        except Exception as error:  # a source is a user's
+            return error
+        return None
 
     def start_timers_of(self, object: AppObject) -> None:
         """Its `@every` methods run from now on, if its component serves."""
@@ -91,6 +101,8 @@ class Modules:
     def suspend_timers(self) -> None:
         """The backplane is drained: no `@every` method begins any more. What objects have set by `after` may fall due."""
         self.is_suspended = True
+        for component in self._engine.registry.components.values():
+            component._drains()
         for timers in self._timers.values():
             for timer in timers:
                 timer.cancel()

@@ -78,6 +78,15 @@ class Component(AppObject):
         """`setup`, and what has to follow it. `priorities`: of its backplane. For systems that are components themselves."""
         self.setup()
 
+    def _enters(self, state: ModuleState) -> None:
+        """It begins to be initialized; it serves, as primary or secondary; or it goes down, and its hook follows.
+
+        Called with the lead. For systems that are components themselves, as the next.
+        """
+
+    def _drains(self) -> None:
+        """Its backplane is drained: what has begun may end, but it is to begin nothing by itself."""
+
     def add(self, object: AppObject, *, key: str | None = None) -> AppObject:
         """Add an object; a call with this `key` goes to it, one without to the least busy that serves the route."""
         if object._component is not None:

@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ..objects.action import Action
 from ..objects.app_object import AppObject
 from .throttle import OwnWork
 
@@ -30,6 +31,7 @@ class Timer:
         "interval_ns",
         "is_over",
         "is_pending",
+        "make",
         "name",
         "object",
         "priority",
@@ -55,6 +57,9 @@ class Timer:
         #: It will not fire (again): taken back, or a one-shot that has become an action.
         self.is_over = False
         self.skipped_count = 0
+        #: Makes the action that it becomes, where that is not a run of `function`; None of it: nothing is to be done this time.
+        #: Called with the lead. A repeating timer of this kind keeps its account, and whose action it is clears `is_pending`.
+        self.make: Callable[[], Action | None] | None = None
         #: Where it counts until it is taken back or has become an action; None: nowhere, as declared timers.
         self.account: OwnWork | None = None
 

@@ -141,9 +141,9 @@ MUTATIONS = (
         'intake.turn_away(peer, envelope, InternalError(f"{name}: {problem}"), then_ns)', "pass",
     ),
     Mutation(
-        8, "timers run at once", ENGINE,
-        "action.throttle, timer.account = timer.account, None\n            self.scheduler.post(action, now_ns)",
-        "action.timer = timer\n            action.run()",
+        8, "timers run at once", "runtime/execution/firing.py",
+        "action.throttle, timer.account = timer.account, None\n        scheduler.post(action, now_ns)",
+        "action.timer = timer\n        action.run()",
     ),
     Mutation(8, "timers pile up", "runtime/scheduling/timers.py", "if timer.is_pending:", "if False:"),
     Mutation(8, "hooks run beside the scheduler", MODULES, "self._engine.post(action, now_ns)", "action.run(); ended(action)"),
@@ -180,8 +180,8 @@ MUTATIONS = (
         "priority = action.priority if options.priority is None else options.priority", "priority = options.priority",
     ),
     Mutation(
-        10, "what is awaited does not inherit", INTAKE,
-        "            engine.inheritance.queued(action, now_ns)", "            pass",
+        10, "what is awaited does not inherit", "runtime/execution/inheritance.py",
+        "                self.boost(waiting, action.priority, now_ns)", "                pass",
     ),
     Mutation(
         10, "the chain ends after one link", "runtime/execution/inheritance.py",

@@ -1,0 +1,184 @@
+"""Observed: data that tell what a handler has changed (seed 003, sections 3.1 and 5), so that input, rules and output part.
+
+A handler sets fields; when it has returned, what was declared with `@on_change` for these fields is asked for a message, with
+the locks still held: once a handler, with the values as of then. Which fields were set is seen when they are set; what was
+changed inside (a list appended to) is not: give the field a new value, or say `touch("field")`. A field that has its old value
+again has not changed. Under a `Read` parameter, and outside of handlers, setting anything is an error.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
+
+from ..objects.operation import DeclarationError
+from .message import Message
+
+if TYPE_CHECKING:
+    from .locking import Lock
+
+F = TypeVar("F", bound=Callable[[Any], Message | None])
+
+_ABSENT: Final = object()
+_MARK: Final = "__on_change__"
+
+
+class Rule(NamedTuple):
+    """One `@on_change`."""
+
+    name: str
+    fields: frozenset[str]
+
+
+class ChangedUnlocked(AttributeError):
+    """A field was set by one who may not: a handler that only reads, or code outside of the handlers."""
+
+
+def on_change(*fields: str) -> Callable[[F], F]:
+    """The method is asked for a message when a handler has changed one of these fields; None: there is nothing to say.
+
+    >>> class Tank(Observed):
+    ...     litres: float = 0.0
+    ...
+    ...     @on_change("litres")
+    ...     def alarm(self) -> Overflow | None:
+    ...         return Overflow(self.litres) if self.litres > 100 else None
+    """
+    if not fields or not all(isinstance(each, str) for each in fields):
+        raise DeclarationError('@on_change needs the names of the fields: @on_change("celsius")')
+
+    def mark(method: F) -> F:
+        setattr(method, _MARK, frozenset(fields))
+        return method
+
+    return mark
+
+
+class _ObservedType(type):
+    """So that what a constructor sets is no change, whatever constructor it is."""
+
+    if not TYPE_CHECKING:  # type checkers would take its result for that of every constructor
+
+        def __call__(cls, *arguments, **keywords):
+            made = super().__call__(*arguments, **keywords)
+            object.__setattr__(made, "_before", {})
+            return made
+
+
+class Observed(metaclass=_ObservedType):
+    """Subclass it, with annotated fields (a dataclass is fine), and say with `@on_change` what is told of which."""
+
+    __slots__ = ("__weakref__", "_before", "_lock")
+
+    #: What changed fields were before; None while it is being made.
+    _before: dict[str, Any] | None
+    #: Of its protector; None for one that a test made.
+    _lock: Lock | None
+    _rules: ClassVar[tuple[Rule, ...]] = ()
+    _watched: ClassVar[frozenset[str]] = frozenset()
+
+    def __new__(cls, *_arguments: Any, **_keywords: Any) -> Any:
+        self = super().__new__(cls)
+        object.__setattr__(self, "_before", None)
+        object.__setattr__(self, "_lock", None)
+        return self
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        rules: dict[str, Rule] = {}
+        known: set[str] = set()
+        for each in reversed(cls.__mro__):
+            known.update(vars(each).get("__annotations__", ()), vars(each))
+            for name, value in vars(each).items():
+                rules.pop(name, None)  # overridden
+                if (fields := getattr(value, _MARK, None)) is not None:
+                    rules[name] = Rule(name, fields)
+        for rule in rules.values():
+            for field in sorted(rule.fields - known):
+                near = difflib.get_close_matches(field, known, 1)
+                raise DeclarationError(
+                    f"{cls.__qualname__}.{rule.name}: @on_change({field!r}), and there is no such field"
+                    + (f" (did you mean {near[0]!r}?)" if near else "")
+                    + f": annotate it in the class, `{field}: …`"
+                )
+        cls._rules = tuple(rules.values())
+        cls._watched = frozenset().union(*(rule.fields for rule in cls._rules))
+
+    def touch(self, field: str) -> None:
+        """The field's value has been changed inside."""
+        if field not in self._watched:
+            raise DeclarationError(f"{type(self).__qualname__}.touch({field!r}): no @on_change names it")
+        self._check(field)
+        if self._before is not None:
+            self._before[field] = _ABSENT
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        before = self._before
+        if before is not None:
+            self._check(name)
+            if name in self._watched and name not in before:
+                before[name] = getattr(self, name, _ABSENT)
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        self._check(name)
+        before = self._before
+        if before is not None and name in self._watched and name not in before:
+            before[name] = getattr(self, name, _ABSENT)
+        object.__delattr__(self, name)
+
+    def _check(self, name: str) -> None:
+        # Without the mutex: whoever may set it holds the lock, and then nobody else changes what is read here.
+        lock = self._lock
+        if lock is None or lock.writer is not None:
+            return
+        if lock.readers:
+            raise ChangedUnlocked(
+                f"{lock.name}.{name} was set by a handler that only reads it: take the Read[…] off its parameter"
+            )
+        raise ChangedUnlocked(
+            f"{lock.name}.{name} was set outside of the handlers that it is registered with: send a message instead"
+        )
+
+
+def changes_of(datum: Observed) -> list[Message]:
+    """What is told of its changes since this was last asked. For tests of handlers.
+
+    >>> fill(Filled(120.0), tank)
+    >>> changes_of(tank)
+    [Overflow(litres=120.0)]
+    """
+    return messages_of(datum, taken(datum))
+
+
+def taken(datum: Observed) -> dict[str, Any]:
+    """What its changed fields were before; from now on others count."""
+    before, fresh = datum._before, {}  # type: tuple[dict[str, Any] | None, dict[str, Any]]
+    object.__setattr__(datum, "_before", fresh)
+    return before or {}
+
+
+def given_back(datum: Observed, before: dict[str, Any]) -> None:
+    """What could not be told yet is told after the next handler."""
+    object.__setattr__(datum, "_before", (datum._before or {}) | before)
+
+
+def messages_of(datum: Observed, before: dict[str, Any]) -> list[Message]:
+    """What is told of fields that were so before."""
+    changed = {name for name, old in before.items() if _is_other(old, getattr(datum, name, _ABSENT))}
+    if not changed:
+        return []
+    told = (getattr(datum, rule.name)() for rule in datum._rules if not changed.isdisjoint(rule.fields))
+    return [message for message in told if message is not None]
+
+
+def _is_other(old: Any, new: Any) -> bool:
+    if old is _ABSENT or new is _ABSENT:
+        return True
+    if old is new:
+        return False
+    try:
+        return not bool(old == new)
+    except Exception:  # an array compares to an array: then it was set, and that has to do
+        return True

@@ -1,0 +1,135 @@
+"""Source: what emits messages by itself. Started and stopped with its dispatcher; attached by being registered, or by `attach`.
+
+Begun operations have a transaction id: no two of a process have the same, whichever source they are of. A message that has a
+field `transaction` is given it when it is emitted.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import msgspec
+
+from appbackplane.transport.errors import FailedPrecondition, InvalidArgument, Unavailable
+
+from ..argument import ActiveObject
+from ..handles import Ready
+from ..locking import Lock
+from ..message import Message, spec_of
+from ..protectors import DataProtector, SelectiveProtector
+
+if TYPE_CHECKING:
+    from ..dispatcher import Dispatcher
+
+M = TypeVar("M", bound=Message)
+
+#: `next` of it is one step: any thread may.
+_transactions = itertools.count(1)
+
+
+class Source(ActiveObject):
+    """Subclass it, and `emit`. Registered as it is, it has to be safe for threads; under a protector it need not be.
+
+    >>> class Camera(Source):
+    ...     def shutter(self) -> None:
+    ...         self.emit(Taken(next(self.numbers)))
+    """
+
+    __slots__ = ("_dispatcher", "_has_stopped", "_is_running", "_lock", "emitted")
+
+    _dispatcher: Dispatcher | None
+    _is_running: bool
+    _has_stopped: bool
+    #: Of its protector, if it is protected data.
+    _lock: Lock | None
+    #: While it is attached to no dispatcher: what it would have emitted.
+    emitted: list[Message]
+
+    def __new__(cls, *_arguments: Any, **_keywords: Any) -> Self:
+        self = super().__new__(cls)
+        self._dispatcher = self._lock = None
+        self._is_running = self._has_stopped = False
+        self.emitted = []
+        return self
+
+    def emit(self, message: Message, *, priority: int | None = None) -> None:
+        """Have a message handled; from any thread. Raises `NoHandler`, `Busy`, and `Unavailable` once it has stopped."""
+        dispatcher = self._dispatcher
+        if dispatcher is None:
+            self.emitted.append(message)
+            return
+        self._check_open()
+        dispatcher.dispatch(message if self._lock is None else Ready(message, lock=self._lock), priority=priority)
+
+    def begin_emitting(self) -> None:
+        """Its component serves from now on. Override it; be quick, and raise what keeps it from serving."""
+
+    def end_emitting(self) -> None:
+        """Its component goes down, or its backplane is drained: begin nothing more. Override it; be quick."""
+
+    def _drain(self) -> None:
+        self._stop()
+
+    # -- for dispatchers ----------------------------------------------------------------------------------------------
+
+    def _attach(self, dispatcher: Dispatcher, lock: Lock | None) -> bool:
+        """Whether it is new there. Raises `FailedPrecondition`."""
+        if self._dispatcher is dispatcher and self._lock is lock:
+            return False
+        if self._dispatcher is not None:
+            raise FailedPrecondition(
+                f"{type(self).__name__} is attached to {self._dispatcher.name} already"
+                + (": it is protected data there, or it is not" if self._dispatcher is dispatcher else "")
+            )
+        self._dispatcher, self._lock = dispatcher, lock
+        return True
+
+    def _start(self) -> None:
+        if not self._is_running:
+            self._is_running = True
+            self.begin_emitting()
+
+    def _stop(self) -> None:
+        self._has_stopped = True
+        if self._is_running:
+            self._is_running = False
+            self.end_emitting()
+
+    # -- for subclasses -----------------------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self._has_stopped:
+            where = "" if self._dispatcher is None else f" of {self._dispatcher.name}"
+            raise Unavailable(f"{type(self).__name__}{where} has stopped: it begins nothing more")
+
+    def _check_heard(self, message: Message | type[Message]) -> None:
+        """Raises `InvalidArgument` for what is no message, `NoHandler` for one that nobody would be called with."""
+        kind = message if isinstance(message, type) else type(message)
+        if spec_of(kind) is None:
+            raise InvalidArgument(f"{message!r} is not a message: declare its class with @message(category=…, id=…)")
+        if self._dispatcher is not None:
+            self._dispatcher.check_heard(kind)
+
+
+def next_transaction() -> int:
+    """A new transaction id."""
+    return next(_transactions)
+
+
+def with_transaction(message: M, id: int) -> M:
+    """The message with its `transaction`, if it has such a field."""
+    if "transaction" not in type(message).__struct_fields__:
+        return message
+    return msgspec.structs.replace(message, transaction=id)
+
+
+def sources_in(argument: object) -> Iterator[tuple[Source, Lock | None]]:
+    """The sources among what is registered for a handler, with the locks of those that are protected."""
+    if isinstance(argument, Source):
+        yield argument, None
+    elif isinstance(argument, (DataProtector, SelectiveProtector)):
+        for lock, datum in argument._all():
+            if isinstance(datum, Source):
+                yield datum, lock

@@ -1,0 +1,32 @@
+"""Firing: a timer that falls due becomes an action, and hands its place among its component's own work on to it (law 8)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .method_action import MethodAction
+
+if TYPE_CHECKING:
+    from ..scheduling.scheduler import Scheduler
+    from ..scheduling.timers import Timer
+
+
+def fire(scheduler: Scheduler, timer: Timer, now_ns: int) -> None:
+    """Queue what it becomes. Needs the lead."""
+    if timer.make is None:
+        action = MethodAction(timer.object, timer.name, timer.priority, timer.function, timer.arguments)
+        action.timer = timer
+        action.throttle, timer.account = timer.account, None
+        scheduler.post(action, now_ns)
+        return
+    made = timer.make()
+    account = None
+    if not timer.interval_ns:
+        account, timer.account = timer.account, None
+    if made is not None:
+        made.throttle = account
+        scheduler.post(made, now_ns)
+        return
+    timer.is_pending = False
+    if account is not None:
+        account.ended(now_ns)
