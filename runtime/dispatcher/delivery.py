@@ -129,9 +129,11 @@ class Delivery(ParkableAction):
     def refuse(self, error: BackplaneError) -> None:
         """It is not to be handled (any more)."""
         super().refuse(error)
-        if self.handle is not None:
-            self._let_go()
-        self._release()
+        try:
+            if self.handle is not None:
+                self._let_go()
+        finally:
+            self._release()
 
     # -- a handler's turn ---------------------------------------------------------------------------------------------
 
@@ -223,6 +225,8 @@ class Delivery(ParkableAction):
     def _is_heard_first(self) -> bool:
         """Whether an eavesdropper has to hear it before it goes on."""
         assert self.message is not None
+        if self.held and self.dispatcher.keeps_threads:
+            self._take(())  # its source: all threads might wait for it, and none be left for who is to hear this
         try:
             return self.dispatcher.eavesdropping.tell(self, self.message)
         except BackplaneError as error:  # there is no room for what they would have to do
