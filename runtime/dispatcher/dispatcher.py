@@ -131,15 +131,21 @@ class Dispatcher(Registrar, Component):
 
     def dispatch(self, message: Message | Handle, *, priority: int | None = None) -> None:
         """Have a message handled, from any thread; not in `setup` yet. Raises `NoHandler`, and `Busy` at `max_posted`."""
-        if not isinstance(message, (Message, Handle)) or type(message) is Message:
+        if type(message) not in self._served and (
+            not isinstance(message, (Message, Handle)) or type(message) is Message
+        ):
             raise TypeError(f"dispatch({message!r}): expected a message, or a handle that becomes one")
-        if self._hosted_by is None:
+        host = self._hosted_by
+        if host is None:
             raise FailedPrecondition(
                 f"{self.name} does not run yet: dispatch from on_initializing() on, or begin a timer in setup()"
             )
         action = self.action_of(message, priority, None)
         try:
-            (self._hosted_by or self._host).post(action)
+            if priority is None:
+                host.post_own(self, action)
+            else:
+                host.post(action)
         except BaseException:
             self.ended(action)  # it has a place on its lane
             raise
@@ -258,9 +264,11 @@ class Dispatcher(Registrar, Component):
             away = self.shards.away(given, spec, priority, deadline_ns, request)
             if away is not None:
                 return away
-        shared_by = None if given is None else lane_of(given)
+        shared_by = None
         if handle is not None:
             shared_by = handle.lane
+        elif spec.key is not None and given is not None:
+            shared_by = lane_of(given)
         lane = self._idle_lane() if shared_by is None else self.lane_of(shared_by)
         delivery = Delivery(lane, route, priority, deadline_ns, self, spec, given, handle)
         delivery.on_end = self.ended

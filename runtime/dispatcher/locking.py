@@ -104,8 +104,7 @@ def change(holder: Holder, claims: Sequence[Claim]) -> tuple[bool, Others]:
     """
     held = holder.held
     if not held:
-        holder.wanted = claims
-        return _take(holder), NOBODY
+        return take(holder, claims), NOBODY
     if held == [*claims]:
         return True, NOBODY
     others = Others([], [])
@@ -127,6 +126,12 @@ def change(holder: Holder, claims: Sequence[Claim]) -> tuple[bool, Others]:
     holder.held = kept[::-1]
     holder.wanted = [claim for claim in claims if claim.lock in wanted]
     return _take(holder), others
+
+
+def take(holder: Holder, claims: Sequence[Claim]) -> bool:
+    """`change`, for who holds nothing."""
+    holder.wanted = claims
+    return _take(holder)
 
 
 def release(holder: Holder) -> Others:  # hot: scripts/bench dispatcher_overhead

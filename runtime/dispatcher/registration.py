@@ -26,8 +26,8 @@ class Entry:
     """One registered handler (the paper's DeferredCaller). What it is given is worked out for each message, before any lock."""
 
     __slots__ = (
-        "answers", "calls_count", "failures_count", "fixed", "handler", "has_accessor", "is_registered", "name", "parameters",
-        "run_ns", "spec", "wait_ns",
+        "answers", "calls_count", "failures_count", "fixed", "handler", "has_accessor", "is_registered", "may_observe", "name",
+        "parameters", "run_ns", "spec", "wait_ns",
     )  # fmt: skip
 
     def __init__(
@@ -46,6 +46,8 @@ class Entry:
         self.fixed: tuple[Sequence[Claim], tuple[Any, ...]] | None = None
         if all(isinstance(p.argument, (DataProtector, ActiveObject)) for p in parameters):
             self.fixed = self.prepare(None, None)
+        #: Whether what it changes may be observed.
+        self.may_observe = self.fixed is None or any(lock.observed is not None for lock, _ in self.fixed[0])
 
     def prepare(self, message: Any, reach: Any) -> tuple[Sequence[Claim], tuple[Any, ...]]:
         """The locks that `message` needs, in ascending rank, and the further arguments. `reach`: for what is an accessor."""

@@ -154,15 +154,13 @@ def plans(draw: st.DrawFn, reaching: bool | None = None) -> Plan:
     for _ in range(draw(st.integers(2, 6))):
         given = draw(
             st.lists(
-                st.tuples(st.integers(0, count - 1), st.sampled_from(hows)), min_size=1, max_size=6,
-                unique_by=lambda each: each if "reach" in each[1] else each[0],
+                st.tuples(st.integers(0, count - 1), st.sampled_from(hows)), min_size=1, max_size=6
             )
         )  # fmt: skip
-        plain = [at for at, (_, how) in enumerate(given) if "reach" not in how]
-        if reaching and plain and draw(st.booleans()):  # what it is given to read, it reaches for to write
-            protector = given[plain[0]][0]
-            given[plain[0]] = (protector, "read")
-            given = [*dict.fromkeys([*given, (protector, "reach")])]
+        if reaching and draw(st.booleans()):  # of many data it is given one to read, and reaches for it to write
+            protector = draw(st.integers(0, count - 1))
+            given = [(protector, "read"), (protector, "reach"), *given]
+        given = [*{(which, protectors[which][1] > 0 and "reach" in how): (which, how) for which, how in given}.values()]
         reaches = draw(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2), st.booleans()), min_size=1, max_size=3))
         handlers.append(HandlerPlan(draw(st.integers(0, 2)), given, reaches, draw(st.sampled_from([0, 0, 3]))))
     return Plan(protectors, handlers, draw(st.integers(0, 2**16)))
