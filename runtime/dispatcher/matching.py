@@ -199,6 +199,8 @@ _ORDERS_OF_MAX = 5
 
 def _text(argument: Any) -> str:
     protector = getattr(argument, "protector", argument)
+    if isinstance(protector, SelectiveProtector) and protector.name == UNNAMED:
+        return text_of(protector._makes)
     return protector.name if isinstance(protector, Protector) else type(argument).__name__
 
 
