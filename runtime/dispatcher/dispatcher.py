@@ -130,12 +130,22 @@ class Dispatcher(Registrar, Component):
         return self._registrations
 
     def dispatch(self, message: Message | Handle, *, priority: int | None = None) -> None:
-        """Have a message handled, from any thread. Raises `NoHandler`, and `Busy` at `max_posted`."""
-        if not isinstance(message, (Message, Handle)) or type(message) is Message:
+        """Have a message handled, from any thread; not in `setup` yet. Raises `NoHandler`, and `Busy` at `max_posted`."""
+        if type(message) not in self._served and (
+            not isinstance(message, (Message, Handle)) or type(message) is Message
+        ):
             raise TypeError(f"dispatch({message!r}): expected a message, or a handle that becomes one")
+        host = self._hosted_by
+        if host is None:
+            raise FailedPrecondition(
+                f"{self.name} does not run yet: dispatch from on_initializing() on, or begin a timer in setup()"
+            )
         action = self.action_of(message, priority, None)
         try:
-            self.post(action)
+            if priority is None:
+                host.post_own(self, action)
+            else:
+                host.post(action)
         except BaseException:
             self.ended(action)  # it has a place on its lane
             raise
@@ -179,7 +189,7 @@ class Dispatcher(Registrar, Component):
         self._urgency = rule(specs, priorities)
         self._served = {each.type: (f"{self.component_name}.{each.name}", self._urgency[each.name]) for each in specs}
         for spec in specs:
-            self.expose(MessageEndpoint(self, spec, self._urgency[spec.name]))
+            self.expose(MessageEndpoint(self, spec, self._urgency[spec.name], self._entries[spec.type]))
 
     def _enters(self, state: ModuleState) -> None:
         self._sources.enters(state)
@@ -238,18 +248,29 @@ class Dispatcher(Registrar, Component):
         self, message: Message | Handle, priority: int | None, deadline_ns: int | None, request: Request | None = None
     ) -> Action:
         """What a message becomes: its delivery, or the way to its shard. Raises `NoHandler`; and as `Shards.away`."""
-        spec = message.spec if isinstance(message, Handle) else type(message).__message__
+        given: Message | None = None
+        handle: Handle | None = None
+        if isinstance(message, Handle):
+            handle, spec = message, message.spec
+        else:
+            given, spec = message, type(message).__message__
         served = self._served.get(spec.type)
         if served is None or not self._entries[spec.type]:  # or they have been taken out
             raise NoHandler(spec.type.__name__, self.name) if spec.name else undeclared(spec.type)
         route, urgency = served
         if priority is None:
             priority = urgency
-        if self.shards is not None and not isinstance(message, Handle):
-            away = self.shards.away(message, spec, priority, deadline_ns, request)
+        if self.shards is not None and given is not None:
+            away = self.shards.away(given, spec, priority, deadline_ns, request)
             if away is not None:
                 return away
-        delivery = Delivery(self._lane(message, spec), route, priority, deadline_ns, self, spec, message)
+        shared_by = None
+        if handle is not None:
+            shared_by = handle.lane
+        elif spec.key is not None and given is not None:
+            shared_by = lane_of(given)
+        lane = self._idle_lane() if shared_by is None else self.lane_of(shared_by)
+        delivery = Delivery(lane, route, priority, deadline_ns, self, spec, given, handle)
         delivery.on_end = self.ended
         return delivery
 
@@ -326,10 +347,6 @@ class Dispatcher(Registrar, Component):
         object._component, object._name = self, f"{self.name}.{name}"
         self._objects.append(object)
         return object
-
-    def _lane(self, message: Message | Handle, spec: MessageSpec) -> Lane:
-        shared_by = message.lane if isinstance(message, Handle) else lane_of(message)
-        return self._idle_lane() if shared_by is None else self.lane_of(shared_by)
 
     def lane_of(self, shared_by: Hashable) -> Lane:
         """The one for all that has this in common; to be given back by `ended`."""

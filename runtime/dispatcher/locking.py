@@ -104,8 +104,7 @@ def change(holder: Holder, claims: Sequence[Claim]) -> tuple[bool, Others]:
     """
     held = holder.held
     if not held:
-        holder.wanted = claims
-        return _take(holder), NOBODY
+        return take(holder, claims), NOBODY
     if held == [*claims]:
         return True, NOBODY
     others = Others([], [])
@@ -129,12 +128,13 @@ def change(holder: Holder, claims: Sequence[Claim]) -> tuple[bool, Others]:
     return _take(holder), others
 
 
-def holds(holder: Holder, claims: Sequence[Claim]) -> bool:
-    """Whether it has exactly these already; asked by itself while it waits for nothing, and then without the mutex."""
-    return holder.held == [*claims]
+def take(holder: Holder, claims: Sequence[Claim]) -> bool:
+    """`change`, for who holds nothing."""
+    holder.wanted = claims
+    return _take(holder)
 
 
-def release(holder: Holder) -> Others:
+def release(holder: Holder) -> Others:  # hot: scripts/bench dispatcher_overhead
     """Let go of everything, also of what it waits for."""
     lock, held = holder.waits_on, holder.held
     others = None
@@ -144,10 +144,13 @@ def release(holder: Holder) -> Others:
         heapq.heapify(lock.waiting)
         _hand_on(lock, others := Others([], []))  # the readers behind a writer that has gone
     while held:
-        claim = held.pop()
-        _free(holder, claim)
-        if claim.lock.waiting:
-            _hand_on(claim.lock, others := others or Others([], []))
+        lock, is_shared = held.pop()
+        if is_shared:  # `_free`, without the call
+            lock.readers.remove(holder)
+        else:
+            lock.writer = None
+        if lock.waiting:
+            _hand_on(lock, others := others or Others([], []))
     return others or NOBODY
 
 
@@ -183,10 +186,12 @@ def _must_be_released(held: Claim, new: Claim) -> bool:
     return held.lock.rank >= new.lock.rank
 
 
-def _take(holder: Holder) -> bool:
+def _take(holder: Holder) -> bool:  # hot: scripts/bench dispatcher_overhead
     """Take what is wanted, one lock after the other, as far as it goes."""
-    taken = 0
-    for lock, is_shared in holder.wanted:
+    held = holder.held
+    held_before = len(held)
+    for claim in holder.wanted:
+        lock, is_shared = claim
         if is_shared:
             if lock.writer is not None:
                 break
@@ -200,12 +205,11 @@ def _take(holder: Holder) -> bool:
                 break
             lock.writer = holder
             lock.written_count += 1
-        holder.held.append(holder.wanted[taken])
-        taken += 1
+        held.append(claim)
     else:
         holder.wanted = ()
         return True
-    holder.wanted = holder.wanted[taken:]
+    holder.wanted = holder.wanted[len(held) - held_before :]
     holder.waits_on = lock
     lock.arrived_count += 1
     heapq.heappush(lock.waiting, (holder.priority, lock.arrived_count, holder))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .accessor import AccessorOf, Reach, SelectiveAccessorOf
+from .accessor import AccessorOf, SelectiveAccessorOf
 from .argument import ActiveObject
 from .data import protector_of
 from .errors import RegistrationError
@@ -26,7 +26,7 @@ class Entry:
     """One registered handler (the paper's DeferredCaller). What it is given is worked out for each message, before any lock."""
 
     __slots__ = (
-        "_claims", "_values", "answers", "calls_count", "failures_count", "handler", "has_accessor", "is_registered", "name",
+        "answers", "calls_count", "failures_count", "fixed", "handler", "has_accessor", "is_registered", "may_observe", "name",
         "parameters", "run_ns", "spec", "wait_ns",
     )  # fmt: skip
 
@@ -42,20 +42,15 @@ class Entry:
         self.is_registered = True
         self.has_accessor = any(isinstance(p.argument, (AccessorOf, SelectiveAccessorOf)) for p in parameters)
         self.calls_count = self.failures_count = self.run_ns = self.wait_ns = 0
-        self._claims: tuple[Claim, ...] | None = None
-        self._values: tuple[Any, ...] = ()
+        #: What `prepare` would say, where it is the same for every message.
+        self.fixed: tuple[Sequence[Claim], tuple[Any, ...]] | None = None
         if all(isinstance(p.argument, (DataProtector, ActiveObject)) for p in parameters):
-            # The same for every message.
-            claims, self._values = self._prepare(None, None)
-            self._claims = tuple(claims)
+            self.fixed = self.prepare(None, None)
+        #: Whether what it changes may be observed.
+        self.may_observe = self.fixed is None or any(lock.observed is not None for lock, _ in self.fixed[0])
 
-    def prepare(self, message: Any, reach: Reach) -> tuple[Sequence[Claim], tuple[Any, ...]]:
-        """The locks that `message` needs, in ascending rank, and the further arguments."""
-        if self._claims is not None:
-            return self._claims, self._values
-        return self._prepare(message, reach)
-
-    def _prepare(self, message: Any, reach: Any) -> tuple[list[Claim], tuple[Any, ...]]:
+    def prepare(self, message: Any, reach: Any) -> tuple[Sequence[Claim], tuple[Any, ...]]:
+        """The locks that `message` needs, in ascending rank, and the further arguments. `reach`: for what is an accessor."""
         claims: list[Claim] = []
         values: list[Any] = []
         for parameter in self.parameters:

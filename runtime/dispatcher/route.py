@@ -5,6 +5,8 @@ The fields are checked against the message's annotations in the thread that rece
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,15 +19,17 @@ from .message import MessageSpec
 
 if TYPE_CHECKING:
     from .dispatcher import Dispatcher
+    from .registration import Entry
 
 
 class MessageEndpoint(Endpoint):
     """Turns requests into deliveries of one message."""
 
-    def __init__(self, dispatcher: Dispatcher, spec: MessageSpec, priority: int) -> None:
+    def __init__(self, dispatcher: Dispatcher, spec: MessageSpec, priority: int, entries: Sequence[Entry]) -> None:
         bound = binding_of(spec)
+        signature = bound.signature + "".join(_answer(each) for each in entries if each.answers)
         super().__init__(
-            spec.name, priority=priority, summary=_first_line(spec.type), signature=bound.signature, topic=spec.topic
+            spec.name, priority=priority, summary=_first_line(spec.type), signature=signature, topic=spec.topic
         )
         self._dispatcher = dispatcher
         self._spec = spec
@@ -65,6 +69,11 @@ def _text(field: Any) -> str:
     kind = field.type.__name__ if isinstance(field.type, type) else str(field.type)
     default = "" if field.default is msgspec.NODEFAULT else f" = {field.default!r}"
     return f"{field.encode_name}: {kind}{default}"
+
+
+def _answer(entry: Entry) -> str:
+    kind = inspect.signature(entry.handler).return_annotation
+    return f" -> {inspect.formatannotation(kind)}".replace("'", "")
 
 
 def _first_line(cls: type) -> str:
