@@ -21,6 +21,7 @@ from ..objects.action import DONE, WAITING, Action, Outcome, ParkableAction
 from ..objects.app_object import AppObject
 from . import locking
 from .accessor import finished
+from .answer import detached
 from .errors import HandlerFailed
 from .handles import Handle
 from .locking import NOBODY, Claim, Lock, Others
@@ -130,9 +131,11 @@ class Delivery(ParkableAction):
     def refuse(self, error: BackplaneError) -> None:
         """It is not to be handled (any more)."""
         super().refuse(error)
-        if self.handle is not None:
-            self._let_go()
-        self._release()
+        try:
+            if self.handle is not None:
+                self._let_go()
+        finally:
+            self._release()
 
     # -- a handler's turn ---------------------------------------------------------------------------------------------
 
@@ -184,7 +187,7 @@ class Delivery(ParkableAction):
         try:
             result = entry.handler(self.message, *values)
             if entry.answers:
-                self.result = result
+                self.result = detached(result)
         except BaseException as error:  # the edge: sys.exit() in a handler ends the handler, not the worker
             self._failed(entry, error)
         finally:
@@ -225,6 +228,8 @@ class Delivery(ParkableAction):
     def _is_heard_first(self) -> bool:
         """Whether an eavesdropper has to hear it before it goes on."""
         assert self.message is not None
+        if self.held and self.dispatcher.keeps_threads:
+            self._take(())  # its source: all threads might wait for it, and none be left for who is to hear this
         try:
             return self.dispatcher.eavesdropping.tell(self, self.message)
         except BackplaneError as error:  # there is no room for what they would have to do

@@ -20,7 +20,7 @@ from ..objects.app_object import AppObject
 from ..objects.component import Component
 from ..objects.endpoint import Request
 from ..objects.module_state import ModuleState
-from ..objects.operation import operation
+from ..objects.operation import MARK, operation
 from .delivery import Delivery
 from .eavesdroppers import SLOW_AFTER_S, Eavesdropper, Eavesdropping
 from .errors import NoHandler, RegistrationError
@@ -130,13 +130,17 @@ class Dispatcher(Registrar, Component):
         return self._registrations
 
     def dispatch(self, message: Message | Handle, *, priority: int | None = None) -> None:
-        """Have a message handled, from any thread. Raises `NoHandler`, and `Busy` at `max_posted`."""
+        """Have a message handled, from any thread; not in `setup` yet. Raises `NoHandler`, and `Busy` at `max_posted`."""
         if type(message) not in self._served and (
             not isinstance(message, (Message, Handle)) or type(message) is Message
         ):
             raise TypeError(f"dispatch({message!r}): expected a message, or a handle that becomes one")
+        host = self._hosted_by
+        if host is None:
+            raise FailedPrecondition(
+                f"{self.name} does not run yet: dispatch from on_initializing() on, or begin a timer in setup()"
+            )
         action = self.action_of(message, priority, None)
-        host = self._hosted_by or self._host
         try:
             if priority is None:
                 host.post_own(self, action)
@@ -185,7 +189,7 @@ class Dispatcher(Registrar, Component):
         self._urgency = rule(specs, priorities)
         self._served = {each.type: (f"{self.component_name}.{each.name}", self._urgency[each.name]) for each in specs}
         for spec in specs:
-            self.expose(MessageEndpoint(self, spec, self._urgency[spec.name]))
+            self.expose(MessageEndpoint(self, spec, self._urgency[spec.name], self._entries[spec.type]))
 
     def _enters(self, state: ModuleState) -> None:
         self._sources.enters(state)
@@ -220,7 +224,7 @@ class Dispatcher(Registrar, Component):
             self.shards.admit(entry)
         with self.mutex:
             entries = self._entries.get(kind, ())
-            problem = conflict(entry, entries)
+            problem = conflict(entry, entries) or self._clash(entry)
             if problem is None:
                 self._entries[kind] = (*entries, entry)
                 if entry.has_accessor:
@@ -230,6 +234,15 @@ class Dispatcher(Registrar, Component):
         for parameter in entry.parameters:
             self._sources.take_in(parameter.argument)
         return entry
+
+    def _clash(self, entry: Entry) -> str | None:
+        """Whose route it would take, if anybody's."""
+        name, kind = entry.spec.name, entry.spec.type
+        other = next((each for each in self._entries if each is not kind and each.__message__.name == name), None)
+        if other is None and not hasattr(getattr(type(self), name, None), MARK):
+            return None
+        whose = f"{type(self).__qualname__}.{name}" if other is None else f"{other.__module__}.{other.__qualname__}"
+        return f"{entry.name}: {kind.__name__} would have the route of {whose}, {name!r}: declare @message(name=…)"
 
     def take_out(self, entry: Entry) -> None:
         """For `Registrations`: one less."""

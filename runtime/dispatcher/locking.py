@@ -114,8 +114,7 @@ def change(holder: Holder, claims: Sequence[Claim]) -> tuple[bool, Others]:
     kept: list[Claim] = []
     for claim in reversed(held):
         wish = wanted.get(claim.lock)
-        is_too_weak = wish is not None and claim.is_shared and not wish.is_shared
-        if wish is None or is_too_weak or (new is not None and _must_be_released(claim, new)):
+        if wish is None or (new is not None and _must_be_released(claim, new)):  # of what is new: what is too weak
             _free(holder, claim)
         else:
             kept.append(wanted.pop(claim.lock))

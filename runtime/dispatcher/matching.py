@@ -199,27 +199,24 @@ _ORDERS_OF_MAX = 5
 
 def _text(argument: Any) -> str:
     protector = getattr(argument, "protector", argument)
+    if isinstance(protector, SelectiveProtector) and protector.name == UNNAMED:
+        return text_of(protector._makes)
     return protector.name if isinstance(protector, Protector) else type(argument).__name__
 
 
 def _check_twice(signature: Signature, arguments: Sequence[Any]) -> None:
-    seen: dict[tuple[int, Any], tuple[str, bool]] = {}
+    seen: dict[tuple[int, Any], str] = {}
     for each, argument in zip(signature.wanted, arguments, strict=False):
-        protector = getattr(argument, "protector", argument)
+        protector = argument.protector if isinstance(argument, Choice) else argument
         by: Any = None
         if isinstance(protector, SelectiveProtector):
-            if isinstance(argument, SelectiveAccessorOf):
-                by = argument.__class__
-            else:
-                by = (argument.by if isinstance(argument, Choice) else protector._by) or signature.spec.key
+            by = (argument.by if isinstance(argument, Choice) else protector._by) or signature.spec.key
         elif not isinstance(protector, DataProtector):
-            continue
-        is_accessor = isinstance(argument, (AccessorOf, SelectiveAccessorOf))
-        other, was_accessor = seen.setdefault((id(protector), by), (each.name, is_accessor))
+            continue  # an accessor of what it is given reads first, and writes only if it must
+        other = seen.setdefault((id(protector), by), each.name)
         if other != each.name:
-            rest = "it is given once" if is_accessor == was_accessor else "it is locked already: leave the accessor out"
             raise RegistrationError(
-                f"{signature.name}: parameters {other!r} and {each.name!r} are the same datum: {rest}"
+                f"{signature.name}: parameters {other!r} and {each.name!r} are the same datum: it is given once"
             )
 
 

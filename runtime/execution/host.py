@@ -20,6 +20,7 @@ from ..objects.operation import PRIORITY_DEFAULT
 from ..scheduling.timers import Timer
 from .coroutines import CallRequest
 from .current import current
+from .foreign import check
 from .method_action import MethodAction
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ class EngineHost:
             raise TypeError(f"post() takes an Action: got {action!r}")
         engine = self._engine
         with engine.lead:
-            engine.intake.check(action)
+            check(action, engine.scheduler.priorities)
             component = action.object._component
             if component is None or engine.registry.components.get(component.component_name) is not component:
                 raise ValueError(f"{action.name}: {action.object.name} is not in a component of this backplane")

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 from appbackplane.transport.calls import OutstandingCalls
 from appbackplane.transport.directory import nearest
@@ -42,6 +42,7 @@ from ..scheduling.balance import least_busy
 from ..scheduling.throttle import OwnWork, Throttle
 from .closing import Closing
 from .digesting import Digest, Digesting
+from .foreign import action_of
 from .method_action import MethodAction
 from .replays import KeyedAction, Replays
 
@@ -113,7 +114,8 @@ class Intake:
         if is_keyed and (key is not None or not route.has_digest) and self.replays.has_answered(peer, envelope, now_ns):
             return
         if route.endpoint is not None:
-            made = self._from_endpoint(route, Request(name, key, body, priority, deadline_ns, chain or ()))
+            asked = Request(name, key, body, priority, deadline_ns, chain or ())
+            made = action_of(route, asked, engine.scheduler.priorities)
             assert made is not None, "it is of no topic"
             action = made
         elif route.has_digest and key is None:
@@ -162,7 +164,8 @@ class Intake:
                 priority = self._priority(name, envelope.priority, hearer.priority)
                 action: Action | None
                 if hearer.route is not None:
-                    action = self._from_endpoint(hearer.route, Request(name, None, own, priority, None, (), topic))
+                    asked = Request(name, None, own, priority, None, (), topic)
+                    action = action_of(hearer.route, asked, self._engine.scheduler.priorities)
                     if action is None:
                         continue
                 else:
@@ -366,38 +369,3 @@ class Intake:
         action.throttle = throttle
         if throttle.barren_below is not None and action.priority > throttle.barren_below:
             throttle.barren_below = None
-
-    def _from_endpoint(self, route: Route, request: Request) -> Action | None:
-        assert route.endpoint is not None
-        try:
-            create: Callable[[Request], Any] = route.endpoint.create_action  # it is a user's: it may return anything
-            action = create(request)
-        except BackplaneError:
-            raise
-        except BaseException as error:
-            log.exception("%s.create_action failed", route.name)
-            raise InternalError(f"{route.name}: {type(error).__name__}: {text_of(error)}") from error
-        if action is None and request.topic is not None:
-            return None
-        if not isinstance(action, Action) or action.object._component is not route.component:
-            raise InternalError(
-                f"{route.name}: create_action must return an Action for an object of {route.component.name}"
-            )
-        made: Action = action
-        try:
-            self.check(made)
-        except (TypeError, ValueError) as error:
-            raise InternalError(f"{route.name}: {error}") from error
-        return made
-
-    def check(self, action: Action) -> None:
-        """Raises TypeError or ValueError for an action of a user's making that no queue could hold."""
-        if type(action.name) is not str:
-            raise TypeError(f"{type(action).__name__}.name is a {type(action.name).__name__}: expected a string")
-        highest = self._engine.scheduler.priorities - 1
-        if not isinstance(action.priority, int) or not 0 <= action.priority <= highest:
-            raise ValueError(f"{action.name}: priority {action.priority!r}, expected 0..{highest}")
-        if action.deadline_ns is not None and not isinstance(action.deadline_ns, int):
-            raise TypeError(f"{action.name}: deadline_ns is {action.deadline_ns!r}, expected whole nanoseconds")
-        if action.posted_ns:
-            raise ValueError(f"{action.name}: this very action is posted and has not ended: make a new one")

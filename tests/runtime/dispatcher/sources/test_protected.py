@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from appbackplane.runtime.backplane import Backplane
-from appbackplane.runtime.dispatcher import DataProtector, Dispatcher, Handle, Message, SelectiveProtector, message
+from appbackplane.runtime.dispatcher import (
+    ActiveObject,
+    DataProtector,
+    Dispatcher,
+    Handle,
+    Message,
+    SelectiveProtector,
+    message,
+)
 from appbackplane.runtime.dispatcher.sources import Source
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.runtime.objects.operation import DeclarationError
@@ -144,7 +152,7 @@ class Slow(Source):
 PICTURES = 200
 
 
-class Gate:
+class Gate(ActiveObject):
     """Counts how many are inside at once; safe for threads by itself."""
 
     def __init__(self) -> None:

@@ -1,0 +1,64 @@
+"""Address: where a socket listens or connects to, checked before anything is begun.
+
+Names of machines are not looked up: that may take seconds, and nothing here waits. `localhost` is 127.0.0.1.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from typing import Any
+
+from appbackplane.transport.errors import InvalidArgument
+
+#: sockaddr_un.sun_path, with its end.
+UNIX_PATH_BYTES_MAX = 107
+
+
+class Address:
+    """("192.0.2.7", 9000), ("::1", 9000), or the path of a Unix socket ("\\0name": an abstract one)."""
+
+    __slots__ = ("family", "place")
+
+    def __init__(self, given: Any) -> None:
+        """Raises `InvalidArgument`."""
+        self.place: Any = given
+        if isinstance(given, str) and 0 < len(given.encode(errors="surrogateescape")) <= UNIX_PATH_BYTES_MAX:
+            self.family = socket.AF_UNIX
+            return
+        try:
+            host, port = given
+            number = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
+            if isinstance(given, str) or not (type(port) is int and 0 <= port < 1 << 16):
+                raise ValueError(port)
+        except (TypeError, ValueError):
+            raise InvalidArgument(
+                f"address {given!r}: expected (IP address, port), or the path of a Unix socket; names are not looked up here, "
+                "since that may take its time"
+            ) from None
+        self.family = socket.AF_INET if number.version == 4 else socket.AF_INET6
+        self.place = (str(number), port)
+
+    @property
+    def is_abstract(self) -> bool:
+        """Whether it is a Unix socket without a file."""
+        return isinstance(self.place, str) and self.place.startswith("\0")
+
+    def socket(self) -> socket.socket:
+        """A new one of its kind, that does not block. Raises OSError."""
+        made = socket.socket(self.family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        if self.family != socket.AF_UNIX:
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return made
+
+    def of_name(self, name: Any) -> str:
+        """What the system calls an end, as text."""
+        if isinstance(name, bytes):
+            return name.decode(errors="backslashreplace")
+        if isinstance(name, str):
+            return name
+        host, port = name[:2]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    def __str__(self) -> str:
+        return self.of_name(self.place)

@@ -1,0 +1,319 @@
+"""SocketSource: streams for handlers, without waiting: what is begun ends in a message with the same transaction id.
+
+Seed 003, section 5: "instead of a Read() method that waits, the object will export a BeginRead()". A connection with a framing
+needs no reads: its frames become messages by themselves (framing.py). One thread a source (io_thread.py); what comes faster
+than it is handled waits at the peer (telling.py).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from socket import socket as Socket
+from typing import Any, Final, NamedTuple
+
+from appbackplane.transport.errors import BackplaneError, Busy, InvalidArgument, NotFound
+
+from ...message import Message
+from ..source import Source, next_transaction
+from .address import Address
+from .completions import Tells
+from .connection import CHUNK_BYTES, Connection, Read, Write
+from .framing import Framing
+from .io_thread import IoThread
+from .listener import Listener
+from .telling import NoSocket, Operation
+
+#: Connections at a time. A process has 1,024 descriptors by default, and ZeroMQ ends it when there are none left (TRAPS 1).
+CONNECTIONS_MAX_DEFAULT: Final = 256
+#: Operations begun and not ended: a loop that begins them would fill any memory.
+OPERATIONS_MAX: Final = 10_000
+#: Written to one connection and not sent yet; a single write may be longer. A slow peer is heard of early, a fast one never
+#: waits for the thread to come round.
+UNSENT_BYTES_MAX: Final = 1 << 20
+#: Makes the framing of a connection; None: it has none.
+FramingMaker = Callable[[], Framing] | None
+#: Hint for who is told to come back.
+RETRY_AFTER_S: Final = 0.01
+
+
+class Begun(NamedTuple):
+    """What was begun with a source of nobody's, for tests of handlers."""
+
+    what: str
+    arguments: tuple[Any, ...]
+
+
+class SocketSource(Source):
+    """Streams for handlers; all of it for any thread.
+
+    >>> class Hub(Dispatcher):
+    ...     def setup(self) -> None:
+    ...         self.devices = self.attach(SocketSource())
+    ...         self.devices.begin_listen(("0.0.0.0", 9000), framing=Packets)
+    """
+
+    __slots__ = (
+        "_begun", "_connections", "_io", "_is_draining", "_listeners", "_mutex", "_operations", "_stopped", "_tells",
+        "connections_max", "malformed_count", "waited_count",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        *,
+        tells: Mapping[type[Message], type[Message]] | None = None,
+        connections_max: int = CONNECTIONS_MAX_DEFAULT,
+    ) -> None:
+        """`tells`: messages of yours instead of the ready-made ones. Raises `DeclarationError`."""
+        self._tells = Tells(tells or {})
+        self.connections_max = connections_max
+        #: Frames that were none of the protocol, and how often the dispatcher had no room for a message.
+        self.malformed_count = self.waited_count = 0
+        #: Over the tables below, and what connections share with handlers. Held for a few steps, never while anything is told.
+        self._mutex = threading.Lock()
+        self._operations: dict[int, Operation] = {}
+        self._begun: dict[int, Begun] = {}
+        self._connections: dict[int, Connection] = {}
+        self._listeners: set[Listener] = set()  # the thread's
+        self._is_draining = False
+        self._io = IoThread("sockets")
+        self._stopped: IoThread | None = None
+
+    # -- what handlers call -------------------------------------------------------------------------------------------
+
+    def begin_listen(self, address: tuple[str, int] | str, *, framing: FramingMaker = None) -> int:
+        """Accept peers there, until `cancel`. Tells `Listening` or `Failed`; then `Accepted` for each.
+
+        `address`: (IP address, port), port 0 for any; or the path of a Unix socket. Raises `InvalidArgument`, `Busy`, and
+        `Unavailable` once it has stopped; so do all that begin something.
+        """
+        where, operation = Address(address), Operation(next_transaction())
+
+        def listen(io: IoThread) -> None:
+            if operation.is_over:
+                return
+            try:
+                listener = operation.owner = Listener(self, io, operation, where, framing)
+            except OSError as error:
+                NoSocket(self, io, operation, error)
+                return
+            self._listeners.add(listener)
+            listener.listen()
+
+        return self._begin(operation, listen, "listen", address)
+
+    def begin_connect(self, address: tuple[str, int] | str, *, framing: FramingMaker = None) -> int:
+        """Tells `Connected` or `Failed`. How long the system tries is its business: a timer and `cancel` are yours."""
+        where, operation = Address(address), Operation(next_transaction())
+
+        def connect(io: IoThread) -> None:
+            if operation.is_over:
+                return
+            try:
+                if self._is_full():
+                    raise Busy(f"{self.connections_max} connections, as many as may be (connections_max)")
+                connection = self._take_in(io, where.socket(), str(where), operation, framing)
+            except Exception as error:  # no descriptors; or the framing, which is a user's
+                NoSocket(self, io, operation, error)
+                return
+            operation.owner = connection
+            connection.connect(where.place)
+
+        return self._begin(operation, connect, "connect", address)
+
+    def begin_read(self, connection: int, *, bytes_max: int = CHUNK_BYTES) -> int:
+        """Tells `Received`, with what has come by the time it is handled, `bytes_max` at most; or `Failed`.
+
+        One at a time: the next may be begun by the handler. Raises `NotFound` where the connection has ended.
+        """
+        if bytes_max < 1:
+            raise InvalidArgument(f"bytes_max={bytes_max!r}: expected 1 or more")
+        read = Read(next_transaction(), bytes_max)
+        if self._dispatcher is None:
+            return self._begin(read, None, "read", connection)
+        found = self._find(connection)
+        if found.framing is not None:
+            raise InvalidArgument(f"connection {connection} has a framing: its frames come by themselves")
+        read.owner = found
+        self._begin(read, None, "read", connection)
+        with self._mutex:
+            earlier, is_closing = found.read, found.is_closing
+            if earlier is None and not is_closing:
+                found.read = read
+        if is_closing:
+            raise self._not_begun(read, NotFound(f"connection {connection} is being closed"))
+        if earlier is not None:
+            raise self._not_begun(
+                read, InvalidArgument(f"connection {connection} is being read already (transaction {earlier.id})")
+            )
+        found.io.call(found, found.pump)
+        return read.id
+
+    def begin_write(self, connection: int, data: bytes | Message) -> int:
+        """Tells `Written`, or `Failed`. A message is encoded by the connection's framing.
+
+        Raises `Busy` where `UNSENT_BYTES_MAX` have not left, `NotFound` where the connection has ended.
+        """
+        if self._dispatcher is None:
+            return self._begin(Operation(next_transaction()), None, "write", connection, data)
+        found = self._find(connection)
+        if isinstance(data, Message):
+            if found.framing is None:
+                raise InvalidArgument(f"connection {connection} has no framing: write bytes")
+            data = found.framing.encode(data)
+        write = Write(next_transaction(), bytes(data))
+        write.owner = found
+        size = len(write.left)
+        self._begin(write, None, "write", connection, data)
+        with self._mutex:
+            is_closing, unsent = found.is_closing, found.outbound_bytes
+            is_full = bool(found.outbound) and unsent + size > UNSENT_BYTES_MAX
+            if not is_closing and not is_full:
+                found.outbound.append(write)
+                found.outbound_bytes += size
+        if is_closing:
+            raise self._not_begun(write, NotFound(f"connection {connection} is being closed"))
+        if is_full:
+            message = f"connection {connection}: {unsent:,} bytes have not left ({found.peer} does not read)"
+            raise self._not_begun(write, Busy(message, retry_after=RETRY_AFTER_S))
+        found.io.call(found, found.pump)
+        return write.id
+
+    def begin_close(self, connection: int) -> None:
+        """Close it when all that was written has left. Tells `Closed`."""
+        if self._dispatcher is None:
+            self._begin(Operation(next_transaction()), None, "close", connection)
+            return
+        found = self._find(connection)
+        with self._mutex:
+            found.is_closing = True
+        found.io.call(found, found.pump)
+
+    def cancel(self, id: int) -> bool:
+        """Take back what was begun: no handler begins with its message any more. False: one has, or it cannot be undone.
+
+        Of a read nothing is lost: what has come waits for the next. A write of which a part has left cannot be undone.
+        """
+        with self._mutex:
+            if self._begun.pop(id, None) is not None and self._dispatcher is None:
+                return True
+            operation = self._operations.get(id)
+            if operation is None or operation.is_over:
+                return False
+            owner = operation.owner
+            if isinstance(operation, Write):
+                if operation.has_begun:
+                    return False
+                owner.outbound.remove(operation)
+                owner.outbound_bytes -= len(operation.left)
+            if operation.handle is not None and not operation.handle.cancel():
+                return False
+            operation.is_over = True
+            del self._operations[id]
+            if isinstance(operation, Read):
+                owner.read = None
+        if not isinstance(operation, (Read, Write)):
+            self._io.call(None, lambda: None if operation.owner is None else operation.owner.cancelled())
+        return True
+
+    @property
+    def begun(self) -> dict[int, Begun]:
+        """With a source of nobody's: what was begun, and not taken back."""
+        return dict(self._begun)
+
+    @property
+    def connections(self) -> dict[int, str]:
+        """The peers that there are, by connection."""
+        with self._mutex:
+            return {id: each.peer for id, each in self._connections.items()}
+
+    def wait_ended(self, seconds: float) -> bool:
+        """For tests: whether its thread has ended, and closed its sockets, within that time after it was stopped."""
+        return self._stopped is None or self._stopped.wait_ended(seconds)
+
+    # -- with the states ----------------------------------------------------------------------------------------------
+
+    def begin_emitting(self) -> None:
+        """What was begun before begins now."""
+        self._is_draining = False
+        self._io.start()
+
+    def end_emitting(self) -> None:
+        """All its sockets are closed, by its thread; nothing more is told."""
+        stopped, self._io = self._io, IoThread("sockets")
+        self._stopped = stopped
+        stopped.stop()
+        with self._mutex:
+            self._operations.clear()
+            self._connections.clear()
+
+    def _drain(self) -> None:
+        """Nobody new is accepted, and nothing read; what is written leaves."""
+        self._is_draining = True
+        self._io.call(None, self._pump_all)
+
+    def _pump_all(self) -> None:
+        for listener in self._listeners:
+            listener.pump()
+        for connection in list(self._connections.values()):
+            connection.pump()
+
+    # -- for its parts ------------------------------------------------------------------------------------------------
+
+    def _begin(
+        self, operation: Operation, function: Callable[[IoThread], None] | None, what: str, *arguments: Any
+    ) -> int:
+        self._check_open()
+        with self._mutex:
+            if self._dispatcher is None:
+                self._begun[operation.id] = Begun(what, arguments)
+            if len(self._operations) >= OPERATIONS_MAX:
+                raise Busy(f"{OPERATIONS_MAX} operations have been begun and not ended", retry_after=RETRY_AFTER_S)
+            self._operations[operation.id] = operation
+        if function is not None:
+            io = self._io
+            io.call(None, lambda: function(io))
+        return operation.id
+
+    def _not_begun(self, operation: Operation, error: BackplaneError) -> BackplaneError:
+        self._ended(operation)
+        return error
+
+    def _find(self, connection: int) -> Connection:
+        with self._mutex:
+            found = self._connections.get(connection)
+        if found is None:
+            raise NotFound(f"there is no connection {connection!r}: it has been closed")
+        return found
+
+    def _take_in(
+        self, io: IoThread, sock: Socket, peer: str, operation: Operation, framing: FramingMaker
+    ) -> Connection:
+        id = next_transaction()
+        try:
+            connection = Connection(self, io, sock, id, peer, None if framing is None else framing(), begun=operation)
+        except BaseException:
+            sock.close()
+            raise
+        with self._mutex:
+            self._connections[id] = connection
+        return connection
+
+    def _is_full(self) -> bool:
+        return len(self._connections) >= self.connections_max
+
+    def _gone(self, connection: Connection) -> None:
+        with self._mutex:
+            was_full = self._is_full()
+            self._connections.pop(connection.id, None)
+        if was_full:
+            for listener in self._listeners:
+                listener.io.again(listener, listener.pump)
+
+    def _ended(self, operation: Operation) -> None:
+        with self._mutex:
+            operation.is_over = True
+            self._operations.pop(operation.id, None)
+
+    def _forget(self, operation: Operation) -> None:
+        self._ended(operation)

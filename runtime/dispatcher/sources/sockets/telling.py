@@ -1,0 +1,163 @@
+"""Telling: messages on their way from one socket to the dispatcher. In order, so many at a time, and none is lost.
+
+The socket is not read while one of them has to wait: for one of those before it to be handled (`AHEAD_MAX`), or for the
+dispatcher to have room (`Busy`). So what a peer sends too fast waits in the kernel, and then at the peer.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from appbackplane.transport.errors import Busy
+
+from ...handles import Handle, Ready
+from ...message import Message
+from .completions import Failed
+from .io_thread import IoThread, Owner
+
+if TYPE_CHECKING:
+    from .socket_source import SocketSource
+
+#: Messages of one connection that may be queued or running. They are handled one after the other (law 1), so that one is
+#: enough for a fast handler; 64 keep the thread from being woken for each, and a thousand connections within `max_posted`.
+AHEAD_MAX: Final = 64
+
+
+class Operation:
+    """One that was begun."""
+
+    __slots__ = ("handle", "id", "is_over", "owner")
+
+    def __init__(self, id: int) -> None:
+        self.id = id
+        #: Whose it is, once the thread has begun with it.
+        self.owner: Any = None
+        #: The message in which it ends, on its way.
+        self.handle: Handle | None = None
+        #: It was taken back, or has ended.
+        self.is_over = False
+
+
+class Filling(Owner, Protocol):
+    """A socket that has something to tell."""
+
+    def fill(self) -> bool:
+        """Add the next message; False: there is none now."""
+
+    def pump(self) -> None:
+        """Go on telling."""
+
+
+class Telling:
+    """What one socket tells. The thread's own, but for `released`."""
+
+    __slots__ = ("_ahead", "_io", "_is_starved", "_owner", "_source", "lane", "queue")
+
+    def __init__(self, source: SocketSource, io: IoThread, owner: Filling) -> None:
+        self._source, self._io, self._owner = source, io, owner
+        #: Messages of one socket that have no key are handled in the order in which they came.
+        self.lane = (id(source), id(owner))
+        self.queue: deque[Handle] = deque()
+        #: Both under the source's mutex.
+        self._ahead = 0
+        self._is_starved = False
+
+    def add(self, message: Message, operation: Operation | None = None) -> None:
+        """To be told behind the others. With an operation that was taken back: nothing."""
+        told = Told(self, message, operation)
+        if operation is not None:
+            with self._source._mutex:
+                if operation.is_over:
+                    return
+                operation.handle = told
+        self.queue.append(told)
+
+    def add_ready(self, ready: type[Message], operation: Operation | None = None, **facts: Any) -> None:
+        """`add` one of the ready-made ones."""
+        self.add(self._source._tells.make(ready, **facts), operation)
+
+    def pump(self) -> bool:
+        """Tell what there is; False: some of it has to wait."""
+        source, dispatcher = self._source, self._source._dispatcher
+        assert dispatcher is not None
+        while self.queue or self._owner.fill():
+            if not self.queue:
+                continue
+            handle = self.queue[0]
+            if not handle.is_cancelled:
+                with source._mutex:
+                    if self._ahead >= AHEAD_MAX:
+                        self._is_starved = True
+                        return False
+                    self._ahead += 1
+                try:
+                    dispatcher.tell(handle)
+                except BaseException as error:
+                    with source._mutex:
+                        self._ahead -= 1
+                    if not isinstance(error, Busy):
+                        raise
+                    source.waited_count += 1
+                    self._io.again(self._owner, self._owner.pump)
+                    return False
+            self.queue.popleft()
+        return True
+
+    def is_all_handled(self) -> bool:
+        """Whether no handler has anything of it any more; if not, `pump` is called when that has changed."""
+        with self._source._mutex:
+            self._is_starved = self._ahead > 0
+            return not self._ahead
+
+    def released(self) -> None:
+        """One has been handled; by whoever did."""
+        with self._source._mutex:
+            self._ahead -= 1
+            is_starved, self._is_starved = self._is_starved, False
+        if is_starved:
+            self._io.call(self._owner, self._owner.pump)
+
+
+class NoSocket:
+    """Who tells that an operation has failed before it had a socket."""
+
+    socket = None
+
+    def __init__(self, source: SocketSource, io: IoThread, operation: Operation, error: Exception) -> None:
+        self.telling = Telling(source, io, self)
+        self.telling.add_ready(Failed, operation, transaction=operation.id, connection=0, because=str(error))
+        self.pump()
+
+    def pump(self) -> None:
+        """Tell it."""
+        self.telling.pump()
+
+    def fill(self) -> bool:
+        """That is all."""
+        return False
+
+    def on_ready(self, events: int) -> None:
+        """Never."""
+
+    def failed(self, error: Exception) -> None:
+        """The log has it."""
+
+    def abandon(self) -> None:
+        """There is nothing to let go of."""
+
+
+class Told(Ready):
+    """A message of a socket."""
+
+    __slots__ = ("operation", "telling")
+
+    def __init__(self, telling: Telling, message: Message, operation: Operation | None) -> None:
+        super().__init__(message, lane=telling.lane, lock=telling._source._lock)
+        self.telling, self.operation = telling, operation
+
+    def release(self) -> None:
+        """It has been handled."""
+        self.telling.released()
+        if self.operation is not None:
+            self.telling._source._ended(self.operation)
