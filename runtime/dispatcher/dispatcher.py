@@ -188,7 +188,7 @@ class Dispatcher(Registrar, Component):
             )
         self._urgency = rule(specs, priorities)
         self._served = {each.type: (f"{self.component_name}.{each.name}", self._urgency[each.name]) for each in specs}
-        for spec in specs:
+        for spec in [each for each in specs if not each.internal]:
             self.expose(MessageEndpoint(self, spec, self._urgency[spec.name], self._entries[spec.type]))
 
     def _enters(self, state: ModuleState) -> None:
