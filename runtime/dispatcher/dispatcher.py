@@ -169,6 +169,7 @@ class Dispatcher(Registrar, Component):
 
     def _set_up(self, priorities: int) -> None:
         super()._set_up(priorities)
+        self._sources.check()
         specs = [entries[0].spec for entries in self._entries.values()]
         rule = _RULES.get(self.priorities)
         if rule is None:

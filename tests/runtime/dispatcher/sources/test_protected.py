@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from appbackplane.runtime.backplane import Backplane
-from appbackplane.runtime.dispatcher import DataProtector, Dispatcher, Handle, Message, SelectiveProtector, message
+from appbackplane.runtime.dispatcher import (
+    DataProtector,
+    Dispatcher,
+    Handle,
+    Message,
+    RegistrationError,
+    SelectiveProtector,
+    message,
+)
 from appbackplane.runtime.dispatcher.sources import Source
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.runtime.objects.operation import DeclarationError
@@ -224,6 +232,19 @@ def test_what_is_no_source_is_not_attached() -> None:
         studio.attach(DataProtector(camera))
     with pytest.raises(FailedPrecondition, match=r"attached to .* already"):
         Studio().attach(camera)
+
+
+class Forgetful(Dispatcher):
+    def setup(self) -> None:
+        self.camera = DataProtector(Camera())
+
+
+def test_a_forgotten_source_is_noticed() -> None:
+    """It would collect, as in a test, what it is to emit, and nobody would ever hear of it."""
+    with pytest.raises(
+        RegistrationError, match=r"Forgetful.camera is a source, and is attached nowhere.*self.attach"
+    ):
+        VirtualBackplane(Forgetful()).run_until_idle()
 
 
 class Broken(Source):
