@@ -34,6 +34,8 @@ from .registrations import Registrations
 from .route import MessageEndpoint
 from .shards import Shards
 from .sources.attached import Attached
+from .sources.block import has_blocks
+from .sources.block_handle import BlockHandle
 from .sources.source import Source
 
 Inner = TypeVar("Inner", bound=AppObject)
@@ -79,6 +81,8 @@ class Dispatcher(Registrar, Component):
     _registrations: DataProtector[Registrations] | None
     #: Messages of sources and observed data for which there was no handler, by type, have been mentioned in the log.
     _unheard: set[type[Message]]
+    #: Messages that may have bodies in shared memory.
+    _with_blocks: set[type[Message]]
     _lanes: list[Lane]
     _keyed: dict[Hashable, Lane]
     _sources: Attached
@@ -97,6 +101,7 @@ class Dispatcher(Registrar, Component):
         self._keyed = {}
         self._sources = Attached(self)
         self._unheard = set()
+        self._with_blocks = set()
         return self
 
     # -- what users call ----------------------------------------------------------------------------------------------
@@ -221,6 +226,8 @@ class Dispatcher(Registrar, Component):
                     self.keeps_threads = True
         if problem is not None:
             raise RegistrationError(problem)
+        if has_blocks(kind):
+            self._with_blocks.add(kind)
         for parameter in entry.parameters:
             self._sources.take_in(parameter.argument)
         return entry
@@ -249,6 +256,8 @@ class Dispatcher(Registrar, Component):
             away = self.shards.away(message, spec, priority, deadline_ns, request)
             if away is not None:
                 return away
+        if spec.type in self._with_blocks:
+            message = BlockHandle(message)
         delivery = Delivery(self._lane(message, spec), route, priority, deadline_ns, self, spec, message)
         delivery.on_end = self.ended
         return delivery
