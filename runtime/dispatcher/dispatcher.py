@@ -35,6 +35,8 @@ from .registrations import Registrations
 from .route import MessageEndpoint
 from .shards import Shards
 from .sources.attached import Attached
+from .sources.block import has_blocks
+from .sources.block_handle import BlockHandle
 from .sources.source import Source
 
 Inner = TypeVar("Inner", bound=AppObject)
@@ -80,6 +82,8 @@ class Dispatcher(Registrar, Component):
     _registrations: DataProtector[Registrations] | None
     #: Messages of sources and observed data for which there was no handler, by type, have been mentioned in the log.
     _unheard: set[type[Message]]
+    #: Messages that may have bodies in shared memory.
+    _with_blocks: set[type[Message]]
     _lanes: list[Lane]
     _keyed: dict[Hashable, Lane]
     _sources: Attached
@@ -98,6 +102,7 @@ class Dispatcher(Registrar, Component):
         self._keyed = {}
         self._sources = Attached(self)
         self._unheard = set()
+        self._with_blocks = set()
         return self
 
     # -- what users call ----------------------------------------------------------------------------------------------
@@ -180,6 +185,7 @@ class Dispatcher(Registrar, Component):
 
     def _set_up(self, priorities: int) -> None:
         super()._set_up(priorities)
+        self._sources.check()
         specs = [entries[0].spec for entries in self._entries.values()]
         rule = _RULES.get(self.priorities)
         if rule is None:
@@ -231,6 +237,8 @@ class Dispatcher(Registrar, Component):
                     self.keeps_threads = True
         if problem is not None:
             raise RegistrationError(problem)
+        if has_blocks(kind):
+            self._with_blocks.add(kind)
         for parameter in entry.parameters:
             self._sources.take_in(parameter.argument)
         return entry
@@ -273,6 +281,8 @@ class Dispatcher(Registrar, Component):
             away = self.shards.away(given, spec, priority, deadline_ns, request)
             if away is not None:
                 return away
+        if given is not None and spec.type in self._with_blocks:
+            given, handle = None, BlockHandle(given)
         shared_by = None
         if handle is not None:
             shared_by = handle.lane

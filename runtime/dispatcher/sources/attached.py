@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...objects.module_state import ModuleState
 from ...objects.operation import DeclarationError
 from ..protectors import DataProtector, SelectiveProtector
+from ..registration import RegistrationError
 from .source import Source, sources_in
 
 if TYPE_CHECKING:
@@ -45,6 +46,16 @@ class Attached:
                 self._sources.append(source)
                 if self._is_serving:
                     source._start()
+
+    def check(self) -> None:
+        """Raises `RegistrationError` for a source that the dispatcher has, and that would never emit."""
+        for name, value in vars(self._dispatcher).items():
+            for source, _ in sources_in(value):
+                if source._dispatcher is None:
+                    raise RegistrationError(
+                        f"{type(self._dispatcher).__qualname__}.{name} is a source, and is attached nowhere: register it for a "
+                        f"handler, or self.attach(self.{name}) in setup()"
+                    )
 
     def enters(self, state: ModuleState) -> None:
         """Start or stop them. Raises what keeps one from starting; then all that had started are stopped."""
