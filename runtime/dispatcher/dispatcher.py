@@ -282,7 +282,8 @@ class Dispatcher(Registrar, Component):
             if away is not None:
                 return away
         if given is not None and spec.type in self._with_blocks:
-            given, handle = None, BlockHandle(given)
+            handle = BlockHandle(given)
+            given = None
         shared_by = None
         if handle is not None:
             shared_by = handle.lane

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...objects.module_state import ModuleState
 from ...objects.operation import DeclarationError
+from ..errors import RegistrationError
 from ..protectors import DataProtector, SelectiveProtector
-from ..registration import RegistrationError
 from .source import Source, sources_in
 
 if TYPE_CHECKING:
