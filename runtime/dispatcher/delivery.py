@@ -21,6 +21,7 @@ from ..objects.action import DONE, WAITING, Action, Outcome, ParkableAction
 from ..objects.app_object import AppObject
 from . import locking
 from .accessor import finished
+from .answer import detached
 from .errors import HandlerFailed
 from .handles import Handle
 from .locking import NOBODY, Claim, Lock, Others
@@ -186,7 +187,7 @@ class Delivery(ParkableAction):
         try:
             result = entry.handler(self.message, *values)
             if entry.answers:
-                self.result = result
+                self.result = detached(result)
         except BaseException as error:  # the edge: sys.exit() in a handler ends the handler, not the worker
             self._failed(entry, error)
         finally:

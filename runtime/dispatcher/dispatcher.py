@@ -20,7 +20,7 @@ from ..objects.app_object import AppObject
 from ..objects.component import Component
 from ..objects.endpoint import Request
 from ..objects.module_state import ModuleState
-from ..objects.operation import operation
+from ..objects.operation import MARK, operation
 from .delivery import Delivery
 from .eavesdroppers import SLOW_AFTER_S, Eavesdropper, Eavesdropping
 from .errors import NoHandler, RegistrationError
@@ -188,7 +188,7 @@ class Dispatcher(Registrar, Component):
             )
         self._urgency = rule(specs, priorities)
         self._served = {each.type: (f"{self.component_name}.{each.name}", self._urgency[each.name]) for each in specs}
-        for spec in specs:
+        for spec in [each for each in specs if not each.internal]:
             self.expose(MessageEndpoint(self, spec, self._urgency[spec.name], self._entries[spec.type]))
 
     def _enters(self, state: ModuleState) -> None:
@@ -224,7 +224,7 @@ class Dispatcher(Registrar, Component):
             self.shards.admit(entry)
         with self.mutex:
             entries = self._entries.get(kind, ())
-            problem = conflict(entry, entries)
+            problem = conflict(entry, entries) or self._clash(entry)
             if problem is None:
                 self._entries[kind] = (*entries, entry)
                 if entry.has_accessor:
@@ -234,6 +234,15 @@ class Dispatcher(Registrar, Component):
         for parameter in entry.parameters:
             self._sources.take_in(parameter.argument)
         return entry
+
+    def _clash(self, entry: Entry) -> str | None:
+        """Whose route it would take, if anybody's."""
+        name, kind = entry.spec.name, entry.spec.type
+        other = next((each for each in self._entries if each is not kind and each.__message__.name == name), None)
+        if other is None and not hasattr(getattr(type(self), name, None), MARK):
+            return None
+        whose = f"{type(self).__qualname__}.{name}" if other is None else f"{other.__module__}.{other.__qualname__}"
+        return f"{entry.name}: {kind.__name__} would have the route of {whose}, {name!r}: declare @message(name=…)"
 
     def take_out(self, entry: Entry) -> None:
         """For `Registrations`: one less."""

@@ -41,7 +41,7 @@ Judge = Callable[[object], str | None]
 def lock_in(datum: object) -> str | None:
     """`Room.mutex is a lock`: where in a datum, or in the code of its class, a lock is; None: nowhere."""
     package, name = _package_of(type(datum)), type(datum).__name__
-    if package == _OURS:
+    if package == _OURS or isinstance(datum, ActiveObject):
         return None
     if any(map(is_lock, _elements(datum))):
         return f"{name} has a lock in it"
@@ -51,6 +51,8 @@ def lock_in(datum: object) -> str | None:
 def lock_in_class(cls: type, instance: object = None) -> str | None:
     """`Room.__init__ uses threading.Lock, which makes locks`: the same of a class; what it has is looked at by `lock_in`."""
     package = _package_of(cls)
+    if issubclass(cls, ActiveObject):
+        return None
     if dataclasses.is_dataclass(cls):
         for field in dataclasses.fields(cls):
             if field.default_factory in _MAKERS:

@@ -27,13 +27,6 @@ Rank = tuple[int, int, int]
 PASSED_MAX = 64
 
 
-class Claim(NamedTuple):
-    """A lock, and how it is wanted."""
-
-    lock: Lock
-    is_shared: bool
-
-
 class Holder(Protocol):
     """Who holds and waits: a delivery. `held` is in ascending rank."""
 
@@ -42,19 +35,6 @@ class Holder(Protocol):
     #: What it has asked for and does not have yet, and the lock of these it waits for.
     wanted: Sequence[Claim]
     waits_on: Lock | None
-
-
-class Others(NamedTuple):
-    """What a change means for others."""
-
-    #: They have all that they waited for.
-    ready: list[Holder]
-    #: They wait for somebody else now, who is to inherit their priority.
-    moved: list[Holder]
-
-
-#: Nothing has changed for anybody: the usual case, which makes no lists.
-NOBODY: Final = Others([], [])
 
 
 class Lock:
@@ -94,6 +74,26 @@ class Lock:
 
     def __repr__(self) -> str:
         return f"<Lock {self.name} {self.rank}>"
+
+
+class Claim(NamedTuple):
+    """A lock, and how it is wanted."""
+
+    lock: Lock
+    is_shared: bool
+
+
+class Others(NamedTuple):
+    """What a change means for others."""
+
+    #: They have all that they waited for.
+    ready: list[Holder]
+    #: They wait for somebody else now, who is to inherit their priority.
+    moved: list[Holder]
+
+
+#: Nothing has changed for anybody: the usual case, which makes no lists.
+NOBODY: Final = Others([], [])
 
 
 def change(holder: Holder, claims: Sequence[Claim]) -> tuple[bool, Others]:

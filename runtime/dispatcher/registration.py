@@ -85,8 +85,8 @@ def _unprotected(value: object) -> str | None:
 def conflict(entry: Entry, others: Sequence[Entry]) -> str | None:
     """Why a handler cannot stand beside those of its message; None: it can."""
     message = entry.spec.type.__name__
-    if any(each.handler == entry.handler for each in others):
-        return f"{entry.name} is registered for {message} already: once is enough"
+    if any(each.handler == entry.handler and _data_of(each) == _data_of(entry) for each in others):
+        return f"{entry.name} is registered for {message} already, with the same data: once is enough"
     answering = next((each.name for each in others if each.answers), None)
     if entry.answers and answering is not None:
         return (
@@ -94,3 +94,11 @@ def conflict(entry: Entry, others: Sequence[Entry]) -> str | None:
             "annotate the other `-> None`"
         )
     return None
+
+
+def _data_of(entry: Entry) -> list[tuple[Any, ...]]:
+    arguments = [each.argument for each in entry.parameters]
+    return [
+        (type(each), id(getattr(each, "protector", each)), each.by if isinstance(each, Choice) else None)
+        for each in arguments
+    ]

@@ -89,7 +89,7 @@ def _check_callable(handler: Any, name: str) -> None:
             "protectors for what it is given"
         )
     if not (inspect.isfunction(handler) or inspect.ismethod(handler) or inspect.isbuiltin(handler)):
-        raise RegistrationError(f"register({handler!r}): expected a plain function as the handler")
+        raise RegistrationError(f"register({name}): expected a plain function as the handler")
     bound = getattr(handler, "__self__", None)
     if bound is not None and not isinstance(bound, (ActiveObject, type, types.ModuleType)):
         kind = type(bound).__name__

@@ -203,7 +203,8 @@ class Engine:
             self._defer(action, now_ns)
         else:
             # The answer is packed before the object may run again: what it changes later must not change what it said.
-            self.endings.answer(action, now_ns)
+            if action.peer is not None or action.error is not None or self.intake.replays.running:
+                self.endings.answer(action, now_ns)
             self.scheduler.finished(action, outcome, now_ns)
             if not self.scheduler.ready.count and self.outbox:
                 self.flush(now_ns)  # nothing else to run: it leaves before it is booked
