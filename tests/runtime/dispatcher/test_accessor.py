@@ -177,7 +177,7 @@ class Rooms(Dispatcher):
     def __init__(self, script: Callable[[SelectiveAccessor[str, Datum], Callable[[], dict[str, bool]]], None]) -> None:
         self.script = script
         #: What a second handler of the same message does.
-        self.then = script
+        self.then: Callable[..., None] = lambda others, held: None
 
     def setup(self) -> None:
         rooms = SelectiveProtector[str, Datum](lambda _: Datum(), name="room")
