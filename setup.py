@@ -30,8 +30,8 @@ COMPILED = """
     runtime/objects: action binding operation_spec registry schedulable
     runtime/scheduling: balance cpu_budget deadline_order nice object_queue quotas ready_queues scheduler throttle ticks timers
     runtime/observation: histogram recorder statistics
-    runtime/execution: board callers coroutines digesting endings engine failures firing host inheritance intake method_action modules
-        os_priority outgoing parking presence publishing replays reports trying_again watch worker
+    runtime/execution: board callers coroutines digesting endings engine failures firing foreign host inheritance intake
+        method_action modules os_priority outgoing parking presence publishing replays reports trying_again watch worker
 """
 #: What mypyc asks of a compiler: Python's headers, the C library's, and a linker.
 PROBE = "#include <Python.h>\n#include <math.h>\nint probe(void) { return Py_IsInitialized(); }\n"

@@ -10,11 +10,14 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from house.messages import Measured
+
+from appbackplane.runtime.dispatcher import cast_message
 from appbackplane.transport import Client, connect
 
 SYSTEM = Path(__file__).with_name("house_hub.toml")
@@ -33,7 +36,7 @@ class Room:
     """One room. Its devices are as simple as they come: they know nothing of what is wanted."""
 
     name: str
-    celsius: float = 18.0
+    celsius: float
     is_heated: bool = False
 
     def pass_time(self, seconds: float) -> None:
@@ -45,13 +48,15 @@ class Room:
         return f"{self.name} {self.celsius:.1f} °C{' heated' if self.is_heated else ''}"
 
 
-def simulate(client: Client, rooms: Sequence[Room], *, seconds: float, speed: float) -> None:
-    """Have the rooms live for so many seconds, `speed` times as fast as real ones."""
-    now = began = said = time.monotonic()
+def simulate(
+    client: Client, rooms: Sequence[Room], *, speed: float, is_over: Callable[[], bool], say: Callable[[str], object]
+) -> None:
+    """Have the rooms live, `speed` times as fast as real ones, until it is over."""
+    now = said = time.monotonic()
     with client.subscribe("house.orders") as orders:
-        while now - began < seconds:
+        while not is_over():
             for room in rooms:
-                client.cast("hub.measured", device=room.name, quantity="room", value=room.celsius)
+                cast_message(client, "hub", Measured(room.name, "room", room.celsius))
             with suppress(TimeoutError):
                 heating = orders.get(timeout=INTERVAL_S).body["heating"]
                 for room in rooms:
@@ -61,7 +66,7 @@ def simulate(client: Client, rooms: Sequence[Room], *, seconds: float, speed: fl
                 room.pass_time((now - last) * speed)
             if now - said >= 1.0:
                 said = now
-                print(" | ".join(map(str, rooms)), flush=True)
+                say(" | ".join(map(str, rooms)))
 
 
 def main() -> None:
@@ -73,9 +78,10 @@ def main() -> None:
     )
     asked.add_argument("--speed", type=float, default=300.0, help="of time in the house (default: %(default)g)")
     given = asked.parse_args()
-    rooms = [Room(name) for name in NAMES[: given.rooms]]
+    rooms = [Room(name, 18.0 + number) for number, name in enumerate(NAMES[: given.rooms])]
+    end = time.monotonic() + given.seconds
     with suppress(KeyboardInterrupt), connect(SYSTEM) as client:
-        simulate(client, rooms, seconds=given.seconds, speed=given.speed)
+        simulate(client, rooms, speed=given.speed, is_over=lambda: time.monotonic() >= end, say=print)
 
 
 if __name__ == "__main__":

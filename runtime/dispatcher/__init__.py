@@ -9,12 +9,11 @@ Read `message.py` and `protectors.py` first (what users write), then `registrati
 from .accessor import Accessor, SelectiveAccessor
 from .argument import ActiveObject
 from .dispatcher import Dispatcher
-from .errors import HandlerFailed, NoHandler
+from .errors import HandlerFailed, NoHandler, RegistrationError
 from .handles import Handle
 from .message import Message, message
 from .observed import Observed, changes_of, on_change
 from .protectors import READ, DataProtector, Read, SelectiveProtector
-from .registration import RegistrationError
 from .registrations import Registrations
 from .sending import call_message, cast_message
 

@@ -1,21 +1,22 @@
 """Accessor: to lock a further datum inside a handler, when only there it is known which, or whether (seed 003, 4.2).
 
 What is held of higher rank is released first and taken again with it (figure 6), or two handlers could wait for each other.
-So after `lock()` and after the end of its block, what the handler was given may have been changed by others meanwhile, as
-far as its rank is higher: construct early what handlers are registered with, and late what they reach for.
+So after `lock()` what the handler was given may have been changed by others meanwhile, as far as its rank is higher, and
+`disturbed` says whether it was: construct early what handlers are registered with, and late what they reach for. The end of
+the block waits for nothing and releases nothing else. What a handler has already, in whatever way, it may lock again.
 An accessor is a parameter like any other: a test gives a handler `Accessor.of(datum)`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Generic, Protocol, TypeVar
 
 from appbackplane.transport.errors import FailedPrecondition
 
 from .argument import Given
-from .locking import Lock
+from .locking import Claim, Lock
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -26,69 +27,80 @@ K_contra = TypeVar("K_contra", contravariant=True)
 class Reach(Protocol):
     """By which accessors lock and let go: the delivery whose handler runs (delivery.py)."""
 
-    def reach(self, lock: Lock, *, is_shared: bool, who: str) -> None:
-        """Hold this one, too. Waits."""
+    def reach(self, lock: Lock, *, is_shared: bool, who: str) -> tuple[Claim, tuple[str, ...]]:
+        """Hold this one, too. Waits. What `let_go` wants, and the names of what others have changed meanwhile."""
 
-    def let_go(self, lock: Lock) -> None:
-        """Hold it no longer, if nothing else wants it."""
+    def let_go(self, claim: Claim) -> None:
+        """Hold it no longer, if nothing else wants it. Does not wait."""
 
 
-class Accessor(Generic[T_co]):
+class Reaching:
+    """What both kinds of accessors have."""
+
+    __slots__ = ("_is_shared", "_name", "_reach", "disturbed")
+
+    def __init__(self, name: str, reach: Reach | None, is_shared: bool, disturbed: Sequence[str] = ()) -> None:
+        self._name, self._reach, self._is_shared = name, reach, is_shared
+        #: Of what the handler held already, the names of what others may have changed while the latest `lock` waited:
+        #: what was read of it before is to be read again. Empty: all is as it was.
+        self.disturbed: tuple[str, ...] = tuple(disturbed)
+
+
+class Accessor(Reaching, Generic[T_co]):
     """One datum, within reach."""
 
-    __slots__ = ("_find", "_is_shared", "_name", "_reach")
+    __slots__ = ("_find",)
 
     def __init__(
-        self, name: str, reach: Reach | None, find: Callable[[], tuple[Lock | None, T_co]], is_shared: bool
-    ) -> None:
-        self._name, self._reach, self._find, self._is_shared = name, reach, find, is_shared
+        self, name: str, reach: Reach | None, find: Callable[[], tuple[Lock | None, T_co]], is_shared: bool,
+        disturbed: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        super().__init__(name, reach, is_shared, disturbed)
+        self._find = find
 
     @classmethod
-    def of(cls, datum: T) -> Accessor[T]:
-        """For tests of handlers: nothing is locked."""
-        return Accessor(type(datum).__name__, None, lambda: (None, datum), False)
+    def of(cls, datum: T, *, disturbed: Sequence[str] = ()) -> Accessor[T]:
+        """For tests of handlers: nothing is locked. `disturbed`: what `lock` is to find changed by others."""
+        return Accessor(type(datum).__name__, None, lambda: (None, datum), False, disturbed)
 
-    @contextmanager
-    def lock(self) -> Iterator[T_co]:
+    def lock(self) -> AbstractContextManager[T_co]:
         """The datum, locked inside the block: `with room.lock() as found:`."""
-        lock, datum = self._find()
-        if lock is None or self._reach is None:
-            yield datum
-            return
-        self._reach.reach(lock, is_shared=self._is_shared, who=self._name)
-        try:
-            yield datum
-        finally:
-            self._reach.let_go(lock)
+        return _locked(self, *self._find())
 
 
-class SelectiveAccessor(Generic[K_contra, T_co]):
+class SelectiveAccessor(Reaching, Generic[K_contra, T_co]):
     """Many data, within reach by their keys."""
 
-    __slots__ = ("_find", "_is_shared", "_name", "_reach")
+    __slots__ = ("_find",)
 
     def __init__(
-        self, name: str, reach: Reach | None, find: Callable[[K_contra], tuple[Lock | None, T_co]], is_shared: bool
-    ) -> None:
-        self._name, self._reach, self._find, self._is_shared = name, reach, find, is_shared
+        self, name: str, reach: Reach | None, find: Callable[[K_contra], tuple[Lock | None, T_co]], is_shared: bool,
+        disturbed: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        super().__init__(name, reach, is_shared, disturbed)
+        self._find = find
 
     @classmethod
-    def of(cls, data: Mapping[K, T]) -> SelectiveAccessor[K, T]:
-        """For tests of handlers: nothing is locked."""
-        return SelectiveAccessor("data", None, lambda key: (None, data[key]), False)
+    def of(cls, data: Mapping[K, T], *, disturbed: Sequence[str] = ()) -> SelectiveAccessor[K, T]:
+        """For tests of handlers: nothing is locked. `disturbed`: what `lock` is to find changed by others."""
+        return SelectiveAccessor("data", None, lambda key: (None, data[key]), False, disturbed)
 
-    @contextmanager
-    def lock(self, key: K_contra) -> Iterator[T_co]:
+    def lock(self, key: K_contra) -> AbstractContextManager[T_co]:
         """The datum of `key`, locked inside the block. Raises `NotFound`."""
-        lock, datum = self._find(key)
-        if lock is None or self._reach is None:
-            yield datum
-            return
-        self._reach.reach(lock, is_shared=self._is_shared, who=self._name)
-        try:
-            yield datum
-        finally:
-            self._reach.let_go(lock)
+        return _locked(self, *self._find(key))
+
+
+@contextmanager
+def _locked(accessor: Reaching, lock: Lock | None, datum: T) -> Iterator[T]:
+    reach = accessor._reach
+    if lock is None or reach is None:
+        yield datum
+        return
+    claim, accessor.disturbed = reach.reach(lock, is_shared=accessor._is_shared, who=accessor._name)
+    try:
+        yield datum
+    finally:
+        reach.let_go(claim)
 
 
 class Protected(Protocol[T_co]):
@@ -135,5 +147,5 @@ class SelectiveAccessorOf(Given[SelectiveAccessor[K, T]]):
 def finished(who: str) -> FailedPrecondition:
     """An accessor was kept."""
     return FailedPrecondition(
-        f"the accessor of {who} was used after its handler had returned: it ends with the handler"
+        f"the accessor of {who} was used after its handler had returned, or in another thread: it ends with the handler"
     )

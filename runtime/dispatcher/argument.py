@@ -7,7 +7,7 @@ protocol, since no class can be named a base of itself.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, NoReturn, Protocol, Self, TypeVar
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -23,14 +23,59 @@ class Argument(Protocol[T_co]):
 
 
 class Given(Argument[T_co]):
-    """What stands for data under locks: protectors, and what is made of them."""
+    """What stands for data under locks: protectors, and what is made of them.
+
+    Who looks for a datum in it is told where that is; type checkers say so by themselves, and do not see these methods.
+    """
 
     __slots__ = ("__weakref__",)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"{_name_of(self)} is not copied: there would be two of what is under its lock")
 
     if TYPE_CHECKING:
 
         def _given(self) -> T_co:
             raise NotImplementedError
+
+    else:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("__"):  # Python itself asks for those
+                raise AttributeError(name)
+            raise AttributeError(_outside(self, f"has no {name!r}"))
+
+        def __setattr__(self, name: str, value: object) -> None:
+            try:
+                object.__setattr__(self, name, value)
+            except AttributeError:
+                raise AttributeError(_outside(self, f"has no {name!r}")) from None
+
+        def __getitem__(self, key: object) -> NoReturn:
+            raise TypeError(_outside(self, f"has no [{key!r}]"))
+
+        def __setitem__(self, key: object, value: object) -> NoReturn:
+            raise TypeError(_outside(self, f"has no [{key!r}]"))
+
+        def __iter__(self) -> NoReturn:
+            raise TypeError(_outside(self, "cannot be gone through"))
+
+        def __len__(self) -> NoReturn:
+            raise TypeError(_outside(self, "has no length"))
+
+        def __contains__(self, value: object) -> NoReturn:
+            raise TypeError(_outside(self, "contains nothing"))
+
+        def __call__(self, *arguments: object, **keywords: object) -> NoReturn:
+            raise TypeError(_outside(self, "cannot be called"))
+
+        def __enter__(self) -> NoReturn:
+            raise TypeError(_outside(self, "is not locked by hand"))
+
+        def __exit__(self, *error: object) -> None: ...
+
+        def __bool__(self) -> bool:
+            return True
 
 
 class ActiveObject:
@@ -45,3 +90,21 @@ class ActiveObject:
     if TYPE_CHECKING:
 
         def _given(self) -> Self: ...
+
+
+def _name_of(given: object) -> str:
+    """`DataProtector of Room`; without asking it for what it may not have yet."""
+    for path in ("name", "protector"):
+        try:
+            found = object.__getattribute__(given, path)
+        except AttributeError:
+            continue
+        return f"{type(given).__name__} of {found if path == 'name' else getattr(found, 'name', '?')}"
+    return type(given).__name__
+
+
+def _outside(given: object, what: str) -> str:
+    return (
+        f"{_name_of(given)} {what}: what is protected is reached only as the argument of a handler that is registered with it; "
+        "a test calls the handler with data of its own"
+    )

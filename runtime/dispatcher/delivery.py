@@ -21,9 +21,10 @@ from ..objects.action import DONE, WAITING, Action, Outcome, ParkableAction
 from ..objects.app_object import AppObject
 from . import locking
 from .accessor import finished
+from .answer import detached
 from .errors import HandlerFailed
 from .handles import Handle
-from .locking import Claim, Lock
+from .locking import NOBODY, Claim, Lock, Others
 from .message import Message, MessageSpec
 from .observed import Observed, given_back, messages_of, taken
 
@@ -37,15 +38,16 @@ class Delivery(ParkableAction):
     """Made by the dispatcher (dispatcher.py)."""
 
     __slots__ = (
-        "changed", "dispatcher", "entries", "gate", "handle", "hearings", "held", "index", "is_calling", "message", "ready",
-        "spec", "values", "waited_from_ns", "waits_on", "wanted",
+        "changed", "claims", "dispatcher", "entries", "gate", "handle", "hearings", "held", "index", "is_calling", "left",
+        "message", "reached", "spec", "thread", "values", "waited_from_ns", "waits_on", "wanted",
     )  # fmt: skip
 
     def __init__(
         self, lane: AppObject, name: str, priority: int, deadline_ns: int | None, dispatcher: Dispatcher,
-        spec: MessageSpec, message: Message | Handle,
+        spec: MessageSpec, message: Message | None, handle: Handle | None,
     ) -> None:  # fmt: skip
-        super().__init__(lane, name, priority, deadline_ns)
+        Action.__init__(self, lane, name, priority, deadline_ns)  # `super` twice over costs 0.2 us, interpreted
+        self.is_resumed = False
         self.dispatcher = dispatcher
         self.spec = spec
         #: What holds for it once its turn has come.
@@ -53,8 +55,8 @@ class Delivery(ParkableAction):
         #: Eavesdroppers that are to hear it first.
         self.hearings: list[Hearing] = []
         #: None: the message is there already.
-        self.handle = message if isinstance(message, Handle) else None
-        self.message = None if isinstance(message, Handle) else message
+        self.handle = handle
+        self.message = message
         #: The handler it has come to.
         self.index = 0
         #: What this one is given; None: not worked out yet.
@@ -63,10 +65,14 @@ class Delivery(ParkableAction):
         self.held: list[Claim] = []
         self.wanted: Sequence[Claim] = ()
         self.waits_on: Lock | None = None
-        #: Who goes on once this one has ended: they got its locks.
-        self.ready: Sequence[Delivery] = ()
+        #: What became of others at its end; they go on once it has ended.
+        self.left = NOBODY
         #: Where its thread waits for a lock, if it does.
-        self.gate: threading.Semaphore | None = None
+        self.gate: threading.Lock | None = None
+        #: What its handler is registered for, what that one has reached for besides, and in which thread it runs.
+        self.claims: Sequence[Claim] = ()
+        self.reached: list[Claim] = []
+        self.thread = 0
         self.is_calling = False
         self.waited_from_ns = 0
         #: What the handler has changed so far in data that it had to let go for a while: what it was before.
@@ -80,6 +86,7 @@ class Delivery(ParkableAction):
     def run(self) -> Outcome:  # hot: scripts/bench dispatcher_overhead
         """Go on: from the beginning, or with the locks it waited for."""
         dispatcher = self.dispatcher
+        assert self.waits_on is None, "resumed without what it waits for"
         if self.message is None:
             assert self.handle is not None
             lock = self.handle.lock
@@ -94,21 +101,22 @@ class Delivery(ParkableAction):
             if self.spec.category in dispatcher.eavesdropping.of_category and self._is_heard_first():
                 return WAITING
         elif self.waited_from_ns:
-            entries[self.index].wait_ns += dispatcher.now_ns() - self.waited_from_ns
-            self.waited_from_ns = 0
+            self._has_waited(entries[self.index])
         while self.index < len(entries):
             entry = entries[self.index]
             values = self.values
             if values is None:
                 try:
-                    claims, values = entry.prepare(self.message, self)
+                    claims, values = entry.fixed or entry.prepare(self.message, self)
+                    if self.handle is not None and self.handle.lock is not None:
+                        claims = locking.ordered([*claims, Claim(self.handle.lock, False)])
+                    self.claims = claims
                 except BaseException as error:  # the edge: what chooses data is a user's, and may not know the key
                     self._failed(entry, error, is_chosen=False)
                     self.index += 1
                     continue
-                if self.handle is not None and self.handle.lock is not None:
-                    claims = locking.merged(claims, Claim(self.handle.lock, False))
-                if (claims or self.held) and not self._take(claims):
+                # What it has already it has as long as it wants: nobody takes that away, so it need not be guarded.
+                if self.held != [*claims] and not self._take(claims):
                     self.values = values
                     return WAITING
             self._call(entry, values)
@@ -123,9 +131,11 @@ class Delivery(ParkableAction):
     def refuse(self, error: BackplaneError) -> None:
         """It is not to be handled (any more)."""
         super().refuse(error)
-        if self.handle is not None:
-            self._let_go()
-        self._release()
+        try:
+            if self.handle is not None:
+                self._let_go()
+        finally:
+            self._release()
 
     # -- a handler's turn ---------------------------------------------------------------------------------------------
 
@@ -167,20 +177,27 @@ class Delivery(ParkableAction):
             if self.handle.is_cancelled:
                 return
             self.handle.has_begun = True
-        now_ns = self.dispatcher.now_ns
+        host = self.dispatcher._hosted_by
+        assert host is not None
+        now_ns = host.now_ns
         started_ns = now_ns()
+        if entry.has_accessor:
+            self.thread = threading.get_ident()
         self.is_calling = True
         try:
             result = entry.handler(self.message, *values)
             if entry.answers:
-                self.result = result
+                self.result = detached(result)
         except BaseException as error:  # the edge: sys.exit() in a handler ends the handler, not the worker
             self._failed(entry, error)
         finally:
             self.is_calling = False
-        for lock, is_shared in self.held:
-            if lock.observed is not None and not is_shared:
-                self._tell_changes(entry, lock, lock.observed)
+            if self.reached:
+                self.reached.clear()  # by blocks that it has not left
+        if entry.may_observe:
+            for lock, is_shared in self.held:
+                if lock.observed is not None and not is_shared:
+                    self._tell_changes(entry, lock, lock.observed)
         entry.calls_count += 1
         entry.run_ns += now_ns() - started_ns
 
@@ -211,6 +228,8 @@ class Delivery(ParkableAction):
     def _is_heard_first(self) -> bool:
         """Whether an eavesdropper has to hear it before it goes on."""
         assert self.message is not None
+        if self.held and self.dispatcher.keeps_threads:
+            self._take(())  # its source: all threads might wait for it, and none be left for who is to hear this
         try:
             return self.dispatcher.eavesdropping.tell(self, self.message)
         except BackplaneError as error:  # there is no room for what they would have to do
@@ -242,39 +261,47 @@ class Delivery(ParkableAction):
     def _take(self, claims: Sequence[Claim]) -> bool:
         """Hold exactly these; False: it has to wait, without its thread."""
         dispatcher = self.dispatcher
+        gate = None
+        others = NOBODY
         with dispatcher.mutex:
-            is_free, ready = locking.change(self, claims)
+            if self.held:
+                is_free, others = locking.change(self, claims)
+            else:
+                is_free = locking.take(self, claims)
             if not is_free:
                 self.waited_from_ns = dispatcher.now_ns()
-            if not is_free and dispatcher.keeps_threads:
-                self.gate = threading.Semaphore(0)
-        for each in ready:
-            cast(Delivery, each).granted()
-        if not is_free and dispatcher.keeps_threads:
-            self._wait()
-            return True
-        return is_free
-
-    def _wait(self) -> None:
-        """In this thread, until the locks are there."""
-        dispatcher = self.dispatcher
-        dispatcher.hurry(self)
-        gate = self.gate
-        assert gate is not None
-        gate.acquire()
+                if dispatcher.keeps_threads:
+                    gate = self.gate = threading.Lock()
+                    gate.acquire()
+        if others is not NOBODY:
+            self._tell(others)
+        if gate is None:
+            return is_free
+        dispatcher.wait_in_thread(self, gate)
         self.gate = None
+        if self.entries is not None:
+            self._has_waited(self.entries[self.index])
+        return True
 
-    def granted(self) -> None:
-        """It has all that it waited for. By whoever released the last of it, without the mutex."""
-        if not self.is_let_on():
-            self.dispatcher.resume(self)
+    def _tell(self, others: Others) -> None:
+        """What has become of those that waited. Without the mutex."""
+        for each in cast("list[Delivery]", others.ready):
+            if not each.is_let_on():
+                self.dispatcher.resume(each)
+        for each in cast("list[Delivery]", others.moved):
+            self.dispatcher.hurry(each)
+
+    def _has_waited(self, entry: Entry) -> None:
+        entry.wait_ns += self.dispatcher.now_ns() - self.waited_from_ns
+        self.waited_from_ns = 0
 
     def _release(self) -> None:
         """Of everything, at its end. Who gets it goes on once this one has ended, unless a thread waits for it."""
         with self.dispatcher.mutex:
-            ready = locking.release(self)
-        if ready:
-            self.ready = [each for each in cast("list[Delivery]", ready) if not each.is_let_on()]
+            others = locking.release(self)
+        if others is not NOBODY:
+            ready = [each for each in others.ready if not cast("Delivery", each).is_let_on()]
+            self.left = Others(ready, others.moved)
 
     def is_let_on(self) -> bool:
         """Whether it waited in a thread, which may go on now."""
@@ -287,25 +314,39 @@ class Delivery(ParkableAction):
         """By who holds the lead, and runs what is resumed here himself: a thread that is woken for it costs 40 us."""
         if self.held:  # what runs it has stopped it in the middle
             self._release()
-        for each in self.ready:
-            self.dispatcher.resume(each)
-        self.ready = ()
+        left, self.left = self.left, NOBODY
+        if left is not NOBODY:
+            self._tell(left)
 
-    def reach(self, lock: Lock, *, is_shared: bool, who: str) -> None:
-        """For an accessor: hold this one, too."""
-        if not self.is_calling:
+    def reach(self, lock: Lock, *, is_shared: bool, who: str) -> tuple[Claim, tuple[str, ...]]:
+        """For an accessor: hold this one, too. What `let_go` wants, and which of what it held others have changed meanwhile."""
+        if not self.is_calling or self.thread != threading.get_ident():
             raise finished(who)
-        if any(claim.lock is lock for claim in self.held):
-            return
         self._keep_changes()
-        self._take(locking.ordered([*self.held, Claim(lock, is_shared)]))
+        before = {claim.lock: claim.lock.written_count for claim in self.held}
+        claim = Claim(lock, is_shared)
+        self.reached.append(claim)
+        self._take(locking.ordered([*self.claims, *self.reached]))
+        # What was taken again to write has been counted once more for it.
+        disturbed = [
+            each.name
+            for each, is_read in self.held
+            if each in before and each.written_count > before[each] + (not is_read)
+        ]
+        return claim, tuple(disturbed)
 
-    def let_go(self, lock: Lock) -> None:
-        """For an accessor: hold it no longer."""
-        if lock.observed is not None and self.entries is not None and self._holds(lock):
+    def let_go(self, claim: Claim) -> None:
+        """For an accessor: hold it no longer, unless somebody else wants it: the handler, or another accessor. Never waits."""
+        at = next((at for at, each in enumerate(self.reached) if each is claim), None)
+        if at is None or not self.is_calling or self.thread != threading.get_ident():
+            return
+        del self.reached[at]
+        wanted = locking.ordered([*self.claims, *self.reached])
+        lock = claim.lock
+        if lock.observed is not None and self._holds(lock) and not any(each.lock is lock for each in wanted):
+            assert self.entries is not None
             self._tell_changes(self.entries[self.index], lock, lock.observed)
-        self._keep_changes()
-        self._take([claim for claim in self.held if claim.lock is not lock])
+        self._take(wanted)
 
     def _holds(self, lock: Lock) -> bool:
         return any(claim.lock is lock and not claim.is_shared for claim in self.held)
@@ -336,4 +377,6 @@ class Delivery(ParkableAction):
     def boosted(self) -> None:
         """It waits at a better place now."""
         with self.dispatcher.mutex:
-            locking.boosted(self)
+            others = locking.boosted(self)
+        if others is not NOBODY:
+            self._tell(others)

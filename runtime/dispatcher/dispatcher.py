@@ -20,16 +20,17 @@ from ..objects.app_object import AppObject
 from ..objects.component import Component
 from ..objects.endpoint import Request
 from ..objects.module_state import ModuleState
-from ..objects.operation import operation
+from ..objects.operation import MARK, operation
 from .delivery import Delivery
 from .eavesdroppers import SLOW_AFTER_S, Eavesdropper, Eavesdropping
-from .errors import NoHandler
+from .errors import NoHandler, RegistrationError
 from .handles import Handle, lane_of
-from .message import Message, MessageSpec
+from .locking import NOBODY
+from .message import Message, MessageSpec, undeclared
 from .priorities import declared, rate_monotonic
 from .protectors import DataProtector, Protector
 from .registrar import Registrar
-from .registration import Entry, RegistrationError, conflict, entry_of
+from .registration import Entry, conflict, entry_of
 from .registrations import Registrations
 from .route import MessageEndpoint
 from .shards import Shards
@@ -130,16 +131,26 @@ class Dispatcher(Registrar, Component):
         if self.frozen:
             raise RegistrationError(f"{type(self).__qualname__} is frozen: its registrations are no handler's business")
         if self._registrations is None:
-            self._registrations = DataProtector(Registrations(self), name="registrations", order=0)
+            self._registrations = DataProtector(Registrations(self), name="registrations", order=0, per_shard=True)
         return self._registrations
 
     def dispatch(self, message: Message | Handle, *, priority: int | None = None) -> None:
-        """Have a message handled, from any thread. Raises `NoHandler`, and `Busy` at `max_posted`."""
-        if not isinstance(message, (Message, Handle)) or type(message) is Message:
+        """Have a message handled, from any thread; not in `setup` yet. Raises `NoHandler`, and `Busy` at `max_posted`."""
+        if type(message) not in self._served and (
+            not isinstance(message, (Message, Handle)) or type(message) is Message
+        ):
             raise TypeError(f"dispatch({message!r}): expected a message, or a handle that becomes one")
+        host = self._hosted_by
+        if host is None:
+            raise FailedPrecondition(
+                f"{self.name} does not run yet: dispatch from on_initializing() on, or begin a timer in setup()"
+            )
         action = self.action_of(message, priority, None)
         try:
-            self.post(action)
+            if priority is None:
+                host.post_own(self, action)
+            else:
+                host.post(action)
         except BaseException:
             self.ended(action)  # it has a place on its lane
             raise
@@ -184,7 +195,7 @@ class Dispatcher(Registrar, Component):
         self._urgency = rule(specs, priorities)
         self._served = {each.type: (f"{self.component_name}.{each.name}", self._urgency[each.name]) for each in specs}
         for spec in specs:
-            self.expose(MessageEndpoint(self, spec, self._urgency[spec.name]))
+            self.expose(MessageEndpoint(self, spec, self._urgency[spec.name], self._entries[spec.type]))
 
     def _enters(self, state: ModuleState) -> None:
         self._sources.enters(state)
@@ -219,7 +230,7 @@ class Dispatcher(Registrar, Component):
             self.shards.admit(entry)
         with self.mutex:
             entries = self._entries.get(kind, ())
-            problem = conflict(entry, entries)
+            problem = conflict(entry, entries) or self._clash(entry)
             if problem is None:
                 self._entries[kind] = (*entries, entry)
                 if entry.has_accessor:
@@ -231,6 +242,15 @@ class Dispatcher(Registrar, Component):
         for parameter in entry.parameters:
             self._sources.take_in(parameter.argument)
         return entry
+
+    def _clash(self, entry: Entry) -> str | None:
+        """Whose route it would take, if anybody's."""
+        name, kind = entry.spec.name, entry.spec.type
+        other = next((each for each in self._entries if each is not kind and each.__message__.name == name), None)
+        if other is None and not hasattr(getattr(type(self), name, None), MARK):
+            return None
+        whose = f"{type(self).__qualname__}.{name}" if other is None else f"{other.__module__}.{other.__qualname__}"
+        return f"{entry.name}: {kind.__name__} would have the route of {whose}, {name!r}: declare @message(name=…)"
 
     def take_out(self, entry: Entry) -> None:
         """For `Registrations`: one less."""
@@ -245,20 +265,31 @@ class Dispatcher(Registrar, Component):
         self, message: Message | Handle, priority: int | None, deadline_ns: int | None, request: Request | None = None
     ) -> Action:
         """What a message becomes: its delivery, or the way to its shard. Raises `NoHandler`; and as `Shards.away`."""
-        spec = message.spec if isinstance(message, Handle) else type(message).__message__
+        given: Message | None = None
+        handle: Handle | None = None
+        if isinstance(message, Handle):
+            handle, spec = message, message.spec
+        else:
+            given, spec = message, type(message).__message__
         served = self._served.get(spec.type)
         if served is None or not self._entries[spec.type]:  # or they have been taken out
-            raise NoHandler(spec.type.__name__, self.name)
+            raise NoHandler(spec.type.__name__, self.name) if spec.name else undeclared(spec.type)
         route, urgency = served
         if priority is None:
             priority = urgency
-        if self.shards is not None and not isinstance(message, Handle):
-            away = self.shards.away(message, spec, priority, deadline_ns, request)
+        if self.shards is not None and given is not None:
+            away = self.shards.away(given, spec, priority, deadline_ns, request)
             if away is not None:
                 return away
         if spec.type in self._with_blocks:
-            message = BlockHandle(message)
-        delivery = Delivery(self._lane(message, spec), route, priority, deadline_ns, self, spec, message)
+            given, handle = None, BlockHandle(message)
+        shared_by = None
+        if handle is not None:
+            shared_by = handle.lane
+        elif spec.key is not None and given is not None:
+            shared_by = lane_of(given)
+        lane = self._idle_lane() if shared_by is None else self.lane_of(shared_by)
+        delivery = Delivery(lane, route, priority, deadline_ns, self, spec, given, handle)
         delivery.on_end = self.ended
         return delivery
 
@@ -310,7 +341,14 @@ class Dispatcher(Registrar, Component):
         self._host.resume(delivery)
 
     def hurry(self, delivery: Delivery) -> None:
-        """It is about to wait in its thread."""
+        """It waits for somebody else now, who inherits its priority."""
+        self._host.hurry(delivery)
+
+    def wait_in_thread(self, delivery: Delivery, gate: threading.Lock) -> None:
+        """Until whoever has what it waits for opens the gate; he inherits its priority (law 10)."""
+        self._host.begins_to_block(delivery)
+        gate.acquire()
+        self._host.blocks_no_more(delivery)
 
     def report(self, action: Action, error: BaseException) -> None:
         """Say what went wrong, in the log."""
@@ -328,10 +366,6 @@ class Dispatcher(Registrar, Component):
         object._component, object._name = self, f"{self.name}.{name}"
         self._objects.append(object)
         return object
-
-    def _lane(self, message: Message | Handle, spec: MessageSpec) -> Lane:
-        shared_by = message.lane if isinstance(message, Handle) else lane_of(message)
-        return self._idle_lane() if shared_by is None else self.lane_of(shared_by)
 
     def lane_of(self, shared_by: Hashable) -> Lane:
         """The one for all that has this in common; to be given back by `ended`."""
@@ -364,7 +398,7 @@ class Dispatcher(Registrar, Component):
                     self._lanes.append(lane)
         else:  # nobody else's
             self._lanes.append(lane)
-        if isinstance(action, Delivery) and (action.ready or action.held):
+        if isinstance(action, Delivery) and (action.left is not NOBODY or action.held):
             action.has_ended()
 
 

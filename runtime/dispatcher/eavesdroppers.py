@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..objects.action import DONE, Action, Outcome
 from ..objects.app_object import AppObject
+from .errors import RegistrationError
 from .message import Message
-from .registration import RegistrationError
 
 if TYPE_CHECKING:
     from .delivery import Delivery

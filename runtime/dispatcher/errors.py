@@ -1,10 +1,16 @@
-"""Errors of the dispatcher that its users meet at run time; what is wrong at registration is a `RegistrationError`."""
+"""Errors of the dispatcher: what is wrong at registration, and what its users meet at run time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from appbackplane.transport.errors import FailedPrecondition, InternalError, text_of
+
+from ..objects.operation import DeclarationError
+
+
+class RegistrationError(DeclarationError):
+    """A handler and what it is registered with do not fit; says which parameter, and what to write instead."""
 
 
 class NoHandler(FailedPrecondition):

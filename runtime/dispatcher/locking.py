@@ -2,23 +2,29 @@
 
 Dijkstra's partial order (seed 003, sections 3.1 and 4.2): every lock has a rank, and whoever waits for one holds only locks
 of lower rank. So the holder of the highest lock that anybody waits for waits for nobody, and a circle cannot close. To add a
-lock to what is held, all of higher rank are released and taken again (figure 6). Readers share a lock; a free lock has nobody
-waiting for it, because whoever releases it hands it to the most urgent who waits (the oldest of these).
+lock to what is held, all of higher rank are released and taken again (figure 6); to let one go, none. Readers share a lock; a
+free lock has nobody waiting for it, because whoever releases it hands it on: to the most urgent, of these to the oldest, and
+after `PASSED_MAX` of these to the oldest of all.
 
-Pure: the caller holds the dispatcher's mutex. `change` and `release` say who may go on now; the caller tells them.
+Pure: the caller holds the dispatcher's mutex, and is told what has become of others; he tells them.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from .observed import Observed
 
 #: (given order or serial, serial, number among the data of one protector): all different, compared lexically.
 Rank = tuple[int, int, int]
+
+#: How often others are let in before who has waited longest. The scheduler's quotas do not reach who waits for a lock: two
+#: workers with urgent handlers of one datum would keep all others from it for ever. More, and those wait longer where there is
+#: much to do; fewer, and an urgent one waits more often for one that is not: one in 65 times, for one handler.
+PASSED_MAX = 64
 
 
 class Claim(NamedTuple):
@@ -38,10 +44,33 @@ class Holder(Protocol):
     waits_on: Lock | None
 
 
+class Others(NamedTuple):
+    """What a change means for others."""
+
+    #: They have all that they waited for.
+    ready: list[Holder]
+    #: They wait for somebody else now, who is to inherit their priority.
+    moved: list[Holder]
+
+
+#: Nothing has changed for anybody: the usual case, which makes no lists.
+NOBODY: Final = Others([], [])
+
+
 class Lock:
     """The right to use one datum."""
 
-    __slots__ = ("name", "observed", "rank", "readers", "serial", "waiting", "writer")
+    __slots__ = (
+        "arrived_count",
+        "name",
+        "observed",
+        "passed_count",
+        "rank",
+        "readers",
+        "waiting",
+        "writer",
+        "written_count",
+    )
 
     def __init__(self, rank: Rank, name: str) -> None:
         self.rank = rank
@@ -50,10 +79,13 @@ class Lock:
         self.observed: Observed | None = None
         self.writer: Holder | None = None
         self.readers: list[Holder] = []
-        #: Heap of (priority, when it came, who). Who was boosted is in it twice, and the later entry is void. While there is no
-        #: writer, the first entry is good: `_hand_on` has seen to it.
+        #: Heap of (priority, the how-manieth it is, who): one entry each.
         self.waiting: list[tuple[int, int, Holder]] = []
-        self.serial = 0
+        self.arrived_count = 0
+        #: Who was let in, since the oldest of all was, while others waited.
+        self.passed_count = 0
+        #: How often somebody was given it to write.
+        self.written_count = 0
 
     @property
     def holders(self) -> list[Holder]:
@@ -64,44 +96,74 @@ class Lock:
         return f"<Lock {self.name} {self.rank}>"
 
 
-def change(holder: Holder, claims: Sequence[Claim]) -> tuple[bool, list[Holder]]:
+def change(holder: Holder, claims: Sequence[Claim]) -> tuple[bool, Others]:
     """Have `holder` hold exactly `claims` (ascending, each lock once).
 
-    True: it does; False: it waits, and will be among those that another's `change` or `release` returns. With it, those
-    that may go on because of what it let go.
+    True: it does; False: it waits, and will be among those that are `ready` after another's change. It never waits for what
+    it holds already, at least as strongly.
     """
-    if not holder.held:
-        holder.wanted = claims
-        return _take(holder), []
-    kept = _kept(holder.held, claims)
-    ready = _give_back(holder, kept)
-    holder.wanted = claims[kept:]
-    return _take(holder), ready
+    held = holder.held
+    if not held:
+        return take(holder, claims), NOBODY
+    if held == [*claims]:
+        return True, NOBODY
+    others = Others([], [])
+    wanted = {claim.lock: claim for claim in claims}
+    having = {claim.lock: claim.is_shared for claim in held}
+    new = next((c for c in claims if c.lock not in having or (having[c.lock] and not c.is_shared)), None)
+    kept: list[Claim] = []
+    for claim in reversed(held):
+        wish = wanted.get(claim.lock)
+        if wish is None or (new is not None and _must_be_released(claim, new)):  # of what is new: what is too weak
+            _free(holder, claim)
+        else:
+            kept.append(wanted.pop(claim.lock))
+            if claim.is_shared or not wish.is_shared:
+                continue
+            claim.lock.writer = None  # others may look at it as well, from now on
+            claim.lock.readers.append(holder)
+        _hand_on(claim.lock, others)
+    holder.held = kept[::-1]
+    holder.wanted = [claim for claim in claims if claim.lock in wanted]
+    return _take(holder), others
 
 
-def release(holder: Holder) -> list[Holder]:
-    """Let go of everything, also of what it waits for; who may go on now."""
-    if holder.waits_on is not None:
-        lock, holder.waits_on = holder.waits_on, None
+def take(holder: Holder, claims: Sequence[Claim]) -> bool:
+    """`change`, for who holds nothing."""
+    holder.wanted = claims
+    return _take(holder)
+
+
+def release(holder: Holder) -> Others:  # hot: scripts/bench dispatcher_overhead
+    """Let go of everything, also of what it waits for."""
+    lock, held = holder.waits_on, holder.held
+    others = None
+    if lock is not None:
+        holder.waits_on, holder.wanted = None, ()
         lock.waiting = [each for each in lock.waiting if each[2] is not holder]
         heapq.heapify(lock.waiting)
-        holder.wanted = ()
-        ready = _hand_on(lock)  # the readers behind a writer that has gone
-        return ready + _give_back(holder, 0)
-    return _give_back(holder, 0)
+        _hand_on(lock, others := Others([], []))  # the readers behind a writer that has gone
+    while held:
+        lock, is_shared = held.pop()
+        if is_shared:  # `_free`, without the call
+            lock.readers.remove(holder)
+        else:
+            lock.writer = None
+        if lock.waiting:
+            _hand_on(lock, others := others or Others([], []))
+    return others or NOBODY
 
 
-def boosted(holder: Holder) -> None:
-    """Its priority has changed while it waits."""
+def boosted(holder: Holder) -> Others:
+    """Its priority has changed while it waits, perhaps: it goes to where it belongs now."""
     lock = holder.waits_on
-    if lock is not None:
-        heapq.heappush(lock.waiting, (holder.priority, lock.serial, holder))
-        lock.serial += 1
-
-
-def merged(claims: Sequence[Claim], further: Claim) -> list[Claim]:
-    """These and one more, in ascending rank; of two claims to one lock the exclusive one."""
-    return ordered([*claims, further])
+    if lock is None:
+        return NOBODY
+    lock.waiting = [(holder.priority, each[1], holder) if each[2] is holder else each for each in lock.waiting]
+    heapq.heapify(lock.waiting)
+    others = Others([], [])
+    _hand_on(lock, others)  # a reader that is now before all writers joins those that read
+    return others
 
 
 def ordered(claims: Sequence[Claim]) -> list[Claim]:
@@ -119,74 +181,78 @@ def _by_rank(claim: Claim) -> Rank:
     return claim.lock.rank
 
 
-def _kept(held: list[Claim], claims: Sequence[Claim]) -> int:
-    """How many of `held` may be kept: as far as both begin alike. What comes after is above the first that is new."""
-    kept = 0
-    for mine, wanted in zip(held, claims, strict=False):
-        if mine.lock is not wanted.lock or mine.is_shared != wanted.is_shared:
-            break
-        kept += 1
-    return kept
+def _must_be_released(held: Claim, new: Claim) -> bool:
+    """Whether who is about to wait for `new`, perhaps, may not hold this one meanwhile."""
+    return held.lock.rank >= new.lock.rank
 
 
-def _take(holder: Holder) -> bool:
+def _take(holder: Holder) -> bool:  # hot: scripts/bench dispatcher_overhead
     """Take what is wanted, one lock after the other, as far as it goes."""
-    taken = 0
-    for lock, is_shared in holder.wanted:
+    held = holder.held
+    held_before = len(held)
+    for claim in holder.wanted:
+        lock, is_shared = claim
         if is_shared:
-            if lock.writer is not None or (lock.waiting and lock.waiting[0][0] <= holder.priority):
+            if lock.writer is not None:
                 break
+            if lock.waiting:
+                if lock.waiting[0][0] <= holder.priority or lock.passed_count >= PASSED_MAX:
+                    break
+                lock.passed_count += 1
             lock.readers.append(holder)
         else:
             if lock.writer is not None or lock.readers:
                 break
             lock.writer = holder
-        holder.held.append(holder.wanted[taken])
-        taken += 1
+            lock.written_count += 1
+        held.append(claim)
     else:
         holder.wanted = ()
         return True
-    holder.wanted = holder.wanted[taken:]
+    holder.wanted = holder.wanted[len(held) - held_before :]
     holder.waits_on = lock
-    heapq.heappush(lock.waiting, (holder.priority, lock.serial, holder))
-    lock.serial += 1
+    lock.arrived_count += 1
+    heapq.heappush(lock.waiting, (holder.priority, lock.arrived_count, holder))
     return False
 
 
-def _give_back(holder: Holder, kept: int) -> list[Holder]:
-    """Release what is held above the first `kept`; who may go on now."""
-    ready: list[Holder] = []
-    held = holder.held
-    while len(held) > kept:
-        lock, is_shared = held.pop()
-        if is_shared:
-            lock.readers.remove(holder)
+def _free(holder: Holder, claim: Claim) -> None:
+    """It holds this one no more; whoever is next has not been let in yet."""
+    if claim.is_shared:
+        claim.lock.readers.remove(holder)
+    else:
+        claim.lock.writer = None
+
+
+def _hand_on(lock: Lock, others: Others) -> None:
+    """Let in those that wait, as far as they go together."""
+    waiting = lock.waiting
+    while waiting and lock.writer is None:
+        is_oldest_next = lock.passed_count >= PASSED_MAX
+        entry = min(waiting, key=_by_age) if is_oldest_next else waiting[0]
+        holder = entry[2]
+        claim = holder.wanted[0]
+        if not claim.is_shared and lock.readers:
+            return
+        if is_oldest_next:
+            waiting.remove(entry)
+            heapq.heapify(waiting)
+            lock.passed_count = 0
+            if waiting and waiting[0][0] < holder.priority:
+                others.moved.append(waiting[0][2])
         else:
-            lock.writer = None
-        if lock.waiting:
-            ready += _hand_on(lock)
-    return ready
-
-
-def _hand_on(lock: Lock) -> list[Holder]:
-    """Give a lock to those that wait for it, as far as they go together; who of them has all that it wants."""
-    ready: list[Holder] = []
-    while lock.waiting and lock.writer is None:
-        holder = lock.waiting[0][2]
-        if holder.waits_on is not lock:
-            heapq.heappop(lock.waiting)  # it was boosted, and has had its turn
-            continue
-        is_shared = holder.wanted[0].is_shared
-        if not is_shared and lock.readers:
-            break
-        heapq.heappop(lock.waiting)
-        if is_shared:
+            heapq.heappop(waiting)
+            lock.passed_count = lock.passed_count + 1 if waiting else 0
+        if claim.is_shared:
             lock.readers.append(holder)
         else:
             lock.writer = holder
+            lock.written_count += 1
         holder.waits_on = None
-        holder.held.append(holder.wanted[0])
+        holder.held.append(claim)
         holder.wanted = holder.wanted[1:]
-        if _take(holder):
-            ready.append(holder)
-    return ready
+        (others.ready if _take(holder) else others.moved).append(holder)
+
+
+def _by_age(entry: tuple[int, int, Holder]) -> int:
+    return entry[1]

@@ -8,13 +8,18 @@ handlers see the same one.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import msgspec
 
+from appbackplane.transport.errors import InvalidArgument
+from appbackplane.transport.topics import check_pattern
+
 from ..objects.operation import DeclarationError
+from .fields import cannot_travel, changeable, unhashable
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
@@ -29,12 +34,17 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     __message__: ClassVar[MessageSpec]
 
+    def __init_subclass__(cls, **config: Any) -> None:
+        # What is derived from a message is another message, with no identity until it is given one.
+        super().__init_subclass__(**config)
+        cls.__message__ = MessageSpec(type=cls, name="", category=-1, id=-1)
+
 
 class MessageSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What `@message` declared."""
 
     type: type[Message]
-    #: Last word of its route.
+    #: Last word of its route; "": it has not been declared.
     name: str
     category: int
     id: int
@@ -98,10 +108,12 @@ def message(
     """
 
     def declare(cls: M) -> M:
+        kind = _checked(cls)
         spec = MessageSpec(
-            type=_checked(cls), name=name or _snake(cls.__name__), category=category, id=id, key=key, priority=priority,
-            rate=rate, topic=topic,
+            type=kind, name=_snake(kind.__name__) if name is None else name, category=category, id=id, key=key,
+            priority=priority, rate=rate, topic=topic,
         )  # fmt: skip
+        _check(spec)
         among.add(spec)
         cls.__message__ = spec
         return cls
@@ -112,13 +124,73 @@ def message(
 def spec_of(cls: Any) -> MessageSpec | None:
     """What was declared of a class itself; None for what is no message."""
     spec = vars(cls).get("__message__") if isinstance(cls, type) else None
-    return spec if isinstance(spec, MessageSpec) else None
+    return spec if isinstance(spec, MessageSpec) and spec.name else None
+
+
+def declared(message: Message) -> MessageSpec:
+    """What was declared of a message's class. Raises `DeclarationError`."""
+    spec = spec_of(type(message))
+    if spec is None:
+        raise undeclared(type(message))
+    return spec
+
+
+def undeclared(cls: type) -> DeclarationError:
+    """A message class without an identity of its own."""
+    return DeclarationError(f"{cls.__name__} has no identity: declare it with @message(category=…, id=…)")
 
 
 def _checked(cls: Any) -> type[Message]:
-    if not (isinstance(cls, type) and issubclass(cls, Message)):
+    if not (isinstance(cls, type) and issubclass(cls, Message)) or cls is Message:
         raise DeclarationError(f"@message on {cls!r}: expected a class derived from Message")
+    where, config = _place(cls), cls.__struct_config__
+    if spec_of(cls) is not None:
+        raise DeclarationError(f"{where} has an identity already: one @message is enough")
+    if not config.frozen:
+        raise DeclarationError(f"{where} is not frozen, and its handlers all get the same one: leave frozen=False out")
+    if config.array_like:
+        raise DeclarationError(f"{where} is array_like, but its fields arrive by name: leave array_like out")
+    if getattr(cls, "__parameters__", ()):
+        raise DeclarationError(f"{where} is generic: declare a message for each kind that it may be of")
+    if problem := cannot_travel(cls):
+        raise DeclarationError(f"{where}: {problem}")
+    for field in msgspec.structs.fields(cls):
+        if problem := changeable(field.type):
+            raise DeclarationError(f"{where}: field {field.name!r}: {problem}: its handlers all get the same message")
     return cls
+
+
+def _check(spec: MessageSpec) -> None:
+    where, fields = _place(spec.type), spec.type.__struct_fields__
+    for what, number in (("category", spec.category), ("id", spec.id)):
+        if not _is_count(number):
+            raise DeclarationError(f"{where}: {what}={number!r}: expected a number, 0 or more")
+    if spec.priority is not None and not _is_count(spec.priority):
+        raise DeclarationError(f"{where}: priority={spec.priority!r}: expected a number, 0 (the highest) or more")
+    rate: Any = spec.rate
+    if rate is not None and (type(rate) not in (int, float) or not 0 < rate < math.inf):
+        raise DeclarationError(f"{where}: rate={rate!r}: expected how often it comes a second, above 0")
+    if type(spec.name) is not str or not spec.name.isidentifier():
+        raise DeclarationError(f"{where}: name={spec.name!r}: expected the last word of a route, such as 'reading'")
+    if spec.topic is not None:
+        try:
+            check_pattern(spec.topic)
+        except InvalidArgument as error:
+            raise DeclarationError(f"{where}: topic: {error}") from None
+    if spec.key is not None:
+        if spec.key not in fields:
+            raise DeclarationError(
+                f"{where} has no field {spec.key!r} to be its key: it has {', '.join(fields) or 'none'}"
+            )
+        kind = next(field.type for field in msgspec.structs.fields(spec.type) if field.name == spec.key)
+        if part := unhashable(kind):
+            raise DeclarationError(
+                f"{where}: key={spec.key!r}: {part} cannot be hashed: choose a str, a number or an Enum"
+            )
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _place(cls: type) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
 
 from ..objects.operation import DeclarationError
-from .message import Message
+from .message import Message, spec_of
 
 if TYPE_CHECKING:
     from .locking import Lock
@@ -169,8 +169,15 @@ def messages_of(datum: Observed, before: dict[str, Any]) -> list[Message]:
     changed = {name for name, old in before.items() if _is_other(old, getattr(datum, name, _ABSENT))}
     if not changed:
         return []
-    told = (getattr(datum, rule.name)() for rule in datum._rules if not changed.isdisjoint(rule.fields))
-    return [message for message in told if message is not None]
+    told: list[Message] = []
+    for rule in datum._rules:
+        message = None if changed.isdisjoint(rule.fields) else getattr(datum, rule.name)()
+        if message is None:
+            continue
+        if spec_of(type(message)) is None:
+            raise TypeError(f"{type(datum).__qualname__}.{rule.name}() gave {message!r}: expected a message, or None")
+        told.append(message)
+    return told
 
 
 def _is_other(old: Any, new: Any) -> bool:

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar, get_args
 
 from appbackplane.transport.errors import Busy, NotFound
 
 from ..objects.operation import DeclarationError
 from .accessor import Accessor, AccessorOf, SelectiveAccessor, SelectiveAccessorOf
 from .argument import ActiveObject, Argument, Given, T_co
+from .choosing import check_factory, check_function, returned, taken
+from .data import check_class, check_datum, check_made, claim
+from .kinds import an, fits, is_made, kind_of, text_of
 from .locking import Lock, Rank
 from .observed import Observed
 
@@ -32,8 +35,6 @@ Read = Annotated[T, READ]
 
 #: Ranks of those that are given none: in the order of construction, as in the paper.
 _serials = itertools.count(1)
-#: Nothing a handler could change: it gets the value, not the variable.
-_VALUES = (int, float, complex, str, bytes, bool, type(None))
 #: Data that a selective protector makes by itself: 100,000 small objects are tens of megabytes, and a key that comes from
 #: outside must not fill the memory.
 KEYS_MAX_DEFAULT = 100_000
@@ -46,7 +47,7 @@ UNNAMED: Final = "<lambda>"
 class Protector(Given[T_co]):
     """Data under locks: `DataProtector` or `SelectiveProtector`."""
 
-    __slots__ = ("_owner", "_rank", "name", "per_shard")
+    __slots__ = ("__orig_class__", "_owner", "_rank", "name", "per_shard")
 
     #: Whether each shard of a sharded dispatcher has its own (shards.py).
     per_shard: bool
@@ -60,25 +61,16 @@ class Protector(Given[T_co]):
         """The datum for this message, and its lock; before anything is locked."""
         raise NotImplementedError
 
-    def _fits(self, kind: type) -> str | None:
-        """None if a parameter of this type may be given what it protects; else what that is."""
+    def _fits(self, kind: Any) -> str | None:
+        """None if a parameter of this kind may be given what it protects; else what that is."""
         raise NotImplementedError
 
-    if not TYPE_CHECKING:  # a type checker says by itself that there is no such attribute
-
-        def __getattr__(self, name: str) -> NoReturn:
-            if name.startswith("__"):
-                raise AttributeError(name)
-            raise AttributeError(
-                f"{type(self).__name__} of {self.name} has no {name!r}: what it protects is reached only as the argument of a "
-                "handler that is registered with it; a test calls the handler with data of its own"
-            )
+    def _has(self, datum: object) -> bool:
+        """Whether it protects this very object."""
+        raise NotImplementedError
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(f"{self.name}: a protector is not copied: there would be two of what it protects")
 
 
 class DataProtector(Protector[T]):
@@ -92,17 +84,15 @@ class DataProtector(Protector[T]):
         `name`: for errors and statistics; default the datum's type. `per_shard`: each shard of a sharded dispatcher has one of
         its own, which is meant. Raises `DeclarationError`.
         """
-        if isinstance(datum, _VALUES):
-            raise DeclarationError(
-                f"DataProtector({datum!r}): a handler cannot change a {type(datum).__name__} in place: "
-                "protect an object that has it in a field"
-            )
-        self.name = name or type(datum).__name__
+        where = f"DataProtector({shortened(datum)})"
+        check_datum(datum, where)
+        self.name = _name(name, where) or type(datum).__name__
         self.per_shard = per_shard
-        self._rank = _rank(order, datum)
+        self._rank = _rank(order, where, datum)
         self._owner = None
         self.__datum = datum
         self.__lock = _lock((*self._rank, 0), self.name, datum)
+        claim(datum, self, where)
 
     @property
     def accessor(self) -> Argument[Accessor[T]]:
@@ -112,18 +102,26 @@ class DataProtector(Protector[T]):
     def _select(self, message: Message) -> tuple[Lock, T]:
         return self.__lock, self.__datum
 
+    def _fits(self, kind: Any) -> str | None:
+        said = _said(self)
+        if said and not fits(self.__datum, said[0]):
+            return f"{type(self.__datum).__name__}, which is called {an(text_of(said[0]))}"
+        return None if fits(self.__datum, kind) else kind_of(self.__datum, kind)
+
+    def _has(self, datum: object) -> bool:
+        return self.__datum is datum
+
     def _all(self) -> list[tuple[Lock, T]]:
         """What it protects, for sources that are to be attached."""
         return [(self.__lock, self.__datum)]
-
-    def _fits(self, kind: type) -> str | None:
-        return None if isinstance(self.__datum, kind) else type(self.__datum).__name__
 
 
 class SelectiveProtector(Protector[T], Generic[K, T]):
     """Many data, one of which the message chooses: each under a lock of its own, so that different ones are used at once."""
 
-    __slots__ = ("__by_key", "__factory", "__keys_max", "__select", "__serials", "_field", "_guard")
+    __slots__ = (
+        "__by_key", "__factory", "__keys_max", "__made", "__makes", "__select", "__serials", "_field", "_guard",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -141,10 +139,16 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
         names. A message may be asked for its key at any time and in any thread: the function only looks at it. `per_shard`:
         each shard of a sharded dispatcher has data of its own, instead of those that are at home there.
         """
+        where = f"SelectiveProtector({'{…}' if isinstance(data, Mapping) else shortened(data)})"
+        if by is not None and not isinstance(by, str):
+            check_function(by, f"{where}: by={shortened(by)}", "message")
+        _check_field(by, f"{where}: by={by!r}")
+        if not isinstance(keys_max, int) or keys_max < 1:
+            raise DeclarationError(f"{where}: keys_max={keys_max!r}: expected how many data there may be")
         self.per_shard = per_shard
         #: Raises for a key that is not to be reached from here.
         self._guard: Callable[[K], None] | None = None
-        self._rank = _rank(order, next(iter(data.values()), None) if isinstance(data, Mapping) else None)
+        self._rank = _rank(order, where, next(iter(data.values()), None) if isinstance(data, Mapping) else None)
         self._owner = None
         self._field = by if isinstance(by, str) else None
         self.__select = None if by is None or isinstance(by, str) else by
@@ -152,15 +156,46 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
         self.__by_key: dict[K, tuple[Lock, T]] = {}
         self.__keys_max = keys_max
         self.__factory: Callable[[K], T] | None = None
+        self.__makes: Any = _UNKNOWN
+        #: The last that was made.
+        self.__made: T | None = None
         if isinstance(data, Mapping):
             if not data:
                 raise DeclarationError("SelectiveProtector({}): no data, and nothing to make them of their keys")
-            self.name = name or type(next(iter(data.values()))).__name__
+            self.name = _name(name, where) or type(next(iter(data.values()))).__name__
             for key, datum in data.items():
+                check_datum(datum, f"{where}: that of {key!r}")
+                claim(datum, self, f"{where}: that of {key!r}")
                 self.__add(key, datum)
         else:
+            check_factory(data, where)
+            if isinstance(data, type):
+                check_class(data, where)
             self.__factory = data
-            self.name = name or str(getattr(data, "__name__", UNNAMED))
+            self.name = _name(name, where) or str(getattr(data, "__name__", UNNAMED))
+
+    @property
+    def _by(self) -> str | Callable[[Any], K] | None:
+        """The field or the function that it was given to choose by."""
+        return self._field or self.__select
+
+    @property
+    def _makes(self) -> Any:
+        """The kind of what it makes; None: nothing says so, or it makes nothing."""
+        if self.__makes is _UNKNOWN:
+            said = _said(self)
+            self.__makes = said[1] if said else self.__factory and returned(self.__factory)
+        return self.__makes
+
+    @property
+    def _key_kinds(self) -> tuple[Any, ...]:
+        """Of what kinds its keys are; none: nothing says so."""
+        if said := _said(self):
+            return (said[0],)
+        if self.__factory is None:
+            return tuple({type(key): None for key in self.__by_key})
+        kind = taken(self.__factory)
+        return () if kind is None else (kind,)
 
     @property
     def _has_function(self) -> bool:
@@ -174,6 +209,9 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
 
     def by(self, by: str | Callable[[Any], K]) -> Argument[T]:
         """The same data, chosen otherwise: `register(move, rooms.by("source"), rooms.by("target"))`."""
+        if not isinstance(by, str):
+            check_function(by, f"{self.name}.by({shortened(by)})", "message")
+        _check_field(by, f"{self.name}.by({by!r})")
         return Choice(self, by)
 
     @property
@@ -200,7 +238,7 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
             raise NotFound(f"no {self.name} {key!r} (there are {len(self.__by_key)}: {known}, …)")
         if len(self.__by_key) >= self.__keys_max:
             raise Busy(f"{self.name}: {self.__keys_max} keys, as many as may be (keys_max)", retry_after=1.0)
-        return self.__add(key, self.__factory(key))
+        return self.__add(key, self.__make(self.__factory, key))
 
     def _reached(self, key: K) -> tuple[Lock, T]:
         """The same for an accessor, whose key no one has looked at before."""
@@ -215,14 +253,30 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
             self.__by_key.pop(key, None)
         return len(gone)
 
-    def _fits(self, kind: type) -> str | None:
-        for _, datum in self.__by_key.values():
-            if not isinstance(datum, kind):
-                return type(datum).__name__
-        made = self.__factory
-        if isinstance(made, type) and not issubclass(made, kind):
-            return made.__name__
-        return None
+    def _fits(self, kind: Any) -> str | None:
+        makes = self._makes
+        if makes is not None and not is_made(makes, kind):
+            return text_of(makes)
+        kinds = (kind,) if makes is None else (makes, kind)
+        return next(
+            (kind_of(d, kind) for _, d in self.__by_key.values() if not all(fits(d, each) for each in kinds)), None
+        )
+
+    def _has(self, datum: object) -> bool:
+        return any(each is datum for _, each in self.__by_key.values())
+
+    def __make(self, factory: Callable[[K], T], key: K) -> T:
+        """What only shows when the first is made: that the function keeps its word."""
+        datum = factory(key)
+        where = f"{self.name} of {key!r}"
+        if datum is self.__made:
+            raise DeclarationError(f"{where} is that of another key: under two locks it would be under none")
+        check_made(datum, where, is_first=self.__made is None)
+        makes = self._makes
+        if makes is not None and not fits(datum, makes):
+            raise DeclarationError(f"{where}: a {type(datum).__name__} was made, not a {text_of(makes)}")
+        self.__made = datum
+        return datum
 
     def __add(self, key: K, datum: T) -> tuple[Lock, T]:
         # Two threads may come with a new key at once: what setdefault keeps is the one for all.
@@ -245,7 +299,9 @@ class Choice(Given[T]):
         return self.protector._of(getattr(message, by) if isinstance(by, str) else by(message))
 
 
-def _rank(order: int | None, datum: object) -> tuple[int, int]:
+def _rank(order: int | None, where: str, datum: object) -> tuple[int, int]:
+    if order is not None and (not isinstance(order, int) or isinstance(order, bool)):
+        raise DeclarationError(f"{where}: order={order!r}: expected a number: lower ones are locked first")
     serial = next(_serials)
     if order is not None:
         return order, serial
@@ -259,3 +315,32 @@ def _lock(rank: Rank, name: str, datum: object) -> Lock:
         lock.observed = datum
         object.__setattr__(datum, "_lock", lock)
     return lock
+
+
+def _name(name: str | None, where: str) -> str | None:
+    if name is not None and (not isinstance(name, str) or not name):
+        raise DeclarationError(f"{where}: name={name!r}: expected a word for errors and statistics")
+    return name
+
+
+def _check_field(by: object, where: str) -> None:
+    if isinstance(by, str) and not by.isidentifier():
+        raise DeclarationError(f"{where}: expected a field of the message, or a function of it")
+
+
+def _said(protector: Protector[Any]) -> tuple[Any, ...]:
+    """What stands in the brackets of `SelectiveProtector[str, Room](…)`."""
+    return get_args(getattr(protector, "__orig_class__", None))
+
+
+def shortened(value: object) -> str:
+    """As it is told in errors: a name, a short value, or its type."""
+    if name := getattr(value, "__qualname__", None):
+        return str(name)
+    text = repr(value)
+    return text if len(text) <= _TEXT_MAX and " object at 0x" not in text else f"{type(value).__name__}(…)"
+
+
+#: An error is one line, whatever somebody protects.
+_TEXT_MAX = 40
+_UNKNOWN: Final[Any] = object()

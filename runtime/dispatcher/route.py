@@ -5,35 +5,46 @@ The fields are checked against the message's annotations in the thread that rece
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+from appbackplane.transport.errors import InvalidArgument, text_of
 
 from ..objects import binding
 from ..objects.action import Action
 from ..objects.binding import Binding
 from ..objects.endpoint import Endpoint, Request
-from .message import MessageSpec
+from .message import Message, MessageSpec
 
 if TYPE_CHECKING:
     from .dispatcher import Dispatcher
+    from .registration import Entry
 
 
 class MessageEndpoint(Endpoint):
     """Turns requests into deliveries of one message."""
 
-    def __init__(self, dispatcher: Dispatcher, spec: MessageSpec, priority: int) -> None:
+    def __init__(self, dispatcher: Dispatcher, spec: MessageSpec, priority: int, entries: Sequence[Entry]) -> None:
         bound = binding_of(spec)
+        signature = bound.signature + "".join(_answer(each) for each in entries if each.answers)
         super().__init__(
-            spec.name, priority=priority, summary=_first_line(spec.type), signature=bound.signature, topic=spec.topic
+            spec.name, priority=priority, summary=_first_line(spec.type), signature=signature, topic=spec.topic
         )
         self._dispatcher = dispatcher
         self._spec = spec
         self._binding = bound
+        self._make = _maker(spec.type)
 
     def create_action(self, request: Request) -> Action | None:
         """The delivery, or the way to the shard that has its data. Raises `InvalidArgument` that names the field."""
-        message = self._spec.type(*self._binding.bind(request.body, request.route))
+        values = self._binding.bind(request.body, request.route)
+        try:
+            message = self._make(*values)
+        except (TypeError, ValueError) as error:  # of its own __post_init__: its fields are of the right types
+            raise InvalidArgument(f"{request.route}: {text_of(error)}") from None
         shards = self._dispatcher.shards
         if shards is not None and request.topic is not None and not shards.is_here(message):
             return None
@@ -61,10 +72,24 @@ def binding_of(spec: MessageSpec) -> Binding:
     return Binding(None if None in plain else plain, convert, f"({signature})")
 
 
+def _maker(cls: type[Message]) -> Callable[..., Message]:
+    """Makes one of its fields in their order."""
+    names = cls.__struct_fields__
+    parameters = inspect.signature(cls).parameters.values()
+    if not any(each.kind is each.KEYWORD_ONLY for each in parameters):
+        return cls
+    return lambda *values: cls(**dict(zip(names, values, strict=True)))
+
+
 def _text(field: Any) -> str:
     kind = field.type.__name__ if isinstance(field.type, type) else str(field.type)
     default = "" if field.default is msgspec.NODEFAULT else f" = {field.default!r}"
     return f"{field.encode_name}: {kind}{default}"
+
+
+def _answer(entry: Entry) -> str:
+    kind = inspect.signature(entry.handler).return_annotation
+    return f" -> {inspect.formatannotation(kind)}".replace("'", "")
 
 
 def _first_line(cls: type) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 import msgspec
 
 from ..objects.app_object import AppObject, CallOptions
-from .message import Message
+from .message import Message, declared
 
 if TYPE_CHECKING:
     from appbackplane.transport.async_client import AsyncClient
@@ -64,7 +64,7 @@ def cast_message(
 
 def addressed(component: str, message: Message) -> tuple[str, dict[str, Any], str | None]:
     """Route, fields and key of a message."""
-    spec = type(message).__message__
+    spec = declared(message)
     key = None if spec.key is None else key_text(getattr(message, spec.key))
     return f"{component}.{spec.name}", fields_of(message), key
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from appbackplane.transport.addressing import BACKPLANE
 
-from ..objects.action import LOCAL, Action
+from ..objects.action import LOCAL, Action, ParkableAction
 from ..objects.app_object import AppObject
 from ..objects.state_machine import StateMachine
 from .digesting import Digest
@@ -125,10 +125,11 @@ class Draining:
                 found.add(worker.action.name)
         if engine.scheduler.waiting_count:
             found |= {action.name for *_, action in engine.outgoing.calls}
+            found |= {action.name for action in engine.parking.parked.values()}
         return found
 
     def _not_begun(self) -> Iterator[Action]:
-        """What is queued, or kept by a state machine, and was not begun; but for calls of those who have."""
+        """What is queued, parked, or kept by a state machine, and was not begun; but for calls of those who have."""
         for object in self._objects():
             action = object._head
             while action is not None:
@@ -137,6 +138,7 @@ class Draining:
                 action = action.next
             if isinstance(object, StateMachine):
                 yield from object._deferred
+        yield from (each for each in self._engine.parking.parked.values() if not (each.has_begun or _is_inside(each)))
 
     def _objects(self) -> Iterator[AppObject]:
         for name, component in self._engine.registry.components.items():
@@ -155,6 +157,8 @@ class Draining:
         error = intake.closing.not_begun(name)
         if self._engine.scheduler.withdraw(action):
             self._engine.endings.refuse(action, error, now_ns)
+        elif isinstance(action, ParkableAction):
+            self._engine.parking.take_back(action, error, now_ns)
         else:
             assert isinstance(action, MethodAction)
             intake.drop(action, error, now_ns)

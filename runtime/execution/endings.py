@@ -76,15 +76,17 @@ class Endings:
             action.timer.is_pending = False
         action.posted_ns = 0
         if action.on_end is not None:
-            try:
-                action.on_end(action)
-            except BaseException as problem:  # the edge: it may be a user's
-                engine.reports.failed(action, problem, now_ns)
+            self._tell_of_end(action, now_ns)
 
     def refuse(self, action: Action, error: BackplaneError, now_ns: int) -> None:
         """End an action that is in no queue and will not run (again)."""
         self._let_go(action, error, now_ns)
         self.end(action, now_ns)
+
+    def never_posted(self, action: Action, error: BackplaneError, now_ns: int) -> None:
+        """What was made of a request is not admitted after all: whoever made it may have kept a place for it."""
+        self._let_go(action, error, now_ns)
+        self._tell_of_end(action, now_ns)
 
     def is_too_late(self, action: Action, now_ns: int) -> bool:
         """Refuse what has not begun (True); what has is told at its next step."""
@@ -105,6 +107,13 @@ class Endings:
         engine.scheduler.finished(action, Outcome.DONE, now_ns)
         self.book(action, now_ns)
         return True
+
+    def _tell_of_end(self, action: Action, now_ns: int) -> None:
+        try:
+            if action.on_end is not None:
+                action.on_end(action)
+        except BaseException as problem:  # the edge: it may be a user's
+            self._engine.reports.failed(action, problem, now_ns)
 
     def _let_go(self, action: Action, error: BackplaneError, now_ns: int) -> None:
         try:

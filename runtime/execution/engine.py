@@ -391,6 +391,7 @@ class Engine:
     def post(self, action: Action, now_ns: int) -> None:
         """Queue work that came by no link, and see to it that somebody takes it."""
         self.scheduler.post(action, now_ns)
+        self.inheritance.queued(action, now_ns)
         self.watch.notify()
 
     def _defer(self, action: MethodAction, now_ns: int) -> None:

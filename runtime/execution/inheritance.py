@@ -28,6 +28,8 @@ class Inheritance:
         self._engine = engine
         # By identity: an object may compare equal to others, or be unhashable (a dataclass).
         self._awaiting: dict[int, list[Action]] = {}
+        #: Those that wait in their threads, among those that await.
+        self.blocked_count = 0
         #: Actions that have inherited a priority.
         self.count = 0
 
@@ -52,10 +54,11 @@ class Inheritance:
         waiting = self._awaiting.get(id(object))
         return waiting[0] if waiting else None
 
-    def queued(self, action: Action, now_ns: int) -> None:
-        """A request has queued behind what its object awaits."""
-        for waiting in self._awaiting.get(id(action.object), ()):
-            self.boost(waiting, action.priority, now_ns)
+    def queued(self, action: Action, now_ns: int) -> None:  # hot: scripts/bench call_pipelined
+        """Something has been posted: perhaps its object awaits something, and it has queued behind that."""
+        if (action.object._waits or self.blocked_count) and not action.continues:
+            for waiting in tuple(self._awaiting.get(id(action.object), ())):  # one that is boosted may go on
+                self.boost(waiting, action.priority, now_ns)
 
     def boost(self, action: Action, priority: int, now_ns: int) -> None:
         """`action` stands in the way of work of this priority, and with it whatever it waits for.
@@ -74,6 +77,7 @@ class Inheritance:
             elif isinstance(each, ParkableAction):
                 each.boosted()
                 in_the_way += each.waits_for()
+                in_the_way += self._awaiting.get(id(each.object), ())
             else:
                 in_the_way += self._awaiting.get(id(each.object), ())
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 from appbackplane.transport.calls import OutstandingCalls
 from appbackplane.transport.directory import nearest
@@ -30,7 +30,7 @@ from appbackplane.transport.errors import (
 )
 from appbackplane.transport.topics import GapCounter
 
-from ..objects.action import DEADLINE_DEFAULT_NS, LOCAL, Action
+from ..objects.action import DEADLINE_DEFAULT_NS, LOCAL, Action, ParkableAction
 from ..objects.app_object import AppObject
 from ..objects.component import Component
 from ..objects.endpoint import Request
@@ -42,6 +42,7 @@ from ..scheduling.balance import least_busy
 from ..scheduling.throttle import OwnWork, Throttle
 from .closing import Closing
 from .digesting import Digest, Digesting
+from .foreign import action_of
 from .method_action import MethodAction
 from .replays import KeyedAction, Replays
 
@@ -113,7 +114,8 @@ class Intake:
         if is_keyed and (key is not None or not route.has_digest) and self.replays.has_answered(peer, envelope, now_ns):
             return
         if route.endpoint is not None:
-            made = self._from_endpoint(route, Request(name, key, body, priority, deadline_ns, chain or ()))
+            asked = Request(name, key, body, priority, deadline_ns, chain or ())
+            made = action_of(route, asked, engine.scheduler.priorities)
             assert made is not None, "it is of no topic"
             action = made
         elif route.has_digest and key is None:
@@ -129,19 +131,22 @@ class Intake:
         lent = action.object.lends
         if lent is not None and lent < action.priority:
             action.priority = lent
-        if chain:
-            self._check_cycle(action, chain, is_reentrant=route.is_reentrant)
-            action.chain = chain
-        action.trace = envelope.trace
-        self.count_in(action, route.component)
+        try:
+            if chain:
+                self._check_cycle(action, chain, is_reentrant=route.is_reentrant)
+                action.chain = chain
+            action.trace = envelope.trace
+            self.count_in(action, route.component)
+        except BackplaneError as error:
+            engine.endings.never_posted(action, error, now_ns)
+            raise
         if kind == CALL:
             action.peer, action.call_id = peer, id
             self.accepted[peer, id] = action
             if is_keyed:
                 self.replays.began(action, envelope)
         engine.scheduler.post(action, now_ns)
-        if action.object._waits and not action.continues:
-            engine.inheritance.queued(action, now_ns)
+        engine.inheritance.queued(action, now_ns)
 
     def accept_topic(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
         """Post a topic's message to whoever of this backplane hears it."""
@@ -159,7 +164,8 @@ class Intake:
                 priority = self._priority(name, envelope.priority, hearer.priority)
                 action: Action | None
                 if hearer.route is not None:
-                    action = self._from_endpoint(hearer.route, Request(name, None, own, priority, None, (), topic))
+                    asked = Request(name, None, own, priority, None, (), topic)
+                    action = action_of(hearer.route, asked, self._engine.scheduler.priorities)
                     if action is None:
                         continue
                 else:
@@ -167,7 +173,11 @@ class Intake:
                     arguments = spec.binding.bind(own, name)
                     action = MethodAction(hearer.object, name, priority, spec.function, arguments)
                 action.trace = envelope.trace
-                self.count_in(action, component)
+                try:
+                    self.count_in(action, component)
+                except BackplaneError as error:
+                    self._engine.endings.never_posted(action, error, now_ns)
+                    raise
             except BaseException as error:  # the edge: not only ours, but whatever an argument's own code raises
                 if not isinstance(error, Busy):  # the throttle has counted that
                     self._engine.statistics.of(name).refused_count += 1
@@ -175,6 +185,7 @@ class Intake:
                 self._engine.reports.refused(f"topic {name}", problem, now_ns)
             else:
                 self._engine.scheduler.post(action, now_ns)
+                self._engine.inheritance.queued(action, now_ns)
 
     def cancel(self, peer: bytes, id: int, now_ns: int) -> None:
         """The caller takes a call back: out of its queue, out of its wait, or told at its next step.
@@ -194,8 +205,12 @@ class Intake:
         if isinstance(action, MethodAction) and action.coroutine is not None:
             action.cancel()
             return engine.outgoing.give_up(action, now_ns) if action.awaiting_id else 0
+        error = Cancelled(f"{name}: taken back before it began")
+        # Of what has begun nothing is left out: half of a message's handlers is worse than an answer that nobody wants.
+        if isinstance(action, ParkableAction) and (engine.parking.take_back(action, error, now_ns) or action.has_begun):
+            return 0
         if engine.scheduler.withdraw(action):
-            engine.endings.refuse(action, Cancelled(f"{name}: taken back before it began"), now_ns)
+            engine.endings.refuse(action, error, now_ns)
         elif isinstance(action, MethodAction):
             machine = action.object
             if isinstance(machine, StateMachine) and action in machine._deferred:
@@ -345,7 +360,6 @@ class Intake:
             if throttle.is_full:
                 throttle.refused_count += 1
                 self._engine.statistics.of(action.name).refused_count += 1
-                self._turned_away(action)
                 raise Busy(
                     f"{action.name}: {component.name} has {throttle.outstanding} requests outstanding "
                     f"(max_requests = {throttle.limit})",
@@ -355,46 +369,3 @@ class Intake:
         action.throttle = throttle
         if throttle.barren_below is not None and action.priority > throttle.barren_below:
             throttle.barren_below = None
-
-    def _from_endpoint(self, route: Route, request: Request) -> Action | None:
-        assert route.endpoint is not None
-        try:
-            create: Callable[[Request], Any] = route.endpoint.create_action  # it is a user's: it may return anything
-            action = create(request)
-        except BackplaneError:
-            raise
-        except BaseException as error:
-            log.exception("%s.create_action failed", route.name)
-            raise InternalError(f"{route.name}: {type(error).__name__}: {text_of(error)}") from error
-        if action is None and request.topic is not None:
-            return None
-        if not isinstance(action, Action) or action.object._component is not route.component:
-            raise InternalError(
-                f"{route.name}: create_action must return an Action for an object of {route.component.name}"
-            )
-        made: Action = action
-        try:
-            self.check(made)
-        except (TypeError, ValueError) as error:
-            raise InternalError(f"{route.name}: {error}") from error
-        return made
-
-    def _turned_away(self, action: Action) -> None:
-        """What an endpoint has made has ended before it began: who made it may have kept a place for it."""
-        try:
-            if action.on_end is not None:
-                action.on_end(action)
-        except BaseException:  # the edge: it may be a user's
-            log.exception("%s: on_end failed", action.name)
-
-    def check(self, action: Action) -> None:
-        """Raises TypeError or ValueError for an action of a user's making that no queue could hold."""
-        if type(action.name) is not str:
-            raise TypeError(f"{type(action).__name__}.name is a {type(action.name).__name__}: expected a string")
-        highest = self._engine.scheduler.priorities - 1
-        if not isinstance(action.priority, int) or not 0 <= action.priority <= highest:
-            raise ValueError(f"{action.name}: priority {action.priority!r}, expected 0..{highest}")
-        if action.deadline_ns is not None and not isinstance(action.deadline_ns, int):
-            raise TypeError(f"{action.name}: deadline_ns is {action.deadline_ns!r}, expected whole nanoseconds")
-        if action.posted_ns:
-            raise ValueError(f"{action.name}: this very action is posted and has not ended: make a new one")

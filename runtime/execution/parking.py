@@ -2,12 +2,14 @@
 
 A `ParkableAction` returns WAITING from `run`, and whoever has what it waits for calls `resume`, from any thread, perhaps
 before the worker has put the action aside: then it is not put aside at all. While it waits, those that it waits for inherit its
-priority (law 10).
+priority (law 10). What has a stack to come back to waits in its thread; for inheritance it is all the same.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from appbackplane.transport.errors import BackplaneError
 
 from ..objects.action import Action, ParkableAction
 from .current import current
@@ -22,6 +24,8 @@ class Parking:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        #: What waits, by identity: an action may compare equal to others.
+        self.parked: dict[int, ParkableAction] = {}
 
     def begins_to_wait(self, action: Action, now_ns: int) -> None:
         """`action` has returned WAITING, and its object is in the wait queue."""
@@ -37,12 +41,12 @@ class Parking:
             action.is_resumed = False
             engine.scheduler.resume_first(action, now_ns)
             return
+        self.parked[id(action)] = action
         asked = action.priority
         engine.inheritance.awaits(action)
         if action.priority != asked:  # something more urgent has queued behind it
             action.boosted()
-        for each in action.waits_for():
-            engine.inheritance.boost(each, action.priority, now_ns)
+        self.hurry(action, now_ns)
 
     def resume(self, action: ParkableAction, now_ns: int) -> None:
         """What it waited for has come.
@@ -50,7 +54,7 @@ class Parking:
         A regular worker between two actions takes it next, or leaves something that others were woken for: nobody is woken.
         """
         engine = self._engine
-        if not action.object._waits:  # it is still on its way there
+        if self.parked.pop(id(action), None) is None:  # it is still on its way there, or was taken back
             action.is_resumed = True
             return
         engine.inheritance.goes_on(action)
@@ -59,3 +63,40 @@ class Parking:
         worker = current.worker
         if not is_first or worker is None or worker.is_relief or worker.started_ns:
             engine.watch.notify()
+
+    def hurry(self, action: ParkableAction, now_ns: int) -> None:
+        """Whoever stands in its way inherits its priority: it waits from now on, or for somebody else."""
+        for each in action.waits_for():
+            self._engine.inheritance.boost(each, action.priority, now_ns)
+
+    def take_back(self, action: ParkableAction, error: BackplaneError, now_ns: int) -> bool:
+        """End what waits and has not begun; False: it does not wait, or something of it is done."""
+        engine = self._engine
+        if action.has_begun or self.parked.pop(id(action), None) is None:
+            return False
+        engine.inheritance.goes_on(action)
+        engine.scheduler.resume(action, now_ns)
+        engine.scheduler.withdraw(action)
+        engine.endings.refuse(action, error, now_ns)
+        return True
+
+    # -- who waits in his thread: he runs, to the scheduler -----------------------------------------------------------
+
+    def begins_to_block(self, action: ParkableAction, now_ns: int) -> None:
+        """`action` is about to wait in its thread; what else that one would have done is somebody else's."""
+        engine = self._engine
+        asked = action.priority
+        engine.inheritance.awaits(action)
+        engine.inheritance.blocked_count += 1
+        if action.priority != asked:
+            action.boosted()
+        self.hurry(action, now_ns)
+        if engine.outbox:
+            engine.flush(now_ns)
+        engine.watch.hand_over()
+        engine.nudge()
+
+    def blocks_no_more(self, action: ParkableAction) -> None:
+        """It goes on."""
+        self._engine.inheritance.goes_on(action)
+        self._engine.inheritance.blocked_count -= 1

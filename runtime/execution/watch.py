@@ -110,7 +110,7 @@ class Watch:
         """There is work that did not come over the link: let one idle worker look."""
         if self._parked:
             self._parked.pop().gate.release()
-        else:
+        elif self.poller is not None:
             self._wake_poller()
 
     def wake_all(self) -> None:

@@ -15,6 +15,7 @@ from rich.console import Console
 from appbackplane.runtime.build import BUILD
 
 from .cases import CASES
+from .harness.plots import PLOTS
 from .harness.report import as_json, line, table
 from .harness.runner import run
 
@@ -24,10 +25,15 @@ from .harness.runner import run
 @click.option(
     "--json", "file", type=click.Path(dir_okay=False, writable=True, path_type=Path), help="Write results here."
 )
+@click.option(
+    "--plots", type=click.Path(file_okay=False, path_type=Path), help="Where plots are written; default: build/plots."
+)
 @click.option("--quick", "is_quick", is_flag=True, help="Fewer and shorter rounds: within 90 s, and less sure.")
 @click.option("--interpreted", "is_interpreted", is_flag=True, help="Measure the sources as they are, not compiled.")
 @click.option("--list", "is_list", is_flag=True, help="Name the cases and their targets, and measure nothing.")
-def main(names: tuple[str, ...], file: Path | None, is_quick: bool, is_interpreted: bool, is_list: bool) -> None:
+def main(
+    names: tuple[str, ...], file: Path | None, plots: Path | None, is_quick: bool, is_interpreted: bool, is_list: bool
+) -> None:
     """Measure each CASE (default: all) against its reference; exit code 0 if all targets hold, 1 if not, 2 on bad usage."""
     known = {case.name: case for case in CASES}
     for name in names:
@@ -44,6 +50,8 @@ def main(names: tuple[str, ...], file: Path | None, is_quick: bool, is_interpret
         raise click.UsageError("--interpreted, but the package of this Python is compiled: use scripts/bench")
     if file is not None and not file.absolute().parent.is_dir():
         raise click.UsageError(f"--json {file}: there is no folder {file.absolute().parent}")
+    if plots is not None:
+        PLOTS.folder = plots
     results, progress = [], Console(stderr=True)
     progress.print(f"measuring {measured()}", highlight=False, soft_wrap=True)
     for number, case in enumerate(chosen, 1):
@@ -53,6 +61,8 @@ def main(names: tuple[str, ...], file: Path | None, is_quick: bool, is_interpret
         if file is not None:  # what has been found is kept, whatever happens to the rest
             file.write_text(as_json(results), encoding="utf-8")
     Console(width=None if sys.stdout.isatty() else 160).print(table(results, measured()))
+    for plot in PLOTS.written:
+        click.echo(f"plotted to {plot}")
     if file is not None:
         click.echo(f"written to {file}: {measured()}")
     sys.exit(0 if all(result.is_passed for result in results) else 1)

@@ -7,7 +7,9 @@ from . import (
     call_pipelined,
     call_rtt,
     cpu_limit,
+    dispatcher_accessor,
     dispatcher_overhead,
+    dispatcher_scaling,
     executor,
     idle,
     inproc,
@@ -32,7 +34,7 @@ from . import (
 
 _MODULES = (
     call_rtt, call_pipelined, urgent_short, urgent_long, urgent_same_client, blocking, inversion, inversion_limited,
-    inversion_chain, cpu_limit, inproc, dispatcher_overhead, pubsub, large, log_call, many_objects, startup, restart, idle,
-    executor, operator_view, replay, spark_read, spark_stats, spark_latency,
+    inversion_chain, cpu_limit, inproc, dispatcher_overhead, dispatcher_scaling, dispatcher_accessor, pubsub, large, log_call,
+    many_objects, startup, restart, idle, executor, operator_view, replay, spark_read, spark_stats, spark_latency,
 )  # fmt: skip
 CASES = [module.CASE for module in _MODULES]

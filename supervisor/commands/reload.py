@@ -143,7 +143,7 @@ def _try(config: Config) -> None:
     """Construct what is to be constructed. Raises `ConfigError`."""
     registrations, problems = describe(config)
     if not problems:
-        problems = [finding.text for finding in plan.find(registrations) if finding.is_error]
+        problems = [finding.text for finding in plan.find(registrations, config.replica_of) if finding.is_error]
     if problems:
         raise ConfigError(config.file, problems)
 

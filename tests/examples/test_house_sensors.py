@@ -12,6 +12,7 @@ from house.messages import Measured
 from house.sensors import Sensors, readings
 from simulate import OUTSIDE_CELSIUS, Room
 
+from appbackplane.runtime.dispatcher.sources import TimerSource
 from appbackplane.runtime.testing import VirtualBackplane
 
 
@@ -20,16 +21,16 @@ def test_the_hub_believes_the_host() -> None:
     said = list(readings("/"))
     assert {reading.quantity for reading in said} >= {"cpu", "memory", "disk"}
     for reading in said:
-        take_measurement(Measured(*reading), Device())
+        take_measurement(reading, Device(reading.device), TimerSource())
 
 
 def test_temperatures_are_told_where_there_are_any(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most machines that run tests have none, and the code would go unseen."""
     found = {"coretemp": [SimpleNamespace(current=55.0), SimpleNamespace(current=51.0)]}
     monkeypatch.setattr(psutil, "sensors_temperatures", lambda: found)
-    assert [tuple(reading) for reading in readings("/")][3:] == [
-        ("host-coretemp-0", "core", 55.0),
-        ("host-coretemp-1", "core", 51.0),
+    assert list(readings("/"))[3:] == [
+        Measured("host-coretemp-0", "core", 55.0),
+        Measured("host-coretemp-1", "core", 51.0),
     ]
 
 

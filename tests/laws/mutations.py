@@ -180,8 +180,8 @@ MUTATIONS = (
         "priority = action.priority if options.priority is None else options.priority", "priority = options.priority",
     ),
     Mutation(
-        10, "what is awaited does not inherit", INTAKE,
-        "            engine.inheritance.queued(action, now_ns)", "            pass",
+        10, "what is awaited does not inherit", "runtime/execution/inheritance.py",
+        "                self.boost(waiting, action.priority, now_ns)", "                pass",
     ),
     Mutation(
         10, "the chain ends after one link", "runtime/execution/inheritance.py",

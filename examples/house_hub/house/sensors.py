@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import psutil
 
 from appbackplane.runtime import Component, every
+from appbackplane.runtime.dispatcher import cast_message
 
-
-class Reading(NamedTuple):
-    """What one sensor says; the fields of `hub.measured`."""
-
-    device: str
-    quantity: str
-    value: float
+from .messages import Measured
 
 
 class Sensors(Component):
@@ -31,14 +25,14 @@ class Sensors(Component):
     def tell(self) -> None:
         """Look, and tell the hub."""
         for reading in readings(self._disk):
-            self.cast("hub.measured", **reading._asdict())
+            cast_message(self, "hub", reading)
 
 
-def readings(disk: str) -> Iterator[Reading]:
+def readings(disk: str) -> Iterator[Measured]:
     """What the host's sensors say now."""
-    yield Reading("host-cpu", "cpu", psutil.cpu_percent())
-    yield Reading("host-memory", "memory", psutil.virtual_memory().percent)
-    yield Reading("host-disk", "disk", psutil.disk_usage(disk).percent)
+    yield Measured("host-cpu", "cpu", psutil.cpu_percent())
+    yield Measured("host-memory", "memory", psutil.virtual_memory().percent)
+    yield Measured("host-disk", "disk", psutil.disk_usage(disk).percent)
     for chip, sensors in psutil.sensors_temperatures().items():  # empty in most containers and virtual machines
         for number, sensor in enumerate(sensors):
-            yield Reading(f"host-{chip}-{number}", "core", sensor.current)
+            yield Measured(f"host-{chip}-{number}", "core", sensor.current)

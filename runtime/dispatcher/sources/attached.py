@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...objects.module_state import ModuleState
 from ...objects.operation import DeclarationError
 from ..protectors import DataProtector, SelectiveProtector
-from ..registration import RegistrationError
+from ..errors import RegistrationError
 from .source import Source, sources_in
 
 if TYPE_CHECKING:

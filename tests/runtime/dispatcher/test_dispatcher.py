@@ -113,10 +113,10 @@ def test_a_message_arrives_by_its_topic(backplane: VirtualBackplane, hub: Hub) -
 
 
 def test_what_others_see_of_a_message(backplane: VirtualBackplane) -> None:
-    """`appbackplane routes` says what it takes, and the directory that its topic is heard here."""
+    """`appbackplane routes` says what it takes and what is answered, and the directory that its topic is heard here."""
     entry = next(entry for entry in backplane.backplane.entries() if entry.name == "hub")
     operation = next(each for each in entry.operations if each.route == "hub.reading")
-    assert operation.signature == "(room: str, celsius: float, unit: str = 'C')"
+    assert operation.signature == "(room: str, celsius: float, unit: str = 'C') -> int"
     assert operation.summary == "What a device has measured."
     assert entry.topics == ("readings",)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -16,7 +16,7 @@ from appbackplane.runtime.testing import VirtualBackplane
 @message(category=910, id=1)
 class Parcel(Message):
     content: str
-    labels: list[str] = []
+    labels: Sequence[str] = []
 
 
 @message(category=911, id=1)

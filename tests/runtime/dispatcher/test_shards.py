@@ -19,6 +19,7 @@ from appbackplane.runtime.dispatcher import (
     SelectiveProtector,
     message,
 )
+from appbackplane.runtime.dispatcher.registrations import Registrations
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.runtime.testing.virtual_backplane import VirtualCall
 from appbackplane.transport.envelope import CALL, Envelope
@@ -86,6 +87,7 @@ def on_compare(compare: Compare, camera: Camera, cameras: SelectiveAccessor[int,
 class Cameras(Dispatcher):
     sharded = True
     max_requests = 3
+    max_posted = 2
 
     def setup(self) -> None:
         #: For the tests.
@@ -143,8 +145,8 @@ def test_what_comes_elsewhere_is_forwarded_and_its_caller_gets_the_answer(
 
 def test_priority_deadline_trace_and_chain_are_kept(shard: VirtualBackplane) -> None:
     """Whoever is urgent, in a hurry, traced, or in a chain of calls is so in the other shard, too."""
-    shard.call("cameras.frame", priority=1, timeout=0.5, camera=AWAY)
-    due_ns = shard.clock.now_ns() + 500_000_000
+    shard.call("cameras.frame", priority=1, timeout=90, camera=AWAY)  # more than a call has by default
+    due_ns = shard.clock.now_ns() + 90_000_000_000
     shard.run_until_idle()
     (forwarded,) = shard.outside_calls()
     assert forwarded.envelope.priority == 1
@@ -234,6 +236,17 @@ def test_a_local_dispatch_comes_home_too(cameras: Cameras, shard: VirtualBackpla
     shard.run_until_idle()
     assert "it is off" in caplog.text
     assert shard.call("cameras.frame", camera=HERE).result() == [1, 0]
+
+
+def test_a_dispatch_that_is_refused_leaves_nothing_behind(cameras: Cameras, shard: VirtualBackplane) -> None:
+    """A source that is told to slow down tries again and again."""
+    _ = shard.backplane
+    cameras.dispatch(Frame(AWAY))
+    cameras.dispatch(Frame(HERE))
+    for one in [Frame(AWAY_TOO), Frame(HERE), Tick()] * 10:
+        with pytest.raises(Busy):
+            cameras.dispatch(one)
+    assert len(cameras.objects) <= 4
 
 
 class Taken(Handle):
@@ -350,6 +363,9 @@ def frame_of_camera(frame: Frame, camera: Camera) -> None: ...
 def compared(compare: Compare, camera: Camera, other: Camera) -> None: ...
 
 
+def tick_changes(tick: Tick, registrations: Registrations) -> None: ...
+
+
 def of_a_function(compare: Compare) -> int:
     return compare.other
 
@@ -421,5 +437,6 @@ def test_what_is_declared_one_per_shard_is_accepted_however_it_is_chosen() -> No
     to = Sharded()
     to.register(tick_of_camera, SelectiveProtector(Camera, by=lambda tick: 1, per_shard=True))
     to.register(frame_and_load, DataProtector(Load(), per_shard=True))
+    to.register(tick_changes, to.registrations)
     own = SelectiveProtector({1: Camera(1)}, per_shard=True)
     to.register(compared, SelectiveProtector(Camera), own.by("other"))

@@ -346,3 +346,19 @@ def test_a_rule_that_raises_is_told_like_a_handler() -> None:
     backplane.call("still.look").result()
     error = backplane.call("still.look").error()
     assert "handler louder raised RuntimeError: no words" in str(error)
+
+
+def test_what_is_no_message_is_named() -> None:
+    """Who forgets that a message is wanted is told where, not that a `str` has no handler."""
+
+    class Careless(Observed):
+        celsius: float = 0.0
+
+        @on_change("celsius")
+        def tell(self) -> Any:
+            return "warmer"
+
+    careless = Careless()
+    careless.celsius = 1.0
+    with pytest.raises(TypeError, match=r"Careless\.tell\(\) gave 'warmer': expected a message, or None"):
+        changes_of(careless)

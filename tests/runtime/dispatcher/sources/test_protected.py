@@ -10,6 +10,7 @@ import pytest
 
 from appbackplane.runtime.backplane import Backplane
 from appbackplane.runtime.dispatcher import (
+    ActiveObject,
     DataProtector,
     Dispatcher,
     Handle,
@@ -152,7 +153,7 @@ class Slow(Source):
 PICTURES = 200
 
 
-class Gate:
+class Gate(ActiveObject):
     """Counts how many are inside at once; safe for threads by itself."""
 
     def __init__(self) -> None:
@@ -241,9 +242,7 @@ class Forgetful(Dispatcher):
 
 def test_a_forgotten_source_is_noticed() -> None:
     """It would collect, as in a test, what it is to emit, and nobody would ever hear of it."""
-    with pytest.raises(
-        RegistrationError, match=r"Forgetful.camera is a source, and is attached nowhere.*self.attach"
-    ):
+    with pytest.raises(RegistrationError, match=r"Forgetful.camera is a source, and is attached nowhere.*self.attach"):
         VirtualBackplane(Forgetful()).run_until_idle()
 
 

@@ -1,0 +1,74 @@
+"""Choosing: the functions that users give selective protectors: what tells the key of a message, and what makes a key's datum.
+
+They are called when a message comes; so what can be known of them is looked at before: that they take one argument, which, and
+what they return.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, get_origin, get_type_hints
+
+from ..objects.operation import DeclarationError
+from .argument import Given
+from .kinds import an
+from .lock_search import is_lock
+
+#: Of these, a key would be the contents.
+_BUILTIN = ("builtins", "collections")
+
+
+def check_function(function: object, where: str, of: str) -> None:
+    """That it can be called with one argument. `of`: the message, or the key. Raises `DeclarationError`."""
+    if not callable(function):
+        raise DeclarationError(f"{where} is {an(type(function).__name__)}: expected a function of the {of}")
+    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+        raise DeclarationError(f"{where} is a coroutine or a generator: expected a plain function of the {of}")
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # it is written in C, and does not say
+        return
+    try:
+        signature.bind(None)
+    except TypeError:
+        raise DeclarationError(f"{where} takes {signature}: expected a function of the {of} alone") from None
+
+
+def check_factory(factory: object, where: str) -> None:
+    """What makes data of their keys. Raises `DeclarationError`."""
+    if isinstance(factory, (list, tuple, set, frozenset)):
+        raise DeclarationError(
+            f"{where} is {an(type(factory).__name__)}: give a map of keys to data, dict(enumerate(…))"
+        )
+    if isinstance(factory, Given):
+        raise DeclarationError(f"{where} is protected already: register it as it is")
+    if problem := is_lock(factory):
+        raise DeclarationError(f"{where} {problem}: give what makes data of their keys")
+    made = get_origin(factory) or factory
+    if isinstance(made, type) and made.__module__ in _BUILTIN:
+        raise DeclarationError(
+            f"{where} would make a {made.__name__} of the key itself: write lambda key: {made.__name__}()"
+        )
+    check_function(factory, where, "key")
+
+
+def taken(function: Callable[..., Any]) -> Any:
+    """The annotation of its parameter; None: it has none."""
+    hints = _hints(vars(function).get("__init__") if isinstance(function, type) else function)
+    names = list(inspect.signature(function).parameters) if hints else []
+    return hints.get(names[0]) if names else None
+
+
+def returned(function: Callable[..., Any]) -> Any:
+    """What it says that it returns, a class itself; None: it does not say."""
+    if isinstance(get_origin(function) or function, type):
+        return function
+    return _hints(function).get("return")
+
+
+def _hints(function: Any) -> dict[str, Any]:
+    try:
+        return get_type_hints(inspect.unwrap(function))
+    except Exception:  # what is not known is not compared
+        return {}

@@ -1,0 +1,122 @@
+"""Data: what may be put under a lock, and whether it is under one already.
+
+A datum is an object that handlers change in place. What cannot be changed would be lost with the handler's variable; what has
+a lock of its own could wait in a circle with those of the dispatcher; what is under two locks is under none.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import types
+import weakref
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..objects.app_object import AppObject
+from ..objects.operation import DeclarationError
+from .argument import Given
+from .fields import changeable
+from .kinds import an, text_of
+from .lock_search import LOCKS, is_lock, lock_in, lock_in_class
+
+if TYPE_CHECKING:
+    from .protectors import Protector
+
+_VALUES = (int, float, complex, str, bytes, type(None), range, Enum, type(...))
+_CODE = (
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.MethodType,
+    types.ModuleType,
+    types.GeneratorType,
+    types.CoroutineType,
+)
+
+#: Which protector has a datum, by the identity of the datum: it lives as long as its protector.
+_protected: weakref.WeakValueDictionary[int, Protector[Any]] = weakref.WeakValueDictionary()
+_mutex = threading.Lock()
+
+
+def check_datum(datum: object, where: str) -> None:
+    """Raises `DeclarationError` for what is no datum. `where`: `DataProtector(…)`."""
+    if isinstance(datum, type):
+        raise DeclarationError(f"{where} is a class: construct the datum in the call, {datum.__name__}()")
+    if isinstance(datum, Given):
+        raise DeclarationError(f"{where} is protected already: register it as it is")
+    if isinstance(datum, AppObject):
+        raise DeclarationError(f"{where} runs by itself: send it messages, or protect a plain object that it has, too")
+    if isinstance(datum, _CODE):
+        raise DeclarationError(f"{where} is {an(text_of(type(datum)))}: protect an object that handlers can change")
+    if is_lock(datum):
+        raise DeclarationError(f"{where} is a lock: protect what it guards, and the dispatcher locks it")
+    if is_value(datum):
+        raise DeclarationError(f"{where}: {_unchangeable(type(datum))}")
+    if problem := lock_in(datum):
+        raise DeclarationError(f"{where}: {problem}: {WITHOUT_LOCKS}")
+
+
+def check_made(datum: object, where: str, *, is_first: bool) -> None:
+    """The same of what a user's function has made; all but the first are looked at in a microsecond."""
+    if is_first or is_value(datum) or isinstance(datum, type):
+        check_datum(datum, where)
+
+
+def check_class(cls: type, where: str) -> None:
+    """The same of what a class will make."""
+    if issubclass(cls, _VALUES) or (is_frozen(cls) and changeable(cls) is None):
+        raise DeclarationError(f"{where}: {_unchangeable(cls)}")
+    if issubclass(cls, (Given, AppObject, *LOCKS)):
+        raise DeclarationError(f"{where} makes what is no datum: give it a plain class")
+    if problem := lock_in_class(cls):
+        raise DeclarationError(f"{where}: {problem}: {WITHOUT_LOCKS}")
+
+
+WITHOUT_LOCKS = "the dispatcher locks what it protects, leave it out; what must have a lock is an ActiveObject"
+
+
+def claim(datum: object, protector: Protector[Any], where: str) -> None:
+    """Note who protects a datum. Raises `DeclarationError` where it is another."""
+    with _mutex:
+        other = protector_of(datum)
+        if other is not None:
+            raise DeclarationError(
+                f"{where} is protected already, by {other!r}: under two locks it would be under none"
+            )
+        _protected[id(datum)] = protector
+
+
+def protector_of(datum: object) -> Protector[Any] | None:
+    """Who protects it; None: nobody does."""
+    protector = _protected.get(id(datum))
+    return protector if protector is not None and protector._has(datum) else None
+
+
+def is_value(value: object) -> bool:
+    """Whether nothing in it can be changed in place."""
+    if isinstance(value, _VALUES):
+        return True
+    if isinstance(value, (tuple, frozenset)):
+        return all(map(is_value, value))
+    if is_frozen(type(value)):
+        return all(is_value(getattr(value, name, None)) for name in _fields(type(value)))
+    return False
+
+
+def is_frozen(cls: type) -> bool:
+    """A frozen dataclass or struct."""
+    if dataclasses.is_dataclass(cls):
+        return bool(cls.__dataclass_params__.frozen)  # type: ignore[attr-defined]
+    return issubclass(cls, msgspec.Struct) and cls.__struct_config__.frozen
+
+
+def _unchangeable(cls: type) -> str:
+    return f"a handler cannot change {an(cls.__name__)} in place: protect an object that has it in a field"
+
+
+def _fields(cls: Any) -> tuple[str, ...]:
+    if dataclasses.is_dataclass(cls):
+        return tuple(field.name for field in dataclasses.fields(cls))
+    return tuple(cls.__struct_fields__)

@@ -1,0 +1,59 @@
+"""Foreign: actions of a user's making, looked at before any queue holds them.
+
+An endpoint turns a request into an action, and a component may post one of its own: either may be anything. What no queue
+could hold is refused here, with words for whoever wrote it, instead of failing where nobody would know where it came from.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from appbackplane.transport.errors import BackplaneError, InternalError, text_of
+
+from ..objects.action import Action
+from ..objects.endpoint import Request
+from ..objects.registry import Route
+
+log = logging.getLogger("appbackplane.runtime")
+
+
+def action_of(route: Route, request: Request, priorities: int) -> Action | None:
+    """What the endpoint of a route makes of a request; None: of a topic's message, nothing.
+
+    Raises the `BackplaneError` with which it refuses, and `InternalError` for all else that is no action.
+    """
+    assert route.endpoint is not None
+    try:
+        create: Callable[[Request], Any] = route.endpoint.create_action
+        made = create(request)
+    except BackplaneError:
+        raise
+    except BaseException as error:
+        log.exception("%s.create_action failed", route.name)
+        raise InternalError(f"{route.name}: {type(error).__name__}: {text_of(error)}") from error
+    if made is None and request.topic is not None:
+        return None
+    if not isinstance(made, Action) or made.object._component is not route.component:
+        raise InternalError(
+            f"{route.name}: create_action must return an Action for an object of {route.component.name}"
+        )
+    action: Action = made
+    try:
+        check(action, priorities)
+    except (TypeError, ValueError) as error:
+        raise InternalError(f"{route.name}: {error}") from error
+    return action
+
+
+def check(action: Action, priorities: int) -> None:
+    """Raises TypeError or ValueError for an action that no queue could hold."""
+    if type(action.name) is not str:
+        raise TypeError(f"{type(action).__name__}.name is a {type(action.name).__name__}: expected a string")
+    if not isinstance(action.priority, int) or not 0 <= action.priority < priorities:
+        raise ValueError(f"{action.name}: priority {action.priority!r}, expected 0..{priorities - 1}")
+    if action.deadline_ns is not None and not isinstance(action.deadline_ns, int):
+        raise TypeError(f"{action.name}: deadline_ns is {action.deadline_ns!r}, expected whole nanoseconds")
+    if action.posted_ns:
+        raise ValueError(f"{action.name}: this very action is posted and has not ended: make a new one")

@@ -1,0 +1,160 @@
+"""dispatcher_scaling: figure 9 of seed 003, ten handlers of one message and 1 to 32 threads, as a plot and as bounds on it.
+
+Handlers that idle, with a source that needs no lock: the time falls as 1/threads. The same with a source that is locked during
+the whole dispatch: flat, and at no number of threads above a reactor with one thread that does the same work from the same
+device (harness/figure9.py). Handlers that compute share the interpreter of a process, however many threads it has; over
+two shards they use two cores. A curve is its best slices: what else the machine does only ever adds. A surprise would be a
+locked source above the reactor: what is done beside the handlers would be less than what a hand-over costs.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from appbackplane.runtime.backplane import Backplane
+from appbackplane.transport.client import Client
+
+from .harness.case import Case, Figures, Requirement, Sides
+from .harness.chart import Chart, Curve
+from .harness.computing import computed, parts, tables
+from .harness.dispatching import dispatching
+from .harness.figure9 import Idle, Locked, Ten, dispatched_s, reacted_s
+from .harness.plots import PLOTS
+from .harness.systems import running
+
+THREADS, QUICK_THREADS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32), (1, 2, 8, 32)
+#: Messages for each thread: a multiple of all numbers of threads, or the last of them would run beside idle ones.
+IDLE_COUNT = 96
+#: And for what is flat. A slice is short enough that some find the machine at rest.
+FLAT_COUNT = 24
+REACTOR_SLICES = 4
+SHARDS = 2
+
+
+class Curves:
+    """Milliseconds a message, the best that was seen: curve to number to figure."""
+
+    def __init__(self) -> None:
+        self.best: dict[str, dict[int, float]] = {}
+
+    def measure(self, curve: str, number: int, count: int, spent_s: Callable[[], float]) -> None:
+        """One slice of `count` messages."""
+        points = self.best.setdefault(curve, {})
+        points[number] = min(points.get(number, float("inf")), spent_s() * 1e3 / count)
+
+
+@contextmanager
+def both(is_quick: bool) -> Iterator[Sides]:
+    curves, ten = Curves(), Ten()
+    keys = parts(SHARDS, FLAT_COUNT)
+    with running(tables(SHARDS)) as system, dispatching(ten, threads=1) as backplane:
+
+        def ours() -> Figures:
+            for number in QUICK_THREADS if is_quick else THREADS:
+                sweep(curves, ten, backplane, system.client, number, keys)
+            shards(curves, system.client, keys)
+            return figures(curves)
+
+        def reactor() -> Figures:
+            for _ in range(REACTOR_SLICES):
+                curves.measure("reactor", 1, FLAT_COUNT, lambda: reacted_s(Locked, FLAT_COUNT))
+            return {"locked_ms": curves.best["reactor"][1]}
+
+        yield Sides(ours, reactor)
+    PLOTS.add("dispatcher_scaling", chart(curves))
+
+
+def sweep(curves: Curves, ten: Ten, backplane: Backplane, client: Client, threads: int, keys: list[str]) -> None:
+    """One number of threads: handlers that idle, the same with a locked source, and those that compute."""
+    backplane.set_threads(threads)
+    curves.measure("idle", threads, IDLE_COUNT, lambda: dispatched_s(ten, Idle, IDLE_COUNT))
+    curves.measure("locked", threads, FLAT_COUNT, lambda: dispatched_s(ten, Locked, FLAT_COUNT))
+    client.call("backplane.alone.threads", count=threads)
+    curves.measure("computing", threads, FLAT_COUNT, lambda: computed_s(client, "alone", keys))
+
+
+def shards(curves: Curves, client: Client, keys: list[str]) -> None:
+    """Handlers that compute, in one backplane with one thread, and over two."""
+    client.call("backplane.alone.threads", count=1)
+    for _ in range(SHARDS):
+        curves.measure("sharded", 1, FLAT_COUNT, lambda: computed_s(client, "alone", keys))
+        curves.measure("sharded", SHARDS, FLAT_COUNT, lambda: computed_s(client, "spread", keys))
+
+
+def computed_s(client: Client, component: str, keys: list[str]) -> float:
+    """How long a message to each part takes."""
+    began = time.perf_counter()
+    computed(client, component, keys)
+    return time.perf_counter() - began
+
+
+def figures(curves: Curves) -> Figures:
+    """What the bounds are about."""
+    idle, locked, sharded = curves.best["idle"], curves.best["locked"], curves.best["sharded"]
+    return {
+        "idle_ms": idle[1],
+        "idle_32_threads_ms": idle[32],
+        "efficiency": min(idle[1] / (threads * spent) for threads, spent in idle.items()),
+        "locked_ms": max(locked.values()),
+        "locked_best_ms": min(locked.values()),
+        "computing_ms": sharded[1],
+        "computing_2_shards_ms": sharded[SHARDS],
+    }
+
+
+def efficiency(found: Figures, _reactor: Figures) -> float:
+    """The share of 1/threads that is reached where it is least."""
+    return found["efficiency"]
+
+
+def above_reactor(found: Figures, reactor: Figures) -> float:
+    """Where the locked source is slowest."""
+    return found["locked_ms"] / reactor["locked_ms"]
+
+
+def flatness(found: Figures, _reactor: Figures) -> float:
+    """The locked source, slowest to fastest."""
+    return found["locked_ms"] / found["locked_best_ms"]
+
+
+def speedup(found: Figures, _reactor: Figures) -> float:
+    """What two shards gain."""
+    return found["computing_ms"] / found["computing_2_shards_ms"]
+
+
+def chart(curves: Curves) -> Chart:
+    """Figure 9."""
+    best, cores = curves.best, len(os.sched_getaffinity(0))
+    flat = dict.fromkeys(best["locked"], best["reactor"][1])
+    return Chart(
+        "Ten handlers of one message",
+        f"Time a message takes, over the number of threads (of shards where it says so), {cores} cores",
+        "threads, or shards",
+        "milliseconds a message",
+        [
+            Curve("reactor, one thread", flat, "#8a94a0", is_reference=True),
+            Curve("locked source", best["locked"], "#2a5db0"),
+            Curve("computing, one process", best["computing"], "#d9a066", is_hollow=True),
+            Curve("computing, shards", best["sharded"], "#b4501e"),
+            Curve("idle handlers", best["idle"], "#1b7f5c"),
+        ],
+    )
+
+
+CASE = Case(
+    name="dispatcher_scaling",
+    what="ten handlers of a message, 1 to 32 threads, idle, computing in 2 shards, with a locked source; reference: a reactor",
+    requirements=(
+        Requirement("idle handlers, of 1/threads", efficiency, at_least=0.75),
+        Requirement("computing, 2 shards to 1", speedup, at_least=1.8),
+        Requirement("locked source to reactor", above_reactor, at_most=1.0),
+        Requirement("locked source, slowest to fastest", flatness, at_most=1.03),
+    ),
+    open=both,
+    rounds=5,
+    quick_rounds=2,
+    is_warmed_up=False,
+)
