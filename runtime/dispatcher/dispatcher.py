@@ -281,9 +281,8 @@ class Dispatcher(Registrar, Component):
             away = self.shards.away(given, spec, priority, deadline_ns, request)
             if away is not None:
                 return away
-        if given is not None and spec.type in self._with_blocks:
-            handle = BlockHandle(given)
-            given = None
+        if spec.type in self._with_blocks:
+            given, handle = None, BlockHandle(message)
         shared_by = None
         if handle is not None:
             shared_by = handle.lane

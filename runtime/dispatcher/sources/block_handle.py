@@ -18,24 +18,39 @@ class BlockHandle(Handle):
 
     def __init__(self, message: Message | Handle) -> None:
         inner = message if isinstance(message, Handle) else Ready(message)
-        super().__init__(inner.spec, lane=inner.lane, lock=inner.lock)
         self._inner = inner
+        self.spec, self.lane, self.lock = inner.spec, inner.lane, inner.lock
         #: What has been mapped.
         self._blocks: list[Block] = []
 
     def resolve(self) -> Message | None:
         """Map them. Raises `BlockGone`."""
-        message = None if self._inner.is_cancelled else self._inner.resolve()
+        message = self._inner.resolve()
         if message is not None:
             for block in blocks_in(message):
                 MAPPINGS.map(block)
                 self._blocks.append(block)
         return message
 
-    def cancel(self) -> bool:
-        """No handler begins with it any more."""
-        super().cancel()
-        return self._inner.cancel()
+    # Who cancels, or asks whether a handler has begun, knows the inner one.
+
+    @property
+    def is_cancelled(self) -> bool:
+        """As of the inner one."""
+        return self._inner.is_cancelled
+
+    @is_cancelled.setter
+    def is_cancelled(self, value: bool) -> None:
+        self._inner.is_cancelled = value
+
+    @property
+    def has_begun(self) -> bool:
+        """Likewise."""
+        return self._inner.has_begun
+
+    @has_begun.setter
+    def has_begun(self, value: bool) -> None:
+        self._inner.has_begun = value
 
     def release(self) -> None:
         """Let go of what was mapped, and let the owners know. What was never looked at may be sent again: its lease ends it."""

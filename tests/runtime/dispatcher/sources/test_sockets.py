@@ -103,7 +103,7 @@ class Hub(Dispatcher):
         self.sockets = SocketSource(**options)
 
     def setup(self) -> None:
-        heard = DataProtector(self.heard)
+        heard = self.protected = DataProtector(self.heard)
         for handler in (
             on_listening, on_accepted, on_connected, on_received, on_written, on_failed, on_closed, on_malformed, on_measured,
         ):  # fmt: skip
@@ -491,7 +491,7 @@ def test_messages_of_ones_own(up: Callable[..., Hub]) -> None:
     class Own(Hub):
         def setup(self) -> None:
             super().setup()
-            self.register(on_arrived, DataProtector(self.heard, name="heard again"))
+            self.register(on_arrived, self.protected)
 
     hub = up(Own(tells={Received: Arrived}))
     _, address = listen(hub)
