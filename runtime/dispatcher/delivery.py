@@ -210,7 +210,7 @@ class Delivery(ParkableAction):
             return
         try:
             for message in messages_of(datum, before):
-                self.dispatcher.tell(message)
+                self.dispatcher._sources.tell(message)
         except Busy as error:
             given_back(datum, before)
             self._failed(entry, error)

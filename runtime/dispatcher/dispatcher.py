@@ -80,8 +80,6 @@ class Dispatcher(Registrar, Component):
     #: Route and priority of each message that has a handler.
     _served: dict[type[Message], tuple[str, int]]
     _registrations: DataProtector[Registrations] | None
-    #: Messages of sources and observed data for which there was no handler, by type, have been mentioned in the log.
-    _unheard: set[type[Message]]
     #: Messages that may have bodies in shared memory.
     _with_blocks: set[type[Message]]
     _lanes: list[Lane]
@@ -101,7 +99,6 @@ class Dispatcher(Registrar, Component):
         self._lanes = []
         self._keyed = {}
         self._sources = Attached(self)
-        self._unheard = set()
         self._with_blocks = set()
         return self
 
@@ -293,35 +290,9 @@ class Dispatcher(Registrar, Component):
         delivery.on_end = self.ended
         return delivery
 
-    def try_action_of(self, handle: Handle) -> Action | None:
-        """The same, for what was begun earlier: where its last handler has been taken out meanwhile, it is released."""
-        try:
-            return self.action_of(handle, None, None)
-        except NoHandler:
-            handle.release()
-            self.unheard(handle.spec.type)
-            return None
-
-    def check_heard(self, kind: type[Message]) -> None:
-        """Raises `NoHandler`. Before it runs, handlers may still be registered."""
-        if self._hosted_by is not None and not self._entries.get(kind):
-            raise NoHandler(kind.__name__, self.name)
-
-    def tell(self, message: Message | Handle) -> None:
-        """Dispatch what nobody need care for: if nobody does, that is mentioned in the log once. Raises `Busy`."""
-        kind = message.spec.type if isinstance(message, Handle) else type(message)
-        if self._entries.get(kind):
-            self.dispatch(message)
-            return
-        if isinstance(message, Handle):
-            message.release()
-        self.unheard(kind)
-
-    def unheard(self, kind: type[Message]) -> None:
-        """A message has come about for which there is no handler."""
-        if kind not in self._unheard:
-            self._unheard.add(kind)
-            log.info("%s: %s has no handler here, and is not told", self.name, kind.__name__)
+    def is_heard(self, kind: type[Message]) -> bool:
+        """Whether there is a handler for it now."""
+        return bool(self._entries.get(kind))
 
     def entries_of(self, spec: MessageSpec) -> tuple[Entry, ...]:
         """Its handlers, now."""

@@ -53,10 +53,15 @@ class BlockHandle(Handle):
         self._inner.has_begun = value
 
     def release(self) -> None:
-        """Let go of what was mapped, and let the owners know. What was never looked at may be sent again: its lease ends it."""
+        """Let go of what was mapped, and let the owners know.
+
+        What no handler has seen may be sent again, or be on its way to another shard: its lease ends it.
+        """
         blocks, self._blocks = self._blocks, []
         for block in blocks:
             MAPPINGS.unmap(block)
+            if not self.has_begun:
+                continue
             pool = BlockPool.of_token(block.token) if block.pid == os.getpid() else None
             if pool is not None:
                 pool.done(block.token)
