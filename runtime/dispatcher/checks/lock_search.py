@@ -19,8 +19,8 @@ import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from ..objects.app_object import AppObject
-from .argument import ActiveObject, Given
+from ...objects.app_object import AppObject
+from ..argument import ActiveObject, Given
 
 #: What makes a handler wait for another. (An Event or a Queue makes it wait too, but guards nothing: a handler that blocks
 #: is reported when it does.)
