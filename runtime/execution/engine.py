@@ -312,7 +312,7 @@ class Engine:
             except MalformedFrame as error:
                 self.reports.malformed(received[0] if received else b"", error, now_ns)
         for timer in self.scheduler.timers.due(now_ns):
-            fire(self.scheduler, timer, now_ns)
+            fire(self, timer, now_ns)
         self.outgoing.expire(now_ns)
         self.intake.expire(now_ns)
         if now_ns >= self.callers.due_ns:
