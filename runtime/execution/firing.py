@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from ..objects.action import Action
@@ -10,6 +11,8 @@ from .method_action import MethodAction
 if TYPE_CHECKING:
     from ..scheduling.timers import Timer
     from .engine import Engine
+
+log = logging.getLogger("appbackplane.runtime")
 
 
 def fire(engine: Engine, timer: Timer, now_ns: int) -> None:
@@ -20,7 +23,11 @@ def fire(engine: Engine, timer: Timer, now_ns: int) -> None:
         action.throttle, timer.account = timer.account, None
         _post(engine, action, now_ns)
         return
-    made = timer.make()
+    made = None
+    try:
+        made = timer.make()
+    except Exception:  # the edge: a source's, and perhaps a user's; the worker that looks after timers goes on
+        log.exception("%s: what it becomes could not be made", timer.name)
     account = None
     if not timer.interval_ns:
         account, timer.account = timer.account, None
