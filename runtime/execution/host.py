@@ -130,8 +130,7 @@ class EngineHost:
             account = engine.intake.own_work[component.component_name]
             account.admit(action.name, component._name)
             action.throttle = account
-            engine.scheduler.post(action, engine.now_ns())
-            engine.watch.notify()
+            engine.post(action, engine.now_ns())
 
     def resume(self, action: ParkableAction) -> None:
         """What a parked action waits for has come."""
