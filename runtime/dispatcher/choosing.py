@@ -12,8 +12,9 @@ from typing import Any, get_origin, get_type_hints
 
 from ..objects.operation import DeclarationError
 from .argument import Given
+from .data import WITHOUT_LOCKS, check_class
 from .kinds import an
-from .lock_search import is_lock
+from .lock_search import found_in, is_lock
 
 #: Of these, a key would be the contents.
 _BUILTIN = ("builtins", "collections")
@@ -46,10 +47,14 @@ def check_factory(factory: object, where: str) -> None:
     if problem := is_lock(factory):
         raise DeclarationError(f"{where} {problem}: give what makes data of their keys")
     made = get_origin(factory) or factory
-    if isinstance(made, type) and made.__module__ in _BUILTIN:
-        raise DeclarationError(
-            f"{where} would make a {made.__name__} of the key itself: write lambda key: {made.__name__}()"
-        )
+    if isinstance(made, type):
+        if made.__module__ in _BUILTIN:
+            raise DeclarationError(
+                f"{where} would make {an(made.__name__)} of the key itself: write lambda key: {made.__name__}()"
+            )
+        check_class(made, where)
+    elif problem := found_in(factory, is_lock):
+        raise DeclarationError(f"{where} {problem}: {WITHOUT_LOCKS}")
     check_function(factory, where, "key")
 
 

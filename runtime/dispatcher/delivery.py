@@ -210,7 +210,7 @@ class Delivery(ParkableAction):
             return
         try:
             for message in messages_of(datum, before):
-                self.dispatcher.tell(message)
+                self.dispatcher._sources.tell(message)
         except Busy as error:
             given_back(datum, before)
             self._failed(entry, error)
@@ -277,7 +277,10 @@ class Delivery(ParkableAction):
             self._tell(others)
         if gate is None:
             return is_free
-        dispatcher.wait_in_thread(self, gate)
+        host = dispatcher._host
+        host.begins_to_block(self)
+        gate.acquire()
+        host.blocks_no_more(self)
         self.gate = None
         if self.entries is not None:
             self._has_waited(self.entries[self.index])
@@ -289,7 +292,7 @@ class Delivery(ParkableAction):
             if not each.is_let_on():
                 self.dispatcher.resume(each)
         for each in cast("list[Delivery]", others.moved):
-            self.dispatcher.hurry(each)
+            self.dispatcher._host.hurry(each)
 
     def _has_waited(self, entry: Entry) -> None:
         entry.wait_ns += self.dispatcher.now_ns() - self.waited_from_ns

@@ -35,6 +35,8 @@ from .registrations import Registrations
 from .route import MessageEndpoint
 from .shards import Shards
 from .sources.attached import Attached
+from .sources.block import has_blocks
+from .sources.block_handle import BlockHandle
 from .sources.source import Source
 
 Inner = TypeVar("Inner", bound=AppObject)
@@ -78,8 +80,8 @@ class Dispatcher(Registrar, Component):
     #: Route and priority of each message that has a handler.
     _served: dict[type[Message], tuple[str, int]]
     _registrations: DataProtector[Registrations] | None
-    #: Messages of sources and observed data for which there was no handler, by type, have been mentioned in the log.
-    _unheard: set[type[Message]]
+    #: Messages that may have bodies in shared memory.
+    _with_blocks: set[type[Message]]
     _lanes: list[Lane]
     _keyed: dict[Hashable, Lane]
     _sources: Attached
@@ -97,7 +99,7 @@ class Dispatcher(Registrar, Component):
         self._lanes = []
         self._keyed = {}
         self._sources = Attached(self)
-        self._unheard = set()
+        self._with_blocks = set()
         return self
 
     # -- what users call ----------------------------------------------------------------------------------------------
@@ -180,6 +182,7 @@ class Dispatcher(Registrar, Component):
 
     def _set_up(self, priorities: int) -> None:
         super()._set_up(priorities)
+        self._sources.check()
         specs = [entries[0].spec for entries in self._entries.values()]
         rule = _RULES.get(self.priorities)
         if rule is None:
@@ -188,7 +191,7 @@ class Dispatcher(Registrar, Component):
             )
         self._urgency = rule(specs, priorities)
         self._served = {each.type: (f"{self.component_name}.{each.name}", self._urgency[each.name]) for each in specs}
-        for spec in specs:
+        for spec in [each for each in specs if not each.internal]:
             self.expose(MessageEndpoint(self, spec, self._urgency[spec.name], self._entries[spec.type]))
 
     def _enters(self, state: ModuleState) -> None:
@@ -231,6 +234,8 @@ class Dispatcher(Registrar, Component):
                     self.keeps_threads = True
         if problem is not None:
             raise RegistrationError(problem)
+        if has_blocks(kind):
+            self._with_blocks.add(kind)
         for parameter in entry.parameters:
             self._sources.take_in(parameter.argument)
         return entry
@@ -273,6 +278,8 @@ class Dispatcher(Registrar, Component):
             away = self.shards.away(given, spec, priority, deadline_ns, request)
             if away is not None:
                 return away
+        if spec.type in self._with_blocks:
+            given, handle = None, BlockHandle(message)
         shared_by = None
         if handle is not None:
             shared_by = handle.lane
@@ -283,35 +290,9 @@ class Dispatcher(Registrar, Component):
         delivery.on_end = self.ended
         return delivery
 
-    def try_action_of(self, handle: Handle) -> Action | None:
-        """The same, for what was begun earlier: where its last handler has been taken out meanwhile, it is released."""
-        try:
-            return self.action_of(handle, None, None)
-        except NoHandler:
-            handle.release()
-            self.unheard(handle.spec.type)
-            return None
-
-    def check_heard(self, kind: type[Message]) -> None:
-        """Raises `NoHandler`. Before it runs, handlers may still be registered."""
-        if self._hosted_by is not None and not self._entries.get(kind):
-            raise NoHandler(kind.__name__, self.name)
-
-    def tell(self, message: Message | Handle) -> None:
-        """Dispatch what nobody need care for: if nobody does, that is mentioned in the log once. Raises `Busy`."""
-        kind = message.spec.type if isinstance(message, Handle) else type(message)
-        if self._entries.get(kind):
-            self.dispatch(message)
-            return
-        if isinstance(message, Handle):
-            message.release()
-        self.unheard(kind)
-
-    def unheard(self, kind: type[Message]) -> None:
-        """A message has come about for which there is no handler."""
-        if kind not in self._unheard:
-            self._unheard.add(kind)
-            log.info("%s: %s has no handler here, and is not told", self.name, kind.__name__)
+    def is_heard(self, kind: type[Message]) -> bool:
+        """Whether there is a handler for it now."""
+        return bool(self._entries.get(kind))
 
     def entries_of(self, spec: MessageSpec) -> tuple[Entry, ...]:
         """Its handlers, now."""
@@ -329,16 +310,6 @@ class Dispatcher(Registrar, Component):
     def resume(self, delivery: Delivery) -> None:
         """It has the locks it waited for."""
         self._host.resume(delivery)
-
-    def hurry(self, delivery: Delivery) -> None:
-        """It waits for somebody else now, who inherits its priority."""
-        self._host.hurry(delivery)
-
-    def wait_in_thread(self, delivery: Delivery, gate: threading.Lock) -> None:
-        """Until whoever has what it waits for opens the gate; he inherits its priority (law 10)."""
-        self._host.begins_to_block(delivery)
-        gate.acquire()
-        self._host.blocks_no_more(delivery)
 
     def report(self, action: Action, error: BaseException) -> None:
         """Say what went wrong, in the log."""

@@ -20,7 +20,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from .kinds import plain, text_of
+from .kinds import an, plain, text_of
 
 #: What can be changed in place, and what to write instead.
 _INSTEAD: dict[Any, str] = {
@@ -69,7 +69,7 @@ def cannot_travel(kind: Any) -> str | None:
         return f"{error}: what is in it is defined above it, and imported outside `if TYPE_CHECKING`"
     except TypeError as error:
         return str(error).partition("\n")[0]
-    return None if strange is None else f"a {strange.__name__} does not travel: send what it is made of"
+    return None if strange is None else f"{an(strange.__name__)} does not travel: send what it is made of"
 
 
 def _changeable(kind: Any, seen: set[Any]) -> str | None:

@@ -56,6 +56,8 @@ class MessageSpec(msgspec.Struct, frozen=True, kw_only=True):
     rate: float | None = None
     #: The topic by which it arrives, besides its route.
     topic: str | None = None
+    #: Whether only the dispatcher's own sources and handlers send it: it has no route.
+    internal: bool = False
 
 
 M = TypeVar("M", bound=type[Message])
@@ -96,6 +98,7 @@ def message(
     priority: int | None = None,
     rate: float | None = None,
     topic: str | None = None,
+    internal: bool = False,
     name: str | None = None,
     among: Messages = MESSAGES,
 ) -> Callable[[M], M]:
@@ -103,15 +106,16 @@ def message(
 
     `key`: the field that says what it is about. Messages of one key are handled in the order in which they came (law 1),
     a `SelectiveProtector` chooses by it, and shards are found by it. `priority`: 0 is highest. `rate`: how often it is
-    expected, Hz, for dispatchers with rate-monotonic priorities. `topic`: where it is heard, besides its route. `name`: the
-    last word of its route, default the class name in snake_case. Raises `DeclarationError`.
+    expected, Hz, for dispatchers with rate-monotonic priorities. `topic`: where it is heard, besides its route. `internal`: no
+    route leads to it, so that nobody but the dispatcher's own timers, sources and handlers can send it. `name`: the last word
+    of its route, default the class name in snake_case. Raises `DeclarationError`.
     """
 
     def declare(cls: M) -> M:
         kind = _checked(cls)
         spec = MessageSpec(
             type=kind, name=_snake(kind.__name__) if name is None else name, category=category, id=id, key=key,
-            priority=priority, rate=rate, topic=topic,
+            priority=priority, rate=rate, topic=topic, internal=internal,
         )  # fmt: skip
         _check(spec)
         among.add(spec)
@@ -172,6 +176,10 @@ def _check(spec: MessageSpec) -> None:
         raise DeclarationError(f"{where}: rate={rate!r}: expected how often it comes a second, above 0")
     if type(spec.name) is not str or not spec.name.isidentifier():
         raise DeclarationError(f"{where}: name={spec.name!r}: expected the last word of a route, such as 'reading'")
+    if not isinstance(spec.internal, bool) or (spec.internal and spec.topic is not None):
+        raise DeclarationError(
+            f"{where}: internal={spec.internal!r}: expected True, and no topic, for one that nobody sends"
+        )
     if spec.topic is not None:
         try:
             check_pattern(spec.topic)

@@ -17,7 +17,7 @@ from ..objects.operation import DeclarationError
 from .accessor import Accessor, AccessorOf, SelectiveAccessor, SelectiveAccessorOf
 from .argument import ActiveObject, Argument, Given, T_co
 from .choosing import check_factory, check_function, returned, taken
-from .data import check_class, check_datum, check_made, claim
+from .data import check_datum, check_made, claim
 from .kinds import an, fits, is_made, kind_of, text_of
 from .locking import Lock, Rank
 from .observed import Observed
@@ -169,8 +169,6 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
                 self.__add(key, datum)
         else:
             check_factory(data, where)
-            if isinstance(data, type):
-                check_class(data, where)
             self.__factory = data
             self.name = _name(name, where) or str(getattr(data, "__name__", UNNAMED))
 
@@ -269,9 +267,9 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
         """What only shows when the first is made: that the function keeps its word."""
         datum = factory(key)
         where = f"{self.name} of {key!r}"
+        check_made(datum, where, is_first=self.__made is None)
         if datum is self.__made:
             raise DeclarationError(f"{where} is that of another key: under two locks it would be under none")
-        check_made(datum, where, is_first=self.__made is None)
         makes = self._makes
         if makes is not None and not fits(datum, makes):
             raise DeclarationError(f"{where}: a {type(datum).__name__} was made, not a {text_of(makes)}")

@@ -174,6 +174,11 @@ async def _forward(lane: Lane, route: str, key: str, fields: dict[str, Any], has
 
 def check(entry: Entry) -> None:
     """Whether a handler's data can be where its message is. Raises `RegistrationError`."""
+    if entry.spec.internal and entry.spec.key is not None:
+        raise RegistrationError(
+            f"{entry.name}: {entry.spec.type.__name__} is internal and has a key: it finds its shard by its route, "
+            "and has none; leave one of them out"
+        )
     for parameter in entry.parameters:
         where = f"{entry.name}: parameter {parameter.name!r}"
         protector = _protector_of(parameter)

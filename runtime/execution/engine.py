@@ -53,8 +53,7 @@ FRAMES_MAX: Final = 64
 DRAIN_MAX_NS: Final = 1_000_000
 #: An action known to take longer than this is worth a hand-over to another thread (15 to 60 us) or a flush (5 us) before.
 SHORT_NS: Final = 100_000
-#: Before what is known to be short, the thread's CPU clock is not read again within this time: should it take long after all,
-#: and only wait, so much too much is charged to it at the worst.
+#: Before what is known to be short, the CPU clock is not read again within this time: so much is charged wrongly at the worst.
 CPU_MARK_NS: Final = 1_000_000
 #: A peer whose socket was full is offered its envelopes again after this.
 STALLED_RETRY_NS: Final = 2_000_000

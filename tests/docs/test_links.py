@@ -80,7 +80,11 @@ def test_every_page_is_in_the_index() -> None:
 def test_pages_import_only_what_is_public() -> None:
     """What a page shows is what people write; names that may change tomorrow are not for them."""
     public = {"appbackplane.runtime", "appbackplane.runtime.testing", "appbackplane.transport"}
-    public |= {"appbackplane.runtime.dispatcher", "appbackplane.runtime.dispatcher.sources"}
+    public |= {
+        "appbackplane.runtime.dispatcher",
+        "appbackplane.runtime.dispatcher.sources",
+        "appbackplane.runtime.dispatcher.sources.sockets",
+    }
     public |= {"appbackplane.runtime.replay", "appbackplane.spark.advice"}
     public |= {f"appbackplane.spark.{name}" for name in ("compaction", "datasource", "frames", "session")}
     public |= {"appbackplane.spark.jobs.operation_statistics"}

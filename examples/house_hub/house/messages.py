@@ -31,14 +31,14 @@ class Wanted(Message):
     celsius: float
 
 
-@message(category=Category.INCOMING, id=3, key="device", priority=2)
+@message(category=Category.INCOMING, id=3, key="device", priority=2, internal=True)
 class TimedOut(Message):
     """A device has said nothing for too long."""
 
     device: str
 
 
-@message(category=Category.BUSINESS, id=1, key="device", priority=3)
+@message(category=Category.BUSINESS, id=1, key="device", priority=3, internal=True)
 class DeviceChanged(Message):
     """A device has another value than before; or is silent, or no longer."""
 
@@ -48,14 +48,14 @@ class DeviceChanged(Message):
     is_silent: bool
 
 
-@message(category=Category.BUSINESS, id=2, priority=3)
+@message(category=Category.BUSINESS, id=2, priority=3, internal=True)
 class WishChanged(Message):
     """Rooms are to be warmer, or less warm."""
 
     celsius: float
 
 
-@message(category=Category.OUTGOING, id=1, priority=1)
+@message(category=Category.OUTGOING, id=1, priority=1, internal=True)
 class Alert(Message):
     """Something is wrong with a device; or no longer, if there is no `text`."""
 
@@ -63,7 +63,7 @@ class Alert(Message):
     text: str
 
 
-@message(category=Category.OUTGOING, id=2, priority=2)
+@message(category=Category.OUTGOING, id=2, priority=2, internal=True)
 class Collect(Message):
     """It is time to tell devices what they are to do."""
 

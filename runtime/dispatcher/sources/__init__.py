@@ -6,8 +6,10 @@ component serves; one that is attached to no dispatcher collects what it would e
 Read `source.py` first. Only `sockets/io_thread.py` has a thread, only `block_memory.py` maps memory.
 """
 
+from .block import Block, BlockGone
+from .block_pool import BlockPool
 from .outlet import Outlet
 from .source import Source
 from .timer_source import TimerSource
 
-__all__ = ["Outlet", "Source", "TimerSource"]
+__all__ = ["Block", "BlockGone", "BlockPool", "Outlet", "Source", "TimerSource"]

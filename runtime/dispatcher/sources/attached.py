@@ -1,4 +1,8 @@
-"""Attached: the sources of one dispatcher, which start and stop with its states (seed 003, section 5, steps 7 to 10)."""
+"""Attached: the sources of one dispatcher, which start and stop with its states (seed 003, section 5, steps 7 to 10).
+
+What a source or an observed datum tells need not have a handler: which data and completions a program cares for is its own
+business. That there is none is said in the log, once a type, for the handler may have been forgotten.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from ...objects.module_state import ModuleState
 from ...objects.operation import DeclarationError
+from ..errors import NoHandler, RegistrationError
+from ..handles import Handle
+from ..message import Message
 from ..protectors import DataProtector, SelectiveProtector
 from .source import Source, sources_in
 
 if TYPE_CHECKING:
+    from ...objects.action import Action
     from ..dispatcher import Dispatcher
 
 log = logging.getLogger("appbackplane.runtime")
@@ -25,6 +33,8 @@ class Attached:
         self._dispatcher = dispatcher
         self._sources: list[Source] = []
         self._is_serving = False
+        #: Messages without a handler, by type, of which the log has been told.
+        self._mentioned: set[type[Any]] = set()
 
     def attach(self, given: Any) -> None:
         """A source, or the protector of one. Raises `DeclarationError` for what is neither."""
@@ -45,6 +55,49 @@ class Attached:
                 self._sources.append(source)
                 if self._is_serving:
                     source._start()
+
+    def check(self) -> None:
+        """Raises `RegistrationError` for a source that the dispatcher has, and that would never emit."""
+        for name, value in vars(self._dispatcher).items():
+            for source, _ in sources_in(value):
+                if source._dispatcher is None:
+                    raise RegistrationError(
+                        f"{type(self._dispatcher).__qualname__}.{name} is a source, and is attached nowhere: register it for a "
+                        f"handler, or self.attach(self.{name}) in setup()"
+                    )
+
+    # -- for sources and observed data --------------------------------------------------------------------------------
+
+    def check_heard(self, kind: type[Message]) -> None:
+        """Raises `NoHandler`. Before it runs, handlers may still be registered."""
+        if self._dispatcher._hosted_by is not None and not self._dispatcher.is_heard(kind):
+            raise NoHandler(kind.__name__, self._dispatcher.name)
+
+    def tell(self, message: Message | Handle) -> None:
+        """Dispatch what nobody need care for: if nobody does, that is mentioned in the log once. Raises `Busy`."""
+        try:
+            self._dispatcher.dispatch(message)
+        except NoHandler:
+            self._unheard(message)
+
+    def try_action_of(self, handle: Handle) -> Action | None:
+        """What it becomes; None where its last handler has been taken out since it was begun, and then it is released."""
+        try:
+            return self._dispatcher.action_of(handle, None, None)
+        except NoHandler:
+            self._unheard(handle)
+            return None
+
+    def _unheard(self, message: Message | Handle) -> None:
+        kind = type(message)
+        if isinstance(message, Handle):
+            kind = message.spec.type
+            message.release()
+        if kind not in self._mentioned:
+            self._mentioned.add(kind)
+            log.info("%s: %s has no handler here, and is not told", self._dispatcher.name, kind.__name__)
+
+    # -- with the states ----------------------------------------------------------------------------------------------
 
     def enters(self, state: ModuleState) -> None:
         """Start or stop them. Raises what keeps one from starting; then all that had started are stopped."""

@@ -110,7 +110,7 @@ class Source(ActiveObject):
         if spec_of(kind) is None:
             raise InvalidArgument(f"{message!r} is not a message: declare its class with @message(category=…, id=…)")
         if self._dispatcher is not None:
-            self._dispatcher.check_heard(kind)
+            self._dispatcher._sources.check_heard(kind)
 
 
 def next_transaction() -> int:

@@ -158,7 +158,7 @@ class _Timer:
             if self.is_over:
                 return None
             self.handle = handle
-        return dispatcher.try_action_of(handle)
+        return dispatcher._sources.try_action_of(handle)
 
     def cancel(self) -> bool:
         handle = self._end()

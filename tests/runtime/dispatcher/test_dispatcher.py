@@ -211,6 +211,32 @@ def test_an_idempotency_key_replays_the_answer(backplane: VirtualBackplane, hub:
     assert first == again == 1 and len(hub.journal.lines) == 1
 
 
+@message(category=902, id=1, internal=True)
+class TimedOut(Message):
+    pass
+
+
+def test_nobody_outside_sends_what_is_internal(backplane: VirtualBackplane) -> None:
+    """A time-out that any client could send is no time-out."""
+
+    happened: list[str] = []
+
+    def on_time_out(_: TimedOut) -> None:
+        happened.append("timed out")
+
+    class Patient(Dispatcher):
+        def setup(self) -> None:
+            self.register(on_time_out)
+
+    patient = Patient()
+    backplane = VirtualBackplane(patient)
+    assert "no route 'patient.timed_out'" in str(backplane.call("patient.timed_out").error())
+    patient.dispatch(TimedOut())
+    backplane.run_until_idle()
+    assert happened == ["timed out"]
+    assert [each["message"] for each in backplane.call("patient.handlers").result()] == ["timed_out"]
+
+
 def test_urgent_messages_go_first(backplane: VirtualBackplane, hub: Hub) -> None:
     """They wait in the scheduler's queues, and in no other."""
     _ = backplane.backplane

@@ -40,12 +40,12 @@ def test_a_declared_priority_stands() -> None:
     assert declared([alarm, *specs([None])], 3) == {"alarm": 0, "m0": 2}
 
 
-@message(category=930, id=1, rate=1.0)
+@message(category=940, id=1, rate=1.0)
 class Slow(Message):
     pass
 
 
-@message(category=930, id=2, rate=50.0)
+@message(category=940, id=2, rate=50.0)
 class Fast(Message):
     pass
 

@@ -26,13 +26,13 @@ from appbackplane.runtime.dispatcher import (
 )
 
 
-@message(category=930, id=1, key="room")
+@message(category=981, id=1, key="room")
 class Reading(Message):
     room: str
     celsius: float
 
 
-@message(category=930, id=2)
+@message(category=981, id=2)
 class Move(Message):
     source: str
     target: str
@@ -369,11 +369,11 @@ def test_a_handler_is_registered_once_for_the_same_data() -> None:
     assert len(dispatcher.entries) == 2
 
 
-@message(category=930, id=3, name="reading")
+@message(category=981, id=3, name="reading")
 class Lecture(Message): ...
 
 
-@message(category=930, id=4)
+@message(category=981, id=4)
 class Handlers(Message): ...
 
 

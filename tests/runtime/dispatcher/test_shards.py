@@ -370,7 +370,19 @@ def of_a_function(compare: Compare) -> int:
     return compare.other
 
 
+@message(category=970, id=90, key="camera", internal=True)
+class Lost(Message):
+    camera: int
+
+
+def on_lost(lost: Lost) -> None: ...
+
+
 REFUSED: dict[str, tuple[Callable[[Dispatcher], object], str]] = {
+    "a key, and no route by which it would be found": (
+        lambda to: to.register(on_lost),
+        "on_lost: Lost is internal and has a key: it finds its shard by its route, and has none; leave one of them out",
+    ),
     "a message without a key": (
         lambda to: to.register(tick_of_camera, SelectiveProtector(Camera, by=lambda tick: 1)),
         "tick_of_camera: parameter 'camera': Tick has no key, which would say in which shard its Camera is: declare @message(",

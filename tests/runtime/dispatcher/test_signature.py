@@ -19,13 +19,13 @@ from appbackplane.runtime.dispatcher import (
 )
 
 
-@message(category=931, id=1, key="room")
+@message(category=982, id=1, key="room")
 class Reading(Message):
     room: str
     celsius: float
 
 
-@message(category=931, id=2)
+@message(category=982, id=2)
 class Move(Message):
     source: str
     target: str

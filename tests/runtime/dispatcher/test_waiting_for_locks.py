@@ -6,7 +6,7 @@ In one thread: what another worker does meanwhile is done in the middle of a han
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -82,6 +82,11 @@ class House(Dispatcher):
         self.script: dict[str, Callable[[], None]] = {}
         self.actions: dict[str, Action] = {}
         self.has_accessor = has_accessor
+        self.failures: list[BaseException] = []
+
+    def report(self, action: Action, error: BaseException) -> None:
+        """A handler of the test's has found something wrong."""
+        self.failures.append(error.__cause__ or error)
 
     def setup(self) -> None:
         one, two = DataProtector(One("one")), DataProtector(Two("two"))
@@ -133,8 +138,11 @@ def _nothing() -> None:
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
+def house() -> Iterator[House]:
+    house = House()
+    yield house
+    for failure in house.failures:
+        raise failure
 
 
 @pytest.fixture
@@ -451,6 +459,7 @@ def test_who_waits_in_its_thread_is_inherited_from_as_well(
     let_go.set()
     wait.until(done, "both")
     assert house.order == ["holds one", "key", "key"]
+    assert not house.failures
 
 
 def test_a_thread_that_waits_leaves_its_work_to_others(

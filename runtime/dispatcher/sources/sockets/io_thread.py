@@ -71,6 +71,7 @@ class IoThread:
         self._selector.register(self._wake_fd, selectors.EVENT_READ)
         self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
         self._thread.start()
+        self._wake()  # for what was called before
 
     def call(self, owner: Owner | None, function: Command) -> None:
         """Have it run in the thread; from any thread."""

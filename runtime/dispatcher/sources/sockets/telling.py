@@ -92,7 +92,7 @@ class Telling:
                         return False
                     self._ahead += 1
                 try:
-                    dispatcher.tell(handle)
+                    dispatcher._sources.tell(handle)
                 except BaseException as error:
                     with source._mutex:
                         self._ahead -= 1

@@ -1,8 +1,9 @@
-"""Framing: a foreign protocol's bytes become messages by (category, id), and whatever is wrong with them is an error, no more."""
+"""Framing: a foreign protocol's bytes become messages by (category, id); what is wrong with them is an error, no more."""
 
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 
 import msgspec
 import pytest
@@ -58,11 +59,9 @@ def test_what_is_encoded_comes_out_however_it_is_cut(values: list[tuple[str, flo
 def test_no_bytes_are_fatal(stream: bytes) -> None:
     """Whatever comes is messages, or an error that says what is wrong."""
     packets, buffer = Packets(), bytearray(stream)
-    try:
+    with suppress(BadFrame, msgspec.DecodeError):
         while (frame := packets.split(buffer)) is not None:
-            packets.message_of(frame)
-    except (BadFrame, msgspec.DecodeError) as error:
-        assert str(error)
+            assert isinstance(packets.message_of(frame), Message)
 
 
 def test_a_length_bomb_is_refused_before_it_has_come() -> None:

@@ -15,6 +15,7 @@ from appbackplane.runtime.dispatcher import (
     Dispatcher,
     Handle,
     Message,
+    RegistrationError,
     SelectiveProtector,
     message,
 )
@@ -232,6 +233,17 @@ def test_what_is_no_source_is_not_attached() -> None:
         studio.attach(DataProtector(camera))
     with pytest.raises(FailedPrecondition, match=r"attached to .* already"):
         Studio().attach(camera)
+
+
+class Forgetful(Dispatcher):
+    def setup(self) -> None:
+        self.camera = DataProtector(Camera())
+
+
+def test_a_forgotten_source_is_noticed() -> None:
+    """It would collect, as in a test, what it is to emit, and nobody would ever hear of it."""
+    with pytest.raises(RegistrationError, match=r"Forgetful.camera is a source, and is attached nowhere.*self.attach"):
+        VirtualBackplane(Forgetful()).run_until_idle()
 
 
 class Broken(Source):

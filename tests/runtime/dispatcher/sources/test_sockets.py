@@ -1,4 +1,4 @@
-"""SocketSource: what is begun ends in a message; foreign frames become messages; nothing is lost, nothing fatal. Real sockets."""
+"""SocketSource: what is begun ends in a message; foreign frames become messages; nothing is lost, nothing fatal."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Hub(Dispatcher):
         self.sockets = SocketSource(**options)
 
     def setup(self) -> None:
-        heard = DataProtector(self.heard)
+        heard = self.protected = DataProtector(self.heard)
         for handler in (
             on_listening, on_accepted, on_connected, on_received, on_written, on_failed, on_closed, on_malformed, on_measured,
         ):  # fmt: skip
@@ -280,6 +280,7 @@ class Slow(Hub):
         self.register(on_flood, DataProtector(self.gate))
         heard = DataProtector(self.heard)
         self.register(on_listening, heard)
+        self.attach(self.sockets)
 
 
 class Narrow(Slow):
@@ -294,7 +295,7 @@ def test_what_comes_too_fast_waits_at_the_peer(up: Callable[..., Hub], kind: typ
     _, address = listen(hub, Lines)
     with socket.create_connection(address) as peer:
         peer.setblocking(False)
-        stream = b"".join(b"x %d\n" % n + b"" for n in range(FLOOD))
+        stream = b"".join(b"x %d\n" % n for n in range(FLOOD))
         sent = peer.send(stream[:1000])
         peer.setblocking(True)
         sender = threading.Thread(target=peer.sendall, args=(stream[sent:],))
@@ -318,10 +319,12 @@ def test_a_source_that_is_not_handled_reads_no_more(up: Callable[..., Hub]) -> N
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)
         peer.settimeout(1.0)
         sent = 0
-        with pytest.raises(TimeoutError):
+        try:
             while sent < 100 << 20:
                 sent += peer.send(b"x 1\n" * 4096)
-        hub.gate.open.set()
+        except TimeoutError:
+            hub.gate.open.set()
+    assert hub.gate.open.is_set(), f"{sent:,} bytes were taken while nothing was handled"
 
 
 def test_a_read_that_is_taken_back_loses_nothing(up: Callable[..., Hub]) -> None:
@@ -414,7 +417,7 @@ def test_unix_sockets_are_streams_like_others(up: Callable[..., Hub], tmp_path: 
 
 
 @pytest.mark.parametrize(
-    "address", [("example.org", 80), ("127.0.0.1", 70_000), ("127.0.0.1",), 7, "", "x" * 108, None, "ab"[:0]]
+    "address", [("example.org", 80), ("127.0.0.1", 70_000), ("127.0.0.1",), 7, "", "x" * 108, None]
 )
 def test_a_wrong_address_is_refused_at_once(address: Any) -> None:
     """Names are not looked up: that takes seconds, and nothing here waits."""
@@ -442,12 +445,19 @@ def test_a_peer_that_does_not_read_is_heard_of(up: Callable[..., Hub]) -> None:
     """`Busy` at the writer, instead of memory that fills up; and a write of which nothing has left can be taken back."""
     hub = up()
     _, address = listen(hub)
-    with socket.create_connection(address) as peer:
+    with socket.socket() as peer:
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16384)
+        peer.connect(address)
         connection = hub.heard.next(Accepted).connection
-        written = []
-        with pytest.raises(Busy, match="does not read"):
+        hub.sockets._connections[connection].socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)
+        written: list[int] = []
+
+        def write_all() -> None:
             for _ in range(1000):
                 written.append(hub.sockets.begin_write(connection, b"x" * 100_000))
+
+        with pytest.raises(Busy, match="does not read"):
+            write_all()
         wait_for(lambda: hub.sockets._connections[connection].outbound[0].has_begun)
         assert hub.sockets.cancel(written[-1]) is True
         assert hub.sockets.cancel(written[0]) is False
@@ -481,7 +491,7 @@ def test_messages_of_ones_own(up: Callable[..., Hub]) -> None:
     class Own(Hub):
         def setup(self) -> None:
             super().setup()
-            self.register(on_arrived, DataProtector(self.heard, name="heard again"))
+            self.register(on_arrived, self.protected)
 
     hub = up(Own(tells={Received: Arrived}))
     _, address = listen(hub)
@@ -502,7 +512,6 @@ def test_it_follows_the_states_and_leaves_nothing(up: Callable[..., Hub], runnin
     """What was begun before it serves begins then; once it is down nothing is told; and all descriptors are closed."""
     hub = Hub()
     early = hub.sockets.begin_listen(("127.0.0.1", 0))
-    before = len(os.listdir("/proc/self/fd"))
     up(hub)
     fds = len(os.listdir("/proc/self/fd"))
     listening = hub.heard.next(Listening)
@@ -523,7 +532,6 @@ def test_it_follows_the_states_and_leaves_nothing(up: Callable[..., Hub], runnin
     again = hub.sockets.begin_listen(("127.0.0.1", 0))
     move(hub.backplane, ModuleState.PRIMARY)  # type: ignore[attr-defined]
     assert hub.heard.next(Listening).transaction == again
-    assert before
 
 
 def test_while_it_is_drained_nobody_new_is_heard(up: Callable[..., Hub]) -> None:

@@ -1,0 +1,90 @@
+"""Block: a large body that stays where it was made, in shared memory; what travels is where it is.
+
+A field of a message: `pixels: Block`. It is mapped when the message's turn has come, and let go after its last handler (seed
+003, section 3.2), in whatever process of this node that is. A small one travels as it is. A test gives a handler
+`Block.of(b"...")`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, get_args, get_type_hints
+
+import msgspec
+
+from appbackplane.transport.errors import FailedPrecondition, NotFound
+
+from ..message import Message
+
+#: Views of the blocks that are mapped in this process, by token (block_memory.py).
+VIEWS: dict[int, memoryview] = {}
+
+
+class BlockGone(NotFound):
+    """A block's owner has died, or has taken its memory back; nobody is called with its message."""
+
+
+class Block(msgspec.Struct, frozen=True, array_like=True):
+    """Made by a `BlockPool`, or by `of`."""
+
+    size: int
+    #: The body itself, if it is small.
+    data: bytes = b""
+    #: Whose it is: process, descriptor of the memory, and of the pipe that is told when a receiver has done, with its inode.
+    pid: int = 0
+    fd: int = -1
+    pipe: int = -1
+    pipe_inode: int = 0
+    #: By which the memory is known: descriptors, and processes, have successors of the same number.
+    token: int = 0
+
+    @classmethod
+    def of(cls, data: bytes) -> Block:
+        """One that travels as it is."""
+        return cls(len(data), bytes(data))
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is its own body."""
+        return not self.token
+
+    @property
+    def view(self) -> memoryview:
+        """Its bytes, read only, without a copy; as long as the handlers of its message run.
+
+        Raises `FailedPrecondition` afterwards.
+        """
+        if self.is_here:
+            return memoryview(self.data)
+        found = VIEWS.get(self.token)
+        if found is None:
+            raise FailedPrecondition(
+                f"a block of {self.size:,} bytes was looked at outside of its message's handlers: copy what is to be kept, "
+                "bytes(block.view)"
+            )
+        return found
+
+
+def has_blocks(kind: type[Message]) -> bool:
+    """Whether messages of this type may have any."""
+    return any(_mentions(annotation) for annotation in get_type_hints(kind).values())
+
+
+def blocks_in(message: Message) -> list[Block]:
+    """Those in shared memory, each once, in its fields or in lists of them."""
+    return list({each.token: each for each in _walk(msgspec.structs.astuple(message)) if not each.is_here}.values())
+
+
+def _mentions(annotation: Any) -> bool:
+    return annotation is Block or any(_mentions(each) for each in get_args(annotation))
+
+
+def _walk(value: Any) -> Iterator[Block]:
+    if isinstance(value, Block):
+        yield value
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        for each in value:
+            yield from _walk(each)
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from _walk(each)

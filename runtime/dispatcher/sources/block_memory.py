@@ -1,0 +1,179 @@
+"""BlockMemory: sealed memfds, mapped where they are needed. No other file maps memory for messages.
+
+A block is found by /proc/PID/fd/FD, as any process of the same user may, and is taken only if its name bears the block's token
+and it is sealed: then nobody can change or truncate it under the reader, which would kill it (SIGBUS). Who has it mapped keeps
+it, whatever becomes of its owner. A receiver that has done writes the token into the owner's pipe, found likewise by number
+and inode; if the pipe is full or gone, the owner's lease ends it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import mmap
+import os
+import stat
+import struct
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from appbackplane.transport.errors import InvalidArgument
+
+from .block import VIEWS, Block, BlockGone
+
+#: Nobody changes it, nobody truncates it, nobody unseals it.
+SEALS: Final = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+_TOKEN: Final = struct.Struct("=Q")
+
+log = logging.getLogger("appbackplane.runtime")
+
+
+def make(size: int, fill: Callable[[memoryview], object]) -> tuple[int, int]:
+    """New memory, filled and sealed: (descriptor, token). Raises OSError, and what `fill` raises."""
+    token = 0
+    while not token:
+        (token,) = _TOKEN.unpack(os.urandom(_TOKEN.size))
+    fd = os.memfd_create(_name(token), os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.ftruncate(fd, size)
+        memory = mmap.mmap(fd, size)
+        view = memoryview(memory)
+        try:
+            fill(view)
+        finally:
+            view.release()
+            try:
+                memory.close()
+            except BufferError:
+                raise InvalidArgument(
+                    "what filled a block has kept a part of its view: a block is sealed, and nobody writes to it again"
+                ) from None
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEALS)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd, token
+
+
+class _Mapped:
+    __slots__ = ("count", "memory")
+
+    def __init__(self, memory: mmap.mmap) -> None:
+        self.memory = memory
+        #: Deliveries that need it.
+        self.count = 1
+
+
+class Mappings:
+    """The blocks that are mapped in this process: each once, however many messages refer to it."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._mapped: dict[int, _Mapped] = {}
+        #: Handlers that have kept a part of a view, so that its memory stayed when they had returned.
+        self.kept_count = 0
+
+    def __len__(self) -> int:
+        return len(self._mapped)
+
+    def map(self, block: Block) -> None:
+        """Raises `BlockGone`."""
+        with self._mutex:
+            found = self._mapped.get(block.token)
+            if found is not None:
+                found.count += 1
+                return
+            memory = _open(block)
+            self._mapped[block.token] = _Mapped(memory)
+            VIEWS[block.token] = memoryview(memory)
+
+    def unmap(self, block: Block) -> None:
+        """One less needs it."""
+        with self._mutex:
+            found = self._mapped[block.token]
+            found.count -= 1
+            if found.count:
+                return
+            del self._mapped[block.token]
+            try:
+                VIEWS.pop(block.token).release()
+                found.memory.close()
+                return
+            except BufferError:
+                self.kept_count += 1
+        log.warning(
+            "a handler has kept a part of a block of %d bytes: its memory stays until that has gone; copy what is to be kept",
+            block.size,
+        )
+
+
+#: Those of this process.
+MAPPINGS = Mappings()
+
+
+def _open(block: Block) -> mmap.mmap:
+    try:
+        fd = os.open(f"/proc/{block.pid:d}/fd/{block.fd:d}", os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK)
+    except OSError as error:
+        raise _gone(block, error) from None
+    try:
+        if f"/memfd:{_name(block.token)} " not in os.readlink(f"/proc/self/fd/{fd}") + " ":
+            raise _gone(block, "its descriptor is another file's now")
+        if os.fstat(fd).st_size != block.size or fcntl.fcntl(fd, fcntl.F_GET_SEALS) & SEALS != SEALS:
+            raise _gone(block, "it is not what it was said to be")
+        return mmap.mmap(fd, block.size, prot=mmap.PROT_READ)
+    except OSError as error:
+        raise _gone(block, error) from None
+    finally:
+        os.close(fd)
+
+
+def _gone(block: Block, because: object) -> BlockGone:
+    return BlockGone(f"a block of {block.size:,} bytes of process {block.pid} is gone: {because}")
+
+
+def _name(token: int) -> str:
+    return f"appbackplane-block-{token:016x}"
+
+
+def say_done(block: Block) -> bool:
+    """Let its owner, in another process, know that a receiver has done with it; False: it cannot be told."""
+    try:
+        fd = os.open(f"/proc/{block.pid:d}/fd/{block.pipe:d}", os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISFIFO(found.st_mode) or found.st_ino != block.pipe_inode:
+            return False
+        return os.write(fd, _TOKEN.pack(block.token)) == _TOKEN.size
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+
+
+class DonePipe:
+    """Where receivers in other processes say that they have done."""
+
+    def __init__(self) -> None:
+        """Raises OSError."""
+        self._read_fd, self.fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self.inode = os.fstat(self.fd).st_ino
+
+    def read(self) -> list[int]:
+        """The tokens that have come."""
+        data = b""
+        with suppress(BlockingIOError):
+            # Each is written at once, so that none is cut (pipe(7): up to PIPE_BUF).
+            while chunk := os.read(self._read_fd, 512 * _TOKEN.size):
+                data += chunk
+        whole = len(data) - len(data) % _TOKEN.size
+        return [token for (token,) in _TOKEN.iter_unpack(data[:whole])]
+
+    def close(self) -> None:
+        """Who writes then is not heard."""
+        os.close(self._read_fd)
+        os.close(self.fd)
