@@ -230,11 +230,7 @@ class Delivery(ParkableAction):
         assert self.message is not None
         if self.held and self.dispatcher.keeps_threads:
             self._take(())  # its source: all threads might wait for it, and none be left for who is to hear this
-        try:
-            return self.dispatcher.eavesdropping.tell(self, self.message)
-        except BackplaneError as error:  # there is no room for what they would have to do
-            self.dispatcher.report(self, error)
-            return False
+        return self.dispatcher.eavesdropping.tell(self, self.message)
 
     def _failed(self, entry: Entry, error: BaseException, *, is_chosen: bool = True) -> None:
         """The first failure is what the caller is told; each is reported."""
