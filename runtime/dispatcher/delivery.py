@@ -230,11 +230,7 @@ class Delivery(ParkableAction):
         assert self.message is not None
         if self.held and self.dispatcher.keeps_threads:
             self._take(())  # its source: all threads might wait for it, and none be left for who is to hear this
-        try:
-            return self.dispatcher.eavesdropping.tell(self, self.message)
-        except BackplaneError as error:  # there is no room for what they would have to do
-            self.dispatcher.report(self, error)
-            return False
+        return self.dispatcher.eavesdropping.tell(self, self.message)
 
     def _failed(self, entry: Entry, error: BaseException, *, is_chosen: bool = True) -> None:
         """The first failure is what the caller is told; each is reported."""
@@ -277,7 +273,10 @@ class Delivery(ParkableAction):
             self._tell(others)
         if gate is None:
             return is_free
-        dispatcher.wait_in_thread(self, gate)
+        host = dispatcher._host
+        host.begins_to_block(self)
+        gate.acquire()
+        host.blocks_no_more(self)
         self.gate = None
         if self.entries is not None:
             self._has_waited(self.entries[self.index])
@@ -289,7 +288,7 @@ class Delivery(ParkableAction):
             if not each.is_let_on():
                 self.dispatcher.resume(each)
         for each in cast("list[Delivery]", others.moved):
-            self.dispatcher.hurry(each)
+            self.dispatcher._host.hurry(each)
 
     def _has_waited(self, entry: Entry) -> None:
         entry.wait_ns += self.dispatcher.now_ns() - self.waited_from_ns

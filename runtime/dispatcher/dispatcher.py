@@ -311,16 +311,6 @@ class Dispatcher(Registrar, Component):
         """It has the locks it waited for."""
         self._host.resume(delivery)
 
-    def hurry(self, delivery: Delivery) -> None:
-        """It waits for somebody else now, who inherits its priority."""
-        self._host.hurry(delivery)
-
-    def wait_in_thread(self, delivery: Delivery, gate: threading.Lock) -> None:
-        """Until whoever has what it waits for opens the gate; he inherits its priority (law 10)."""
-        self._host.begins_to_block(delivery)
-        gate.acquire()
-        self._host.blocks_no_more(delivery)
-
     def report(self, action: Action, error: BaseException) -> None:
         """Say what went wrong, in the log."""
         self._host.report(action, error)

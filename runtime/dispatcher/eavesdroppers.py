@@ -15,6 +15,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
+from appbackplane.transport.errors import Busy
+
 from ..objects.action import DONE, Action, Outcome
 from ..objects.app_object import AppObject
 from .errors import RegistrationError
@@ -121,11 +123,26 @@ class Eavesdropping:
         with dispatcher.mutex:
             delivery.hearings = list(hearings)
             self._hearings.update(hearings)
-        for hearing in hearings:
+        for number, hearing in enumerate(hearings):
             hearing.on_end = self._ended
-            dispatcher.post(hearing)
+            try:
+                dispatcher.post(hearing)
+            except Busy as error:  # what the component may have outstanding is all there is
+                dispatcher.report(delivery, error)
+                if not self._waits_for_others(delivery, hearings[number:]):
+                    return False
+                break
         self._watch(min(e.slow_ns for e in listening))
         return True
+
+    def _waits_for_others(self, delivery: Delivery, unheard: list[Hearing]) -> bool:
+        """Some will not hear it: whether others still have to."""
+        with self._dispatcher.mutex:
+            for hearing in unheard:
+                hearing.is_over = True
+                self._hearings.discard(hearing)
+                delivery.hearings.remove(hearing)
+            return bool(delivery.hearings)
 
     def cut_off(self, hearing: Hearing, because: str, error: BaseException | None) -> None:
         """It hears no more, and no message waits for it."""
@@ -170,7 +187,10 @@ class Eavesdropping:
     def _watch(self, slow_ns: int) -> None:
         if not self._is_watched:
             self._is_watched = True
-            self._dispatcher.look_at_eavesdroppers_in(slow_ns)
+            try:
+                self._dispatcher.look_at_eavesdroppers_in(slow_ns)
+            except Busy:  # no room for a timer now; the next message tries again
+                self._is_watched = False
 
     def look(self) -> None:
         """Cut off who has been at one message for too long."""

@@ -19,7 +19,7 @@ from appbackplane.transport.errors import InvalidArgument
 from appbackplane.transport.topics import check_pattern
 
 from ..objects.operation import DeclarationError
-from .fields import cannot_travel, changeable, unhashable
+from .checks.fields import cannot_travel, changeable, unhashable
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))

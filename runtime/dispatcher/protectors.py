@@ -16,9 +16,9 @@ from appbackplane.transport.errors import Busy, NotFound
 from ..objects.operation import DeclarationError
 from .accessor import Accessor, AccessorOf, SelectiveAccessor, SelectiveAccessorOf
 from .argument import ActiveObject, Argument, Given, T_co
-from .choosing import check_factory, check_function, returned, taken
-from .data import check_datum, check_made, claim
-from .kinds import an, fits, is_made, kind_of, text_of
+from .checks.choosing import check_factory, check_function, returned, taken
+from .checks.data import check_datum, check_made, claim
+from .checks.kinds import an, fits, is_made, kind_of, text_of
 from .locking import Lock, Rank
 from .observed import Observed
 

@@ -12,14 +12,14 @@ from typing import Any
 
 from .accessor import AccessorOf, SelectiveAccessorOf
 from .argument import ActiveObject
-from .data import protector_of
+from .checks.data import protector_of
+from .checks.lock_search import found_in, is_lock
+from .checks.matching import Parameter, matched
+from .checks.signature import signature_of
 from .errors import RegistrationError
-from .lock_search import found_in, is_lock
 from .locking import Claim, ordered
-from .matching import Parameter, matched
 from .message import MessageSpec
 from .protectors import Choice, DataProtector, Protector
-from .signature import signature_of
 
 
 class Entry:

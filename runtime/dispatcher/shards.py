@@ -27,8 +27,8 @@ from ..execution.method_action import MethodAction
 from ..objects.action import Action
 from ..objects.endpoint import Request
 from .accessor import SelectiveAccessorOf
+from .checks.matching import Parameter
 from .errors import RegistrationError
-from .matching import Parameter
 from .message import Message, MessageSpec
 from .protectors import Choice, DataProtector, SelectiveProtector
 from .registration import Entry

@@ -53,8 +53,7 @@ FRAMES_MAX: Final = 64
 DRAIN_MAX_NS: Final = 1_000_000
 #: An action known to take longer than this is worth a hand-over to another thread (15 to 60 us) or a flush (5 us) before.
 SHORT_NS: Final = 100_000
-#: Before what is known to be short, the thread's CPU clock is not read again within this time: should it take long after all,
-#: and only wait, so much too much is charged to it at the worst.
+#: Before what is known to be short, the CPU clock is not read again within this time: so much is charged wrongly at the worst.
 CPU_MARK_NS: Final = 1_000_000
 #: A peer whose socket was full is offered its envelopes again after this.
 STALLED_RETRY_NS: Final = 2_000_000
@@ -228,9 +227,7 @@ class Engine:
             tick_ns = self.scheduler.ticks.next_ns
             wake_ns = tick_ns if wake_ns is None else min(wake_ns, tick_ns)
         # Rounded up: waking a millisecond early would be a turn for nothing.
-        timeout_ms = None
-        if wake_ns is not None:
-            timeout_ms = min(WAIT_MAX_MS, max(0, -((self.now_ns() - wake_ns) // 1_000_000)))
+        timeout_ms = None if wake_ns is None else min(WAIT_MAX_MS, max(0, -((self.now_ns() - wake_ns) // 1_000_000)))
         self.watch.wait(worker, wake_ns, timeout_ms)
 
     def nudge(self) -> None:
@@ -313,7 +310,7 @@ class Engine:
             except MalformedFrame as error:
                 self.reports.malformed(received[0] if received else b"", error, now_ns)
         for timer in self.scheduler.timers.due(now_ns):
-            fire(self.scheduler, timer, now_ns)
+            fire(self, timer, now_ns)
         self.outgoing.expire(now_ns)
         self.intake.expire(now_ns)
         if now_ns >= self.callers.due_ns:

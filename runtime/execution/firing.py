@@ -2,31 +2,44 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
+from ..objects.action import Action
 from .method_action import MethodAction
 
 if TYPE_CHECKING:
-    from ..scheduling.scheduler import Scheduler
     from ..scheduling.timers import Timer
+    from .engine import Engine
+
+log = logging.getLogger("appbackplane.runtime")
 
 
-def fire(scheduler: Scheduler, timer: Timer, now_ns: int) -> None:
+def fire(engine: Engine, timer: Timer, now_ns: int) -> None:
     """Queue what it becomes. Needs the lead."""
     if timer.make is None:
         action = MethodAction(timer.object, timer.name, timer.priority, timer.function, timer.arguments)
         action.timer = timer
         action.throttle, timer.account = timer.account, None
-        scheduler.post(action, now_ns)
+        _post(engine, action, now_ns)
         return
-    made = timer.make()
+    made = None
+    try:
+        made = timer.make()
+    except Exception:  # the edge: a source's, and perhaps a user's; the worker that looks after timers goes on
+        log.exception("%s: what it becomes could not be made", timer.name)
     account = None
     if not timer.interval_ns:
         account, timer.account = timer.account, None
     if made is not None:
         made.throttle = account
-        scheduler.post(made, now_ns)
+        _post(engine, made, now_ns)
         return
     timer.is_pending = False
     if account is not None:
         account.ended(now_ns)
+
+
+def _post(engine: Engine, action: Action, now_ns: int) -> None:
+    engine.scheduler.post(action, now_ns)
+    engine.inheritance.queued(action, now_ns)

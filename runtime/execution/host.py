@@ -130,7 +130,11 @@ class EngineHost:
             account = engine.intake.own_work[component.component_name]
             account.admit(action.name, component._name)
             action.throttle = account
-            engine.post(action, engine.now_ns())
+            now_ns = engine.now_ns()
+            engine.scheduler.post(action, now_ns)
+            if action.object._waits or engine.inheritance.blocked_count:
+                engine.inheritance.queued(action, now_ns)
+            engine.watch.notify()
 
     def resume(self, action: ParkableAction) -> None:
         """What a parked action waits for has come."""

@@ -61,7 +61,8 @@ class Parking:
         is_first = not engine.scheduler.ready.count
         engine.scheduler.resume_first(action, now_ns)
         worker = current.worker
-        if not is_first or worker is None or worker.is_relief or worker.started_ns:
+        is_taken = worker is not None and worker.engine is engine and not worker.is_relief and not worker.started_ns
+        if not (is_first and is_taken):
             engine.watch.notify()
 
     def hurry(self, action: ParkableAction, now_ns: int) -> None:

@@ -142,7 +142,7 @@ MUTATIONS = (
     ),
     Mutation(
         8, "timers run at once", "runtime/execution/firing.py",
-        "action.throttle, timer.account = timer.account, None\n        scheduler.post(action, now_ns)",
+        "action.throttle, timer.account = timer.account, None\n        _post(engine, action, now_ns)",
         "action.timer = timer\n        action.run()",
     ),
     Mutation(8, "timers pile up", "runtime/scheduling/timers.py", "if timer.is_pending:", "if False:"),

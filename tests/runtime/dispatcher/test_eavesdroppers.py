@@ -139,6 +139,28 @@ def test_one_that_does_not_come_back_is_left_behind(
     let_go.set()
 
 
+@pytest.mark.parametrize("room", [1, 2])
+def test_where_there_is_no_room_for_them_the_message_goes_on(room: int, caplog: pytest.LogCaptureFixture) -> None:
+    """`max_posted` bounds what a component gives itself to do; those that it leaves out are in the log."""
+    heard: list[str] = []
+    ears = [(lambda parcel: heard.append(parcel.content), {"category": 910}) for _ in range(2)]
+
+    class Small(Post):
+        component_name = "post"
+        max_posted = room
+
+    post = Small(*ears)
+    backplane = VirtualBackplane(post)
+    _ = backplane.backplane
+    with caplog.at_level(logging.ERROR):
+        post.dispatch(Parcel("tea"))
+        backplane.run_until_idle()
+    assert post.order == ["stored tea "] and heard == ["tea"] * (room - 1)
+    assert "max_posted" in caplog.text
+    backplane.call("post.parcel", content="rice").result()
+    assert post.order[-1] == "stored rice " and heard[room - 1 :] == ["rice"] * room
+
+
 def test_it_hears_messages_of_one_priority_in_their_order(running: Callable[..., Any], wait: Any) -> None:
     """A recorder that writes what it hears writes it in order."""
     heard: list[int] = []

@@ -10,8 +10,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any, get_origin, get_type_hints
 
-from ..objects.operation import DeclarationError
-from .argument import Given
+from ...objects.operation import DeclarationError
+from ..argument import Given
 from .data import WITHOUT_LOCKS, check_class
 from .kinds import an
 from .lock_search import found_in, is_lock

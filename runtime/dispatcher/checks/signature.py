@@ -14,13 +14,13 @@ import inspect
 import types
 from typing import Annotated, Any, Final, NamedTuple, Never, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
-from .accessor import Accessor, SelectiveAccessor
-from .argument import ActiveObject
-from .errors import RegistrationError
+from ..accessor import Accessor, SelectiveAccessor
+from ..argument import ActiveObject
+from ..errors import RegistrationError
+from ..message import Message, MessageSpec, spec_of, undeclared
+from ..protectors import READ, Protector, Read
 from .fields import cannot_travel
 from .kinds import an, plain, text_of
-from .message import Message, MessageSpec, spec_of, undeclared
-from .protectors import READ, Protector, Read
 
 _LATER: Final = (
     collections.abc.Awaitable, collections.abc.Generator, collections.abc.AsyncIterator, collections.abc.AsyncIterable,

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..objects.app_object import AppObject
-from ..objects.operation import DeclarationError
-from .argument import Given
+from ...objects.app_object import AppObject
+from ...objects.operation import DeclarationError
+from ..argument import Given
 from .fields import changeable
 from .kinds import an, text_of
 from .lock_search import LOCKS, is_lock, lock_in, lock_in_class
 
 if TYPE_CHECKING:
-    from .protectors import Protector
+    from ..protectors import Protector
 
 _VALUES = (int, float, complex, str, bytes, type(None), range, Enum, type(...))
 _CODE = (

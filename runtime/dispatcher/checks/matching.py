@@ -13,15 +13,15 @@ from typing import Any, Union, get_args, get_origin
 
 import msgspec
 
-from ..objects.operation import DeclarationError
-from .accessor import Accessor, AccessorOf, SelectiveAccessor, SelectiveAccessorOf
-from .argument import ActiveObject, Argument, Given
+from ...objects.operation import DeclarationError
+from ..accessor import Accessor, AccessorOf, SelectiveAccessor, SelectiveAccessorOf
+from ..argument import ActiveObject, Argument, Given
+from ..errors import RegistrationError
+from ..message import MessageSpec
+from ..protectors import UNNAMED, Choice, DataProtector, Protector, SelectiveProtector, shortened
 from .choosing import returned, taken
-from .errors import RegistrationError
 from .fields import unhashable
 from .kinds import NoKind, an, fits, is_made, plain, text_of
-from .message import MessageSpec
-from .protectors import UNNAMED, Choice, DataProtector, Protector, SelectiveProtector, shortened
 from .signature import Signature, Wanted
 
 
