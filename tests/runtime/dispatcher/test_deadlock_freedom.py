@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from hypothesis.errors import NoSuchExample
 
 from appbackplane.runtime.backplane import Backplane
+from appbackplane.runtime.build import BUILD
 from appbackplane.runtime.dispatcher import (
     READ,
     Accessor,
@@ -345,6 +346,9 @@ def test_everything_completes_and_nobody_writes_what_others_use(plan: Plan) -> N
     assert not made._keyed, "a lane was not given back"
 
 
+@pytest.mark.skipif(
+    BUILD == "compiled", reason="compiled functions cannot be replaced, and so the order not switched off"
+)
 @pytest.mark.parametrize("reaching", [False, True])
 def test_without_the_order_they_wait_in_a_circle(reaching: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test above would pass for ever if its handlers never got into each other's way."""
