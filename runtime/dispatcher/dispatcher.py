@@ -20,7 +20,7 @@ from ..objects.app_object import AppObject
 from ..objects.component import Component
 from ..objects.endpoint import Request
 from ..objects.module_state import ModuleState
-from ..objects.operation import MARK, operation
+from ..objects.operation import operation
 from .delivery import Delivery
 from .eavesdroppers import SLOW_AFTER_S, Eavesdropper, Eavesdropping
 from .errors import NoHandler, RegistrationError
@@ -244,7 +244,8 @@ class Dispatcher(Registrar, Component):
         """Whose route it would take, if anybody's."""
         name, kind = entry.spec.name, entry.spec.type
         other = next((each for each in self._entries if each is not kind and each.__message__.name == name), None)
-        if other is None and not hasattr(getattr(type(self), name, None), MARK):
+        own = (spec.name for spec in type(self).__operations__.values() if spec.mark.kind == "operation")
+        if other is None and name not in own:
             return None
         whose = f"{type(self).__qualname__}.{name}" if other is None else f"{other.__module__}.{other.__qualname__}"
         return f"{entry.name}: {kind.__name__} would have the route of {whose}, {name!r}: declare @message(name=…)"
