@@ -79,6 +79,8 @@ class Dispatcher(Registrar, Component):
     _urgency: dict[str, int]
     #: Route and priority of each message that has a handler.
     _served: dict[type[Message], tuple[str, int]]
+    #: `ended`, bound once and not for each message.
+    _on_end: Callable[[Action], None]
     _registrations: DataProtector[Registrations] | None
     #: Messages that may have bodies in shared memory.
     _with_blocks: set[type[Message]]
@@ -95,6 +97,7 @@ class Dispatcher(Registrar, Component):
         self._entries = {}
         self._urgency = {}
         self._served = {}
+        self._on_end = self.ended
         self._registrations = None
         self._lanes = []
         self._keyed = {}
@@ -288,7 +291,7 @@ class Dispatcher(Registrar, Component):
             shared_by = lane_of(given)
         lane = self._idle_lane() if shared_by is None else self.lane_of(shared_by)
         delivery = Delivery(lane, route, priority, deadline_ns, self, spec, given, handle)
-        delivery.on_end = self.ended
+        delivery.on_end = self._on_end
         return delivery
 
     def is_heard(self, kind: type[Message]) -> bool:
