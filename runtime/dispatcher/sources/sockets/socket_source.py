@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from appbackplane.transport.errors import BackplaneError, Busy, InvalidArgument, NotFound
 
 from ...message import Message
+from ...protectors import shortened
 from ..source import Source, next_transaction
 from .address import Address
 from .completions import Tells
@@ -161,6 +162,8 @@ class SocketSource(Source):
             if found.framing is None:
                 raise InvalidArgument(f"connection {connection} has no framing: write bytes")
             data = found.framing.encode(data)
+        if not isinstance(data, (bytes, bytearray, memoryview)):  # bytes(10) would be ten zeros
+            raise InvalidArgument(f"begin_write({connection}, {shortened(data)}): expected bytes, or a message")
         write = Write(next_transaction(), bytes(data))
         write.owner = found
         size = len(write.left)
@@ -204,8 +207,9 @@ class SocketSource(Source):
             if isinstance(operation, Write):
                 if operation.has_begun:
                     return False
-                owner.outbound.remove(operation)
-                owner.outbound_bytes -= len(operation.left)
+                if operation in owner.outbound:  # or its connection has ended, and `Failed` is on its way
+                    owner.outbound.remove(operation)
+                    owner.outbound_bytes -= len(operation.left)
             if operation.handle is not None and not operation.handle.cancel():
                 return False
             operation.is_over = True

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -228,6 +229,31 @@ def test_a_reference_that_is_not_right_is_refused(change: dict[str, int]) -> Non
     block = msgspec.structs.replace(studio.blocks.put(bytes(BIG)), **change)
     assert isinstance(backplane.call("studio.frame", camera="door", pixels=block).error(), NotFound)
     assert studio.gallery.sums == []
+    backplane.move("down")
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        [10**12, b"abc"], [0, b"abc"], [1], [-1, b"", 1, 3, -1, 0, 7], [0, b"", 1, 3, -1, 0, 7], [3, b"abc", 1, 3, -1, 0, 7],
+    ],
+)  # fmt: skip
+def test_a_reference_that_contradicts_itself_is_the_callers_mistake(forged: list[Any]) -> None:
+    """Whoever handles it believes its `size`."""
+    _, backplane = open_studio()
+    error = backplane.call("studio.frame", camera="door", pixels=forged).error()
+    assert isinstance(error, InvalidArgument) and "a block of" in str(error)
+    backplane.move("down")
+
+
+def test_a_reference_to_what_is_mapped_already_is_looked_at_as_well() -> None:
+    """Or a lie about its size would be believed while another has it."""
+    studio, backplane = open_studio()
+    block = studio.blocks.put(bytes(BIG), receivers=None)
+    MAPPINGS.map(block)
+    with pytest.raises(BlockGone, match="not what it was said to be"):
+        MAPPINGS.map(msgspec.structs.replace(block, size=BIG - 1))
+    MAPPINGS.unmap(block)
     backplane.move("down")
 
 
