@@ -224,7 +224,7 @@ class Delivery(ParkableAction):
         except Busy as error:
             given_back(datum, before)
             self._failed(entry, error)
-        except Exception as error:  # `@on_change` is a user's
+        except BaseException as error:  # the edge: `@on_change` is a user's, and so is what compares values
             self._failed(entry, error)
 
     def _keep_changes(self) -> None:

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar, Self, TypeVar
 
-from appbackplane.transport.errors import FailedPrecondition, InvalidArgument
+from appbackplane.transport.errors import FailedPrecondition
 
 from ..objects.action import Action
 from ..objects.app_object import AppObject
@@ -338,7 +338,7 @@ class Dispatcher(Registrar, Component):
             try:
                 lane = self._keyed.get(shared_by)
             except TypeError as error:
-                raise InvalidArgument(
+                raise TypeError(
                     f"{self.name}: what keeps messages in order, a key or a handle's lane, is a map's key: {error}"
                 ) from None
             if lane is None:

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from appbackplane.transport.errors import BackplaneError, Busy, InvalidArgument, NotFound
 
+from ....objects.operation import DeclarationError
 from ...message import Message
 from ...protectors import shortened
 from ..source import Source, next_transaction
@@ -66,6 +67,8 @@ class SocketSource(Source):
         connections_max: int = CONNECTIONS_MAX_DEFAULT,
     ) -> None:
         """`tells`: messages of yours instead of the ready-made ones. Raises `DeclarationError`."""
+        if type(connections_max) is not int or connections_max < 1:
+            raise DeclarationError(f"SocketSource: connections_max={connections_max!r}: expected 1 or more")
         self._tells = Tells(tells or {})
         self.connections_max = connections_max
         #: Frames that were none of the protocol, and how often the dispatcher had no room for a message.
@@ -89,6 +92,7 @@ class SocketSource(Source):
         `Unavailable` once it has stopped; so do all that begin something.
         """
         where, operation = Address(address), Operation(next_transaction())
+        _check_framing(framing)
 
         def listen(io: IoThread) -> None:
             if operation.is_over:
@@ -106,6 +110,7 @@ class SocketSource(Source):
     def begin_connect(self, address: tuple[str, int] | str, *, framing: FramingMaker = None) -> int:
         """Tells `Connected` or `Failed`. How long the system tries is its business: a timer and `cancel` are yours."""
         where, operation = Address(address), Operation(next_transaction())
+        _check_framing(framing)
 
         def connect(io: IoThread) -> None:
             if operation.is_over:
@@ -127,7 +132,7 @@ class SocketSource(Source):
 
         One at a time: the next may be begun by the handler. Raises `NotFound` where the connection has ended.
         """
-        if bytes_max < 1:
+        if type(bytes_max) is not int or bytes_max < 1:
             raise InvalidArgument(f"bytes_max={bytes_max!r}: expected 1 or more")
         read = Read(next_transaction(), bytes_max)
         if self._dispatcher is None:
@@ -321,3 +326,10 @@ class SocketSource(Source):
 
     def _forget(self, operation: Operation) -> None:
         self._ended(operation)
+
+
+def _check_framing(framing: Any) -> None:
+    if framing is not None and not callable(framing):
+        raise InvalidArgument(
+            f"framing={shortened(framing)}: expected what makes one for each connection, such as the class"
+        )

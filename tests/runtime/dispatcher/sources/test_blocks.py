@@ -20,6 +20,7 @@ from appbackplane.runtime.dispatcher.sources import Block, BlockGone, BlockPool,
 from appbackplane.runtime.dispatcher.sources.block import VIEWS
 from appbackplane.runtime.dispatcher.sources.block_memory import MAPPINGS
 from appbackplane.runtime.dispatcher.sources.block_pool import INLINE_BYTES_MAX
+from appbackplane.runtime.objects.operation import DeclarationError
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.errors import Busy, FailedPrecondition, InvalidArgument, NotFound
 
@@ -187,6 +188,28 @@ def test_the_pool_is_bounded() -> None:
     assert studio.blocks.lent_count == 2
     backplane.move("down")
     assert studio.blocks.lent_count == 0
+
+
+@pytest.mark.parametrize("options", [{"lease": float("nan")}, {"lease": 0}, {"blocks_max": 0}, {"bytes_max": "1"}])
+def test_a_pool_that_could_lend_nothing_is_refused(options: Any) -> None:
+    """Not when the first block is made."""
+    with pytest.raises(DeclarationError, match=f"BlockPool: {next(iter(options))}="):
+        BlockPool(**options)
+
+
+@pytest.mark.parametrize(
+    ("size", "receivers", "says"),
+    [
+        ("1", 1, "expected a number"),
+        (1e6, 1, "expected a number"),
+        (BIG, 0, "receivers=0"),
+        (BIG, "1", "receivers='1'"),
+    ],
+)
+def test_a_wrong_block_is_refused_before_there_is_any(size: Any, receivers: Any, says: str) -> None:
+    """What cannot be counted would never come back."""
+    with pytest.raises(InvalidArgument, match=says):
+        BlockPool().make(size, lambda view: None, receivers=receivers)
 
 
 def test_what_nobody_has_looked_at_comes_back() -> None:

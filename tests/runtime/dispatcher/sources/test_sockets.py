@@ -493,6 +493,16 @@ def test_only_bytes_and_messages_are_written(up: Callable[..., Hub], data: Any) 
             hub.sockets.begin_write(connection, data)
 
 
+def test_what_makes_framings_is_looked_at_before_anybody_comes() -> None:
+    """Each connection has its own: an object instead of the class would turn everybody away."""
+    for begin in (SocketSource().begin_listen, SocketSource().begin_connect):
+        with pytest.raises(InvalidArgument, match="expected what makes one for each connection, such as the class"):
+            begin(("127.0.0.1", 0), framing=Lines())  # type: ignore[arg-type]
+    for many in (0, "8"):
+        with pytest.raises(DeclarationError, match=r"connections_max=.*: expected 1 or more"):
+            SocketSource(connections_max=many)  # type: ignore[arg-type]
+
+
 def test_a_socket_file_that_somebody_removed_is_nobodys_trouble(
     up: Callable[..., Hub], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
