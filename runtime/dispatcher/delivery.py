@@ -142,18 +142,28 @@ class Delivery(ParkableAction):
     def _resolve(self) -> bool:
         handle = self.handle
         assert handle is not None
+        is_here = True
         try:
             message = None if handle.is_cancelled else handle.resolve()
-        except Exception as error:
+            if message is not None:
+                if type(message) is not self.spec.type:
+                    raise TypeError(
+                        f"{type(handle).__name__}.resolve() gave a {type(message).__name__}: expected a "
+                        f"{self.spec.type.__name__}, or None"
+                    )
+                is_here = self.dispatcher.shards is None or self.dispatcher.shards.is_here(message)
+        except BaseException as error:  # the edge: a handle is a user's, and so is the key of what it gives
             self.error = error
             message = None
+            if self.peer is None and isinstance(error, BackplaneError):  # all else is reported by who ran it
+                self.dispatcher.report(self, error)
         if message is None:
             self.dispatcher.vanished_count += 1
             self._let_go()
             if self.held:
                 self._release()
             return False
-        if self.dispatcher.shards is not None and not self.dispatcher.shards.is_here(message):
+        if not is_here:
             return self._pass_on(message)
         self.message = message
         return True
@@ -215,7 +225,7 @@ class Delivery(ParkableAction):
         except Busy as error:
             given_back(datum, before)
             self._failed(entry, error)
-        except Exception as error:  # `@on_change` is a user's
+        except BaseException as error:  # the edge: `@on_change` is a user's, and so is what compares values
             self._failed(entry, error)
 
     def _keep_changes(self) -> None:

@@ -153,6 +153,8 @@ class Dispatcher(Registrar, Component):
                 host.post(action)
         except BaseException:
             self.ended(action)  # it has a place on its lane
+            if isinstance(message, Handle):
+                message.is_dispatched = False
             raise
 
     def home_of(self, message: Message) -> str | None:
@@ -269,7 +271,7 @@ class Dispatcher(Registrar, Component):
         given: Message | None = None
         handle: Handle | None = None
         if isinstance(message, Handle):
-            handle, spec = message, message.spec
+            handle, spec = message, _spec_of(message)
         else:
             given, spec = message, type(message).__message__
         served = self._served.get(spec.type)
@@ -282,6 +284,8 @@ class Dispatcher(Registrar, Component):
             away = self.shards.away(given, spec, priority, deadline_ns, request)
             if away is not None:
                 return away
+        if handle is not None:
+            handle.is_dispatched = True
         if spec.type in self._with_blocks:
             given, handle = None, BlockHandle(message)
         shared_by = None
@@ -335,7 +339,12 @@ class Dispatcher(Registrar, Component):
     def lane_of(self, shared_by: Hashable) -> Lane:
         """The one for all that has this in common; to be given back by `ended`."""
         with self.mutex:
-            lane = self._keyed.get(shared_by)
+            try:
+                lane = self._keyed.get(shared_by)
+            except TypeError as error:
+                raise TypeError(
+                    f"{self.name}: what keeps messages in order, a key or a handle's lane, is a map's key: {error}"
+                ) from None
             if lane is None:
                 lane = self._keyed[shared_by] = self._idle_lane()
                 lane.shared_by = shared_by
@@ -365,6 +374,18 @@ class Dispatcher(Registrar, Component):
             self._lanes.append(lane)
         if isinstance(action, Delivery) and (action.left is not NOBODY or action.held):
             action.has_ended()
+
+
+def _spec_of(handle: Handle) -> MessageSpec:
+    """Of what a user has made, perhaps without its constructor."""
+    spec = getattr(handle, "spec", None)
+    if not isinstance(spec, MessageSpec):
+        raise TypeError(
+            f"{type(handle).__name__} has no message: super().__init__(Reading.__message__) in its __init__"
+        )
+    if handle.is_dispatched:
+        raise ValueError(f"this very {type(handle).__name__} was dispatched: make a new one, it is resolved once")
+    return spec
 
 
 _RULES = {"declared": declared, "rate_monotonic": rate_monotonic}

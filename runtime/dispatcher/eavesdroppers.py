@@ -9,18 +9,21 @@ priority in their order; the message goes on when all have heard it. An eavesdro
 from __future__ import annotations
 
 import copy
-import inspect
 import logging
+import math
 from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
-from appbackplane.transport.errors import Busy
+from appbackplane.transport.errors import Busy, FailedPrecondition, text_of
 
 from ..objects.action import DONE, Action, Outcome
 from ..objects.app_object import AppObject
+from ..objects.operation import DeclarationError
+from .checks.choosing import check_function
 from .errors import RegistrationError
 from .message import Message
+from .protectors import shortened
 
 if TYPE_CHECKING:
     from .delivery import Delivery
@@ -78,8 +81,8 @@ class Hearing(Action):
         self.heard_from_ns = now_ns()
         try:
             eavesdropper.function(self.message)
-        except Exception as error:
-            self.dispatcher.eavesdropping.cut_off(self, f"it raised {type(error).__name__}: {error}", error)
+        except BaseException as error:  # the edge: sys.exit() in it ends it, not the worker
+            self.dispatcher.eavesdropping.cut_off(self, f"it raised {type(error).__name__}: {text_of(error)}", error)
         else:
             eavesdropper.heard_count += 1
             took_ns = now_ns() - self.heard_from_ns
@@ -98,17 +101,22 @@ class Eavesdropping:
         #: Those that messages wait for, and whether somebody will look how long.
         self._hearings: set[Hearing] = set()
         self._is_watched = False
+        #: Types of messages that could not be copied, of which the log has been told.
+        self._uncopied: set[type[Message]] = set()
 
     def add(self, function: Any, category: Any, slow_after: Any) -> Eavesdropper:
         """Have it listen. Raises `RegistrationError`."""
-        if not callable(function) or inspect.iscoroutinefunction(function):
-            raise RegistrationError(f"eavesdrop({function!r}): expected a plain function that takes a message")
-        if not isinstance(category, int):
-            raise RegistrationError(
-                f"eavesdrop({function!r}): category={category!r}, expected the number of a category"
-            )
-        if not isinstance(slow_after, (int, float)) or slow_after <= 0:
-            raise RegistrationError(f"eavesdrop({function!r}): slow_after={slow_after!r}, expected seconds above 0")
+        where = f"eavesdrop({shortened(function)})"
+        if self._dispatcher._hosted_by is not None:
+            raise FailedPrecondition(f"{where}: {self._dispatcher.name} runs: eavesdrop in setup()")
+        try:
+            check_function(function, where, "message")
+        except DeclarationError as error:
+            raise RegistrationError(str(error)) from None
+        if not isinstance(category, int) or isinstance(category, bool):
+            raise RegistrationError(f"{where}: category={category!r}, expected the number of a category")
+        if not isinstance(slow_after, (int, float)) or not 0 < slow_after < math.inf:
+            raise RegistrationError(f"{where}: slow_after={slow_after!r}, expected seconds above 0")
         added = Eavesdropper(function, category, round(slow_after * 1e9))
         self.of_category[category] = (*self.of_category.get(category, ()), added)
         return added
@@ -119,7 +127,13 @@ class Eavesdropping:
         if not listening:
             return False
         dispatcher = self._dispatcher
-        hearings = [Hearing(self._ear(e, delivery.priority), dispatcher, e, delivery, _own(message)) for e in listening]
+        try:
+            hearings = [
+                Hearing(self._ear(e, delivery.priority), dispatcher, e, delivery, _own(message)) for e in listening
+            ]
+        except Exception as error:  # nested too deep, or made in this process of what is not copied
+            self._not_copied(message, error)
+            return False
         with dispatcher.mutex:
             delivery.hearings = list(hearings)
             self._hearings.update(hearings)
@@ -134,6 +148,14 @@ class Eavesdropping:
                 break
         self._watch(min(e.slow_ns for e in listening))
         return True
+
+    def _not_copied(self, message: Message, error: Exception) -> None:
+        if type(message) not in self._uncopied:
+            self._uncopied.add(type(message))
+            log.warning(
+                "%s: a %s cannot be copied for eavesdroppers, and goes on without them (said once): %s: %s",
+                self._dispatcher.name, type(message).__name__, type(error).__name__, text_of(error),
+            )  # fmt: skip
 
     def _waits_for_others(self, delivery: Delivery, unheard: list[Hearing]) -> bool:
         """Some will not hear it: whether others still have to."""

@@ -62,6 +62,8 @@ def check_made(datum: object, where: str, *, is_first: bool) -> None:
     """The same of what a user's function has made; all but the first are looked at in a microsecond."""
     if is_first or is_value(datum) or isinstance(datum, type):
         check_datum(datum, where)
+    if (other := protector_of(datum)) is not None:
+        raise DeclarationError(f"{where} is protected already, by {other!r}: under two locks it would be under none")
 
 
 def check_class(cls: type, where: str) -> None:

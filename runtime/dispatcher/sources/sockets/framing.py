@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 import msgspec
 
+from ...handles import lane_of
 from ...message import MESSAGES, Message, Messages
 
 #: A peer that is not to be trusted makes 71 MiB of 1 MiB of empty maps, where a field takes anything; messages of devices have
@@ -60,6 +61,7 @@ class Framing:
         message = self.decode(frame, spec.type)
         if type(message) is not spec.type:
             raise BadFrame(f"{type(self).__name__}.decode made a {type(message).__name__} of {spec.type.__name__}")
+        hash(lane_of(message))  # its key is what `decode` has made of a stranger's bytes
         known = {name: value for name, value in facts.items() if name in spec.type.__struct_fields__}
         return msgspec.structs.replace(message, **known) if known else message
 

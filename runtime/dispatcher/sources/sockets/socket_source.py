@@ -14,7 +14,9 @@ from typing import Any, Final, NamedTuple
 
 from appbackplane.transport.errors import BackplaneError, Busy, InvalidArgument, NotFound
 
+from ....objects.operation import DeclarationError
 from ...message import Message
+from ...protectors import shortened
 from ..source import Source, next_transaction
 from .address import Address
 from .completions import Tells
@@ -65,6 +67,8 @@ class SocketSource(Source):
         connections_max: int = CONNECTIONS_MAX_DEFAULT,
     ) -> None:
         """`tells`: messages of yours instead of the ready-made ones. Raises `DeclarationError`."""
+        if type(connections_max) is not int or connections_max < 1:
+            raise DeclarationError(f"SocketSource: connections_max={connections_max!r}: expected 1 or more")
         self._tells = Tells(tells or {})
         self.connections_max = connections_max
         #: Frames that were none of the protocol, and how often the dispatcher had no room for a message.
@@ -88,6 +92,7 @@ class SocketSource(Source):
         `Unavailable` once it has stopped; so do all that begin something.
         """
         where, operation = Address(address), Operation(next_transaction())
+        _check_framing(framing)
 
         def listen(io: IoThread) -> None:
             if operation.is_over:
@@ -105,6 +110,7 @@ class SocketSource(Source):
     def begin_connect(self, address: tuple[str, int] | str, *, framing: FramingMaker = None) -> int:
         """Tells `Connected` or `Failed`. How long the system tries is its business: a timer and `cancel` are yours."""
         where, operation = Address(address), Operation(next_transaction())
+        _check_framing(framing)
 
         def connect(io: IoThread) -> None:
             if operation.is_over:
@@ -126,7 +132,7 @@ class SocketSource(Source):
 
         One at a time: the next may be begun by the handler. Raises `NotFound` where the connection has ended.
         """
-        if bytes_max < 1:
+        if type(bytes_max) is not int or bytes_max < 1:
             raise InvalidArgument(f"bytes_max={bytes_max!r}: expected 1 or more")
         read = Read(next_transaction(), bytes_max)
         if self._dispatcher is None:
@@ -161,6 +167,8 @@ class SocketSource(Source):
             if found.framing is None:
                 raise InvalidArgument(f"connection {connection} has no framing: write bytes")
             data = found.framing.encode(data)
+        if not isinstance(data, (bytes, bytearray, memoryview)):  # bytes(10) would be ten zeros
+            raise InvalidArgument(f"begin_write({connection}, {shortened(data)}): expected bytes, or a message")
         write = Write(next_transaction(), bytes(data))
         write.owner = found
         size = len(write.left)
@@ -204,8 +212,9 @@ class SocketSource(Source):
             if isinstance(operation, Write):
                 if operation.has_begun:
                     return False
-                owner.outbound.remove(operation)
-                owner.outbound_bytes -= len(operation.left)
+                if operation in owner.outbound:  # or its connection has ended, and `Failed` is on its way
+                    owner.outbound.remove(operation)
+                    owner.outbound_bytes -= len(operation.left)
             if operation.handle is not None and not operation.handle.cancel():
                 return False
             operation.is_over = True
@@ -317,3 +326,10 @@ class SocketSource(Source):
 
     def _forget(self, operation: Operation) -> None:
         self._ended(operation)
+
+
+def _check_framing(framing: Any) -> None:
+    if framing is not None and not callable(framing):
+        raise InvalidArgument(
+            f"framing={shortened(framing)}: expected what makes one for each connection, such as the class"
+        )
