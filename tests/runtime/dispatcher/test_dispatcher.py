@@ -450,6 +450,11 @@ def test_who_waits_for_a_lock_takes_no_thread(running: Callable[..., Any], wait:
     why = backplane.why("real/house.lane-1")["steps"][0]["reasons"]
     assert "waits for the lock of Diary, which house.step on real/house.lane-0 has" in why[0]["text"]
     assert why[0]["because"] == "locked"
+    (of_all,) = backplane.why("real/house")["steps"]  # who asks knows the dispatcher, not its lanes
+    assert (of_all["route"], of_all["object"], of_all["count"]) == ("house.step", "real/house.lane-0", 11)
+    assert of_all["reasons"][0]["because"] == "running"
+    (of_route,) = backplane.why("house.step")["steps"]  # nobody waits for these: they are no calls
+    assert (of_route["object"], of_route["count"]) == ("real/house.lane-0", 11)
     let_go.set()
     wait.until(all_done, "all others")
     assert seen == list(range(11)), "the oldest first"

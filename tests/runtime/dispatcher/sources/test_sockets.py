@@ -27,6 +27,7 @@ from appbackplane.runtime.dispatcher.sources.sockets import (
     SocketSource,
     Written,
 )
+from appbackplane.runtime.dispatcher.sources.sockets.completions import READY
 from appbackplane.runtime.dispatcher.sources.sockets.telling import AHEAD_MAX
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.runtime.objects.operation import DeclarationError
@@ -441,6 +442,40 @@ def test_what_cannot_be_done_is_told(up: Callable[..., Hub], tmp_path: Path) -> 
     assert "No such file or directory" in failed[ids[1]]
     assert "Cannot assign requested address" in failed[ids[2]]
     assert hub.sockets.connections == {} and not hub.sockets._operations
+
+
+class Careless(Dispatcher):
+    """Hears nothing of what becomes of its sockets."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self.address, self.sockets = address, SocketSource()
+
+    def setup(self) -> None:
+        self.register(on_echo, self.sockets)
+        self.sockets.begin_listen(self.address, framing=Packets)
+
+
+def test_what_nobody_hears_that_it_cannot_be_done_is_in_the_log(
+    up: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A gateway whose port is taken is up, and nobody reaches it: the log is where one looks."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = other.getsockname()
+        hub = up(Careless(address))
+        move(hub.backplane, ModuleState.DOWN)
+        assert hub.sockets.wait_ended(LIMIT_S)
+    (line,) = [each for each in caplog.records if each.levelname == "WARNING"]
+    where = f"127.0.0.1:{address[1]}"
+    assert line.message.startswith(f"real/careless: <Listener {where}>: {where}: ")
+    assert line.message.endswith("Address already in use (Failed has no handler here)")
+
+
+def test_nobody_outside_sends_what_a_socket_tells(up: Callable[..., Hub]) -> None:
+    """As a route, `closed` would let every client tell the handlers what has not happened."""
+    hub = up()
+    routes = hub.backplane.engine.registry.routes  # type: ignore[attr-defined]
+    assert {each for each in routes if each.startswith("hub.")} >= {"hub.echo", "hub.measured"}
+    assert not {f"hub.{each.__message__.name}" for each in READY} & set(routes)
 
 
 def test_unix_sockets_are_streams_like_others(up: Callable[..., Hub], tmp_path: Path) -> None:
