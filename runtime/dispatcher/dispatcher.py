@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self, TypeVar
 
 from appbackplane.transport.errors import FailedPrecondition
@@ -25,6 +25,7 @@ from .delivery import Delivery
 from .eavesdroppers import SLOW_AFTER_S, Eavesdropper, Eavesdropping
 from .errors import NoHandler, RegistrationError
 from .handles import Handle, lane_of
+from .lanes import Lane, Lanes
 from .locking import NOBODY
 from .message import Message, MessageSpec, undeclared
 from .priorities import declared, rate_monotonic
@@ -46,16 +47,6 @@ S = TypeVar("S", bound=Source | Protector[Any])
 log = logging.getLogger("appbackplane.runtime")
 
 
-class Lane(AppObject):
-    """What a delivery is queued on: one each, or one for all of a key."""
-
-    __slots__ = ("load", "shared_by")
-
-    load: int
-    #: What its messages have in common: their key, or the source that wants them in order.
-    shared_by: Hashable
-
-
 class Dispatcher(Registrar, Component):
     """Subclass it, and register handlers in `setup`. Routes: `COMPONENT.MESSAGE`, for each message that has a handler."""
 
@@ -69,11 +60,12 @@ class Dispatcher(Registrar, Component):
     #: Whether its data are spread by key over the backplanes that have it, its replicas (shards.py).
     sharded: ClassVar[bool] = False
 
-    #: Guards locks and lanes. Held for a few steps; nobody takes the lead while he holds it.
+    #: Guards locks, lanes and registrations. Held for a few steps; nobody takes the lead while he holds it.
     mutex: threading.Lock
     #: Handles that resolved to nothing.
     vanished_count: int
     eavesdropping: Eavesdropping
+    lanes: Lanes
     shards: Shards | None
     _entries: dict[type[Message], tuple[Entry, ...]]
     _urgency: dict[str, int]
@@ -82,8 +74,6 @@ class Dispatcher(Registrar, Component):
     _registrations: DataProtector[Registrations] | None
     #: Messages that may have bodies in shared memory.
     _with_blocks: set[type[Message]]
-    _lanes: list[Lane]
-    _keyed: dict[Hashable, Lane]
     _sources: Attached
 
     def __new__(cls, *arguments: Any, **keywords: Any) -> Self:
@@ -91,13 +81,12 @@ class Dispatcher(Registrar, Component):
         self.mutex = threading.Lock()
         self.vanished_count = 0
         self.eavesdropping = Eavesdropping(self)
+        self.lanes = Lanes(self)
         self.shards = Shards(self) if cls.sharded else None
         self._entries = {}
         self._urgency = {}
         self._served = {}
         self._registrations = None
-        self._lanes = []
-        self._keyed = {}
         self._sources = Attached(self)
         self._with_blocks = set()
         return self
@@ -285,8 +274,7 @@ class Dispatcher(Registrar, Component):
             shared_by = handle.lane
         elif spec.key is not None and given is not None:
             shared_by = lane_of(given)
-        lane = self._idle_lane() if shared_by is None else self.lane_of(shared_by)
-        delivery = Delivery(lane, route, priority, deadline_ns, self, spec, given, handle)
+        delivery = Delivery(self.lanes.take(shared_by), route, priority, deadline_ns, self, spec, given, handle)
         delivery.on_end = self.ended
         return delivery
 
@@ -328,37 +316,11 @@ class Dispatcher(Registrar, Component):
         self._objects.append(object)
         return object
 
-    def lane_of(self, shared_by: Hashable) -> Lane:
-        """The one for all that has this in common; to be given back by `ended`."""
-        with self.mutex:
-            lane = self._keyed.get(shared_by)
-            if lane is None:
-                lane = self._keyed[shared_by] = self._idle_lane()
-                lane.shared_by = shared_by
-            lane.load += 1
-            return lane
-
-    def _idle_lane(self) -> Lane:
-        try:
-            return self._lanes.pop()
-        except IndexError:
-            lane = self.inner(Lane(), f"lane-{len(self._objects)}")
-            lane.load, lane.shared_by = 0, None
-            return lane
-
     def ended(self, action: Action) -> None:
         """It was on a lane, and is no more."""
         lane = action.object
         assert isinstance(lane, Lane)
-        if lane.shared_by is not None:
-            with self.mutex:
-                lane.load -= 1
-                if not lane.load:
-                    del self._keyed[lane.shared_by]
-                    lane.shared_by = None
-                    self._lanes.append(lane)
-        else:  # nobody else's
-            self._lanes.append(lane)
+        self.lanes.give_back(lane)
         if isinstance(action, Delivery) and (action.left is not NOBODY or action.held):
             action.has_ended()
 

@@ -35,7 +35,8 @@ from .registration import Entry
 from .sending import fields_of, key_text
 
 if TYPE_CHECKING:
-    from .dispatcher import Dispatcher, Lane
+    from .dispatcher import Dispatcher
+    from .lanes import Lane
 
 #: What statistics and chains call the way to another shard, behind the route.
 FORWARD = ".forward"
@@ -103,7 +104,7 @@ class Shards:
                 f"{route}: {key!r} is at home in {place}, not in {self._here} where it was forwarded to: shards come or go",
                 retry_after=RETRY_AFTER_S,
             )
-        lane = self._dispatcher.lane_of((spec.type, key, FORWARD))
+        lane = self._dispatcher.lanes.take((spec.type, key, FORWARD))
         arguments = (route, key, fields_of(message), deadline_ns is not None)
         action = MethodAction(lane, name, priority, _forward, arguments, deadline_ns)
         action.on_end = self._has_ended

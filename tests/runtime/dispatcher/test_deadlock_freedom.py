@@ -342,7 +342,7 @@ def test_everything_completes_and_nobody_writes_what_others_use(plan: Plan) -> N
     data = [datum for data in made.data for datum in data]
     assert sum(datum.written for datum in data) == len(made.written), "a change was lost"
     assert not any(datum.writer or datum.readers for datum in data)
-    assert not made._keyed, "a lane was not given back"
+    assert not made.lanes.shared, "a lane was not given back"
 
 
 @pytest.mark.parametrize("reaching", [False, True])
