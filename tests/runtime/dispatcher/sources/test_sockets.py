@@ -209,6 +209,42 @@ def test_a_handler_answers_on_the_connection(up: Callable[..., Hub]) -> None:
     assert got == [str(n) for n in range(50)]
 
 
+class Late(Hub):
+    """Answers when it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go_on = threading.Event()
+
+    def setup(self) -> None:
+        def answer(message: Echo, sockets: SocketSource) -> None:
+            assert self.go_on.wait(LIMIT_S)
+            sockets.begin_write(message.connection, message)
+
+        heard = DataProtector(self.heard)
+        self.register(on_listening, heard)
+        self.register(on_accepted, heard)
+        self.register(answer, self.sockets)
+
+
+def test_a_peer_that_has_sent_all_is_still_answered(up: Callable[..., Hub]) -> None:
+    """As long as a handler has something of it: `shutdown`, then read, is how many protocols end a request."""
+    hub = Late()
+    up(hub)
+    _, address = listen(hub, Packets)
+    with socket.create_connection(address) as peer:
+        found = hub.sockets._connections[hub.heard.next(Accepted).connection]
+        peer.sendall(Packets().encode(Echo("hi")))
+        peer.shutdown(socket.SHUT_WR)
+        wait_for(lambda: found._is_at_end)
+        done = threading.Event()
+        found.io.call(None, done.set)  # behind what follows from it
+        assert done.wait(LIMIT_S)
+        hub.go_on.set()
+        assert peer.recv(1000) == Packets().encode(Echo("hi", found.id))
+        assert peer.recv(1000) == b""
+
+
 def test_a_bad_body_costs_a_message_and_a_bad_frame_the_connection(up: Callable[..., Hub]) -> None:
     """Malformed input is never fatal: others are served as before."""
     hub = up()
@@ -323,6 +359,8 @@ def test_a_source_that_is_not_handled_reads_no_more(up: Callable[..., Hub]) -> N
             while sent < 100 << 20:
                 sent += peer.send(b"x 1\n" * 4096)
         except TimeoutError:
+            posted = hub.backplane.engine.intake.own_work[hub.component_name]  # type: ignore[attr-defined]
+            assert 0 < posted.outstanding <= AHEAD_MAX
             hub.gate.open.set()
     assert hub.gate.open.is_set(), f"{sent:,} bytes were taken while nothing was handled"
 
@@ -354,6 +392,8 @@ def test_a_read_that_is_taken_back_loses_nothing(up: Callable[..., Hub]) -> None
         operation = hub.sockets._operations[late]
         wait_for(lambda: operation.handle is not None)
         assert hub.sockets.cancel(late) is True
+        assert operation.handle is not None
+        assert operation.handle.resolve() is None, "in another thread, at the same moment: it takes nothing"
         hub.heard.messages.put = original  # type: ignore[method-assign]
         go_on.set()
         third = hub.sockets.begin_read(connection)
