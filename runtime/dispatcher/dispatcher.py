@@ -54,7 +54,7 @@ class Dispatcher(Registrar, Component):
     frozen: ClassVar[bool] = False
     #: "declared", by `@message(priority=…)`; or "rate_monotonic", by `@message(rate=…)`.
     priorities: ClassVar[str] = "declared"
-    #: Whether deliveries wait for locks in their threads, as they must where a handler has an accessor (delivery.py). True
+    #: Whether deliveries wait for locks in their threads, as they must where a handler has an accessor (holding.py). True
     #: from the first accessor that is registered in `setup`; declare it where one may be registered later.
     keeps_threads: bool = False
     #: Whether its data are spread by key over the backplanes that have it, its replicas (shards.py).
@@ -295,10 +295,6 @@ class Dispatcher(Registrar, Component):
         assert host is not None
         return host.now_ns
 
-    def resume(self, delivery: Delivery) -> None:
-        """It has the locks it waited for."""
-        self._host.resume(delivery)
-
     def report(self, action: Action, error: BaseException) -> None:
         """Say what went wrong, in the log."""
         self._host.report(action, error)
@@ -322,7 +318,7 @@ class Dispatcher(Registrar, Component):
         assert isinstance(lane, Lane)
         self.lanes.give_back(lane)
         if isinstance(action, Delivery) and (action.left is not NOBODY or action.held):
-            action.has_ended()
+            action.tell_left()
 
 
 _RULES = {"declared": declared, "rate_monotonic": rate_monotonic}

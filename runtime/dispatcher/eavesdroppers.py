@@ -182,7 +182,7 @@ class Eavesdropping:
             delivery.hearings.remove(hearing)
             is_last = not delivery.hearings
         if is_last:
-            self._dispatcher.resume(delivery)
+            self._dispatcher._host.resume(delivery)
 
     def _watch(self, slow_ns: int) -> None:
         if not self._is_watched:

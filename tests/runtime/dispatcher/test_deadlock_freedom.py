@@ -309,9 +309,9 @@ def let_out(made: Made, stuck: Delivery) -> None:
         if not is_in_a_circle(stuck):
             return
         others = locking.release(stuck)
-    stuck._tell(others)
-    if not stuck.is_let_on():
-        made.resume(stuck)
+    stuck.tell(others)
+    if not stuck.try_open():
+        made._host.resume(stuck)
 
 
 def unordered(claims: Sequence[Claim]) -> list[Claim]:
