@@ -68,7 +68,6 @@ class Dispatcher(Registrar, Component):
     lanes: Lanes
     shards: Shards | None
     _entries: dict[type[Message], tuple[Entry, ...]]
-    _urgency: dict[str, int]
     #: Route and priority of each message that has a handler.
     _served: dict[type[Message], tuple[str, int]]
     _registrations: DataProtector[Registrations] | None
@@ -84,7 +83,6 @@ class Dispatcher(Registrar, Component):
         self.lanes = Lanes(self)
         self.shards = Shards(self) if cls.sharded else None
         self._entries = {}
-        self._urgency = {}
         self._served = {}
         self._registrations = None
         self._sources = Attached(self)
@@ -151,7 +149,7 @@ class Dispatcher(Registrar, Component):
         return [
             {
                 "message": each.spec.name,
-                "priority": self._urgency[each.spec.name],
+                "priority": self._served[each.spec.type][1],
                 "handler": each.name,
                 "data": [parameter.text for parameter in each.parameters],
                 "calls": each.calls_count,
@@ -178,10 +176,10 @@ class Dispatcher(Registrar, Component):
             raise RegistrationError(
                 f"{type(self).__qualname__}.priorities = {self.priorities!r}: expected one of {[*_RULES]}"
             )
-        self._urgency = rule(specs, priorities)
-        self._served = {each.type: (f"{self.component_name}.{each.name}", self._urgency[each.name]) for each in specs}
+        urgency = rule(specs, priorities)
+        self._served = {each.type: (f"{self.component_name}.{each.name}", urgency[each.name]) for each in specs}
         for spec in [each for each in specs if not each.internal]:
-            self.expose(MessageEndpoint(self, spec, self._urgency[spec.name], self._entries[spec.type]))
+            self.expose(MessageEndpoint(self, spec, urgency[spec.name], self._entries[spec.type]))
 
     def _enters(self, state: ModuleState) -> None:
         self._sources.enters(state)
