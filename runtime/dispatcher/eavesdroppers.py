@@ -12,13 +12,13 @@ import copy
 import inspect
 import logging
 from collections.abc import Callable
-from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from appbackplane.transport.errors import Busy
 
 from ..objects.action import DONE, Action, Outcome
 from ..objects.app_object import AppObject
+from .checks.data import is_value
 from .errors import RegistrationError
 from .message import Message
 
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 #: How long an eavesdropper may take over one message. Every message of its category waits for it: what logs or counts takes
 #: microseconds, and a machine that stands still for a moment is not its fault.
 SLOW_AFTER_S: Final = 0.1
-#: Of what cannot be changed in place, nothing is copied.
-_VALUES = (str, int, float, bool, bytes, type(None), Enum)
 
 
 log = logging.getLogger("appbackplane.runtime")
@@ -208,12 +206,4 @@ class Eavesdropping:
 
 def _own(message: Message) -> Message:
     """What an eavesdropper may do with as it likes."""
-    return (
-        message
-        if all(_is_value(getattr(message, name)) for name in message.__struct_fields__)
-        else copy.deepcopy(message)
-    )
-
-
-def _is_value(value: object) -> bool:
-    return isinstance(value, _VALUES) or (isinstance(value, tuple) and all(map(_is_value, value)))
+    return message if is_value(message) else copy.deepcopy(message)
