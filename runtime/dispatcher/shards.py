@@ -59,7 +59,7 @@ class Shards:
         check(entry)
         route = self._route(entry.spec)
         for parameter in entry.parameters:
-            protector = _protector_of(parameter)
+            protector = parameter.protector
             if isinstance(protector, SelectiveProtector) and not protector.per_shard and protector not in self._spread:
                 self._spread.append(protector)
                 protector._guard = lambda key, name=protector.name: self._expect_here(route, name, key)
@@ -182,7 +182,7 @@ def check(entry: Entry) -> None:
         )
     for parameter in entry.parameters:
         where = f"{entry.name}: parameter {parameter.name!r}"
-        protector = _protector_of(parameter)
+        protector = parameter.protector
         if protector is None or protector.per_shard:
             continue
         if isinstance(protector, DataProtector):
@@ -190,6 +190,7 @@ def check(entry: Entry) -> None:
                 f"{where}: each shard would have a {protector.name} of its own: say that this is meant, "
                 "DataProtector(…, per_shard=True), or spread it by key with a SelectiveProtector"
             )
+        assert isinstance(protector, SelectiveProtector)
         _check_spread(where, parameter, protector, entry.spec)
 
 
@@ -215,8 +216,3 @@ def _check_spread(where: str, parameter: Parameter, protector: SelectiveProtecto
             f"{where}: {name} is chosen by {by_what}, but a {message} goes to the shard of its key, {spec.key!r}: "
             f"choose by that, or reach it by messages of its own"
         )
-
-
-def _protector_of(parameter: Parameter) -> DataProtector[Any] | SelectiveProtector[Any, Any] | None:
-    protector = getattr(parameter.argument, "protector", parameter.argument)
-    return protector if isinstance(protector, (DataProtector, SelectiveProtector)) else None
