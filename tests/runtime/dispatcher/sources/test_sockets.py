@@ -521,7 +521,7 @@ def on_failed_slowly(message: Failed, gate: Gate) -> None:
     assert gate.open.wait(LIMIT_S)
 
 
-class Late(Hub):
+class Later(Hub):
     def __init__(self) -> None:
         super().__init__()
         self.gate = Gate()
@@ -537,7 +537,7 @@ class Late(Hub):
 
 def test_a_write_of_a_connection_that_has_ended_is_taken_back(up: Callable[..., Hub]) -> None:
     """Its `Failed` is on its way, and is not told; to ask for that is no error, whatever has become of the connection."""
-    hub = Late()
+    hub = Later()
     up(hub)
     _, address = listen(hub)
     peer = socket.socket()
