@@ -173,10 +173,8 @@ class Delivery(ParkableAction):
     def _call(self, entry: Entry, values: tuple[Any, ...]) -> None:  # hot: scripts/bench dispatcher_overhead
         if not entry.is_registered:
             return
-        if self.handle is not None:
-            if self.handle.is_cancelled:
-                return
-            self.handle.has_begun = True
+        if self.handle is not None and not self.handle.begin():
+            return
         host = self.dispatcher._hosted_by
         assert host is not None
         now_ns = host.now_ns
@@ -199,7 +197,10 @@ class Delivery(ParkableAction):
                 if lock.observed is not None and not is_shared:
                     self._tell_changes(entry, lock, lock.observed)
         entry.calls_count += 1
-        entry.run_ns += now_ns() - started_ns
+        ran_ns = now_ns() - started_ns
+        entry.run_ns += (
+            ran_ns  # nothing is called between reading and writing it: there another thread might count, too
+        )
 
     def _tell_changes(self, entry: Entry, lock: Lock, datum: Observed) -> None:
         """While it is locked, so that what is told of it is told in the order in which it happened."""
@@ -291,7 +292,8 @@ class Delivery(ParkableAction):
             self.dispatcher._host.hurry(each)
 
     def _has_waited(self, entry: Entry) -> None:
-        entry.wait_ns += self.dispatcher.now_ns() - self.waited_from_ns
+        waited_ns = self.dispatcher.now_ns() - self.waited_from_ns
+        entry.wait_ns += waited_ns
         self.waited_from_ns = 0
 
     def _release(self) -> None:
