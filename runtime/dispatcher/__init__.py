@@ -11,7 +11,7 @@ from .argument import ActiveObject
 from .dispatcher import Dispatcher
 from .errors import HandlerFailed, NoHandler, RegistrationError
 from .handles import Handle
-from .message import Message, message
+from .message import Message, Messages, message
 from .observed import Observed, changes_of, on_change
 from .protectors import READ, DataProtector, Read, SelectiveProtector
 from .registrations import Registrations
@@ -26,6 +26,7 @@ __all__ = [
     "Handle",
     "HandlerFailed",
     "Message",
+    "Messages",
     "NoHandler",
     "Observed",
     "Read",

@@ -15,6 +15,7 @@ import msgspec
 
 from ...handles import lane_of
 from ...message import MESSAGES, Message, Messages
+from .completions import READY
 
 #: A peer that is not to be trusted makes 71 MiB of 1 MiB of empty maps, where a field takes anything; messages of devices have
 #: hundreds of bytes.
@@ -56,7 +57,7 @@ class Framing:
     def message_of(self, frame: Frame, **facts: Any) -> Message:
         """The message, with those of the facts for which it has fields. Raises `BadFrame`, or what `decode` raises."""
         spec = self.messages.find(frame.category, frame.id)
-        if spec is None:
+        if spec is None or spec.type in READY:  # what ends in these was not begun by a stranger
             raise BadFrame(f"category {frame.category}, id {frame.id}: there is no such message")
         message = self.decode(frame, spec.type)
         if type(message) is not spec.type:

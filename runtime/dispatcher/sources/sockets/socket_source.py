@@ -28,11 +28,15 @@ from .telling import NoSocket, Operation
 
 #: Connections at a time. A process has 1,024 descriptors by default, and ZeroMQ ends it when there are none left (TRAPS 1).
 CONNECTIONS_MAX_DEFAULT: Final = 256
-#: Operations begun and not ended: a loop that begins them would fill any memory.
+#: Operations begun and not ended, but reads and writes, which each connection has room for: a loop that begins them would
+#: fill any memory.
 OPERATIONS_MAX: Final = 10_000
 #: Written to one connection and not sent yet; a single write may be longer. A slow peer is heard of early, a fast one never
 #: waits for the thread to come round.
 UNSENT_BYTES_MAX: Final = 1 << 20
+#: Writes of one connection begun and not ended, however small: one peer that does not read takes nobody else's room.
+WRITES_MAX: Final = 1_000
+_OF_CONNECTIONS: Final = (Read, Write)
 #: Makes the framing of a connection; None: it has none.
 FramingMaker = Callable[[], Framing] | None
 #: Hint for who is told to come back.
@@ -57,7 +61,7 @@ class SocketSource(Source):
 
     __slots__ = (
         "_begun", "_connections", "_io", "_is_draining", "_listeners", "_mutex", "_operations", "_stopped", "_tells",
-        "connections_max", "malformed_count", "waited_count",
+        "complained_count", "connections_max", "malformed_count", "waited_count",
     )  # fmt: skip
 
     def __init__(
@@ -73,6 +77,8 @@ class SocketSource(Source):
         self.connections_max = connections_max
         #: Frames that were none of the protocol, and how often the dispatcher had no room for a message.
         self.malformed_count = self.waited_count = 0
+        #: Connections with frames of that kind.
+        self.complained_count = 0
         #: Over the tables below, and what connections share with handlers. Held for a few steps, never while anything is told.
         self._mutex = threading.Lock()
         self._operations: dict[int, Operation] = {}
@@ -158,7 +164,7 @@ class SocketSource(Source):
     def begin_write(self, connection: int, data: bytes | Message) -> int:
         """Tells `Written`, or `Failed`. A message is encoded by the connection's framing.
 
-        Raises `Busy` where `UNSENT_BYTES_MAX` have not left, `NotFound` where the connection has ended.
+        Raises `Busy` where `UNSENT_BYTES_MAX` have not left or `WRITES_MAX` not ended, `NotFound` where it is closed.
         """
         if self._dispatcher is None:
             return self._begin(Operation(next_transaction()), None, "write", connection, data)
@@ -175,14 +181,19 @@ class SocketSource(Source):
         self._begin(write, None, "write", connection, data)
         with self._mutex:
             is_closing, unsent = found.is_closing, found.outbound_bytes
-            is_full = bool(found.outbound) and unsent + size > UNSENT_BYTES_MAX
+            count = found.writes_count
+            is_full = count >= WRITES_MAX or (bool(found.outbound) and unsent + size > UNSENT_BYTES_MAX)
+            found.writes_count += 1
             if not is_closing and not is_full:
                 found.outbound.append(write)
                 found.outbound_bytes += size
         if is_closing:
             raise self._not_begun(write, NotFound(f"connection {connection} is being closed"))
         if is_full:
-            message = f"connection {connection}: {unsent:,} bytes have not left ({found.peer} does not read)"
+            message = (
+                f"connection {connection}: {count:,} writes have not ended, {unsent:,} bytes not left "
+                f"({found.peer} does not read)"
+            )
             raise self._not_begun(write, Busy(message, retry_after=RETRY_AFTER_S))
         found.io.call(found, found.pump)
         return write.id
@@ -217,8 +228,7 @@ class SocketSource(Source):
                     owner.outbound_bytes -= len(operation.left)
             if operation.handle is not None and not operation.handle.cancel():
                 return False
-            operation.is_over = True
-            del self._operations[id]
+            self._over(operation)
             if isinstance(operation, Read):
                 owner.read = None
         if not isinstance(operation, (Read, Write)):
@@ -278,7 +288,11 @@ class SocketSource(Source):
             io = self._io
             if self._dispatcher is None:
                 self._begun[operation.id] = Begun(what, arguments)
-            if len(self._operations) >= OPERATIONS_MAX:
+            if (
+                len(self._operations) >= OPERATIONS_MAX
+                and not isinstance(operation, _OF_CONNECTIONS)
+                and sum(not isinstance(each, _OF_CONNECTIONS) for each in self._operations.values()) >= OPERATIONS_MAX
+            ):
                 raise Busy(f"{OPERATIONS_MAX} operations have been begun and not ended", retry_after=RETRY_AFTER_S)
             self._operations[operation.id] = operation
         if function is not None:
@@ -322,8 +336,13 @@ class SocketSource(Source):
 
     def _ended(self, operation: Operation) -> None:
         with self._mutex:
-            operation.is_over = True
-            self._operations.pop(operation.id, None)
+            self._over(operation)
+
+    def _over(self, operation: Operation) -> None:
+        """With the mutex."""
+        operation.is_over = True
+        if self._operations.pop(operation.id, None) is not None and isinstance(operation, Write):
+            operation.owner.writes_count -= 1
 
     def _forget(self, operation: Operation) -> None:
         self._ended(operation)

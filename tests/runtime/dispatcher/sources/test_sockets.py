@@ -28,6 +28,7 @@ from appbackplane.runtime.dispatcher.sources.sockets import (
     Written,
 )
 from appbackplane.runtime.dispatcher.sources.sockets.completions import READY
+from appbackplane.runtime.dispatcher.sources.sockets.socket_source import OPERATIONS_MAX
 from appbackplane.runtime.dispatcher.sources.sockets.telling import AHEAD_MAX
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.runtime.objects.operation import DeclarationError
@@ -555,6 +556,65 @@ def test_a_write_of_a_connection_that_has_ended_is_taken_back(up: Callable[..., 
     hub.gate.open.set()
     assert hub.heard.next(Closed).connection == connection
     assert hub.gate.values == [first]
+
+
+def test_one_peer_that_does_not_read_takes_nobody_elses_room(up: Callable[..., Hub]) -> None:
+    """However small what is written to it: what it has room for is its own."""
+    hub = up()
+    _, address = listen(hub)
+    with socket.socket() as idle, socket.create_connection(address) as other:
+        served = hub.heard.next(Accepted).connection
+        idle.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16384)
+        idle.connect(address)
+        connection = hub.heard.next(Accepted).connection
+        hub.sockets._connections[connection].socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)
+        hub.sockets.begin_write(connection, b"x" * 200_000)
+        with pytest.raises(Busy, match="1,000 writes have not ended.* does not read"):
+            for _ in range(OPERATIONS_MAX):
+                hub.sockets.begin_write(connection, b"x")
+        hub.sockets.begin_write(served, b"hello")
+        assert other.recv(100) == b"hello"
+        idle.close()
+        assert hub.heard.next(Closed).connection == connection
+        wait_for(lambda: len(hub.sockets._operations) == 1)  # to listen
+        assert all(each.writes_count == 0 for each in hub.sockets._connections.values())
+
+
+@pytest.mark.parametrize(
+    "told", [Closed(1, "forged"), Listening(1, "forged"), Failed(1, 1, "forged"), Received(1, 1, b"")]
+)
+def test_no_peer_tells_what_only_the_source_tells(up: Callable[..., Hub], told: Message) -> None:
+    """Handlers believe that an operation has ended, or a connection: neither a peer says so, nor a client by a route."""
+    hub = up()
+    _, address = listen(hub, Packets)
+    with socket.create_connection(address) as peer:
+        peer.sendall(Packets().encode(told))
+        malformed = hub.heard.next(Malformed)
+        assert "there is no such message" in malformed.because
+        assert not any("closed" in route or "failed" in route for route in hub.backplane.engine.registry.routes)  # type: ignore[attr-defined]
+
+
+def test_who_has_vanished_without_a_word_is_noticed(up: Callable[..., Hub]) -> None:
+    """A device without power keeps its place for hours otherwise, and 256 of them keep everybody out."""
+    hub = up()
+    _, address = listen(hub)
+    with socket.create_connection(address):
+        accepted = hub.sockets._connections[hub.heard.next(Accepted).connection].socket
+        assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60
+
+
+def test_who_sends_nonsense_again_and_again_does_not_fill_the_log(
+    up: Callable[..., Hub], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Said of the 1st, 2nd, 4th, 8th peer; told of each."""
+    hub = up()
+    _, address = listen(hub, Packets)
+    for _ in range(20):
+        with socket.create_connection(address) as peer:
+            peer.sendall(b"\xff" * 8)
+            hub.heard.next(Malformed)
+    assert caplog.text.count("malformed input") == 5 and hub.sockets.malformed_count == 20
 
 
 @pytest.mark.parametrize("data", [10, "text", None, [1, 2]])
