@@ -12,7 +12,6 @@ import copy
 import logging
 import math
 from collections.abc import Callable
-from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from appbackplane.transport.errors import Busy, FailedPrecondition, text_of
@@ -21,6 +20,7 @@ from ..objects.action import DONE, Action, Outcome
 from ..objects.app_object import AppObject
 from ..objects.operation import DeclarationError
 from .checks.choosing import check_function
+from .checks.data import is_value
 from .errors import RegistrationError
 from .message import Message
 from .protectors import shortened
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 #: How long an eavesdropper may take over one message. Every message of its category waits for it: what logs or counts takes
 #: microseconds, and a machine that stands still for a moment is not its fault.
 SLOW_AFTER_S: Final = 0.1
-#: Of what cannot be changed in place, nothing is copied.
-_VALUES = (str, int, float, bool, bytes, type(None), Enum)
 
 
 log = logging.getLogger("appbackplane.runtime")
@@ -204,7 +202,7 @@ class Eavesdropping:
             delivery.hearings.remove(hearing)
             is_last = not delivery.hearings
         if is_last:
-            self._dispatcher.resume(delivery)
+            self._dispatcher._host.resume(delivery)
 
     def _watch(self, slow_ns: int) -> None:
         if not self._is_watched:
@@ -230,12 +228,4 @@ class Eavesdropping:
 
 def _own(message: Message) -> Message:
     """What an eavesdropper may do with as it likes."""
-    return (
-        message
-        if all(_is_value(getattr(message, name)) for name in message.__struct_fields__)
-        else copy.deepcopy(message)
-    )
-
-
-def _is_value(value: object) -> bool:
-    return isinstance(value, _VALUES) or (isinstance(value, tuple) and all(map(_is_value, value)))
+    return message if is_value(message) else copy.deepcopy(message)

@@ -301,6 +301,12 @@ class Choice(Given[T]):
         return self.protector._of(getattr(message, by) if isinstance(by, str) else by(message))
 
 
+def protector_behind(argument: object) -> Protector[Any] | None:
+    """The protector that was registered, or of which an accessor or a choice was; None: it was something else."""
+    found = getattr(argument, "protector", argument)
+    return found if isinstance(found, Protector) else None
+
+
 def _rank(order: int | None, where: str, datum: object) -> tuple[int, int]:
     if order is not None and (not isinstance(order, int) or isinstance(order, bool)):
         raise DeclarationError(f"{where}: order={order!r}: expected a number: lower ones are locked first")

@@ -18,6 +18,7 @@ from appbackplane.runtime.backplane import Backplane
 from appbackplane.transport.client import Client
 
 from .harness.case import Case, Figures, Requirement, Sides
+from .harness.case import ours as figure
 from .harness.chart import Chart, Curve
 from .harness.computing import computed, parts, tables
 from .harness.dispatching import dispatching
@@ -29,9 +30,10 @@ THREADS, QUICK_THREADS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32), (1, 2, 8, 32)
 #: Messages for each thread: a multiple of all numbers of threads, or the last of them would run beside idle ones.
 IDLE_COUNT = 96
 #: And for what is flat. A slice is short enough that some find the machine at rest.
-FLAT_COUNT = 24
-REACTOR_SLICES = 4
+FLAT_COUNT = 16
 SHARDS = 2
+#: Both cores must be free at once, and two processes on them for as long as a slice takes.
+SHARD_SLICES = 6
 
 
 class Curves:
@@ -58,19 +60,16 @@ def both(is_quick: bool) -> Iterator[Sides]:
             shards(curves, system.client, keys)
             return figures(curves)
 
-        def reactor() -> Figures:
-            for _ in range(REACTOR_SLICES):
-                curves.measure("reactor", 1, FLAT_COUNT, lambda: reacted_s(Locked, FLAT_COUNT))
-            return {"locked_ms": curves.best["reactor"][1]}
-
-        yield Sides(ours, reactor)
+        # The reactor is measured in the same sweep, beside each number of threads.
+        yield Sides(ours, lambda: {"locked_ms": max(curves.best["reactor"].values())})
     PLOTS.add("dispatcher_scaling", chart(curves))
 
 
 def sweep(curves: Curves, ten: Ten, backplane: Backplane, client: Client, threads: int, keys: list[str]) -> None:
-    """One number of threads: handlers that idle, the same with a locked source, and those that compute."""
+    """One number of threads: handlers that idle, the same with a locked source or in a reactor, and those that compute."""
     backplane.set_threads(threads)
     curves.measure("idle", threads, IDLE_COUNT, lambda: dispatched_s(ten, Idle, IDLE_COUNT))
+    curves.measure("reactor", threads, FLAT_COUNT, lambda: reacted_s(Locked, FLAT_COUNT))
     curves.measure("locked", threads, FLAT_COUNT, lambda: dispatched_s(ten, Locked, FLAT_COUNT))
     client.call("backplane.alone.threads", count=threads)
     curves.measure("computing", threads, FLAT_COUNT, lambda: computed_s(client, "alone", keys))
@@ -79,7 +78,7 @@ def sweep(curves: Curves, ten: Ten, backplane: Backplane, client: Client, thread
 def shards(curves: Curves, client: Client, keys: list[str]) -> None:
     """Handlers that compute, in one backplane with one thread, and over two."""
     client.call("backplane.alone.threads", count=1)
-    for _ in range(SHARDS):
+    for _ in range(SHARD_SLICES):
         curves.measure("sharded", 1, FLAT_COUNT, lambda: computed_s(client, "alone", keys))
         curves.measure("sharded", SHARDS, FLAT_COUNT, lambda: computed_s(client, "spread", keys))
 
@@ -100,19 +99,10 @@ def figures(curves: Curves) -> Figures:
         "efficiency": min(idle[1] / (threads * spent) for threads, spent in idle.items()),
         "locked_ms": max(locked.values()),
         "locked_best_ms": min(locked.values()),
+        "locked_to_reactor": max(spent / curves.best["reactor"][threads] for threads, spent in locked.items()),
         "computing_ms": sharded[1],
         "computing_2_shards_ms": sharded[SHARDS],
     }
-
-
-def efficiency(found: Figures, _reactor: Figures) -> float:
-    """The share of 1/threads that is reached where it is least."""
-    return found["efficiency"]
-
-
-def above_reactor(found: Figures, reactor: Figures) -> float:
-    """Where the locked source is slowest."""
-    return found["locked_ms"] / reactor["locked_ms"]
 
 
 def flatness(found: Figures, _reactor: Figures) -> float:
@@ -128,14 +118,13 @@ def speedup(found: Figures, _reactor: Figures) -> float:
 def chart(curves: Curves) -> Chart:
     """Figure 9."""
     best, cores = curves.best, len(os.sched_getaffinity(0))
-    flat = dict.fromkeys(best["locked"], best["reactor"][1])
     return Chart(
         "Ten handlers of one message",
         f"Time a message takes, over the number of threads (of shards where it says so), {cores} cores",
         "threads, or shards",
         "milliseconds a message",
         [
-            Curve("reactor, one thread", flat, "#8a94a0", is_reference=True),
+            Curve("reactor, one thread", best["reactor"], "#8a94a0", is_reference=True),
             Curve("locked source", best["locked"], "#2a5db0"),
             Curve("computing, one process", best["computing"], "#d9a066", is_hollow=True),
             Curve("computing, shards", best["sharded"], "#b4501e"),
@@ -146,11 +135,11 @@ def chart(curves: Curves) -> Chart:
 
 CASE = Case(
     name="dispatcher_scaling",
-    what="ten handlers of a message, 1 to 32 threads, idle, computing in 2 shards, with a locked source; reference: a reactor",
+    what="ten handlers of a message, 1 to 32 threads: idle, computing in 2 shards, with a locked source; reference: a reactor",
     requirements=(
-        Requirement("idle handlers, of 1/threads", efficiency, at_least=0.75),
+        Requirement("idle handlers, least share of 1/threads", figure("efficiency"), at_least=0.8),
         Requirement("computing, 2 shards to 1", speedup, at_least=1.8),
-        Requirement("locked source to reactor", above_reactor, at_most=1.0),
+        Requirement("locked source to reactor, where it is most", figure("locked_to_reactor"), at_most=1.0),
         Requirement("locked source, slowest to fastest", flatness, at_most=1.03),
     ),
     open=both,

@@ -143,21 +143,32 @@ class _Reader:
 def _reached(code: types.CodeType, names: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
     """What a function names: globals, closures, modules that it imports, and attributes of these."""
     text, value, known = "", _NOTHING, dict(known)
-    for step in dis.get_instructions(code):
-        if step.opname.startswith(("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM")) and value is not _NOTHING:
-            text, value = f"{text}.{step.argval}", _attribute(value, step.argval)
-        elif step.opname == "IMPORT_NAME":
-            text, value = step.argval, sys.modules.get(step.argval, _NOTHING)
-        elif step.opname.startswith("LOAD_") and isinstance(step.argval, str):
-            text = step.argval
-            is_global = step.opname.startswith(("LOAD_GLOBAL", "LOAD_NAME"))
+    for name, argument in _steps(code):
+        if name.startswith(("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM")) and value is not _NOTHING:
+            text, value = f"{text}.{argument}", _attribute(value, argument)
+        elif name == "IMPORT_NAME":
+            text, value = argument, sys.modules.get(argument, _NOTHING)
+        elif name.startswith("LOAD_") and isinstance(argument, str):
+            text = argument
+            is_global = name.startswith(("LOAD_GLOBAL", "LOAD_NAME"))
             value = (names if is_global else known).get(text, _NOTHING)
-        elif step.opname.startswith("STORE_") and value is not _NOTHING and isinstance(step.argval, str):
-            known[step.argval], value = value, _NOTHING
-        elif step.opname not in ("CACHE", "PRECALL", "PUSH_NULL", "NOP", "EXTENDED_ARG"):
+        elif name.startswith("STORE_") and value is not _NOTHING and isinstance(argument, str):
+            known[argument], value = value, _NOTHING
+        elif name not in ("CACHE", "PRECALL", "PUSH_NULL", "NOP", "EXTENDED_ARG"):
             value = _NOTHING
         if value is not _NOTHING:
             yield text, value
+
+
+def _steps(code: types.CodeType) -> Iterator[tuple[str, Any]]:
+    """Instructions and what they name; from Python 3.13, one may be two: STORE_FAST_LOAD_FAST."""
+    for step in dis.get_instructions(code):
+        if isinstance(step.argval, tuple) and step.opname.count("_FAST") == len(step.argval) == 2:
+            first = step.opname.index("_FAST") + len("_FAST")
+            yield step.opname[:first], step.argval[0]
+            yield step.opname[first + 1 :], step.argval[1]
+        else:
+            yield step.opname, step.argval
 
 
 def _inside(value: object, text: str, package: str, seen: set[int]) -> str | None:

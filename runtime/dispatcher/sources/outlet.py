@@ -30,11 +30,15 @@ class Outlet(Source):
     __slots__ = ("casts", "published", "sent")
 
     def __init__(self) -> None:
-        #: In a test: messages for other components, by the component's name; casts; and what was published. What was posted
-        #: is in `emitted`.
+        #: In a test: messages for other components, by the component's name; casts; and what was published.
         self.sent: list[tuple[str, Message]] = []
         self.casts: list[Sent] = []
         self.published: list[Sent] = []
+
+    @property
+    def posted(self) -> list[Message]:
+        """In a test: what was posted; `emitted`, as of any source."""
+        return self.emitted
 
     def post(self, message: Message, *, priority: int | None = None) -> None:
         """Have this dispatcher handle a message. Raises `NoHandler`, and `Busy`."""

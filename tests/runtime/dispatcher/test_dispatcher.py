@@ -343,7 +343,7 @@ def test_what_is_no_handle_yet_or_no_more_is_refused(backplane: VirtualBackplane
     with pytest.raises(ValueError, match="this very Odd was dispatched: make a new one"):
         hub.dispatch(once)
     backplane.run_until_idle()
-    assert once.released_count == 1 and hub.journal.lines == ["attic 1.0"] and not hub._keyed
+    assert once.released_count == 1 and hub.journal.lines == ["attic 1.0"] and not hub._lanes.shared
 
 
 # -- at the same time -----------------------------------------------------------------------------------------------------
@@ -450,6 +450,11 @@ def test_who_waits_for_a_lock_takes_no_thread(running: Callable[..., Any], wait:
     why = backplane.why("real/house.lane-1")["steps"][0]["reasons"]
     assert "waits for the lock of Diary, which house.step on real/house.lane-0 has" in why[0]["text"]
     assert why[0]["because"] == "locked"
+    (of_all,) = backplane.why("real/house")["steps"]  # who asks knows the dispatcher, not its lanes
+    assert (of_all["route"], of_all["object"], of_all["count"]) == ("house.step", "real/house.lane-0", 11)
+    assert of_all["reasons"][0]["because"] == "running"
+    (of_route,) = backplane.why("house.step")["steps"]  # nobody waits for these: they are no calls
+    assert (of_route["object"], of_route["count"]) == ("real/house.lane-0", 11)
     let_go.set()
     wait.until(all_done, "all others")
     assert seen == list(range(11)), "the oldest first"

@@ -55,7 +55,7 @@ def test_a_handler_is_tested_with_an_outlet_of_nobodys() -> None:
     """It keeps what was sent."""
     outlet = Outlet()
     order(Order("pen"), outlet)
-    assert outlet.emitted == [Shipped("pen")]
+    assert outlet.posted == outlet.emitted == [Shipped("pen")]
     assert outlet.casts == [("printer.label", {"text": "pen"})]
     assert outlet.sent == [("archive", Order("pen"))]
     assert outlet.published == [("shipped", {"thing": "pen"}), ("log", {"line": "pen"})]

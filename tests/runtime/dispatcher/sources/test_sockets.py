@@ -27,6 +27,7 @@ from appbackplane.runtime.dispatcher.sources.sockets import (
     SocketSource,
     Written,
 )
+from appbackplane.runtime.dispatcher.sources.sockets.completions import READY
 from appbackplane.runtime.dispatcher.sources.sockets.socket_source import OPERATIONS_MAX
 from appbackplane.runtime.dispatcher.sources.sockets.telling import AHEAD_MAX
 from appbackplane.runtime.objects.module_state import ModuleState
@@ -210,6 +211,42 @@ def test_a_handler_answers_on_the_connection(up: Callable[..., Hub]) -> None:
     assert got == [str(n) for n in range(50)]
 
 
+class Late(Hub):
+    """Answers when it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go_on = threading.Event()
+
+    def setup(self) -> None:
+        def answer(message: Echo, sockets: SocketSource) -> None:
+            assert self.go_on.wait(LIMIT_S)
+            sockets.begin_write(message.connection, message)
+
+        heard = DataProtector(self.heard)
+        self.register(on_listening, heard)
+        self.register(on_accepted, heard)
+        self.register(answer, self.sockets)
+
+
+def test_a_peer_that_has_sent_all_is_still_answered(up: Callable[..., Hub]) -> None:
+    """As long as a handler has something of it: `shutdown`, then read, is how many protocols end a request."""
+    hub = Late()
+    up(hub)
+    _, address = listen(hub, Packets)
+    with socket.create_connection(address) as peer:
+        found = hub.sockets._connections[hub.heard.next(Accepted).connection]
+        peer.sendall(Packets().encode(Echo("hi")))
+        peer.shutdown(socket.SHUT_WR)
+        wait_for(lambda: found._is_at_end)
+        done = threading.Event()
+        found.io.call(None, done.set)  # behind what follows from it
+        assert done.wait(LIMIT_S)
+        hub.go_on.set()
+        assert peer.recv(1000) == Packets().encode(Echo("hi", found.id))
+        assert peer.recv(1000) == b""
+
+
 def test_a_bad_body_costs_a_message_and_a_bad_frame_the_connection(up: Callable[..., Hub]) -> None:
     """Malformed input is never fatal: others are served as before."""
     hub = up()
@@ -324,6 +361,8 @@ def test_a_source_that_is_not_handled_reads_no_more(up: Callable[..., Hub]) -> N
             while sent < 100 << 20:
                 sent += peer.send(b"x 1\n" * 4096)
         except TimeoutError:
+            posted = hub.backplane.engine.intake.own_work[hub.component_name]  # type: ignore[attr-defined]
+            assert 0 < posted.outstanding <= AHEAD_MAX
             hub.gate.open.set()
     assert hub.gate.open.is_set(), f"{sent:,} bytes were taken while nothing was handled"
 
@@ -355,6 +394,8 @@ def test_a_read_that_is_taken_back_loses_nothing(up: Callable[..., Hub]) -> None
         operation = hub.sockets._operations[late]
         wait_for(lambda: operation.handle is not None)
         assert hub.sockets.cancel(late) is True
+        assert operation.handle is not None
+        assert operation.handle.resolve() is None, "in another thread, at the same moment: it takes nothing"
         hub.heard.messages.put = original  # type: ignore[method-assign]
         go_on.set()
         third = hub.sockets.begin_read(connection)
@@ -404,6 +445,40 @@ def test_what_cannot_be_done_is_told(up: Callable[..., Hub], tmp_path: Path) -> 
     assert hub.sockets.connections == {} and not hub.sockets._operations
 
 
+class Careless(Dispatcher):
+    """Hears nothing of what becomes of its sockets."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self.address, self.sockets = address, SocketSource()
+
+    def setup(self) -> None:
+        self.register(on_echo, self.sockets)
+        self.sockets.begin_listen(self.address, framing=Packets)
+
+
+def test_what_nobody_hears_that_it_cannot_be_done_is_in_the_log(
+    up: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A gateway whose port is taken is up, and nobody reaches it: the log is where one looks."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = other.getsockname()
+        hub = up(Careless(address))
+        move(hub.backplane, ModuleState.DOWN)
+        assert hub.sockets.wait_ended(LIMIT_S)
+    (line,) = [each for each in caplog.records if each.levelname == "WARNING"]
+    where = f"127.0.0.1:{address[1]}"
+    assert line.message.startswith(f"real/careless: <Listener {where}>: {where}: ")
+    assert line.message.endswith("Address already in use (Failed has no handler here)")
+
+
+def test_nobody_outside_sends_what_a_socket_tells(up: Callable[..., Hub]) -> None:
+    """As a route, `closed` would let every client tell the handlers what has not happened."""
+    hub = up()
+    routes = hub.backplane.engine.registry.routes  # type: ignore[attr-defined]
+    assert {each for each in routes if each.startswith("hub.")} >= {"hub.echo", "hub.measured"}
+    assert not {f"hub.{each.__message__.name}" for each in READY} & set(routes)
+
+
 def test_unix_sockets_are_streams_like_others(up: Callable[..., Hub], tmp_path: Path) -> None:
     """And the file goes with the listener."""
     hub = up()
@@ -447,7 +522,7 @@ def on_failed_slowly(message: Failed, gate: Gate) -> None:
     assert gate.open.wait(LIMIT_S)
 
 
-class Late(Hub):
+class Later(Hub):
     def __init__(self) -> None:
         super().__init__()
         self.gate = Gate()
@@ -463,7 +538,7 @@ class Late(Hub):
 
 def test_a_write_of_a_connection_that_has_ended_is_taken_back(up: Callable[..., Hub]) -> None:
     """Its `Failed` is on its way, and is not told; to ask for that is no error, whatever has become of the connection."""
-    hub = Late()
+    hub = Later()
     up(hub)
     _, address = listen(hub)
     peer = socket.socket()
@@ -494,9 +569,13 @@ def test_one_peer_that_does_not_read_takes_nobody_elses_room(up: Callable[..., H
         connection = hub.heard.next(Accepted).connection
         hub.sockets._connections[connection].socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)
         hub.sockets.begin_write(connection, b"x" * 200_000)
-        with pytest.raises(Busy, match="1,000 writes have not ended.* does not read"):
+
+        def write_on() -> None:
             for _ in range(OPERATIONS_MAX):
                 hub.sockets.begin_write(connection, b"x")
+
+        with pytest.raises(Busy, match=r"1,000 writes have not ended.* does not read"):
+            write_on()
         hub.sockets.begin_write(served, b"hello")
         assert other.recv(100) == b"hello"
         idle.close()

@@ -272,6 +272,58 @@ def test_its_message_has_its_own_priority(hub: Hub, backplane: VirtualBackplane)
     assert backplane.run_until_idle() == ["answer", "ask"]
 
 
+class Holding(Dispatcher):
+    """Its handler holds the datum until the time-out waits for it, and only then takes it back."""
+
+    def __init__(self) -> None:
+        self.open, self.timers = Open(), TimerSource()
+        self.is_waited_for: Callable[[], bool] = lambda: False
+        self.done = threading.Event()
+
+    def setup(self) -> None:
+        def hold(message: Ask, open: Open) -> None:
+            id = self.timers.begin(0.0, TimedOut(message.server))
+            tick = threading.Event()
+            for _ in range(10_000):
+                if self.is_waited_for():
+                    break
+                tick.wait(0.002)
+            open.lines.append(f"cancelled: {self.timers.cancel(id)}")
+
+        def finish(message: Tick, open: Open) -> None:
+            self.done.set()
+
+        open = DataProtector(self.open)
+        self.register(hold, open)
+        self.register(timed_out, open)
+        self.register(finish, open)
+        self.attach(self.timers)
+
+
+def test_a_message_that_waits_for_its_lock_can_still_be_cancelled(running: Callable[..., Backplane], wait: Any) -> None:
+    """It has been resolved, and waits behind the very handler that takes it back: it is looked at again with the lock."""
+    holding = Holding()
+    backplane = running(holding, threads=2)
+    with backplane.engine.lead:
+        for state in (ModuleState.INITIALIZING, ModuleState.PRIMARY):
+            backplane.engine.modules.move("holding", state, lambda error: None)
+    holding.is_waited_for = lambda: backplane.engine.scheduler.waiting_count == 2
+    holding.dispatch(Ask("a"))
+    holding.dispatch(Tick(), priority=7)
+    wait.until(holding.done, "the end")
+    assert holding.open.lines == ["cancelled: True"]
+    assert [entry.calls_count for entry in holding.entries] == [1, 0, 1]
+
+
+def test_a_timer_that_falls_due_while_it_is_cancelled_does_not_fire(hub: Hub, backplane: VirtualBackplane) -> None:
+    """By another thread, without the lead: the scheduler has it in its hand already."""
+    backplane.run_until_idle()
+    id = hub.timers.begin(1.0, Tick())
+    timer = hub.timers._timers[id]
+    hub.timers.cancel(id)
+    assert timer.fire() is None
+
+
 TIMERS = 400
 
 
