@@ -343,7 +343,7 @@ def test_what_is_no_handle_yet_or_no_more_is_refused(backplane: VirtualBackplane
     with pytest.raises(ValueError, match="this very Odd was dispatched: make a new one"):
         hub.dispatch(once)
     backplane.run_until_idle()
-    assert once.released_count == 1 and hub.journal.lines == ["attic 1.0"] and not hub._lanes.shared
+    assert once.released_count == 1 and hub.journal.lines == ["attic 1.0"] and not hub.lanes.shared
 
 
 # -- at the same time -----------------------------------------------------------------------------------------------------
