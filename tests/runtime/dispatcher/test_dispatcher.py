@@ -324,6 +324,28 @@ def test_a_handle_that_keeps_not_its_word_calls_nobody_and_is_released(
     assert odd.released_count == 1 and hub.journal.lines == [] and says in caplog.text
 
 
+def test_a_handle_that_cannot_be_released_undoes_nothing(
+    backplane: VirtualBackplane, hub: Hub, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its handlers have done what they did; the source's fault is in the log."""
+    _ = backplane.backplane
+
+    class Stuck(Odd):
+        __slots__ = ()
+
+        def release(self) -> None:
+            raise SystemExit("it does not come off")
+
+    ended: list[BaseException | None] = []
+    action = hub.action_of(Stuck(Reading("attic", 1.0)), None, None)
+    on_end = action.on_end
+    assert on_end is not None
+    action.on_end = lambda action: (ended.append(action.error), on_end(action))  # type: ignore[func-returns-value]
+    hub.post(action)
+    backplane.run_until_idle()
+    assert hub.journal.lines == ["attic 1.0"] and ended == [None] and "it does not come off" in caplog.text
+
+
 class Unmade(Handle):
     def __init__(self) -> None:
         pass
