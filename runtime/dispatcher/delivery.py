@@ -169,10 +169,8 @@ class Delivery(Holding):
     def _call(self, entry: Entry, values: tuple[Any, ...]) -> None:  # hot: scripts/bench dispatcher_overhead
         if not entry.is_registered:
             return
-        if self.handle is not None:
-            if self.handle.is_cancelled:
-                return
-            self.handle.has_begun = True
+        if self.handle is not None and not self.handle.begin():
+            return
         host = self.dispatcher._hosted_by
         assert host is not None
         now_ns = host.now_ns
@@ -293,7 +291,8 @@ class Delivery(Holding):
     def book_wait(self) -> None:
         """With the handler that it waited for."""
         if self.entries is not None:
-            self.entries[self.index].wait_ns += self.dispatcher.now_ns() - self.waited_from_ns
+            waited_ns = self.dispatcher.now_ns() - self.waited_from_ns
+            self.entries[self.index].wait_ns += waited_ns
         self.waited_from_ns = 0
 
     def waits_for(self) -> Sequence[Action]:

@@ -187,6 +187,8 @@ class Dispatcher(Registrar, Component):
             self.expose(MessageEndpoint(self, spec, urgency[spec.name], self._entries[spec.type]))
 
     def _enters(self, state: ModuleState) -> None:
+        if state is ModuleState.DOWN:
+            self.eavesdropping.watch_again()
         self._sources.enters(state)
 
     def _drains(self) -> None:

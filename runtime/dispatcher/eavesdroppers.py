@@ -96,9 +96,9 @@ class Eavesdropping:
         self._dispatcher = dispatcher
         self.of_category: dict[int, tuple[Eavesdropper, ...]] = {}
         self._ears: dict[tuple[Eavesdropper, int], Ear] = {}
-        #: Those that messages wait for, and whether somebody will look how long.
+        #: Those that messages wait for, and when somebody will look how long they take; None: nobody will. Under the mutex.
         self._hearings: set[Hearing] = set()
-        self._is_watched = False
+        self._looks_ns: int | None = None
         #: Types of messages that could not be copied, of which the log has been told.
         self._uncopied: set[type[Message]] = set()
 
@@ -133,8 +133,12 @@ class Eavesdropping:
             self._not_copied(message, error)
             return False
         with dispatcher.mutex:
+            # Whoever is cut off from now on finds them; what has been cut off meanwhile may never hear anything again.
+            hearings = [each for each in hearings if not each.eavesdropper.is_cut_off]
             delivery.hearings = list(hearings)
             self._hearings.update(hearings)
+        if not hearings:
+            return False
         for number, hearing in enumerate(hearings):
             hearing.on_end = self._ended
             try:
@@ -156,13 +160,14 @@ class Eavesdropping:
             )  # fmt: skip
 
     def _waits_for_others(self, delivery: Delivery, unheard: list[Hearing]) -> bool:
-        """Some will not hear it: whether others still have to."""
+        """Some will not hear it: whether others still have to, or the last of them has resumed it."""
         with self._dispatcher.mutex:
-            for hearing in unheard:
+            left_out = [each for each in unheard if not each.is_over]  # the others have been cut off
+            for hearing in left_out:
                 hearing.is_over = True
                 self._hearings.discard(hearing)
                 delivery.hearings.remove(hearing)
-            return bool(delivery.hearings)
+            return bool(delivery.hearings) or not left_out
 
     def cut_off(self, hearing: Hearing, because: str, error: BaseException | None) -> None:
         """It hears no more, and no message waits for it."""
@@ -205,23 +210,39 @@ class Eavesdropping:
             self._dispatcher._host.resume(delivery)
 
     def _watch(self, slow_ns: int) -> None:
-        if not self._is_watched:
-            self._is_watched = True
-            try:
-                self._dispatcher.look_at_eavesdroppers_in(slow_ns)
-            except Busy:  # no room for a timer now; the next message tries again
-                self._is_watched = False
+        """See to it that somebody looks by then."""
+        now_ns = self._dispatcher.now_ns()
+        with self._dispatcher.mutex:
+            # One that should have looked by now may have been taken back: its component went down.
+            if self._looks_ns is not None and now_ns <= self._looks_ns <= now_ns + slow_ns:
+                return
+            self._looks_ns = now_ns + slow_ns
+        try:
+            self._dispatcher.look_at_eavesdroppers_in(slow_ns)
+        except Busy:  # no room for a timer now; the next message tries again
+            with self._dispatcher.mutex:
+                self._looks_ns = None
+
+    def watch_again(self) -> None:
+        """The component has gone down, and with it the timer. What has come before is still waiting to be heard."""
+        with self._dispatcher.mutex:
+            self._looks_ns = None
+            slow_ns = min((each.eavesdropper.slow_ns for each in self._hearings), default=None)
+        if slow_ns is not None:
+            self._watch(slow_ns)
 
     def look(self) -> None:
         """Cut off who has been at one message for too long."""
         now_ns = self._dispatcher.now_ns()
         with self._dispatcher.mutex:
+            # In one step: what comes later sees that nobody will look, what came before is looked at.
+            if self._looks_ns is not None and self._looks_ns <= now_ns:
+                self._looks_ns = None
             pending = list(self._hearings)
         for each in pending:
             slow_ns = each.eavesdropper.slow_ns
             if each.heard_from_ns and not each.is_over and now_ns - each.heard_from_ns >= slow_ns:
                 self.cut_off(each, f"it has been at one message for {slow_ns / 1e6:.0f} ms", None)
-        self._is_watched = False
         if pending := [each for each in pending if not each.is_over]:
             self._watch(min(each.eavesdropper.slow_ns for each in pending))
 

@@ -226,6 +226,7 @@ class BlockPool(Source):
                 if lent is not None:
                     self._lent_bytes -= lent.size
             if lent is not None:
+                self._by_token.pop(token, None)
                 os.close(lent.fd)
 
     def _now_ns(self) -> int | None:

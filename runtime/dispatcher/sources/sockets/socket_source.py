@@ -259,7 +259,8 @@ class SocketSource(Source):
 
     def end_emitting(self) -> None:
         """All its sockets are closed, by its thread; nothing more is told."""
-        stopped, self._io = self._io, IoThread("sockets")
+        with self._mutex:
+            stopped, self._io = self._io, IoThread("sockets")
         self._stopped = stopped
         stopped.stop()
         with self._mutex:
@@ -282,8 +283,9 @@ class SocketSource(Source):
     def _begin(
         self, operation: Operation, function: Callable[[IoThread], None] | None, what: str, *arguments: Any
     ) -> int:
-        self._check_open()
         with self._mutex:
+            self._check_open()  # in here, or it might begin in the thread of the next start
+            io = self._io
             if self._dispatcher is None:
                 self._begun[operation.id] = Begun(what, arguments)
             if (
@@ -294,7 +296,6 @@ class SocketSource(Source):
                 raise Busy(f"{OPERATIONS_MAX} operations have been begun and not ended", retry_after=RETRY_AFTER_S)
             self._operations[operation.id] = operation
         if function is not None:
-            io = self._io
             io.call(None, lambda: function(io))
         return operation.id
 
