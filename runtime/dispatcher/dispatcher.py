@@ -115,8 +115,7 @@ class Dispatcher(Registrar, Component):
     @property
     def registrations(self) -> DataProtector[Registrations]:
         """The table of handlers, as data for a handler that changes it. Raises `RegistrationError` where it is `frozen`."""
-        if self.frozen:
-            raise RegistrationError(f"{type(self).__qualname__} is frozen: its registrations are no handler's business")
+        self._check_changeable()
         if self._registrations is None:
             self._registrations = DataProtector(Registrations(self), name="registrations", order=0, per_shard=True)
         return self._registrations
@@ -203,6 +202,7 @@ class Dispatcher(Registrar, Component):
 
     def change_registrations(self, handler: Callable[..., Any], arguments: Sequence[Any]) -> Entry:
         """For `Registrations`: one more, while it runs."""
+        self._check_changeable()
         entry = entry_of(handler, arguments, self)
         if entry.spec.type not in self._entries:
             raise FailedPrecondition(
@@ -234,6 +234,10 @@ class Dispatcher(Registrar, Component):
             self._sources.take_in(parameter.argument)
         return entry
 
+    def _check_changeable(self) -> None:
+        if self.frozen:
+            raise RegistrationError(f"{type(self).__qualname__} is frozen: its registrations are no handler's business")
+
     def _clash(self, entry: Entry) -> str | None:
         """Whose route it would take, if anybody's."""
         name, kind = entry.spec.name, entry.spec.type
@@ -246,6 +250,7 @@ class Dispatcher(Registrar, Component):
 
     def take_out(self, entry: Entry) -> None:
         """For `Registrations`: one less."""
+        self._check_changeable()
         entry.is_registered = False
         with self.mutex:
             entries = self._entries[entry.spec.type]
@@ -309,7 +314,7 @@ class Dispatcher(Registrar, Component):
 
     def look_at_eavesdroppers_in(self, delay_ns: int) -> None:
         """At a priority that even busy workers do not keep waiting."""
-        self._host.after(self, delay_ns, self._look_at_eavesdroppers, (), 0)
+        self._host.after(self, delay_ns, self._look_at_eavesdroppers, (), 0, is_counted=False)
 
     def _look_at_eavesdroppers(self) -> None:
         self.eavesdropping.look()
