@@ -156,6 +156,21 @@ def refuse(ask: Ask) -> None:
 def choose(ask: Ask, room: Read[Room]) -> None: ...
 
 
+def test_an_answer_that_cannot_travel_is_the_handlers_mistake(caplog: pytest.LogCaptureFixture) -> None:
+    """Not its caller's, who has asked for nothing wrong; and it is named, and in the log."""
+
+    def give(_: Ask) -> Any:
+        return {"room": Room("attic")}
+
+    class Giver(Dispatcher):
+        def setup(self) -> None:
+            self.register(give)
+
+    error = VirtualBackplane(Giver()).call("giver.ask", what="x").error()
+    assert isinstance(error, InternalError) and "give raised TypeError: what it returned cannot travel" in str(error)
+    assert "what it returned cannot travel" in caplog.text
+
+
 def test_an_error_of_ours_that_a_handler_raises_is_what_its_caller_gets() -> None:
     """As from an operation; and an unknown key of a selective protector is the caller's mistake, too."""
 
