@@ -84,7 +84,7 @@ class House(Dispatcher):
         self.has_accessor = has_accessor
         self.failures: list[BaseException] = []
 
-    def report(self, action: Action, error: BaseException) -> None:
+    def _report(self, action: Action, error: BaseException) -> None:
         """A handler of the test's has found something wrong."""
         self.failures.append(error.__cause__ or error)
 
