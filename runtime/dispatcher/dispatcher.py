@@ -196,14 +196,14 @@ class Dispatcher(Registrar, Component):
     def _drains(self) -> None:
         self._sources.drain()
 
-    def _register(self, handler: Callable[..., Any], arguments: Sequence[Any]) -> Entry:
+    def _register(self, handler: Callable[..., Any], arguments: Sequence[Any]) -> None:
         if self._hosted_by is not None:
             raise FailedPrecondition(
                 f"{self.name} runs: register handlers in setup(), or in a handler that is given its registrations"
             )
-        return self._enter(entry_of(handler, arguments, self))
+        self._enter(entry_of(handler, arguments, self))
 
-    def _change_registrations(self, handler: Callable[..., Any], arguments: Sequence[Any]) -> Entry:
+    def _change_registrations(self, handler: Callable[..., Any], arguments: Sequence[Any]) -> None:
         """For `Registrations`: one more, while it runs."""
         entry = entry_of(handler, arguments, self)
         if entry.spec.type not in self._entries:
@@ -215,9 +215,9 @@ class Dispatcher(Registrar, Component):
                 f"{entry.name} has an accessor, and none was registered in setup(): declare keeps_threads = True in "
                 f"{type(self).__qualname__}"
             )
-        return self._enter(entry)
+        self._enter(entry)
 
-    def _enter(self, entry: Entry) -> Entry:
+    def _enter(self, entry: Entry) -> None:
         kind = entry.spec.type
         if self._shards is not None:
             self._shards.admit(entry)
@@ -234,7 +234,6 @@ class Dispatcher(Registrar, Component):
             self._with_blocks.add(kind)
         for parameter in entry.parameters:
             self._sources.take_in(parameter.argument)
-        return entry
 
     def _clash(self, entry: Entry) -> str | None:
         """Whose route it would take, if anybody's."""
