@@ -349,6 +349,7 @@ def test_everything_completes_and_nobody_writes_what_others_use(plan: Plan) -> N
 @pytest.mark.skipif(
     BUILD == "compiled", reason="compiled functions cannot be replaced, and so the order not switched off"
 )
+@pytest.mark.usefixtures("replaceable")
 @pytest.mark.parametrize("reaching", [False, True])
 def test_without_the_order_they_wait_in_a_circle(reaching: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test above would pass for ever if its handlers never got into each other's way."""

@@ -421,7 +421,7 @@ def assert_nothing_is_left(house: House, backplane: VirtualBackplane) -> None:
 
 
 @pytest.fixture
-def blocking(monkeypatch: pytest.MonkeyPatch) -> threading.Semaphore:
+def blocking(monkeypatch: pytest.MonkeyPatch, replaceable: None) -> threading.Semaphore:
     """Counts up whenever a thread is about to wait for a lock, and whoever is in its way has been told."""
     count = threading.Semaphore(0)
     begins_to_block = EngineHost.begins_to_block
