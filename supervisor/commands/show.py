@@ -20,9 +20,11 @@ def as_json(value: Any) -> None:
 
 
 def result(value: Any) -> None:
-    """What a call returned, for a person: text as it is, all else as indented JSON."""
+    """What a call returned, for a person: text as it is, all else as indented JSON; of a table each row on one line."""
     if isinstance(value, str):
         click.echo(value)
+    elif isinstance(value, list) and len(value) > 1 and all(isinstance(row, dict) for row in value):
+        click.echo("[\n  " + ",\n  ".join(map(in_one_line, value)) + "\n]")
     elif value is not None:
         click.echo(json.dumps(value, ensure_ascii=False, indent=2, default=_other))
 

@@ -14,7 +14,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from appbackplane.supervisor.commands import main
+from appbackplane.supervisor.commands import main, show
 from appbackplane.supervisor.commands.call import TIMEOUT_S_MAX
 from appbackplane.supervisor.commands.cli import VERBS
 from appbackplane.supervisor.commands.words import arguments
@@ -55,6 +55,15 @@ def up(folder: Path, start: Callable[..., RunningSystem]) -> Iterator[RunningSys
     yield system
     system.signal(signal.SIGTERM)
     system.wait_down()
+
+
+def test_a_table_is_shown_a_row_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """`call hub.handlers` of nine handlers is read at a glance, and is JSON as before."""
+    rows = [{"handler": "note", "data": ["room: Room"]}, {"handler": "report", "data": []}]
+    show.result(rows)
+    said = capsys.readouterr().out
+    assert said.splitlines()[1] == '  {"handler": "note", "data": ["room: Room"]},'
+    assert json.loads(said) == rows
 
 
 def error_of(result: Result, code: int) -> str:
