@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self, TypeVar
 
 from appbackplane.transport.errors import FailedPrecondition
@@ -20,11 +20,12 @@ from ..objects.app_object import AppObject
 from ..objects.component import Component
 from ..objects.endpoint import Request
 from ..objects.module_state import ModuleState
-from ..objects.operation import MARK, operation
+from ..objects.operation import operation
 from .delivery import Delivery
 from .eavesdroppers import SLOW_AFTER_S, Eavesdropper, Eavesdropping
 from .errors import NoHandler, RegistrationError
 from .handles import Handle, lane_of
+from .lanes import Lane, Lanes
 from .locking import NOBODY
 from .message import Message, MessageSpec, undeclared
 from .priorities import declared, rate_monotonic
@@ -46,16 +47,6 @@ S = TypeVar("S", bound=Source | Protector[Any])
 log = logging.getLogger("appbackplane.runtime")
 
 
-class Lane(AppObject):
-    """What a delivery is queued on: one each, or one for all of a key."""
-
-    __slots__ = ("load", "shared_by")
-
-    load: int
-    #: What its messages have in common: their key, or the source that wants them in order.
-    shared_by: Hashable
-
-
 class Dispatcher(Registrar, Component):
     """Subclass it, and register handlers in `setup`. Routes: `COMPONENT.MESSAGE`, for each message that has a handler."""
 
@@ -63,27 +54,27 @@ class Dispatcher(Registrar, Component):
     frozen: ClassVar[bool] = False
     #: "declared", by `@message(priority=…)`; or "rate_monotonic", by `@message(rate=…)`.
     priorities: ClassVar[str] = "declared"
-    #: Whether deliveries wait for locks in their threads, as they must where a handler has an accessor (delivery.py). True
+    #: Whether deliveries wait for locks in their threads, as they must where a handler has an accessor (holding.py). True
     #: from the first accessor that is registered in `setup`; declare it where one may be registered later.
     keeps_threads: bool = False
     #: Whether its data are spread by key over the backplanes that have it, its replicas (shards.py).
     sharded: ClassVar[bool] = False
 
-    #: Guards locks and lanes. Held for a few steps; nobody takes the lead while he holds it.
+    #: Guards locks, lanes and registrations. Held for a few steps; nobody takes the lead while he holds it.
     mutex: threading.Lock
     #: Handles that resolved to nothing.
     vanished_count: int
     eavesdropping: Eavesdropping
+    lanes: Lanes
     shards: Shards | None
     _entries: dict[type[Message], tuple[Entry, ...]]
-    _urgency: dict[str, int]
     #: Route and priority of each message that has a handler.
     _served: dict[type[Message], tuple[str, int]]
+    #: `ended`, bound once and not for each message.
+    _on_end: Callable[[Action], None]
     _registrations: DataProtector[Registrations] | None
     #: Messages that may have bodies in shared memory.
     _with_blocks: set[type[Message]]
-    _lanes: list[Lane]
-    _keyed: dict[Hashable, Lane]
     _sources: Attached
 
     def __new__(cls, *arguments: Any, **keywords: Any) -> Self:
@@ -91,13 +82,12 @@ class Dispatcher(Registrar, Component):
         self.mutex = threading.Lock()
         self.vanished_count = 0
         self.eavesdropping = Eavesdropping(self)
+        self.lanes = Lanes(self)
         self.shards = Shards(self) if cls.sharded else None
         self._entries = {}
-        self._urgency = {}
         self._served = {}
+        self._on_end = self.ended
         self._registrations = None
-        self._lanes = []
-        self._keyed = {}
         self._sources = Attached(self)
         self._with_blocks = set()
         return self
@@ -150,6 +140,8 @@ class Dispatcher(Registrar, Component):
                 host.post(action)
         except BaseException:
             self.ended(action)  # it has a place on its lane
+            if isinstance(message, Handle):
+                message.is_dispatched = False
             raise
 
     def home_of(self, message: Message) -> str | None:
@@ -162,7 +154,7 @@ class Dispatcher(Registrar, Component):
         return [
             {
                 "message": each.spec.name,
-                "priority": self._urgency[each.spec.name],
+                "priority": self._served[each.spec.type][1],
                 "handler": each.name,
                 "data": [parameter.text for parameter in each.parameters],
                 "calls": each.calls_count,
@@ -190,12 +182,14 @@ class Dispatcher(Registrar, Component):
             raise RegistrationError(
                 f"{type(self).__qualname__}.priorities = {self.priorities!r}: expected one of {[*_RULES]}"
             )
-        self._urgency = rule(specs, priorities)
-        self._served = {each.type: (f"{self.component_name}.{each.name}", self._urgency[each.name]) for each in specs}
+        urgency = rule(specs, priorities)
+        self._served = {each.type: (f"{self.component_name}.{each.name}", urgency[each.name]) for each in specs}
         for spec in [each for each in specs if not each.internal]:
-            self.expose(MessageEndpoint(self, spec, self._urgency[spec.name], self._entries[spec.type]))
+            self.expose(MessageEndpoint(self, spec, urgency[spec.name], self._entries[spec.type]))
 
     def _enters(self, state: ModuleState) -> None:
+        if state is ModuleState.DOWN:
+            self.eavesdropping.watch_again()
         self._sources.enters(state)
 
     def _drains(self) -> None:
@@ -245,7 +239,8 @@ class Dispatcher(Registrar, Component):
         """Whose route it would take, if anybody's."""
         name, kind = entry.spec.name, entry.spec.type
         other = next((each for each in self._entries if each is not kind and each.__message__.name == name), None)
-        if other is None and not hasattr(getattr(type(self), name, None), MARK):
+        own = (spec.name for spec in type(self).__operations__.values() if spec.mark.kind == "operation")
+        if other is None and name not in own:
             return None
         whose = f"{type(self).__qualname__}.{name}" if other is None else f"{other.__module__}.{other.__qualname__}"
         return f"{entry.name}: {kind.__name__} would have the route of {whose}, {name!r}: declare @message(name=…)"
@@ -266,7 +261,7 @@ class Dispatcher(Registrar, Component):
         given: Message | None = None
         handle: Handle | None = None
         if isinstance(message, Handle):
-            handle, spec = message, message.spec
+            handle, spec = message, _spec_of(message)
         else:
             given, spec = message, type(message).__message__
         served = self._served.get(spec.type)
@@ -279,6 +274,8 @@ class Dispatcher(Registrar, Component):
             away = self.shards.away(given, spec, priority, deadline_ns, request)
             if away is not None:
                 return away
+        if handle is not None:
+            handle.is_dispatched = True
         if spec.type in self._with_blocks:
             given, handle = None, BlockHandle(message)
         shared_by = None
@@ -286,9 +283,8 @@ class Dispatcher(Registrar, Component):
             shared_by = handle.lane
         elif spec.key is not None and given is not None:
             shared_by = lane_of(given)
-        lane = self._idle_lane() if shared_by is None else self.lane_of(shared_by)
-        delivery = Delivery(lane, route, priority, deadline_ns, self, spec, given, handle)
-        delivery.on_end = self.ended
+        delivery = Delivery(self.lanes.take(shared_by), route, priority, deadline_ns, self, spec, given, handle)
+        delivery.on_end = self._on_end
         return delivery
 
     def is_heard(self, kind: type[Message]) -> bool:
@@ -308,10 +304,6 @@ class Dispatcher(Registrar, Component):
         assert host is not None
         return host.now_ns
 
-    def resume(self, delivery: Delivery) -> None:
-        """It has the locks it waited for."""
-        self._host.resume(delivery)
-
     def report(self, action: Action, error: BaseException) -> None:
         """Say what went wrong, in the log."""
         self._host.report(action, error)
@@ -329,39 +321,25 @@ class Dispatcher(Registrar, Component):
         self._objects.append(object)
         return object
 
-    def lane_of(self, shared_by: Hashable) -> Lane:
-        """The one for all that has this in common; to be given back by `ended`."""
-        with self.mutex:
-            lane = self._keyed.get(shared_by)
-            if lane is None:
-                lane = self._keyed[shared_by] = self._idle_lane()
-                lane.shared_by = shared_by
-            lane.load += 1
-            return lane
-
-    def _idle_lane(self) -> Lane:
-        try:
-            return self._lanes.pop()
-        except IndexError:
-            lane = self.inner(Lane(), f"lane-{len(self._objects)}")
-            lane.load, lane.shared_by = 0, None
-            return lane
-
     def ended(self, action: Action) -> None:
         """It was on a lane, and is no more."""
         lane = action.object
         assert isinstance(lane, Lane)
-        if lane.shared_by is not None:
-            with self.mutex:
-                lane.load -= 1
-                if not lane.load:
-                    del self._keyed[lane.shared_by]
-                    lane.shared_by = None
-                    self._lanes.append(lane)
-        else:  # nobody else's
-            self._lanes.append(lane)
+        self.lanes.give_back(lane)
         if isinstance(action, Delivery) and (action.left is not NOBODY or action.held):
-            action.has_ended()
+            action.tell_left()
+
+
+def _spec_of(handle: Handle) -> MessageSpec:
+    """Of what a user has made, perhaps without its constructor."""
+    spec = getattr(handle, "spec", None)
+    if not isinstance(spec, MessageSpec):
+        raise TypeError(
+            f"{type(handle).__name__} has no message: super().__init__(Reading.__message__) in its __init__"
+        )
+    if handle.is_dispatched:
+        raise ValueError(f"this very {type(handle).__name__} was dispatched: make a new one, it is resolved once")
+    return spec
 
 
 _RULES = {"declared": declared, "rate_monotonic": rate_monotonic}

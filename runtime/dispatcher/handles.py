@@ -8,16 +8,21 @@ shares can be sure that it does not run.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Hashable
 
 from .locking import Lock
 from .message import Message, MessageSpec
 
+#: Over `is_cancelled` and `has_begun` of all handles: who cancels and who begins may be two threads, and one of them is first.
+#: Held for two steps, 0.1 us; a lock for each would be 60 bytes.
+_first = threading.Lock()
+
 
 class Handle:
     """Subclass it for a source whose messages can be taken back, or are made when they are needed."""
 
-    __slots__ = ("has_begun", "is_cancelled", "lane", "lock", "spec")
+    __slots__ = ("has_begun", "is_cancelled", "is_dispatched", "lane", "lock", "spec")
 
     def __init__(self, spec: MessageSpec, *, lane: Hashable = None, lock: Lock | None = None) -> None:
         """`lane`: what has one is handled in the order in which it came, one after the other (law 1); see `lane_of`.
@@ -28,6 +33,8 @@ class Handle:
         self.lane = lane
         self.lock = lock
         self.is_cancelled = False
+        #: It waits in a queue, or has done so: it is resolved and released once.
+        self.is_dispatched = False
         #: A handler has been called with its message.
         self.has_begun = False
 
@@ -40,8 +47,17 @@ class Handle:
 
     def cancel(self) -> bool:
         """No handler begins with it any more; False if one has begun with it before."""
-        self.is_cancelled = True
-        return not self.has_begun
+        with _first:
+            self.is_cancelled = True
+            return not self.has_begun
+
+    def begin(self) -> bool:
+        """For deliveries: a handler is about to be called with its message; False: it was cancelled before."""
+        with _first:
+            if self.is_cancelled:
+                return False
+            self.has_begun = True
+            return True
 
 
 class Ready(Handle):

@@ -147,6 +147,7 @@ class EngineHost:
         engine = self._engine
         with engine.lead:
             engine.parking.hurry(action, engine.clock.now_ns())
+            engine.nudge()  # what is ready may be more urgent now than what a relief was told to look for
 
     def begins_to_block(self, action: ParkableAction) -> None:
         """It is about to wait in its thread."""

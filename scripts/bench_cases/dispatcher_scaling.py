@@ -32,6 +32,8 @@ IDLE_COUNT = 96
 #: And for what is flat. A slice is short enough that some find the machine at rest.
 FLAT_COUNT = 16
 SHARDS = 2
+#: Both cores must be free at once, and two processes on them for as long as a slice takes.
+SHARD_SLICES = 6
 
 
 class Curves:
@@ -76,7 +78,7 @@ def sweep(curves: Curves, ten: Ten, backplane: Backplane, client: Client, thread
 def shards(curves: Curves, client: Client, keys: list[str]) -> None:
     """Handlers that compute, in one backplane with one thread, and over two."""
     client.call("backplane.alone.threads", count=1)
-    for _ in range(SHARDS):
+    for _ in range(SHARD_SLICES):
         curves.measure("sharded", 1, FLAT_COUNT, lambda: computed_s(client, "alone", keys))
         curves.measure("sharded", SHARDS, FLAT_COUNT, lambda: computed_s(client, "spread", keys))
 

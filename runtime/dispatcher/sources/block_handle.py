@@ -62,9 +62,8 @@ class BlockHandle(Handle):
             MAPPINGS.unmap(block)
             if not self.has_begun:
                 continue
-            pool = BlockPool.of_token(block.token) if block.pid == os.getpid() else None
-            if pool is not None:
-                pool.done(block.token)
-            else:
+            if block.pid != os.getpid():
                 say_done(block)
+            elif (pool := BlockPool.of_token(block.token)) is not None:  # None: it has been taken back
+                pool.done(block.token)
         self._inner.release()

@@ -17,6 +17,7 @@ from appbackplane.transport.errors import InvalidArgument
 from ...objects.app_object import WorkHandle
 from ..handles import Handle, Ready
 from ..message import Message
+from ..protectors import shortened
 from .source import Source, next_transaction, with_transaction
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class TimerSource(Source):
     __slots__ = ("_mutex", "_timers")
 
     def __init__(self) -> None:
-        #: Over `_timers`, and over a timer's `handle` with its `is_over`.
+        #: Over `_timers`, and over what a timer's thread, its handlers and who cancels it share.
         self._mutex = threading.Lock()
         self._timers: dict[int, _Timer] = {}
 
@@ -57,15 +58,19 @@ class TimerSource(Source):
         Before its component serves: from when it does. Raises `InvalidArgument`, `NoHandler`, `Busy` at `max_posted`, and
         `Unavailable` once it has stopped.
         """
-        if not 0 <= seconds <= SECONDS_MAX:
-            raise InvalidArgument(f"a timer in {seconds!r} s: expected 0 or more, and at most {SECONDS_MAX}")
-        if every is not None and not (0 < every <= SECONDS_MAX and math.ceil(every * 1e9)):
+        if not (isinstance(seconds, (int, float)) and 0 <= seconds <= SECONDS_MAX):
+            raise InvalidArgument(f"a timer in {shortened(seconds)} s: expected 0 or more, and at most {SECONDS_MAX}")
+        if every is not None and not (
+            isinstance(every, (int, float)) and 0 < every <= SECONDS_MAX and math.ceil(every * 1e9)
+        ):
             raise InvalidArgument(f"a timer every {every!r} s: expected more than 0, and at most {SECONDS_MAX}")
-        self._check_heard(message)
+        self._check_message(message)
+        self._check_heard(type(message))
         self._check_open()
         id = next_transaction()
         timer = _Timer(self, id, Begun(seconds, with_transaction(message, id), every))
         with self._mutex:
+            self._check_open()  # once more: what stops it looks for timers in here
             self._timers[id] = timer
             is_running = self._is_running
         if is_running:
@@ -122,13 +127,15 @@ class TimerSource(Source):
 class _Timer:
     """One that was begun."""
 
-    __slots__ = ("begun", "handle", "id", "is_over", "is_set", "scheduled", "source")
+    __slots__ = ("begun", "handle", "id", "is_handled_early", "is_over", "is_set", "scheduled", "source")
 
     def __init__(self, source: TimerSource, id: int, begun: Begun) -> None:
         self.source, self.id, self.begun = source, id, begun
         self.scheduled: WorkHandle | None = None
         #: What it has become and has not been handled.
         self.handle: Handle | None = None
+        #: It fired, and that was handled, before `scheduled` was known.
+        self.is_handled_early = False
         self.is_over = self.is_set = False
 
     @property
@@ -144,7 +151,11 @@ class _Timer:
         seconds, message, every = self.begun
         name = f"{dispatcher.component_name}.{type(message).__message__.name}"
         every_ns = 0 if every is None else math.ceil(every * 1e9)
-        self.scheduled = dispatcher._host.later(dispatcher, name, round(seconds * 1e9), every_ns, self.fire)
+        scheduled = dispatcher._host.later(dispatcher, name, round(seconds * 1e9), every_ns, self.fire)
+        with self.source._mutex:
+            self.scheduled = scheduled
+            if self.is_handled_early:
+                scheduled.is_pending = False
         if self.is_over:  # by another thread, which did not find it
             self.scheduled.cancel()
 
@@ -171,16 +182,20 @@ class _Timer:
         """What it became is over."""
         if self.begun.every is None:
             self.source._forget(self.id)
-        elif self.scheduled is not None:
-            self.scheduled.is_pending = False
-        self.handle = None
+            return  # its handle stays: who cancels it just now learns from it that it is too late
+        with self.source._mutex:
+            self.handle = None  # before the next may be made
+            if self.scheduled is None:
+                self.is_handled_early = True
+            else:
+                self.scheduled.is_pending = False
 
     def _end(self) -> Handle | None:
         with self.source._mutex:
             self.is_over = True
             handle = self.handle
         if self.scheduled is not None:
-            self.scheduled.cancel()
+            self.scheduled.cancel()  # if it is not known yet, `set` does that
         return handle
 
 

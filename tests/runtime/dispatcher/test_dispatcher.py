@@ -287,6 +287,66 @@ def test_a_cancelled_handle_leaves_no_trace(backplane: VirtualBackplane, hub: Hu
     assert ticket.calls == ["release"] and hub.journal.lines == [] and hub.vanished_count == 1
 
 
+class Odd(Handle):
+    """Written in a hurry."""
+
+    __slots__ = ("released_count", "resolved")
+
+    def __init__(self, resolved: Any, lane: Any = None) -> None:
+        super().__init__(Reading.__message__, lane=lane)
+        self.resolved, self.released_count = resolved, 0
+
+    def resolve(self) -> Message | None:
+        if isinstance(self.resolved, BaseException):
+            raise self.resolved
+        return self.resolved  # type: ignore[no-any-return]
+
+    def release(self) -> None:
+        self.released_count += 1
+
+
+@pytest.mark.parametrize(
+    ("resolved", "says"),
+    [
+        (Ask("what"), "Odd.resolve() gave a Ask: expected a Reading, or None"),
+        (5, "Odd.resolve() gave a int: expected a Reading, or None"),
+        (SystemExit("enough"), "enough"),
+        (NotFound("the body has gone"), "the body has gone"),
+    ],
+)
+def test_a_handle_that_keeps_not_its_word_calls_nobody_and_is_released(
+    backplane: VirtualBackplane, hub: Hub, caplog: pytest.LogCaptureFixture, resolved: Any, says: str
+) -> None:
+    """A source counts what it has given out: one handle that is never released stops it some time. And somebody is told."""
+    _ = backplane.backplane
+    odd = Odd(resolved)
+    hub.dispatch(odd)
+    backplane.run_until_idle()
+    assert odd.released_count == 1 and hub.journal.lines == [] and says in caplog.text
+
+
+class Unmade(Handle):
+    def __init__(self) -> None:
+        pass
+
+
+def test_what_is_no_handle_yet_or_no_more_is_refused(backplane: VirtualBackplane, hub: Hub) -> None:
+    """Where it is dispatched, in words; a handle that is dispatched twice would be released twice."""
+    _ = backplane.backplane
+    with pytest.raises(TypeError, match="Unmade has no message: super"):
+        hub.dispatch(Unmade())
+    with pytest.raises(TypeError, match="what keeps messages in order, a key or a handle's lane, is a map's key"):
+        hub.dispatch(Odd(None, lane=[]))
+    with pytest.raises(TypeError, match="what keeps messages in order"):
+        hub.dispatch(Reading(["attic"], 1.0))  # type: ignore[arg-type]
+    once = Odd(Reading("attic", 1.0))
+    hub.dispatch(once)
+    with pytest.raises(ValueError, match="this very Odd was dispatched: make a new one"):
+        hub.dispatch(once)
+    backplane.run_until_idle()
+    assert once.released_count == 1 and hub.journal.lines == ["attic 1.0"] and not hub.lanes.shared
+
+
 # -- at the same time -----------------------------------------------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ import pytest
 from appbackplane.runtime.dispatcher import Accessor, DataProtector, Dispatcher, Handle, Message, message
 from appbackplane.runtime.execution.current import current
 from appbackplane.runtime.execution.draining import Draining
-from appbackplane.runtime.execution.parking import Parking
+from appbackplane.runtime.execution.host import EngineHost
 from appbackplane.runtime.execution.worker import Worker
 from appbackplane.runtime.objects.action import Action
 from appbackplane.runtime.testing import VirtualBackplane
@@ -424,13 +424,13 @@ def assert_nothing_is_left(house: House, backplane: VirtualBackplane) -> None:
 def blocking(monkeypatch: pytest.MonkeyPatch) -> threading.Semaphore:
     """Counts up whenever a thread is about to wait for a lock, and whoever is in its way has been told."""
     count = threading.Semaphore(0)
-    begins_to_block = Parking.begins_to_block
+    begins_to_block = EngineHost.begins_to_block
 
-    def watched(self: Parking, action: Any, now_ns: int) -> None:
-        begins_to_block(self, action, now_ns)
+    def watched(self: EngineHost, action: Any) -> None:
+        begins_to_block(self, action)
         count.release()
 
-    monkeypatch.setattr(Parking, "begins_to_block", watched)
+    monkeypatch.setattr(EngineHost, "begins_to_block", watched)
     return count
 
 

@@ -13,6 +13,10 @@ from appbackplane.transport.errors import InvalidArgument
 
 #: sockaddr_un.sun_path, with its end.
 UNIX_PATH_BYTES_MAX = 107
+#: A peer that is silent for so long is asked whether it is still there, and so often. The system asks after two hours only, and
+#: until then what has vanished has a place of `connections_max`.
+KEEP_IDLE_S = 60
+KEEP_EVERY_S = 10
 
 
 class Address:
@@ -49,6 +53,10 @@ class Address:
         made = socket.socket(self.family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         if self.family != socket.AF_UNIX:
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            # A device that lost its power says no goodbye. Accepted sockets inherit it.
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEP_IDLE_S)
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEP_EVERY_S)
         return made
 
     def of_name(self, name: Any) -> str:

@@ -1,7 +1,8 @@
 """Completions: the messages in which operations of a socket source end, and what else it tells.
 
-Ready-made; a source that is given `tells={Received: Arrived}` tells `Arrived` instead, whose fields are filled by their names:
-it has those of the ready-made one that it wants, and what it has besides has defaults.
+Ready-made, and internal: no client sends one, and no peer (framing.py). A source that is given `tells={Received: Arrived}`
+tells `Arrived` instead, whose fields are filled by their names: it has those of the ready-made one that it wants, and what it
+has besides has defaults.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import errno
 import logging
 import os
 import socket
+from contextlib import suppress
 from selectors import EVENT_READ
 from typing import TYPE_CHECKING, Final
 
@@ -111,8 +112,9 @@ class Listener:
         """No more peers."""
         if self.socket.fileno() < 0:
             return
+        self.source._listeners.discard(self)
         self.io.forget(self)
         self.socket.close()
         if self._is_bound and self.address.family == socket.AF_UNIX and not self.address.is_abstract:
-            os.unlink(self.address.place)
-        self.source._listeners.discard(self)
+            with suppress(FileNotFoundError):  # somebody has removed it
+                os.unlink(self.address.place)
