@@ -9,9 +9,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from shutil import get_terminal_size
 from typing import Any
 
 import click
+
+
+#: Of what has no sentence in it. Rich would fold "hub.measured" to "hub.…", and every figure to two lines.
+CELL_WIDTH_MAX = 40
 
 
 def as_json(value: Any) -> None:
@@ -35,8 +40,10 @@ def in_one_line(value: Any) -> str:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Rows of text under their headings."""
-    if sys.stdout.isatty():
+    """Rows of text under their headings. Sentences are folded on a narrow terminal, names and figures are not cut for it."""
+    widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
+    is_folded = max(widths, default=0) > CELL_WIDTH_MAX
+    if sys.stdout.isatty() and (is_folded or sum(widths) + 3 * len(widths) <= get_terminal_size().columns):
         from rich import box
         from rich.console import Console
         from rich.table import Table
@@ -47,7 +54,6 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
             drawn.add_row(*(Text(cell) for cell in row))  # Text: a signature's brackets are not markup
         Console().print(drawn)
         return
-    widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
     for row in (columns, *rows):
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 

@@ -66,6 +66,19 @@ def test_a_table_is_shown_a_row_a_line(capsys: pytest.CaptureFixture[str]) -> No
     assert json.loads(said) == rows
 
 
+@pytest.mark.parametrize(("columns", "is_drawn"), [("80", False), ("120", True)])
+def test_names_and_figures_are_not_cut_for_a_narrow_terminal(
+    columns: str, is_drawn: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`status --stats` in 80 columns would call every operation "hub.…"."""
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    show.table(["OPERATION", *(f"COLUMN {n}" for n in range(7))], [["hub.device_changed", *["2.83 ms"] * 7]])
+    said = capsys.readouterr().out
+    assert "hub.device_changed" in said and said.count("2.83 ms") == 7
+    assert ("\N{BOX DRAWINGS LIGHT HORIZONTAL}" in said) is is_drawn
+
+
 def error_of(result: Result, code: int) -> str:
     """The one line on standard error."""
     assert result.exit_code == code, result.output
