@@ -14,7 +14,6 @@ from typing import Any
 
 import click
 
-
 #: Of what has no sentence in it. Rich would fold "hub.measured" to "hub.…", and every figure to two lines.
 CELL_WIDTH_MAX = 40
 
