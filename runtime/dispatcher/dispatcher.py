@@ -163,6 +163,7 @@ class Dispatcher(Registrar, Component):
                 "failures": each.failures_count,
                 "run_ms": round(each.run_ns / 1e6, 3),
                 "lock_wait_ms": round(each.wait_ns / 1e6, 3),
+                "backplane": self.name.partition("/")[0],
             }
             for each in self.entries
         ]

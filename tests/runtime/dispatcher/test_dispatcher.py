@@ -139,6 +139,7 @@ def test_a_handler_that_raises_stops_no_other_and_what_it_changed_stays(
     figures = {each["handler"]: each for each in backplane.call("hub.handlers").result()}
     assert figures["answer"]["calls"] == 1, "and the one behind it"
     assert figures["stumble"]["failures"] == 1
+    assert figures["stumble"]["backplane"] == "virtual", "of replicas each tells its own"
 
 
 def test_a_failure_that_nobody_waits_for_is_in_the_log(
