@@ -244,8 +244,12 @@ class Delivery(Holding):
 
     def _let_go(self) -> None:
         handle, self.handle = self.handle, None
-        if handle is not None:
+        if handle is None:
+            return
+        try:
             handle.release()
+        except BaseException as error:  # the edge: a handle is a user's; what its message has done is done
+            self.dispatcher.report(self, error)
 
     # -- for accessors ------------------------------------------------------------------------------------------------
 

@@ -117,8 +117,7 @@ class Dispatcher(Registrar, Component):
     @property
     def registrations(self) -> DataProtector[Registrations]:
         """The table of handlers, as data for a handler that changes it. Raises `RegistrationError` where it is `frozen`."""
-        if self.frozen:
-            raise RegistrationError(f"{type(self).__qualname__} is frozen: its registrations are no handler's business")
+        self._check_changeable()
         if self._registrations is None:
             self._registrations = DataProtector(Registrations(self), name="registrations", order=0, per_shard=True)
         return self._registrations
@@ -206,6 +205,7 @@ class Dispatcher(Registrar, Component):
 
     def _change_registrations(self, handler: Callable[..., Any], arguments: Sequence[Any]) -> None:
         """For `Registrations`: one more, while it runs."""
+        self._check_changeable()
         entry = entry_of(handler, arguments, self)
         if entry.spec.type not in self._entries:
             raise FailedPrecondition(
@@ -236,6 +236,10 @@ class Dispatcher(Registrar, Component):
         for parameter in entry.parameters:
             self._sources.take_in(parameter.argument)
 
+    def _check_changeable(self) -> None:
+        if self.frozen:
+            raise RegistrationError(f"{type(self).__qualname__} is frozen: its registrations are no handler's business")
+
     def _clash(self, entry: Entry) -> str | None:
         """Whose route it would take, if anybody's."""
         name, kind = entry.spec.name, entry.spec.type
@@ -248,6 +252,7 @@ class Dispatcher(Registrar, Component):
 
     def _take_out(self, entry: Entry) -> None:
         """For `Registrations`: one less."""
+        self._check_changeable()
         entry.is_registered = False
         with self._mutex:
             entries = self._entries[entry.spec.type]
@@ -311,7 +316,7 @@ class Dispatcher(Registrar, Component):
 
     def _look_at_eavesdroppers_in(self, delay_ns: int) -> None:
         """At a priority that even busy workers do not keep waiting."""
-        self._host.after(self, delay_ns, self._look_at_eavesdroppers, (), 0)
+        self._host.after(self, delay_ns, self._look_at_eavesdroppers, (), 0, is_counted=False)
 
     def _look_at_eavesdroppers(self) -> None:
         self._eavesdropping.look()

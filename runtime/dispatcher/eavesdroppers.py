@@ -217,11 +217,7 @@ class Eavesdropping:
             if self._looks_ns is not None and now_ns <= self._looks_ns <= now_ns + slow_ns:
                 return
             self._looks_ns = now_ns + slow_ns
-        try:
-            self._dispatcher._look_at_eavesdroppers_in(slow_ns)
-        except Busy:  # no room for a timer now; the next message tries again
-            with self._dispatcher._mutex:
-                self._looks_ns = None
+        self._dispatcher._look_at_eavesdroppers_in(slow_ns)
 
     def watch_again(self) -> None:
         """The component has gone down, and with it the timer. What has come before is still waiting to be heard."""

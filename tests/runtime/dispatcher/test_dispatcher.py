@@ -159,6 +159,21 @@ def refuse(ask: Ask) -> None:
 def choose(ask: Ask, room: Read[Room]) -> None: ...
 
 
+def test_an_answer_that_cannot_travel_is_the_handlers_mistake(caplog: pytest.LogCaptureFixture) -> None:
+    """Not its caller's, who has asked for nothing wrong; and it is named, and in the log."""
+
+    def give(_: Ask) -> Any:
+        return {"room": Room("attic")}
+
+    class Giver(Dispatcher):
+        def setup(self) -> None:
+            self.register(give)
+
+    error = VirtualBackplane(Giver()).call("giver.ask", what="x").error()
+    assert isinstance(error, InternalError) and "give raised TypeError: what it returned cannot travel" in str(error)
+    assert "what it returned cannot travel" in caplog.text
+
+
 def test_an_error_of_ours_that_a_handler_raises_is_what_its_caller_gets() -> None:
     """As from an operation; and an unknown key of a selective protector is the caller's mistake, too."""
 
@@ -325,6 +340,28 @@ def test_a_handle_that_keeps_not_its_word_calls_nobody_and_is_released(
     hub.dispatch(odd)
     backplane.run_until_idle()
     assert odd.released_count == 1 and hub.journal.lines == [] and says in caplog.text
+
+
+def test_a_handle_that_cannot_be_released_undoes_nothing(
+    backplane: VirtualBackplane, hub: Hub, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its handlers have done what they did; the source's fault is in the log."""
+    _ = backplane.backplane
+
+    class Stuck(Odd):
+        __slots__ = ()
+
+        def release(self) -> None:
+            raise SystemExit("it does not come off")
+
+    ended: list[BaseException | None] = []
+    action = hub.action_of(Stuck(Reading("attic", 1.0)), None, None)
+    on_end = action.on_end
+    assert on_end is not None
+    action.on_end = lambda action: (ended.append(action.error), on_end(action))  # type: ignore[func-returns-value]
+    hub.post(action)
+    backplane.run_until_idle()
+    assert hub.journal.lines == ["attic 1.0"] and ended == [None] and "it does not come off" in caplog.text
 
 
 class Unmade(Handle):

@@ -403,6 +403,7 @@ def test_a_handle_that_cannot_be_let_go_of_leaves_no_ghost(house: House, backpla
     house.dispatch(UseOne("holds one"))
     backplane.run_until_idle()
     assert house.order == ["holds one", "next"]
+    assert [str(house.failures.pop())] == ["it is gone"], "somebody is told"
     assert_nothing_is_left(house, backplane)
 
 
