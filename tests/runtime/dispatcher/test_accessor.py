@@ -127,6 +127,7 @@ def held_by(delivery: Delivery) -> list[str]:
     return [claim.lock.name for claim in delivery.held]
 
 
+@pytest.mark.usefixtures("replaceable")
 def test_4_and_5_are_unlocked_3_is_added_and_4_and_5_are_locked_again(
     running: Callable[..., Any], wait: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

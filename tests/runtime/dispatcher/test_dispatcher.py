@@ -20,6 +20,8 @@ from appbackplane.runtime.dispatcher import (
     SelectiveProtector,
     message,
 )
+from appbackplane.runtime.objects.component import Component
+from appbackplane.runtime.objects.operation import operation
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.errors import InternalError, InvalidArgument, NotFound
 
@@ -137,6 +139,7 @@ def test_a_handler_that_raises_stops_no_other_and_what_it_changed_stays(
     figures = {each["handler"]: each for each in backplane.call("hub.handlers").result()}
     assert figures["answer"]["calls"] == 1, "and the one behind it"
     assert figures["stumble"]["failures"] == 1
+    assert figures["stumble"]["backplane"] == "virtual", "of replicas each tells its own"
 
 
 def test_a_failure_that_nobody_waits_for_is_in_the_log(
@@ -380,7 +383,7 @@ def test_what_is_no_handle_yet_or_no_more_is_refused(backplane: VirtualBackplane
     with pytest.raises(ValueError, match="this very Odd was dispatched: make a new one"):
         hub.dispatch(once)
     backplane.run_until_idle()
-    assert once.released_count == 1 and hub.journal.lines == ["attic 1.0"] and not hub.lanes.shared
+    assert once.released_count == 1 and hub.journal.lines == ["attic 1.0"] and not hub._lanes.shared
 
 
 # -- at the same time -----------------------------------------------------------------------------------------------------
@@ -521,3 +524,31 @@ def test_a_handler_that_blocks_is_reported_with_what_it_keeps_from_others(
     let_go.set()
     assert "slow action: slow.step on real/slow.lane-0, in handler" in caplog.text
     assert "block with Diary locked, has been running for 60.0 ms" in caplog.text
+
+
+class Clinic(Hub):
+    """Names its own things as it likes."""
+
+    def setup(self) -> None:
+        super().setup()
+        self.shards = self.lanes = self.inner = self.mutex = "mine"
+
+    @operation()
+    def report(self) -> str:
+        return self.mutex
+
+    @operation()
+    def ended(self) -> str:
+        return self.inner
+
+
+def test_names_that_are_not_said_to_be_the_dispatchers_are_its_users() -> None:
+    """An operation called `report` would be told what went wrong, and no message would end."""
+    own = {name for name in (*dir(Dispatcher), *Dispatcher.__annotations__) if not name.startswith("_")}
+    assert own - {*dir(Component), *Component.__annotations__} == {
+        "attach", "dispatch", "eavesdrop", "entries", "frozen", "handlers", "home_of", "keeps_threads", "priorities",
+        "register", "registrations", "sharded", "vanished_count",
+    }  # fmt: skip
+    backplane = VirtualBackplane(Clinic())
+    assert "that is not a room" in backplane.call("clinic.reading", room="attic", celsius=2000.0).error().args[0]
+    assert backplane.call("clinic.report").result() == backplane.call("clinic.ended").result() == "mine"

@@ -108,7 +108,7 @@ def test_one_that_is_slow_is_cut_off(caplog: pytest.LogCaptureFixture) -> None:
         held[0].call("post.parcel", content="tea").result()
         held[0].call("post.parcel", content="rice").result()
     assert "it took 300 ms over one message" in caplog.text
-    assert post.eavesdropping.of_category[910][0].heard_count == 1
+    assert post._eavesdropping.of_category[910][0].heard_count == 1
 
 
 def test_one_that_does_not_come_back_is_left_behind(

@@ -84,7 +84,7 @@ class House(Dispatcher):
         self.has_accessor = has_accessor
         self.failures: list[BaseException] = []
 
-    def report(self, action: Action, error: BaseException) -> None:
+    def _report(self, action: Action, error: BaseException) -> None:
         """A handler of the test's has found something wrong."""
         self.failures.append(error.__cause__ or error)
 
@@ -422,7 +422,7 @@ def assert_nothing_is_left(house: House, backplane: VirtualBackplane) -> None:
 
 
 @pytest.fixture
-def blocking(monkeypatch: pytest.MonkeyPatch) -> threading.Semaphore:
+def blocking(monkeypatch: pytest.MonkeyPatch, replaceable: None) -> threading.Semaphore:
     """Counts up whenever a thread is about to wait for a lock, and whoever is in its way has been told."""
     count = threading.Semaphore(0)
     begins_to_block = EngineHost.begins_to_block

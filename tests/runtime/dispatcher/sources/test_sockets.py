@@ -403,6 +403,35 @@ def test_a_read_that_is_taken_back_loses_nothing(up: Callable[..., Hub]) -> None
     assert hub.vanished_count <= 1
 
 
+def test_nor_does_one_that_has_its_bytes_and_waits_for_data(up: Callable[..., Hub]) -> None:
+    """Its message is there, and no handler has begun with it. The next read may have been begun by then, and has them."""
+    hub = up()
+    _, address = listen(hub)
+    with socket.create_connection(address) as peer:
+        connection = hub.heard.next(Accepted).connection
+        blocked, go_on = threading.Event(), threading.Event()
+        original = hub.heard.messages.put
+
+        def block(message: Message, *_: Any) -> None:
+            blocked.set()
+            assert go_on.wait(LIMIT_S)
+            original(message)
+
+        hub.heard.messages.put = block  # type: ignore[method-assign]
+        hub.dispatch(Measured("in the way", 0.0))
+        assert blocked.wait(LIMIT_S)
+        found = hub.sockets._connections[connection]
+        first = hub.sockets.begin_read(connection)
+        peer.sendall(b"precious")
+        wait_for(lambda: bool(hub._host._engine.parking.parked))  # type: ignore[attr-defined]
+        assert found.inbound == b"" and found.read is None
+        second = hub.sockets.begin_read(connection)
+        assert hub.sockets.cancel(first) is True
+        hub.heard.messages.put = original  # type: ignore[method-assign]
+        go_on.set()
+        assert hub.heard.next(Received) == Received(second, connection, b"precious")
+
+
 def wait_for(condition: Callable[[], bool]) -> None:
     """Another thread makes it true; nothing tells of it, so it is looked at."""
     tick = threading.Event()
@@ -570,12 +599,12 @@ def test_one_peer_that_does_not_read_takes_nobody_elses_room(up: Callable[..., H
         hub.sockets._connections[connection].socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)
         hub.sockets.begin_write(connection, b"x" * 200_000)
 
-        def write_on() -> None:
+        def flood() -> None:
             for _ in range(OPERATIONS_MAX):
                 hub.sockets.begin_write(connection, b"x")
 
         with pytest.raises(Busy, match=r"1,000 writes have not ended.* does not read"):
-            write_on()
+            flood()
         hub.sockets.begin_write(served, b"hello")
         assert other.recv(100) == b"hello"
         idle.close()
