@@ -249,7 +249,7 @@ class Delivery(Holding):
         try:
             handle.release()
         except BaseException as error:  # the edge: a handle is a user's; what its message has done is done
-            self.dispatcher.report(self, error)
+            self.dispatcher._report(self, error)
 
     # -- for accessors ------------------------------------------------------------------------------------------------
 

@@ -355,7 +355,7 @@ def test_a_handle_that_cannot_be_released_undoes_nothing(
             raise SystemExit("it does not come off")
 
     ended: list[BaseException | None] = []
-    action = hub.action_of(Stuck(Reading("attic", 1.0)), None, None)
+    action = hub._action_of(Stuck(Reading("attic", 1.0)), None, None)
     on_end = action.on_end
     assert on_end is not None
     action.on_end = lambda action: (ended.append(action.error), on_end(action))  # type: ignore[func-returns-value]
