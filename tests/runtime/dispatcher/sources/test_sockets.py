@@ -661,6 +661,39 @@ def test_only_bytes_and_messages_are_written(up: Callable[..., Hub], data: Any) 
             hub.sockets.begin_write(connection, data)
 
 
+def test_a_file_that_a_killed_process_has_left_keeps_nobody_from_listening(
+    up: Callable[..., Hub], tmp_path: Path
+) -> None:
+    """Started again after kill -9, it would never listen; but where somebody does listen, or has a file, it stays his."""
+    hub = up()
+    left, taken, other = (os.path.relpath(tmp_path / name) for name in ("left", "taken", "other"))
+    with socket.socket(socket.AF_UNIX) as killed:
+        killed.bind(left)
+    Path(other).write_text("mine")
+    with socket.socket(socket.AF_UNIX) as somebody:
+        somebody.bind(taken)
+        somebody.listen()
+        id = hub.sockets.begin_listen(left)
+        assert hub.heard.next(Listening).transaction == id
+        for path in (taken, other):
+            hub.sockets.begin_listen(path)
+            assert "Address already in use" in hub.heard.next(Failed).because
+    assert Path(other).read_text() == "mine" and os.path.exists(taken)
+
+
+def test_a_file_that_has_become_anothers_is_left_alone(up: Callable[..., Hub], tmp_path: Path) -> None:
+    """Whoever listens there now goes on to."""
+    hub = up()
+    path = os.path.relpath(tmp_path / "s")
+    id = hub.sockets.begin_listen(path)
+    hub.heard.next(Listening)
+    Path(path + "new").write_text("another's")
+    os.replace(path + "new", path)
+    hub.sockets.cancel(id)
+    wait_for(lambda: not hub.sockets._listeners)
+    assert Path(path).read_text() == "another's"
+
+
 def test_what_makes_framings_is_looked_at_before_anybody_comes() -> None:
     """Each connection has its own: an object instead of the class would turn everybody away."""
     for begin in (SocketSource().begin_listen, SocketSource().begin_connect):
