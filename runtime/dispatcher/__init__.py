@@ -3,7 +3,7 @@
 Handlers are plain functions. What they share is under protectors, and reaches them as arguments, locked; nothing here waits
 for a lock while it holds one of higher rank. Never here: threads of its own for handlers, a queue beside the scheduler's.
 Read `message.py` and `protectors.py` first (what users write), then `registration.py`, `delivery.py` (one message's way) and
-`locking.py` (the proof).
+`locking.py` (the proof; `holding.py` does what it decides).
 """
 
 from .accessor import Accessor, SelectiveAccessor
@@ -11,7 +11,7 @@ from .argument import ActiveObject
 from .dispatcher import Dispatcher
 from .errors import HandlerFailed, NoHandler, RegistrationError
 from .handles import Handle
-from .message import Message, message
+from .message import Message, Messages, message
 from .observed import Observed, changes_of, on_change
 from .protectors import READ, DataProtector, Read, SelectiveProtector
 from .registrations import Registrations
@@ -26,6 +26,7 @@ __all__ = [
     "Handle",
     "HandlerFailed",
     "Message",
+    "Messages",
     "NoHandler",
     "Observed",
     "Read",

@@ -1,30 +1,27 @@
 """Delivery: a message on its way through its handlers. One action, which waits for locks in the scheduler's wait queue.
 
 For each handler (seed 003, section 3.1): what it is given is worked out from the message, the locks are taken in the order of
-their rank, it is called, the locks go back. A busy lock costs no thread: the action is put aside (execution/parking.py) and
-whoever releases the lock hands it over. Meanwhile those that hold it inherit its priority.
-
-Only a handler that reaches for more (accessor.py) has to wait in its thread. Where one is registered, all deliveries of the
-dispatcher keep their threads while they wait: were a holder put aside, all threads might wait for it, and none be left to
-run it.
+their rank, it is called, the locks go back. How it waits for them is in holding.py; what is here is whose turn it is, and what
+becomes of what a handler has returned, raised, or changed.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from appbackplane.transport.errors import BackplaneError, Busy
 
-from ..objects.action import DONE, WAITING, Action, Outcome, ParkableAction
+from ..objects.action import DONE, WAITING, Action, Outcome
 from ..objects.app_object import AppObject
 from . import locking
 from .accessor import finished
 from .answer import detached
 from .errors import HandlerFailed
 from .handles import Handle
-from .locking import NOBODY, Claim, Lock, Others
+from .holding import Holding
+from .locking import Claim, Lock
 from .message import Message, MessageSpec
 from .observed import Observed, given_back, messages_of, taken
 
@@ -34,21 +31,19 @@ if TYPE_CHECKING:
     from .registration import Entry
 
 
-class Delivery(ParkableAction):
+class Delivery(Holding):
     """Made by the dispatcher (dispatcher.py)."""
 
     __slots__ = (
-        "changed", "claims", "dispatcher", "entries", "gate", "handle", "hearings", "held", "index", "is_calling", "left",
-        "message", "reached", "spec", "thread", "values", "waited_from_ns", "waits_on", "wanted",
+        "changed", "claims", "entries", "handle", "hearings", "index", "is_calling", "message", "reached", "spec", "thread",
+        "values",
     )  # fmt: skip
 
     def __init__(
         self, lane: AppObject, name: str, priority: int, deadline_ns: int | None, dispatcher: Dispatcher,
         spec: MessageSpec, message: Message | None, handle: Handle | None,
     ) -> None:  # fmt: skip
-        Action.__init__(self, lane, name, priority, deadline_ns)  # `super` twice over costs 0.2 us, interpreted
-        self.is_resumed = False
-        self.dispatcher = dispatcher
+        Holding.__init__(self, lane, name, priority, deadline_ns, dispatcher)
         self.spec = spec
         #: What holds for it once its turn has come.
         self.entries: Sequence[Entry] | None = None
@@ -61,20 +56,11 @@ class Delivery(ParkableAction):
         self.index = 0
         #: What this one is given; None: not worked out yet.
         self.values: tuple[Any, ...] | None = None
-        #: As a holder of locks (locking.py).
-        self.held: list[Claim] = []
-        self.wanted: Sequence[Claim] = ()
-        self.waits_on: Lock | None = None
-        #: What became of others at its end; they go on once it has ended.
-        self.left = NOBODY
-        #: Where its thread waits for a lock, if it does.
-        self.gate: threading.Lock | None = None
         #: What its handler is registered for, what that one has reached for besides, and in which thread it runs.
         self.claims: Sequence[Claim] = ()
         self.reached: list[Claim] = []
         self.thread = 0
         self.is_calling = False
-        self.waited_from_ns = 0
         #: What the handler has changed so far in data that it had to let go for a while: what it was before.
         self.changed: dict[Lock, dict[str, Any]] | None = None
 
@@ -90,18 +76,18 @@ class Delivery(ParkableAction):
         if self.message is None:
             assert self.handle is not None
             lock = self.handle.lock
-            if lock is not None and not self.held and not self._take([Claim(lock, False)]):
+            if lock is not None and not self.held and not self.take([Claim(lock, False)]):
                 return WAITING
             self.waited_from_ns = 0  # no handler's
             if not self._resolve():
                 return DONE
         entries = self.entries
         if entries is None:
-            entries = self.entries = dispatcher.entries_of(self.spec)
-            if self.spec.category in dispatcher.eavesdropping.of_category and self._is_heard_first():
+            entries = self.entries = dispatcher._entries_of(self.spec)
+            if self.spec.category in dispatcher._eavesdropping.of_category and self._tell_eavesdroppers():
                 return WAITING
         elif self.waited_from_ns:
-            self._has_waited(entries[self.index])
+            self.book_wait()
         while self.index < len(entries):
             entry = entries[self.index]
             values = self.values
@@ -116,7 +102,7 @@ class Delivery(ParkableAction):
                     self.index += 1
                     continue
                 # What it has already it has as long as it wants: nobody takes that away, so it need not be guarded.
-                if self.held != [*claims] and not self._take(claims):
+                if self.held != [*claims] and not self.take(claims):
                     self.values = values
                     return WAITING
             self._call(entry, values)
@@ -125,7 +111,7 @@ class Delivery(ParkableAction):
         if self.handle is not None:
             self._let_go()
         if self.held:
-            self._release()
+            self.release()
         return DONE
 
     def refuse(self, error: BackplaneError) -> None:
@@ -135,25 +121,35 @@ class Delivery(ParkableAction):
             if self.handle is not None:
                 self._let_go()
         finally:
-            self._release()
+            self.release()
 
     # -- a handler's turn ---------------------------------------------------------------------------------------------
 
     def _resolve(self) -> bool:
         handle = self.handle
         assert handle is not None
+        is_here = True
         try:
             message = None if handle.is_cancelled else handle.resolve()
-        except Exception as error:
+            if message is not None:
+                if type(message) is not self.spec.type:
+                    raise TypeError(
+                        f"{type(handle).__name__}.resolve() gave a {type(message).__name__}: expected a "
+                        f"{self.spec.type.__name__}, or None"
+                    )
+                is_here = self.dispatcher._shards is None or self.dispatcher._shards.is_here(message)
+        except BaseException as error:  # the edge: a handle is a user's, and so is the key of what it gives
             self.error = error
             message = None
+            if self.peer is None and isinstance(error, BackplaneError):  # all else is reported by who ran it
+                self.dispatcher._report(self, error)
         if message is None:
             self.dispatcher.vanished_count += 1
             self._let_go()
             if self.held:
-                self._release()
+                self.release()
             return False
-        if self.dispatcher.shards is not None and not self.dispatcher.shards.is_here(message):
+        if not is_here:
             return self._pass_on(message)
         self.message = message
         return True
@@ -164,10 +160,10 @@ class Delivery(ParkableAction):
             self.dispatcher.dispatch(message, priority=self.priority)
         except BackplaneError as error:
             self.error = error
-            self.dispatcher.report(self, error)
+            self.dispatcher._report(self, error)
         self._let_go()
         if self.held:
-            self._release()
+            self.release()
         return False
 
     def _call(self, entry: Entry, values: tuple[Any, ...]) -> None:  # hot: scripts/bench dispatcher_overhead
@@ -196,11 +192,9 @@ class Delivery(ParkableAction):
             for lock, is_shared in self.held:
                 if lock.observed is not None and not is_shared:
                     self._tell_changes(entry, lock, lock.observed)
-        entry.calls_count += 1
-        ran_ns = now_ns() - started_ns
-        entry.run_ns += (
-            ran_ns  # nothing is called between reading and writing it: there another thread might count, too
-        )
+        took_ns = now_ns() - started_ns
+        entry.calls_count += 1  # nothing is called between reading and writing, so that no other thread comes between
+        entry.run_ns += took_ns
 
     def _tell_changes(self, entry: Entry, lock: Lock, datum: Observed) -> None:
         """While it is locked, so that what is told of it is told in the order in which it happened."""
@@ -215,7 +209,7 @@ class Delivery(ParkableAction):
         except Busy as error:
             given_back(datum, before)
             self._failed(entry, error)
-        except Exception as error:  # `@on_change` is a user's
+        except BaseException as error:  # the edge: `@on_change` is a user's, and so is what compares values
             self._failed(entry, error)
 
     def _keep_changes(self) -> None:
@@ -226,12 +220,12 @@ class Delivery(ParkableAction):
                     self.changed = {}
                 self.changed[lock] = before | self.changed.get(lock, {})
 
-    def _is_heard_first(self) -> bool:
-        """Whether an eavesdropper has to hear it before it goes on."""
+    def _tell_eavesdroppers(self) -> bool:
+        """Whether one of them has to hear it before it goes on."""
         assert self.message is not None
         if self.held and self.dispatcher.keeps_threads:
-            self._take(())  # its source: all threads might wait for it, and none be left for who is to hear this
-        return self.dispatcher.eavesdropping.tell(self, self.message)
+            self.take(())  # its source: all threads might wait for it, and none be left for who is to hear this
+        return self.dispatcher._eavesdropping.tell(self, self.message)
 
     def _failed(self, entry: Entry, error: BaseException, *, is_chosen: bool = True) -> None:
         """The first failure is what the caller is told; each is reported."""
@@ -244,80 +238,20 @@ class Delivery(ParkableAction):
             told.__cause__ = error
         entry.failures_count += 1
         if self.peer is None or isinstance(told, HandlerFailed):
-            self.dispatcher.report(self, told)
+            self.dispatcher._report(self, told)
         if self.error is None:
             self.error = told
 
     def _let_go(self) -> None:
         handle, self.handle = self.handle, None
-        if handle is not None:
+        if handle is None:
+            return
+        try:
             handle.release()
+        except BaseException as error:  # the edge: a handle is a user's; what its message has done is done
+            self.dispatcher._report(self, error)
 
-    # -- locks --------------------------------------------------------------------------------------------------------
-
-    def _take(self, claims: Sequence[Claim]) -> bool:
-        """Hold exactly these; False: it has to wait, without its thread."""
-        dispatcher = self.dispatcher
-        gate = None
-        others = NOBODY
-        with dispatcher.mutex:
-            if self.held:
-                is_free, others = locking.change(self, claims)
-            else:
-                is_free = locking.take(self, claims)
-            if not is_free:
-                self.waited_from_ns = dispatcher.now_ns()
-                if dispatcher.keeps_threads:
-                    gate = self.gate = threading.Lock()
-                    gate.acquire()
-        if others is not NOBODY:
-            self._tell(others)
-        if gate is None:
-            return is_free
-        host = dispatcher._host
-        host.begins_to_block(self)
-        gate.acquire()
-        host.blocks_no_more(self)
-        self.gate = None
-        if self.entries is not None:
-            self._has_waited(self.entries[self.index])
-        return True
-
-    def _tell(self, others: Others) -> None:
-        """What has become of those that waited. Without the mutex."""
-        for each in cast("list[Delivery]", others.ready):
-            if not each.is_let_on():
-                self.dispatcher.resume(each)
-        for each in cast("list[Delivery]", others.moved):
-            self.dispatcher._host.hurry(each)
-
-    def _has_waited(self, entry: Entry) -> None:
-        waited_ns = self.dispatcher.now_ns() - self.waited_from_ns
-        entry.wait_ns += waited_ns
-        self.waited_from_ns = 0
-
-    def _release(self) -> None:
-        """Of everything, at its end. Who gets it goes on once this one has ended, unless a thread waits for it."""
-        with self.dispatcher.mutex:
-            others = locking.release(self)
-        if others is not NOBODY:
-            ready = [each for each in others.ready if not cast("Delivery", each).is_let_on()]
-            self.left = Others(ready, others.moved)
-
-    def is_let_on(self) -> bool:
-        """Whether it waited in a thread, which may go on now."""
-        if self.gate is None:
-            return False
-        self.gate.release()
-        return True
-
-    def has_ended(self) -> None:
-        """By who holds the lead, and runs what is resumed here himself: a thread that is woken for it costs 40 us."""
-        if self.held:  # what runs it has stopped it in the middle
-            self._release()
-        left, self.left = self.left, NOBODY
-        if left is not NOBODY:
-            self._tell(left)
+    # -- for accessors ------------------------------------------------------------------------------------------------
 
     def reach(self, lock: Lock, *, is_shared: bool, who: str) -> tuple[Claim, tuple[str, ...]]:
         """For an accessor: hold this one, too. What `let_go` wants, and which of what it held others have changed meanwhile."""
@@ -327,7 +261,7 @@ class Delivery(ParkableAction):
         before = {claim.lock: claim.lock.written_count for claim in self.held}
         claim = Claim(lock, is_shared)
         self.reached.append(claim)
-        self._take(locking.ordered([*self.claims, *self.reached]))
+        self.take(locking.ordered([*self.claims, *self.reached]))
         # What was taken again to write has been counted once more for it.
         disturbed = [
             each.name
@@ -347,37 +281,39 @@ class Delivery(ParkableAction):
         if lock.observed is not None and self._holds(lock) and not any(each.lock is lock for each in wanted):
             assert self.entries is not None
             self._tell_changes(self.entries[self.index], lock, lock.observed)
-        self._take(wanted)
+        self.take(wanted)
 
     def _holds(self, lock: Lock) -> bool:
         return any(claim.lock is lock and not claim.is_shared for claim in self.held)
 
+    # -- as what may be parked ----------------------------------------------------------------------------------------
+
+    def book_wait(self) -> None:
+        """With the handler that it waited for."""
+        if self.entries is not None:
+            waited_ns = self.dispatcher._now_ns() - self.waited_from_ns
+            self.entries[self.index].wait_ns += waited_ns
+        self.waited_from_ns = 0
+
     def waits_for(self) -> Sequence[Action]:
-        """Who holds what it waits for, or is to hear it first."""
-        with self.dispatcher.mutex:
+        """Who is to hear it first, or holds what it waits for."""
+        with self.dispatcher._mutex:
             if self.hearings:
                 return [*self.hearings]
-            return [] if self.waits_on is None else cast("list[Action]", self.waits_on.holders)
+        return super().waits_for()
 
     def waits_because(self) -> str:
-        """The lock, or the eavesdropper."""
-        with self.dispatcher.mutex:
+        """The eavesdropper, or the lock."""
+        with self.dispatcher._mutex:
             if self.hearings:
                 return f"eavesdropper {self.hearings[0].eavesdropper.name} to hear it"
-            return "" if self.waits_on is None else f"the lock of {self.waits_on.name}"
+        return super().waits_because()
 
     def doing(self) -> str:
         """The handler, and the data that it keeps from others."""
         entries, index = self.entries, self.index  # of a running action: each is read once
         if entries is None or index >= len(entries):
             return ""
-        with self.dispatcher.mutex:
+        with self.dispatcher._mutex:
             locked = ", ".join(claim.lock.name for claim in self.held)
         return f"in handler {entries[index].name}" + (f" with {locked} locked" if locked else "")
-
-    def boosted(self) -> None:
-        """It waits at a better place now."""
-        with self.dispatcher.mutex:
-            others = locking.boosted(self)
-        if others is not NOBODY:
-            self._tell(others)

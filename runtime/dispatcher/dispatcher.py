@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self, TypeVar
 
 from appbackplane.transport.errors import FailedPrecondition
@@ -20,11 +20,12 @@ from ..objects.app_object import AppObject
 from ..objects.component import Component
 from ..objects.endpoint import Request
 from ..objects.module_state import ModuleState
-from ..objects.operation import MARK, operation
+from ..objects.operation import operation
 from .delivery import Delivery
 from .eavesdroppers import SLOW_AFTER_S, Eavesdropper, Eavesdropping
 from .errors import NoHandler, RegistrationError
 from .handles import Handle, lane_of
+from .lanes import Lane, Lanes
 from .locking import NOBODY
 from .message import Message, MessageSpec, undeclared
 from .priorities import declared, rate_monotonic
@@ -46,16 +47,6 @@ S = TypeVar("S", bound=Source | Protector[Any])
 log = logging.getLogger("appbackplane.runtime")
 
 
-class Lane(AppObject):
-    """What a delivery is queued on: one each, or one for all of a key."""
-
-    __slots__ = ("load", "shared_by")
-
-    load: int
-    #: What its messages have in common: their key, or the source that wants them in order.
-    shared_by: Hashable
-
-
 class Dispatcher(Registrar, Component):
     """Subclass it, and register handlers in `setup`. Routes: `COMPONENT.MESSAGE`, for each message that has a handler."""
 
@@ -63,41 +54,42 @@ class Dispatcher(Registrar, Component):
     frozen: ClassVar[bool] = False
     #: "declared", by `@message(priority=…)`; or "rate_monotonic", by `@message(rate=…)`.
     priorities: ClassVar[str] = "declared"
-    #: Whether deliveries wait for locks in their threads, as they must where a handler has an accessor (delivery.py). True
+    #: Whether deliveries wait for locks in their threads, as they must where a handler has an accessor (holding.py). True
     #: from the first accessor that is registered in `setup`; declare it where one may be registered later.
     keeps_threads: bool = False
     #: Whether its data are spread by key over the backplanes that have it, its replicas (shards.py).
     sharded: ClassVar[bool] = False
 
-    #: Guards locks and lanes. Held for a few steps; nobody takes the lead while he holds it.
-    mutex: threading.Lock
+    # What deliveries, shards and sources use, in other files, has an underscore: all other names are the subclass's.
+
+    #: Guards locks, lanes and registrations. Held for a few steps; nobody takes the lead while he holds it.
+    _mutex: threading.Lock
     #: Handles that resolved to nothing.
     vanished_count: int
-    eavesdropping: Eavesdropping
-    shards: Shards | None
+    _eavesdropping: Eavesdropping
+    _lanes: Lanes
+    _shards: Shards | None
     _entries: dict[type[Message], tuple[Entry, ...]]
-    _urgency: dict[str, int]
     #: Route and priority of each message that has a handler.
     _served: dict[type[Message], tuple[str, int]]
+    #: `_ended`, bound once and not for each message.
+    _on_end: Callable[[Action], None]
     _registrations: DataProtector[Registrations] | None
     #: Messages that may have bodies in shared memory.
     _with_blocks: set[type[Message]]
-    _lanes: list[Lane]
-    _keyed: dict[Hashable, Lane]
     _sources: Attached
 
     def __new__(cls, *arguments: Any, **keywords: Any) -> Self:
         self = super().__new__(cls, *arguments, **keywords)
-        self.mutex = threading.Lock()
+        self._mutex = threading.Lock()
         self.vanished_count = 0
-        self.eavesdropping = Eavesdropping(self)
-        self.shards = Shards(self) if cls.sharded else None
+        self._eavesdropping = Eavesdropping(self)
+        self._lanes = Lanes(self)
+        self._shards = Shards(self) if cls.sharded else None
         self._entries = {}
-        self._urgency = {}
         self._served = {}
+        self._on_end = self._ended
         self._registrations = None
-        self._lanes = []
-        self._keyed = {}
         self._sources = Attached(self)
         self._with_blocks = set()
         return self
@@ -112,7 +104,7 @@ class Dispatcher(Registrar, Component):
         It gets the message alone, holds no locks, and cannot change it. If it raises, or takes longer than `slow_after`
         seconds over one message, it is cut off and reported. Raises `RegistrationError`.
         """
-        return self.eavesdropping.add(function, category, slow_after)
+        return self._eavesdropping.add(function, category, slow_after)
 
     def attach(self, source: S) -> S:
         """Have a source, or what protects it, emit its messages here; it starts and stops with this component.
@@ -125,8 +117,7 @@ class Dispatcher(Registrar, Component):
     @property
     def registrations(self) -> DataProtector[Registrations]:
         """The table of handlers, as data for a handler that changes it. Raises `RegistrationError` where it is `frozen`."""
-        if self.frozen:
-            raise RegistrationError(f"{type(self).__qualname__} is frozen: its registrations are no handler's business")
+        self._check_changeable()
         if self._registrations is None:
             self._registrations = DataProtector(Registrations(self), name="registrations", order=0, per_shard=True)
         return self._registrations
@@ -142,19 +133,21 @@ class Dispatcher(Registrar, Component):
             raise FailedPrecondition(
                 f"{self.name} does not run yet: dispatch from on_initializing() on, or begin a timer in setup()"
             )
-        action = self.action_of(message, priority, None)
+        action = self._action_of(message, priority, None)
         try:
             if priority is None:
                 host.post_own(self, action)
             else:
                 host.post(action)
         except BaseException:
-            self.ended(action)  # it has a place on its lane
+            self._ended(action)  # it has a place on its lane
+            if isinstance(message, Handle):
+                message.is_dispatched = False
             raise
 
     def home_of(self, message: Message) -> str | None:
         """The backplane in which a message is handled: that of its shard. None: wherever it comes."""
-        return None if self.shards is None else self.shards.home_of(message)
+        return None if self._shards is None else self._shards.home_of(message)
 
     @operation(priority=0, idempotent=True)
     def handlers(self) -> list[dict[str, Any]]:
@@ -162,13 +155,14 @@ class Dispatcher(Registrar, Component):
         return [
             {
                 "message": each.spec.name,
-                "priority": self._urgency[each.spec.name],
+                "priority": self._served[each.spec.type][1],
                 "handler": each.name,
                 "data": [parameter.text for parameter in each.parameters],
                 "calls": each.calls_count,
                 "failures": each.failures_count,
                 "run_ms": round(each.run_ns / 1e6, 3),
                 "lock_wait_ms": round(each.wait_ns / 1e6, 3),
+                "backplane": self.name.partition("/")[0],
             }
             for each in self.entries
         ]
@@ -189,28 +183,29 @@ class Dispatcher(Registrar, Component):
             raise RegistrationError(
                 f"{type(self).__qualname__}.priorities = {self.priorities!r}: expected one of {[*_RULES]}"
             )
-        self._urgency = rule(specs, priorities)
-        self._served = {each.type: (f"{self.component_name}.{each.name}", self._urgency[each.name]) for each in specs}
+        urgency = rule(specs, priorities)
+        self._served = {each.type: (f"{self.component_name}.{each.name}", urgency[each.name]) for each in specs}
         for spec in [each for each in specs if not each.internal]:
-            self.expose(MessageEndpoint(self, spec, self._urgency[spec.name], self._entries[spec.type]))
+            self.expose(MessageEndpoint(self, spec, urgency[spec.name], self._entries[spec.type]))
 
     def _enters(self, state: ModuleState) -> None:
         if state is ModuleState.DOWN:
-            self.eavesdropping.watch_again()
+            self._eavesdropping.watch_again()
         self._sources.enters(state)
 
     def _drains(self) -> None:
         self._sources.drain()
 
-    def _register(self, handler: Callable[..., Any], arguments: Sequence[Any]) -> Entry:
+    def _register(self, handler: Callable[..., Any], arguments: Sequence[Any]) -> None:
         if self._hosted_by is not None:
             raise FailedPrecondition(
                 f"{self.name} runs: register handlers in setup(), or in a handler that is given its registrations"
             )
-        return self._enter(entry_of(handler, arguments, self))
+        self._enter(entry_of(handler, arguments, self))
 
-    def change_registrations(self, handler: Callable[..., Any], arguments: Sequence[Any]) -> Entry:
+    def _change_registrations(self, handler: Callable[..., Any], arguments: Sequence[Any]) -> None:
         """For `Registrations`: one more, while it runs."""
+        self._check_changeable()
         entry = entry_of(handler, arguments, self)
         if entry.spec.type not in self._entries:
             raise FailedPrecondition(
@@ -221,13 +216,13 @@ class Dispatcher(Registrar, Component):
                 f"{entry.name} has an accessor, and none was registered in setup(): declare keeps_threads = True in "
                 f"{type(self).__qualname__}"
             )
-        return self._enter(entry)
+        self._enter(entry)
 
-    def _enter(self, entry: Entry) -> Entry:
+    def _enter(self, entry: Entry) -> None:
         kind = entry.spec.type
-        if self.shards is not None:
-            self.shards.admit(entry)
-        with self.mutex:
+        if self._shards is not None:
+            self._shards.admit(entry)
+        with self._mutex:
             entries = self._entries.get(kind, ())
             problem = conflict(entry, entries) or self._clash(entry)
             if problem is None:
@@ -240,34 +235,39 @@ class Dispatcher(Registrar, Component):
             self._with_blocks.add(kind)
         for parameter in entry.parameters:
             self._sources.take_in(parameter.argument)
-        return entry
+
+    def _check_changeable(self) -> None:
+        if self.frozen:
+            raise RegistrationError(f"{type(self).__qualname__} is frozen: its registrations are no handler's business")
 
     def _clash(self, entry: Entry) -> str | None:
         """Whose route it would take, if anybody's."""
         name, kind = entry.spec.name, entry.spec.type
         other = next((each for each in self._entries if each is not kind and each.__message__.name == name), None)
-        if other is None and not hasattr(getattr(type(self), name, None), MARK):
+        own = (spec.name for spec in type(self).__operations__.values() if spec.mark.kind == "operation")
+        if other is None and name not in own:
             return None
         whose = f"{type(self).__qualname__}.{name}" if other is None else f"{other.__module__}.{other.__qualname__}"
         return f"{entry.name}: {kind.__name__} would have the route of {whose}, {name!r}: declare @message(name=…)"
 
-    def take_out(self, entry: Entry) -> None:
+    def _take_out(self, entry: Entry) -> None:
         """For `Registrations`: one less."""
+        self._check_changeable()
         entry.is_registered = False
-        with self.mutex:
+        with self._mutex:
             entries = self._entries[entry.spec.type]
             self._entries[entry.spec.type] = tuple(each for each in entries if each is not entry)
 
     # -- deliveries ---------------------------------------------------------------------------------------------------
 
-    def action_of(
+    def _action_of(
         self, message: Message | Handle, priority: int | None, deadline_ns: int | None, request: Request | None = None
     ) -> Action:
         """What a message becomes: its delivery, or the way to its shard. Raises `NoHandler`; and as `Shards.away`."""
         given: Message | None = None
         handle: Handle | None = None
         if isinstance(message, Handle):
-            handle, spec = message, message.spec
+            handle, spec = message, _spec_of(message)
         else:
             given, spec = message, type(message).__message__
         served = self._served.get(spec.type)
@@ -276,10 +276,12 @@ class Dispatcher(Registrar, Component):
         route, urgency = served
         if priority is None:
             priority = urgency
-        if self.shards is not None and given is not None:
-            away = self.shards.away(given, spec, priority, deadline_ns, request)
+        if self._shards is not None and given is not None:
+            away = self._shards.away(given, spec, priority, deadline_ns, request)
             if away is not None:
                 return away
+        if handle is not None:
+            handle.is_dispatched = True
         if spec.type in self._with_blocks:
             given, handle = None, BlockHandle(message)
         shared_by = None
@@ -287,82 +289,63 @@ class Dispatcher(Registrar, Component):
             shared_by = handle.lane
         elif spec.key is not None and given is not None:
             shared_by = lane_of(given)
-        lane = self._idle_lane() if shared_by is None else self.lane_of(shared_by)
-        delivery = Delivery(lane, route, priority, deadline_ns, self, spec, given, handle)
-        delivery.on_end = self.ended
+        delivery = Delivery(self._lanes.take(shared_by), route, priority, deadline_ns, self, spec, given, handle)
+        delivery.on_end = self._on_end
         return delivery
 
-    def is_heard(self, kind: type[Message]) -> bool:
+    def _is_heard(self, kind: type[Message]) -> bool:
         """Whether there is a handler for it now."""
         return bool(self._entries.get(kind))
 
-    def entries_of(self, spec: MessageSpec) -> tuple[Entry, ...]:
+    def _entries_of(self, spec: MessageSpec) -> tuple[Entry, ...]:
         """Its handlers, now."""
         return self._entries[spec.type]
 
     # -- for deliveries -----------------------------------------------------------------------------------------------
 
     @property
-    def now_ns(self) -> Callable[[], int]:
+    def _now_ns(self) -> Callable[[], int]:
         """The clock."""
         host = self._hosted_by
         assert host is not None
         return host.now_ns
 
-    def resume(self, delivery: Delivery) -> None:
-        """It has the locks it waited for."""
-        self._host.resume(delivery)
-
-    def report(self, action: Action, error: BaseException) -> None:
+    def _report(self, action: Action, error: BaseException) -> None:
         """Say what went wrong, in the log."""
         self._host.report(action, error)
 
-    def look_at_eavesdroppers_in(self, delay_ns: int) -> None:
+    def _look_at_eavesdroppers_in(self, delay_ns: int) -> None:
         """At a priority that even busy workers do not keep waiting."""
-        self._host.after(self, delay_ns, self._look_at_eavesdroppers, (), 0)
+        self._host.after(self, delay_ns, self._look_at_eavesdroppers, (), 0, is_counted=False)
 
     def _look_at_eavesdroppers(self) -> None:
-        self.eavesdropping.look()
+        self._eavesdropping.look()
 
-    def inner(self, object: Inner, name: str) -> Inner:
+    def _inner(self, object: Inner, name: str) -> Inner:
         """Take in an object of the dispatcher's own, which serves no route."""
         object._component, object._name = self, f"{self.name}.{name}"
         self._objects.append(object)
         return object
 
-    def lane_of(self, shared_by: Hashable) -> Lane:
-        """The one for all that has this in common; to be given back by `ended`."""
-        with self.mutex:
-            lane = self._keyed.get(shared_by)
-            if lane is None:
-                lane = self._keyed[shared_by] = self._idle_lane()
-                lane.shared_by = shared_by
-            lane.load += 1
-            return lane
-
-    def _idle_lane(self) -> Lane:
-        try:
-            return self._lanes.pop()
-        except IndexError:
-            lane = self.inner(Lane(), f"lane-{len(self._objects)}")
-            lane.load, lane.shared_by = 0, None
-            return lane
-
-    def ended(self, action: Action) -> None:
+    def _ended(self, action: Action) -> None:
         """It was on a lane, and is no more."""
         lane = action.object
         assert isinstance(lane, Lane)
-        if lane.shared_by is not None:
-            with self.mutex:
-                lane.load -= 1
-                if not lane.load:
-                    del self._keyed[lane.shared_by]
-                    lane.shared_by = None
-                    self._lanes.append(lane)
-        else:  # nobody else's
-            self._lanes.append(lane)
+        self._lanes.give_back(lane)
         if isinstance(action, Delivery) and (action.left is not NOBODY or action.held):
-            action.has_ended()
+            action.tell_left()
+
+
+def _spec_of(handle: Handle) -> MessageSpec:
+    """Of what a user has made, perhaps without its constructor."""
+    spec = getattr(handle, "spec", None)
+    if not isinstance(spec, MessageSpec):
+        raise TypeError(
+            f"{type(handle).__name__} has no message: super().__init__(Reading.__message__) in its __init__"
+        )
+    if handle.is_dispatched:
+        raise ValueError(f"this very {type(handle).__name__} was dispatched: make a new one, it is resolved once")
+    return spec
 
 
 _RULES = {"declared": declared, "rate_monotonic": rate_monotonic}

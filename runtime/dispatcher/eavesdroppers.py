@@ -9,18 +9,21 @@ priority in their order; the message goes on when all have heard it. An eavesdro
 from __future__ import annotations
 
 import copy
-import inspect
 import logging
+import math
 from collections.abc import Callable
-from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
-from appbackplane.transport.errors import Busy
+from appbackplane.transport.errors import Busy, FailedPrecondition, text_of
 
 from ..objects.action import DONE, Action, Outcome
 from ..objects.app_object import AppObject
+from ..objects.operation import DeclarationError
+from .checks.choosing import check_function
+from .checks.data import is_value
 from .errors import RegistrationError
 from .message import Message
+from .protectors import shortened
 
 if TYPE_CHECKING:
     from .delivery import Delivery
@@ -29,8 +32,6 @@ if TYPE_CHECKING:
 #: How long an eavesdropper may take over one message. Every message of its category waits for it: what logs or counts takes
 #: microseconds, and a machine that stands still for a moment is not its fault.
 SLOW_AFTER_S: Final = 0.1
-#: Of what cannot be changed in place, nothing is copied.
-_VALUES = (str, int, float, bool, bytes, type(None), Enum)
 
 
 log = logging.getLogger("appbackplane.runtime")
@@ -74,17 +75,17 @@ class Hearing(Action):
         eavesdropper = self.eavesdropper
         if eavesdropper.is_cut_off:
             return DONE
-        now_ns = self.dispatcher.now_ns
+        now_ns = self.dispatcher._now_ns
         self.heard_from_ns = now_ns()
         try:
             eavesdropper.function(self.message)
-        except BaseException as error:  # the edge: sys.exit() in an eavesdropper ends its listening, not the worker
-            self.dispatcher.eavesdropping.cut_off(self, f"it raised {type(error).__name__}: {error}", error)
+        except BaseException as error:  # the edge: sys.exit() in it ends it, not the worker
+            self.dispatcher._eavesdropping.cut_off(self, f"it raised {type(error).__name__}: {text_of(error)}", error)
         else:
             eavesdropper.heard_count += 1
             took_ns = now_ns() - self.heard_from_ns
             if took_ns > eavesdropper.slow_ns:
-                self.dispatcher.eavesdropping.cut_off(self, f"it took {took_ns / 1e6:.0f} ms over one message", None)
+                self.dispatcher._eavesdropping.cut_off(self, f"it took {took_ns / 1e6:.0f} ms over one message", None)
         return DONE
 
 
@@ -98,17 +99,22 @@ class Eavesdropping:
         #: Those that messages wait for, and when somebody will look how long they take; None: nobody will. Under the mutex.
         self._hearings: set[Hearing] = set()
         self._looks_ns: int | None = None
+        #: Types of messages that could not be copied, of which the log has been told.
+        self._uncopied: set[type[Message]] = set()
 
     def add(self, function: Any, category: Any, slow_after: Any) -> Eavesdropper:
         """Have it listen. Raises `RegistrationError`."""
-        if not callable(function) or inspect.iscoroutinefunction(function):
-            raise RegistrationError(f"eavesdrop({function!r}): expected a plain function that takes a message")
-        if not isinstance(category, int):
-            raise RegistrationError(
-                f"eavesdrop({function!r}): category={category!r}, expected the number of a category"
-            )
-        if not isinstance(slow_after, (int, float)) or slow_after <= 0:
-            raise RegistrationError(f"eavesdrop({function!r}): slow_after={slow_after!r}, expected seconds above 0")
+        where = f"eavesdrop({shortened(function)})"
+        if self._dispatcher._hosted_by is not None:
+            raise FailedPrecondition(f"{where}: {self._dispatcher.name} runs: eavesdrop in setup()")
+        try:
+            check_function(function, where, "message")
+        except DeclarationError as error:
+            raise RegistrationError(str(error)) from None
+        if not isinstance(category, int) or isinstance(category, bool):
+            raise RegistrationError(f"{where}: category={category!r}, expected the number of a category")
+        if not isinstance(slow_after, (int, float)) or not 0 < slow_after < math.inf:
+            raise RegistrationError(f"{where}: slow_after={slow_after!r}, expected seconds above 0")
         added = Eavesdropper(function, category, round(slow_after * 1e9))
         self.of_category[category] = (*self.of_category.get(category, ()), added)
         return added
@@ -119,8 +125,14 @@ class Eavesdropping:
         if not listening:
             return False
         dispatcher = self._dispatcher
-        hearings = [Hearing(self._ear(e, delivery.priority), dispatcher, e, delivery, _own(message)) for e in listening]
-        with dispatcher.mutex:
+        try:
+            hearings = [
+                Hearing(self._ear(e, delivery.priority), dispatcher, e, delivery, _own(message)) for e in listening
+            ]
+        except Exception as error:  # nested too deep, or made in this process of what is not copied
+            self._not_copied(message, error)
+            return False
+        with dispatcher._mutex:
             # Whoever is cut off from now on finds them; what has been cut off meanwhile may never hear anything again.
             hearings = [each for each in hearings if not each.eavesdropper.is_cut_off]
             delivery.hearings = list(hearings)
@@ -132,16 +144,24 @@ class Eavesdropping:
             try:
                 dispatcher.post(hearing)
             except Busy as error:  # what the component may have outstanding is all there is
-                dispatcher.report(delivery, error)
+                dispatcher._report(delivery, error)
                 if not self._waits_for_others(delivery, hearings[number:]):
                     return False
                 break
         self._watch(min(e.slow_ns for e in listening))
         return True
 
+    def _not_copied(self, message: Message, error: Exception) -> None:
+        if type(message) not in self._uncopied:
+            self._uncopied.add(type(message))
+            log.warning(
+                "%s: a %s cannot be copied for eavesdroppers, and goes on without them (said once): %s: %s",
+                self._dispatcher.name, type(message).__name__, type(error).__name__, text_of(error),
+            )  # fmt: skip
+
     def _waits_for_others(self, delivery: Delivery, unheard: list[Hearing]) -> bool:
         """Some will not hear it: whether others still have to, or the last of them has resumed it."""
-        with self._dispatcher.mutex:
+        with self._dispatcher._mutex:
             left_out = [each for each in unheard if not each.is_over]  # the others have been cut off
             for hearing in left_out:
                 hearing.is_over = True
@@ -152,7 +172,7 @@ class Eavesdropping:
     def cut_off(self, hearing: Hearing, because: str, error: BaseException | None) -> None:
         """It hears no more, and no message waits for it."""
         eavesdropper, dispatcher = hearing.eavesdropper, self._dispatcher
-        with dispatcher.mutex:
+        with dispatcher._mutex:
             if eavesdropper.is_cut_off:
                 return
             eavesdropper.is_cut_off = True
@@ -166,10 +186,10 @@ class Eavesdropping:
             self._over(each)
 
     def _ear(self, eavesdropper: Eavesdropper, priority: int) -> Ear:
-        with self._dispatcher.mutex:
+        with self._dispatcher._mutex:
             ear = self._ears.get((eavesdropper, priority))
             if ear is None:
-                ear = self._ears[eavesdropper, priority] = self._dispatcher.inner(Ear(), eavesdropper.name)
+                ear = self._ears[eavesdropper, priority] = self._dispatcher._inner(Ear(), eavesdropper.name)
             return ear
 
     def _ended(self, action: Action) -> None:
@@ -179,7 +199,7 @@ class Eavesdropping:
     def _over(self, hearing: Hearing) -> None:
         """One has heard its message, or never will."""
         delivery = hearing.delivery
-        with self._dispatcher.mutex:
+        with self._dispatcher._mutex:
             if hearing.is_over:
                 return
             hearing.is_over = True
@@ -187,25 +207,21 @@ class Eavesdropping:
             delivery.hearings.remove(hearing)
             is_last = not delivery.hearings
         if is_last:
-            self._dispatcher.resume(delivery)
+            self._dispatcher._host.resume(delivery)
 
     def _watch(self, slow_ns: int) -> None:
         """See to it that somebody looks by then."""
-        now_ns = self._dispatcher.now_ns()
-        with self._dispatcher.mutex:
+        now_ns = self._dispatcher._now_ns()
+        with self._dispatcher._mutex:
             # One that should have looked by now may have been taken back: its component went down.
             if self._looks_ns is not None and now_ns <= self._looks_ns <= now_ns + slow_ns:
                 return
             self._looks_ns = now_ns + slow_ns
-        try:
-            self._dispatcher.look_at_eavesdroppers_in(slow_ns)
-        except Busy:  # no room for a timer now; the next message tries again
-            with self._dispatcher.mutex:
-                self._looks_ns = None
+        self._dispatcher._look_at_eavesdroppers_in(slow_ns)
 
     def watch_again(self) -> None:
         """The component has gone down, and with it the timer. What has come before is still waiting to be heard."""
-        with self._dispatcher.mutex:
+        with self._dispatcher._mutex:
             self._looks_ns = None
             slow_ns = min((each.eavesdropper.slow_ns for each in self._hearings), default=None)
         if slow_ns is not None:
@@ -213,8 +229,8 @@ class Eavesdropping:
 
     def look(self) -> None:
         """Cut off who has been at one message for too long."""
-        now_ns = self._dispatcher.now_ns()
-        with self._dispatcher.mutex:
+        now_ns = self._dispatcher._now_ns()
+        with self._dispatcher._mutex:
             # In one step: what comes later sees that nobody will look, what came before is looked at.
             if self._looks_ns is not None and self._looks_ns <= now_ns:
                 self._looks_ns = None
@@ -229,12 +245,4 @@ class Eavesdropping:
 
 def _own(message: Message) -> Message:
     """What an eavesdropper may do with as it likes."""
-    return (
-        message
-        if all(_is_value(getattr(message, name)) for name in message.__struct_fields__)
-        else copy.deepcopy(message)
-    )
-
-
-def _is_value(value: object) -> bool:
-    return isinstance(value, _VALUES) or (isinstance(value, tuple) and all(map(_is_value, value)))
+    return message if is_value(message) else copy.deepcopy(message)

@@ -22,7 +22,7 @@ _first = threading.Lock()
 class Handle:
     """Subclass it for a source whose messages can be taken back, or are made when they are needed."""
 
-    __slots__ = ("has_begun", "is_cancelled", "lane", "lock", "spec")
+    __slots__ = ("has_begun", "is_cancelled", "is_dispatched", "lane", "lock", "spec")
 
     def __init__(self, spec: MessageSpec, *, lane: Hashable = None, lock: Lock | None = None) -> None:
         """`lane`: what has one is handled in the order in which it came, one after the other (law 1); see `lane_of`.
@@ -33,6 +33,8 @@ class Handle:
         self.lane = lane
         self.lock = lock
         self.is_cancelled = False
+        #: It waits in a queue, or has done so: it is resolved and released once.
+        self.is_dispatched = False
         #: A handler has been called with its message.
         self.has_begun = False
 

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar, get_args
 
-from appbackplane.transport.errors import Busy, NotFound
+from appbackplane.transport.errors import Busy, InvalidArgument, NotFound
 
 from ..objects.operation import DeclarationError
 from .accessor import Accessor, AccessorOf, SelectiveAccessor, SelectiveAccessorOf
@@ -120,7 +120,7 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
     """Many data, one of which the message chooses: each under a lock of its own, so that different ones are used at once."""
 
     __slots__ = (
-        "__by_key", "__factory", "__keys_max", "__made", "__makes", "__select", "__serials", "_field", "_guard",
+        "__by_key", "__factory", "__key_of", "__keys_max", "__makes", "__select", "__serials", "_field", "_guard",
     )  # fmt: skip
 
     def __init__(
@@ -157,8 +157,8 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
         self.__keys_max = keys_max
         self.__factory: Callable[[K], T] | None = None
         self.__makes: Any = _UNKNOWN
-        #: The last that was made.
-        self.__made: T | None = None
+        #: The key of each datum, by its identity; also of those that have gone, so that it is asked whether it is still so.
+        self.__key_of: dict[int, K] = {}
         if isinstance(data, Mapping):
             if not data:
                 raise DeclarationError("SelectiveProtector({}): no data, and nothing to make them of their keys")
@@ -234,6 +234,8 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
         if self.__factory is None:
             known = ", ".join(repr(each) for each in itertools.islice(self.__by_key, 5))
             raise NotFound(f"no {self.name} {key!r} (there are {len(self.__by_key)}: {known}, …)")
+        if key != key:
+            raise InvalidArgument(f"{self.name}: {key!r} is no key: it equals nothing, not even itself")
         if len(self.__by_key) >= self.__keys_max:
             raise Busy(f"{self.name}: {self.__keys_max} keys, as many as may be (keys_max)", retry_after=1.0)
         return self.__add(key, self.__make(self.__factory, key))
@@ -267,20 +269,22 @@ class SelectiveProtector(Protector[T], Generic[K, T]):
         """What only shows when the first is made: that the function keeps its word."""
         datum = factory(key)
         where = f"{self.name} of {key!r}"
-        check_made(datum, where, is_first=self.__made is None)
-        if datum is self.__made:
+        check_made(datum, where, is_first=not self.__key_of)
+        other = self.__key_of.get(id(datum), key)
+        if other != key and (known := self.__by_key.get(other)) is not None and known[1] is datum:
             raise DeclarationError(f"{where} is that of another key: under two locks it would be under none")
         makes = self._makes
         if makes is not None and not fits(datum, makes):
             raise DeclarationError(f"{where}: a {type(datum).__name__} was made, not a {text_of(makes)}")
-        self.__made = datum
         return datum
 
     def __add(self, key: K, datum: T) -> tuple[Lock, T]:
         # Two threads may come with a new key at once: what setdefault keeps is the one for all.
-        return self.__by_key.setdefault(
+        kept = self.__by_key.setdefault(
             key, (_lock((*self._rank, next(self.__serials)), f"{self.name} {key!r}", datum), datum)
         )
+        self.__key_of[id(kept[1])] = key
+        return kept
 
 
 class Choice(Given[T]):
@@ -295,6 +299,12 @@ class Choice(Given[T]):
     def _select(self, message: Message) -> tuple[Lock, T]:
         by = self.by
         return self.protector._of(getattr(message, by) if isinstance(by, str) else by(message))
+
+
+def protector_behind(argument: object) -> Protector[Any] | None:
+    """The protector that was registered, or of which an accessor or a choice was; None: it was something else."""
+    found = getattr(argument, "protector", argument)
+    return found if isinstance(found, Protector) else None
 
 
 def _rank(order: int | None, where: str, datum: object) -> tuple[int, int]:

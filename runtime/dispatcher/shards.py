@@ -35,7 +35,8 @@ from .registration import Entry
 from .sending import fields_of, key_text
 
 if TYPE_CHECKING:
-    from .dispatcher import Dispatcher, Lane
+    from .dispatcher import Dispatcher
+    from .lanes import Lane
 
 #: What statistics and chains call the way to another shard, behind the route.
 FORWARD = ".forward"
@@ -58,7 +59,7 @@ class Shards:
         check(entry)
         route = self._route(entry.spec)
         for parameter in entry.parameters:
-            protector = _protector_of(parameter)
+            protector = parameter.protector
             if isinstance(protector, SelectiveProtector) and not protector.per_shard and protector not in self._spread:
                 self._spread.append(protector)
                 protector._guard = lambda key, name=protector.name: self._expect_here(route, name, key)
@@ -103,7 +104,7 @@ class Shards:
                 f"{route}: {key!r} is at home in {place}, not in {self._here} where it was forwarded to: shards come or go",
                 retry_after=RETRY_AFTER_S,
             )
-        lane = self._dispatcher.lane_of((spec.type, key, FORWARD))
+        lane = self._dispatcher._lanes.take((spec.type, key, FORWARD))
         arguments = (route, key, fields_of(message), deadline_ns is not None)
         action = MethodAction(lane, name, priority, _forward, arguments, deadline_ns)
         action.on_end = self._has_ended
@@ -111,8 +112,8 @@ class Shards:
 
     def _has_ended(self, action: Action) -> None:
         if action.error is not None and action.peer is None:
-            self._dispatcher.report(action, action.error)
-        self._dispatcher.ended(action)
+            self._dispatcher._report(action, action.error)
+        self._dispatcher._ended(action)
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
@@ -181,7 +182,7 @@ def check(entry: Entry) -> None:
         )
     for parameter in entry.parameters:
         where = f"{entry.name}: parameter {parameter.name!r}"
-        protector = _protector_of(parameter)
+        protector = parameter.protector
         if protector is None or protector.per_shard:
             continue
         if isinstance(protector, DataProtector):
@@ -189,6 +190,7 @@ def check(entry: Entry) -> None:
                 f"{where}: each shard would have a {protector.name} of its own: say that this is meant, "
                 "DataProtector(…, per_shard=True), or spread it by key with a SelectiveProtector"
             )
+        assert isinstance(protector, SelectiveProtector)
         _check_spread(where, parameter, protector, entry.spec)
 
 
@@ -214,8 +216,3 @@ def _check_spread(where: str, parameter: Parameter, protector: SelectiveProtecto
             f"{where}: {name} is chosen by {by_what}, but a {message} goes to the shard of its key, {spec.key!r}: "
             f"choose by that, or reach it by messages of its own"
         )
-
-
-def _protector_of(parameter: Parameter) -> DataProtector[Any] | SelectiveProtector[Any, Any] | None:
-    protector = getattr(parameter.argument, "protector", parameter.argument)
-    return protector if isinstance(protector, (DataProtector, SelectiveProtector)) else None

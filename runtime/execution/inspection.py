@@ -8,11 +8,12 @@ says so where that matters. Stacks are taken with the lead and written out witho
 from __future__ import annotations
 
 import sys
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, cast
 
 from ..objects.action import LOCAL, Action, ParkableAction
 from ..objects.app_object import AppObject
+from ..objects.component import Component
 from ..objects.state_machine import StateMachine
 from ..observation.slow_actions import as_text, frames_of
 from ..observation.waiting import Awaited, Facts, Parked, Reason, Running, Standing, Throttled, Where, explain
@@ -27,8 +28,8 @@ from .worker import Worker
 if TYPE_CHECKING:
     from .engine import Engine
 
-#: Objects of one ready queue whose first actions are compared for the oldest: those behind have been there for less
-#: long, nearly always.
+#: Objects of one ready queue, or of a component, whose first actions are compared for the oldest: those behind have been
+#: there for less long, nearly always.
 AGES_MAX = 1_000
 #: Calls followed within this backplane for one question.
 STEPS_MAX = 16
@@ -88,7 +89,7 @@ class Inspection:
     # -- why ----------------------------------------------------------------------------------------------------------
 
     def why(self, asked: str, *, with_stack: bool = False) -> dict[str, Any]:
-        """Why an object, a call, or the oldest call of a route waits.
+        """Why an object, a call, or the oldest of a route or a component waits.
 
         Returns `steps`, each a `subject` and its `reasons`, and `next`: the backplane and the name of the call to ask about
         there, or nil. Raises `NotFound` for an object or route that is not here, `InvalidArgument` for what is no name.
@@ -100,12 +101,17 @@ class Inspection:
             now_ns = engine.clock.now_ns()
             looking: Action | AppObject | None
             subject: dict[str, Any] = {"asked": asked}
-            if found is not None:
+            if isinstance(found, Component):
+                looking, more = self._oldest_of(found)
+                subject |= more
+            elif found is not None:
                 looking = found
             elif ":" in asked:
                 looking = self._names.call_named(asked)
             else:
                 looking, more = self._names.oldest_of_route(asked)
+                if isinstance(looking, Component) and not more["count"]:  # messages are on objects of nobody's
+                    looking, more = self._oldest_of(looking, asked)
                 subject |= more
             seen: set[int] = set()
             following: Reason | None = None
@@ -196,6 +202,23 @@ class Inspection:
         if object._waits and (waiting := self._engine.inheritance.waiting(object)) is not None:
             return waiting
         return object._deferred[0] if isinstance(object, StateMachine) and object._deferred else None
+
+    def _oldest_of(self, component: Component, route: str | None = None) -> tuple[Action | AppObject, dict[str, Any]]:
+        """What has been outstanding longest of a component and its objects, and how much is; else the component itself.
+
+        What runs or waits goes before what is queued behind it: that is in its way. `route`: of this one alone.
+        """
+        busy = [o for o in islice(chain((component,), component._objects), LOOK_MAX) if o._load]
+        running = {id(w.action.object): w.action for w in self._engine.watch.team if w.action is not None}
+        firsts = [
+            running.get(id(o)) or (self._engine.inheritance.waiting(o) if o._waits else None) or self._first_of(o)
+            for o in busy[:AGES_MAX]
+        ]
+        found = [each for each in firsts if each is not None and route in (None, each.name)]
+        oldest = min(found, key=_posted_ns, default=None)
+        if oldest is None or oldest.object is component:
+            return component, {}
+        return oldest, {"count": len(found) if route else sum(each._load for each in busy)}
 
     def _where(self, action: Action, running: list[Action]) -> tuple[Where, int]:
         if any(one is action for one in running):
@@ -289,6 +312,10 @@ class Inspection:
 def _told(reason: Reason) -> dict[str, Any]:
     told = {"because": reason.because.value, "text": reason.text, **reason.data}
     return {**told, "stack": as_text(reason.frames)} if reason.frames else told
+
+
+def _posted_ns(action: Action) -> int:
+    return action.posted_ns
 
 
 def _ms(ns: int) -> float:

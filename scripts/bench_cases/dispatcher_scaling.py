@@ -29,9 +29,13 @@ from .harness.systems import running
 THREADS, QUICK_THREADS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32), (1, 2, 8, 32)
 #: Messages for each thread: a multiple of all numbers of threads, or the last of them would run beside idle ones.
 IDLE_COUNT = 96
-#: And for what is flat. A slice is short enough that some find the machine at rest.
-FLAT_COUNT = 16
+#: And with a locked source, which costs the same at all of them. Many slices, so short that some find the machine at rest.
+LOCKED_COUNT, LOCKED_SLICES = 8, 3
+#: And for handlers that compute.
+COMPUTING_COUNT = 16
 SHARDS = 2
+#: Both cores must be free at once, and two processes on them for as long as a slice takes.
+SHARD_SLICES = 6
 
 
 class Curves:
@@ -49,7 +53,7 @@ class Curves:
 @contextmanager
 def both(is_quick: bool) -> Iterator[Sides]:
     curves, ten = Curves(), Ten()
-    keys = parts(SHARDS, FLAT_COUNT)
+    keys = parts(SHARDS, COMPUTING_COUNT)
     with running(tables(SHARDS)) as system, dispatching(ten, threads=1) as backplane:
 
         def ours() -> Figures:
@@ -67,18 +71,19 @@ def sweep(curves: Curves, ten: Ten, backplane: Backplane, client: Client, thread
     """One number of threads: handlers that idle, the same with a locked source or in a reactor, and those that compute."""
     backplane.set_threads(threads)
     curves.measure("idle", threads, IDLE_COUNT, lambda: dispatched_s(ten, Idle, IDLE_COUNT))
-    curves.measure("reactor", threads, FLAT_COUNT, lambda: reacted_s(Locked, FLAT_COUNT))
-    curves.measure("locked", threads, FLAT_COUNT, lambda: dispatched_s(ten, Locked, FLAT_COUNT))
+    for _ in range(LOCKED_SLICES):
+        curves.measure("reactor", threads, LOCKED_COUNT, lambda: reacted_s(Locked, LOCKED_COUNT))
+        curves.measure("locked", threads, LOCKED_COUNT, lambda: dispatched_s(ten, Locked, LOCKED_COUNT))
     client.call("backplane.alone.threads", count=threads)
-    curves.measure("computing", threads, FLAT_COUNT, lambda: computed_s(client, "alone", keys))
+    curves.measure("computing", threads, COMPUTING_COUNT, lambda: computed_s(client, "alone", keys))
 
 
 def shards(curves: Curves, client: Client, keys: list[str]) -> None:
     """Handlers that compute, in one backplane with one thread, and over two."""
     client.call("backplane.alone.threads", count=1)
-    for _ in range(SHARDS):
-        curves.measure("sharded", 1, FLAT_COUNT, lambda: computed_s(client, "alone", keys))
-        curves.measure("sharded", SHARDS, FLAT_COUNT, lambda: computed_s(client, "spread", keys))
+    for _ in range(SHARD_SLICES):
+        curves.measure("sharded", 1, COMPUTING_COUNT, lambda: computed_s(client, "alone", keys))
+        curves.measure("sharded", SHARDS, COMPUTING_COUNT, lambda: computed_s(client, "spread", keys))
 
 
 def computed_s(client: Client, component: str, keys: list[str]) -> float:

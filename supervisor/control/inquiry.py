@@ -1,4 +1,4 @@
-"""Inquiry: one `why`, followed from backplane to backplane until the chain of reasons ends. Pure.
+"""Inquiry: one `why`, followed from backplane to backplane until the chain of reasons ends; of replicas from each. Pure.
 
 Each backplane explains what it has and names the call to ask about next, with the backplane that holds it
 (runtime/execution/inspection.py); their sentinels answer, so that busy workers do not matter. Bounded: so many hops, so long
@@ -8,7 +8,7 @@ for each, and no call twice. Where a chain cannot be followed, the last step say
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from appbackplane.transport.addressing import BACKPLANE
@@ -27,8 +27,12 @@ INQUIRIES_MAX = 64
 class Inquiry:
     """What was asked, how far it has come, and what is to be asked next (`backplane`, `asked`)."""
 
-    def __init__(self, backplane: str, asked: str, now_ns: int, *, with_stack: bool) -> None:
+    def __init__(
+        self, backplane: str, asked: str, now_ns: int, *, with_stack: bool, others: Sequence[tuple[str, str]] = ()
+    ) -> None:
+        """`others`: replicas that are to be asked as well, one after the other."""
         self.backplane, self.asked = backplane, asked
+        self._others, self._is_of_replicas = list(others), bool(others)
         self.with_stack = with_stack
         self._ends_ns = now_ns + LIMIT_NS
         self._steps: list[dict[str, Any]] = []
@@ -41,8 +45,9 @@ class Inquiry:
 
     @property
     def answer(self) -> dict[str, Any]:
-        """For whoever asked."""
-        return {"steps": self._steps}
+        """For whoever asked. Which replicas have nothing to do is said only where none has."""
+        busy = [step for step in self._steps if not _is_idle(step)] if self._is_of_replicas else None
+        return {"steps": busy or self._steps}
 
     def limit_ns(self, now_ns: int) -> int:
         """How long this backplane may take."""
@@ -52,8 +57,17 @@ class Inquiry:
         """What a backplane said. True: there is a next one to ask."""
         self._steps += told["steps"]
         following = told["next"]
-        if following is None:
+        return (following is not None and self._follow(following, now_ns)) or self.ask_replica(now_ns)
+
+    def ask_replica(self, now_ns: int) -> bool:
+        """This one has said all, or does not answer. True: there is another."""
+        if not self._others or now_ns >= self._ends_ns:
             return False
+        self.backplane, self.asked = self._others.pop(0)
+        self._seen = {self.asked}
+        return True
+
+    def _follow(self, following: Mapping[str, str], now_ns: int) -> bool:
         backplane, asked = following["backplane"], following["call"]
         if asked in self._seen:
             return False
@@ -86,26 +100,30 @@ def is_down(child: Child | None) -> str | None:
     return f"backplane {child.name} is {child.phase}" + (f": {child.reason}" if child.reason else "")
 
 
-def place_of(children: Mapping[str, Child], asked: str) -> tuple[str, str]:
-    """(who is to be asked first, and how it is called there). Raises `NotFound`.
+def _is_idle(step: Mapping[str, Any]) -> bool:
+    return bool(step["reasons"]) and all(reason["because"] == "idle" for reason in step["reasons"])
 
-    An object BACKPLANE/…, a call BACKPLANE:…, a route, or the bare name of a component; of replicas that is the first.
+
+def places_of(children: Mapping[str, Child], asked: str) -> list[tuple[str, str]]:
+    """(who is to be asked, and how it is called there), of a route or a component each replica. Raises `NotFound`.
+
+    An object BACKPLANE/…, a call BACKPLANE:…, a route, or the bare name of a component.
     """
     ends = [at for at in (asked.find("/"), asked.find(":")) if at > 0]
     if ends:
         backplane = asked[: min(ends)]
         if backplane in children:
-            return backplane, asked
+            return [(backplane, asked)]
         raise NotFound(f"no backplane {backplane!r}{_hint(backplane, children)}")
     words = asked.split(".")
     if words[0] == BACKPLANE and len(words) == 3 and words[1] in children:
-        return words[1], asked
-    known: dict[str, tuple[str, str]] = {}
+        return [(words[1], asked)]
+    known: dict[str, list[tuple[str, str]]] = {}
     for child in children.values():
         for component in child.registration.components if child.registration is not None else ():
-            known.setdefault(component.name, (child.name, f"{child.name}/{component.name}"))  # of replicas the first
+            known.setdefault(component.name, []).append((child.name, f"{child.name}/{component.name}"))
             for operation in component.operations:
-                known.setdefault(operation.route, (child.name, operation.route))
+                known.setdefault(operation.route, []).append((child.name, operation.route))
     if asked not in known:
         raise NotFound(
             f"{asked!r} is no object (BACKPLANE/COMPONENT.KEY), call (BACKPLANE:CALLER:NUMBER) or route"

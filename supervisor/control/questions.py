@@ -94,20 +94,24 @@ class Questions:
             )
         if len(self._inquiries) >= inquiry.INQUIRIES_MAX:
             raise Busy(f"{inquiry.INQUIRIES_MAX} other questions are on their way", retry_after=1.0)
-        backplane, name = inquiry.place_of(self._director.children, name)
-        question = inquiry.Inquiry(backplane, name, self._now_ns(), with_stack=bool(asked.body.get("stack")))
+        (backplane, name), *others = inquiry.places_of(self._director.children, name)
+        has_stack = bool(asked.body.get("stack"))
+        question = inquiry.Inquiry(backplane, name, self._now_ns(), with_stack=has_stack, others=others)
         self._inquiries.add(asked.caller)
         self._inquire(_WhyToken(asked.caller, question))
 
     def _inquire(self, token: _WhyToken) -> None:
-        question = token.inquiry
-        child = self._director.children.get(question.backplane)
-        because = inquiry.is_down(child)
-        if child is None or because is not None:
+        question, now_ns = token.inquiry, self._now_ns()
+        while True:
+            child = self._director.children.get(question.backplane)
+            because = inquiry.is_down(child)
+            if child is not None and because is None:
+                self._call(child, "control.why", question.body, token, question.limit_ns(now_ns))
+                return
             question.give_up("down", because or "")
-            self._end_inquiry(token)
-        else:
-            self._call(child, "control.why", question.body, token, question.limit_ns(self._now_ns()))
+            if not question.ask_replica(now_ns):
+                break
+        self._end_inquiry(token)
 
     def _on_told_why(self, token: _WhyToken, answered: Answered) -> None:
         question, now_ns = token.inquiry, self._now_ns()
@@ -123,6 +127,9 @@ class Questions:
             except BackplaneError as error:
                 self._inquiries.discard(token.caller)
                 self._control.refuse(token.caller, error)
+                return
+            if question.ask_replica(now_ns):
+                self._inquire(token)
                 return
         self._end_inquiry(token)
 

@@ -17,7 +17,7 @@ from appbackplane.runtime.build import BUILD
 PROMISED = {
     "call_rtt", "call_pipelined", "urgent_short", "urgent_long", "urgent_same_client", "blocking", "inversion",
     "inversion_limited", "inversion_chain", "cpu_limit", "inproc", "pubsub", "large", "many_objects", "startup", "restart",
-    "idle", "operator_view", "spark_read", "spark_stats",
+    "idle", "operator_view", "spark_read", "spark_stats", "dispatcher_overhead", "dispatcher_scaling", "dispatcher_accessor",
 }  # fmt: skip
 RUN_S_MAX = 60
 
@@ -36,7 +36,7 @@ def test_every_promise_has_a_case() -> None:
     assert all(case.requirements and case.rounds >= case.quick_rounds >= 1 for case in CASES)
 
 
-@pytest.mark.parametrize("name", ["call_rtt", "inproc", "restart"])
+@pytest.mark.parametrize("name", ["call_rtt", "inproc", "restart", "dispatcher_overhead"])
 def test_the_smallest_round_measures_both_sides(name: str) -> None:
     """Whether the target holds is not a test's business: machines differ. That it is measured, is."""
     case = next(case for case in CASES if case.name == name)

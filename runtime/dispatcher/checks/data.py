@@ -13,12 +13,10 @@ import weakref
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from ...objects.app_object import AppObject
 from ...objects.operation import DeclarationError
 from ..argument import Given
-from .fields import changeable
+from .fields import changeable, is_frozen
 from .kinds import an, text_of
 from .lock_search import LOCKS, is_lock, lock_in, lock_in_class
 
@@ -62,6 +60,8 @@ def check_made(datum: object, where: str, *, is_first: bool) -> None:
     """The same of what a user's function has made; all but the first are looked at in a microsecond."""
     if is_first or is_value(datum) or isinstance(datum, type):
         check_datum(datum, where)
+    if (other := protector_of(datum)) is not None:
+        raise DeclarationError(f"{where} is protected already, by {other!r}: under two locks it would be under none")
 
 
 def check_class(cls: type, where: str) -> None:
@@ -103,13 +103,6 @@ def is_value(value: object) -> bool:
     if is_frozen(type(value)):
         return all(is_value(getattr(value, name, None)) for name in _fields(type(value)))
     return False
-
-
-def is_frozen(cls: type) -> bool:
-    """A frozen dataclass or struct."""
-    if dataclasses.is_dataclass(cls):
-        return bool(cls.__dataclass_params__.frozen)  # type: ignore[attr-defined]
-    return issubclass(cls, msgspec.Struct) and cls.__struct_config__.frozen
 
 
 def _unchangeable(cls: type) -> str:

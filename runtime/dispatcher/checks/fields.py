@@ -55,7 +55,7 @@ def unhashable(kind: Any) -> str | None:
     if isinstance(kind, type) and origin is None:
         if issubclass(kind, _HASHABLE):
             return None
-        if (parts := _fields_of(kind)) is not None and _is_frozen(kind):
+        if (parts := _fields_of(kind)) is not None and is_frozen(kind):
             return next((found for each in parts.values() if (found := unhashable(each))), None)
     return text_of(kind)
 
@@ -87,7 +87,7 @@ def _changeable(kind: Any, seen: set[Any]) -> str | None:
     parts = _fields_of(origin)
     if parts is None:
         return None
-    if not _is_frozen(origin):
+    if not is_frozen(origin):
         return f"{origin.__name__} can be changed: declare it with frozen=True"
     return next((found for each in parts.values() if (found := _changeable(each, {*seen, origin}))), None)
 
@@ -105,7 +105,8 @@ def _fields_of(cls: type) -> dict[str, Any] | None:
     return None
 
 
-def _is_frozen(cls: type) -> bool:
+def is_frozen(cls: type) -> bool:
+    """A frozen dataclass or struct, or a tuple."""
     if issubclass(cls, msgspec.Struct):
         return cls.__struct_config__.frozen
     return issubclass(cls, tuple) or (

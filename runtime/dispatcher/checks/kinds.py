@@ -19,12 +19,16 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 _PROMOTED: dict[Any, tuple[type, ...]] = {float: (float, int), complex: (complex, float, int)}
 #: Elements of a container that are looked at: a mistake is in the first as in the last.
 _ELEMENTS_MAX = 100
-#: Members that every protocol class has.
-_NOT_MEMBERS = {*dir(typing.Protocol), "__annotations__", "__dict__", "__doc__", "__module__", "__weakref__",
-                "__abstractmethods__", "_is_protocol", "_is_runtime_protocol", "__parameters__", "__orig_bases__",
-                "__protocol_attrs__", "__non_callable_proto_members__", "__callable_proto_members_only__",
-                "__firstlineno__", "__static_attributes__", "__subclasshook__", "_abc_impl", "__init__", "__slots__",
-                "__match_args__"}  # fmt: skip
+
+
+@typing.runtime_checkable
+class _Empty(typing.Protocol):
+    """Asks for nothing: what it has, this Python gives to every protocol."""
+
+    _: int  # so that it has annotations
+
+
+_NOT_MEMBERS = {*dir(_Empty), *vars(_Empty), "__orig_bases__", "__parameters__", "__slots__", "__match_args__"}
 
 
 class NoKind(Exception):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Any, NamedTuple, Union, get_args, get_origin
 
 import msgspec
 
@@ -18,26 +18,30 @@ from ..accessor import Accessor, AccessorOf, SelectiveAccessor, SelectiveAccesso
 from ..argument import ActiveObject, Argument, Given
 from ..errors import RegistrationError
 from ..message import MessageSpec
-from ..protectors import UNNAMED, Choice, DataProtector, Protector, SelectiveProtector, shortened
+from ..protectors import UNNAMED, Choice, Protector, SelectiveProtector, protector_behind, shortened
 from .choosing import returned, taken
 from .fields import unhashable
 from .kinds import NoKind, an, fits, is_made, plain, text_of
 from .signature import Signature, Wanted
 
 
-class Parameter:
+class Parameter(NamedTuple):
     """One further parameter of a handler, and what it is given."""
 
-    __slots__ = ("argument", "is_shared", "kind", "name")
+    name: str
+    is_shared: bool
+    argument: Argument[Any]
 
-    def __init__(self, name: str, kind: Any, is_shared: bool, argument: Argument[Any]) -> None:
-        self.name, self.kind, self.is_shared, self.argument = name, kind, is_shared, argument
+    @property
+    def protector(self) -> Protector[Any] | None:
+        """Of what it is given: itself, or that of which it is an accessor or a choice; None: an active object has none."""
+        return protector_behind(self.argument)
 
     @property
     def text(self) -> str:
         """For people: `room: Room`, `rooms: Room (read)`."""
-        protector = getattr(self.argument, "protector", self.argument)
-        what = protector.name if isinstance(protector, Protector) else type(protector).__name__
+        protector = self.protector
+        what = type(self.argument).__name__ if protector is None else protector.name
         return f"{self.name}: {what}{' (read)' if self.is_shared else ''}"
 
 
@@ -55,15 +59,12 @@ def matched(signature: Signature, arguments: Sequence[Any], owner: object) -> li
     problem = _first_problem(signature, arguments)
     if problem is not None:
         raise RegistrationError(problem + _other_order(signature, arguments))
-    for each, argument in zip(wanted, arguments, strict=False):
-        _check_owner(f"{name}: parameter {each.name!r}", argument, owner)
-    _check_twice(signature, arguments)
-    for each, argument in zip(wanted, arguments, strict=False):
-        _own(argument, each, owner)
-    return [
-        Parameter(each.name, each.kind, each.is_shared, argument)
-        for each, argument in zip(wanted, arguments, strict=False)
-    ]
+    parameters = [Parameter(w.name, w.is_shared, given) for w, given in zip(wanted, arguments, strict=False)]
+    _check_owner(name, parameters, owner)
+    _check_twice(signature, parameters)
+    for each, parameter in zip(wanted, parameters, strict=False):
+        _own(parameter.protector, each, owner)
+    return parameters
 
 
 def _first_problem(signature: Signature, arguments: Sequence[Any]) -> str | None:
@@ -198,39 +199,39 @@ _ORDERS_OF_MAX = 5
 
 
 def _text(argument: Any) -> str:
-    protector = getattr(argument, "protector", argument)
+    protector = protector_behind(argument)
     if isinstance(protector, SelectiveProtector) and protector.name == UNNAMED:
         return text_of(protector._makes)
-    return protector.name if isinstance(protector, Protector) else type(argument).__name__
+    return type(argument).__name__ if protector is None else protector.name
 
 
-def _check_twice(signature: Signature, arguments: Sequence[Any]) -> None:
+def _check_twice(signature: Signature, parameters: Sequence[Parameter]) -> None:
     seen: dict[tuple[int, Any], str] = {}
-    for each, argument in zip(signature.wanted, arguments, strict=False):
-        protector = argument.protector if isinstance(argument, Choice) else argument
-        by: Any = None
-        if isinstance(protector, SelectiveProtector):
-            by = (argument.by if isinstance(argument, Choice) else protector._by) or signature.spec.key
-        elif not isinstance(protector, DataProtector):
+    for each in parameters:
+        argument, by = each.argument, None
+        if not isinstance(argument, (Protector, Choice)):
             continue  # an accessor of what it is given reads first, and writes only if it must
-        other = seen.setdefault((id(protector), by), each.name)
+        if isinstance(each.protector, SelectiveProtector):
+            by = (argument.by if isinstance(argument, Choice) else each.protector._by) or signature.spec.key
+        other = seen.setdefault((id(each.protector), by), each.name)
         if other != each.name:
             raise RegistrationError(
                 f"{signature.name}: parameters {other!r} and {each.name!r} are the same datum: it is given once"
             )
 
 
-def _check_owner(where: str, argument: Any, owner: object) -> None:
-    protector = getattr(argument, "protector", argument)
-    if isinstance(protector, Protector) and protector._owner not in (None, owner):
-        raise RegistrationError(
-            f"{where}: {protector.name} is registered with another dispatcher: share it by messages, not by locks"
-        )
+def _check_owner(name: str, parameters: Sequence[Parameter], owner: object) -> None:
+    for each in parameters:
+        protector = each.protector
+        if protector is not None and protector._owner not in (None, owner):
+            raise RegistrationError(
+                f"{name}: parameter {each.name!r}: {protector.name} is registered with another dispatcher: share it by "
+                "messages, not by locks"
+            )
 
 
-def _own(argument: Any, wanted: Wanted, owner: object) -> None:
-    protector = getattr(argument, "protector", argument)
-    if isinstance(protector, Protector):
+def _own(protector: Protector[Any] | None, wanted: Wanted, owner: object) -> None:
+    if protector is not None:
         protector._owner = owner
         if protector.name == UNNAMED:
             protector.name = text_of(wanted.kind)

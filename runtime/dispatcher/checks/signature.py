@@ -100,7 +100,8 @@ def _check_callable(handler: Any, name: str) -> None:
     for each in (handler, inspect.unwrap(handler)):
         if inspect.iscoroutinefunction(each) or inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each):
             raise RegistrationError(
-                f"{name} is a coroutine or a generator: a handler is a plain function, and runs in one go"
+                f"{name} is a coroutine or a generator: a handler is a plain function, and runs in one go; what it would "
+                "await is begun, and ends in a message of its own"
             )
 
 
@@ -111,7 +112,13 @@ def _positional(name: str, parameters: list[inspect.Parameter]) -> list[inspect.
         is_optional = parameter.default is not parameter.empty
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
             found.append(parameter)
-        elif parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) or not is_optional:
+        elif parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
+            raise RegistrationError(
+                f"{name}: {stars}{parameter.name} does not say what it is given: name each parameter (the wrapper of a "
+                "decorator says it with functools.wraps)"
+            )
+        elif not is_optional:
             raise RegistrationError(
                 f"{name}: parameter {parameter.name!r} cannot be given by position: make it a plain one"
             )

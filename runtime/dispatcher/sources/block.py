@@ -38,6 +38,13 @@ class Block(msgspec.Struct, frozen=True, array_like=True):
     #: By which the memory is known: descriptors, and processes, have successors of the same number.
     token: int = 0
 
+    def __post_init__(self) -> None:
+        """References come from strangers, too. Raises ValueError."""
+        if self.size != len(self.data) if self.is_here else (self.data or self.size < 1 or self.token < 0):
+            raise ValueError(
+                f"a block of {self.size:,} bytes has {len(self.data):,} in it: make it with a BlockPool, or Block.of"
+            )
+
     @classmethod
     def of(cls, data: bytes) -> Block:
         """One that travels as it is."""

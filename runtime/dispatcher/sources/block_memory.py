@@ -83,6 +83,8 @@ class Mappings:
         with self._mutex:
             found = self._mapped.get(block.token)
             if found is not None:
+                if len(found.memory) != block.size:
+                    raise _gone(block, "it is not what it was said to be")
                 found.count += 1
                 return
             memory = _open(block)

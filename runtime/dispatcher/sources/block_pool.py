@@ -7,6 +7,7 @@ blocks since each is a descriptor, and in bytes; it is looked through when one m
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Callable
@@ -16,6 +17,8 @@ from weakref import WeakValueDictionary
 from appbackplane.transport.errors import Busy, InvalidArgument
 
 from ...objects.action import DEADLINE_DEFAULT_NS
+from ...objects.operation import DeclarationError
+from ..protectors import shortened
 from .block import Block
 from .block_memory import DonePipe, make
 from .source import Source
@@ -68,6 +71,9 @@ class BlockPool(Source):
         lease: float = DEADLINE_DEFAULT_NS / 1e9,
     ) -> None:
         """`bytes_max`, `blocks_max`: lent at a time. `lease`: seconds."""
+        for name, value in (("bytes_max", bytes_max), ("blocks_max", blocks_max), ("lease", lease)):
+            if not (isinstance(value, (int, float)) and 0 < value < math.inf):
+                raise DeclarationError(f"BlockPool: {name}={value!r}: expected more than 0")
         self._bytes_max, self._blocks_max, self._lease_ns = bytes_max, blocks_max, round(lease * 1e9)
         self._mutex = threading.Lock()
         self._lent: dict[int, _Lent] = {}
@@ -94,6 +100,10 @@ class BlockPool(Source):
         `receivers`: how many messages will bear it; None: nobody knows, as with topics, and its lease ends it.
         Raises `Busy` where the pool has lent all it has, `InvalidArgument` for what it could never hold.
         """
+        if receivers is not None and not (type(receivers) is int and receivers > 0):
+            raise InvalidArgument(f"receivers={receivers!r}: expected how many messages bear the block, or None")
+        if type(size) is not int:
+            raise InvalidArgument(f"a block of {shortened(size)} bytes: expected a number")
         if size < 0 or size > self._bytes_max:
             raise InvalidArgument(f"a block of {size:,} bytes: the pool has {self._bytes_max:,} (bytes_max)")
         if size <= INLINE_BYTES_MAX or self._dispatcher is None:

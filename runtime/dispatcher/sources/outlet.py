@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from appbackplane.transport.errors import InvalidArgument
+from appbackplane.transport.topics import check_topic
 
 from ...objects.app_object import CallOptions
-from ..message import Message
+from ..message import Message, declared
 from ..sending import addressed, fields_of
 from .source import Source
 
@@ -29,11 +30,15 @@ class Outlet(Source):
     __slots__ = ("casts", "published", "sent")
 
     def __init__(self) -> None:
-        #: In a test: messages for other components, by the component's name; casts; and what was published. What was posted
-        #: is in `emitted`.
+        #: In a test: messages for other components, by the component's name; casts; and what was published.
         self.sent: list[tuple[str, Message]] = []
         self.casts: list[Sent] = []
         self.published: list[Sent] = []
+
+    @property
+    def posted(self) -> list[Message]:
+        """In a test: what was posted; `emitted`, as of any source."""
+        return self.emitted
 
     def post(self, message: Message, *, priority: int | None = None) -> None:
         """Have this dispatcher handle a message. Raises `NoHandler`, and `Busy`."""
@@ -48,10 +53,10 @@ class Outlet(Source):
     def send(self, component: str, message: Message, *, priority: int | None = None) -> None:
         """Have the dispatcher `component`, in any backplane, handle it. Raises `UnknownRoute`, and `Busy`."""
         dispatcher = self._dispatcher
+        route, fields, key = addressed(component, message)
         if dispatcher is None:
             self.sent.append((component, message))
             return
-        route, fields, key = addressed(component, message)
         dispatcher._host.cast(dispatcher, route, fields, CallOptions(key, priority, None))
 
     def cast(self, route: str, /, *, key: str | None = None, priority: int | None = None, **arguments: Any) -> None:
@@ -64,11 +69,12 @@ class Outlet(Source):
     def publish(self, topic: str | Message, /, **body: Any) -> None:
         """Tell all subscribers of a topic; of a message, those of the topic that `@message(topic=…)` names."""
         if isinstance(topic, Message):
-            spec = type(topic).__message__
+            spec = declared(topic)
             if spec.topic is None:
                 raise InvalidArgument(f"{spec.type.__name__} has no topic: declare @message(topic=…), or name one")
             body, topic = fields_of(topic), spec.topic
         if self._dispatcher is None:
+            check_topic(topic)
             self.published.append(Sent(topic, body))
             return
         self._dispatcher.publish(topic, **body)

@@ -18,7 +18,7 @@ from ..argument import ActiveObject
 from ..handles import Ready
 from ..locking import Lock
 from ..message import Message, spec_of
-from ..protectors import DataProtector, SelectiveProtector
+from ..protectors import DataProtector, SelectiveProtector, shortened
 
 if TYPE_CHECKING:
     from ..dispatcher import Dispatcher
@@ -58,6 +58,7 @@ class Source(ActiveObject):
         """Have a message handled; from any thread. Raises `NoHandler`, `Busy`, and `Unavailable` once it has stopped."""
         dispatcher = self._dispatcher
         if dispatcher is None:
+            self._check_message(message)
             self.emitted.append(message)
             return
         self._check_open()
@@ -104,11 +105,14 @@ class Source(ActiveObject):
             where = "" if self._dispatcher is None else f" of {self._dispatcher.name}"
             raise Unavailable(f"{type(self).__name__}{where} has stopped: it begins nothing more")
 
-    def _check_heard(self, message: Message | type[Message]) -> None:
-        """Raises `InvalidArgument` for what is no message, `NoHandler` for one that nobody would be called with."""
-        kind = message if isinstance(message, type) else type(message)
-        if spec_of(kind) is None:
-            raise InvalidArgument(f"{message!r} is not a message: declare its class with @message(category=…, id=…)")
+    def _check_message(self, message: object) -> None:
+        """Raises `InvalidArgument` for what is no message."""
+        if spec_of(type(message)) is None:
+            remedy = "construct one" if spec_of(message) else "declare its class with @message(category=…, id=…)"
+            raise InvalidArgument(f"{shortened(message)} is not a message: {remedy}")
+
+    def _check_heard(self, kind: type[Message]) -> None:
+        """Raises `NoHandler` for one that nobody would be called with."""
         if self._dispatcher is not None:
             self._dispatcher._sources.check_heard(kind)
 

@@ -17,6 +17,7 @@ from appbackplane.transport.errors import InvalidArgument
 from ...objects.app_object import WorkHandle
 from ..handles import Handle, Ready
 from ..message import Message
+from ..protectors import shortened
 from .source import Source, next_transaction, with_transaction
 
 if TYPE_CHECKING:
@@ -57,11 +58,14 @@ class TimerSource(Source):
         Before its component serves: from when it does. Raises `InvalidArgument`, `NoHandler`, `Busy` at `max_posted`, and
         `Unavailable` once it has stopped.
         """
-        if not 0 <= seconds <= SECONDS_MAX:
-            raise InvalidArgument(f"a timer in {seconds!r} s: expected 0 or more, and at most {SECONDS_MAX}")
-        if every is not None and not (0 < every <= SECONDS_MAX and math.ceil(every * 1e9)):
+        if not (isinstance(seconds, (int, float)) and 0 <= seconds <= SECONDS_MAX):
+            raise InvalidArgument(f"a timer in {shortened(seconds)} s: expected 0 or more, and at most {SECONDS_MAX}")
+        if every is not None and not (
+            isinstance(every, (int, float)) and 0 < every <= SECONDS_MAX and math.ceil(every * 1e9)
+        ):
             raise InvalidArgument(f"a timer every {every!r} s: expected more than 0, and at most {SECONDS_MAX}")
-        self._check_heard(message)
+        self._check_message(message)
+        self._check_heard(type(message))
         self._check_open()
         id = next_transaction()
         timer = _Timer(self, id, Begun(seconds, with_transaction(message, id), every))

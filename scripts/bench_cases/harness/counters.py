@@ -83,9 +83,9 @@ class Counters(Dispatcher):
         self.register(self.counting(Tick3), three)
         self.register(self.counting(Tick4), four)
         if self.version == "A":
-            self.register(self.show_of_all, one, two, three, four)
+            self.register(self.showing_all(), one, two, three, four)
         else:
-            self.register(self.show_one, four, one.accessor, two.accessor, three.accessor)
+            self.register(self.showing_one(), four, one.accessor, two.accessor, three.accessor)
 
     def counting(self, kind: type[Tick]) -> Callable[..., None]:
         """Handlers 1 to 4."""
@@ -98,25 +98,33 @@ class Counters(Dispatcher):
         count.__annotations__["message"] = kind
         return count
 
-    def show_of_all(self, message: Show, one: Counter, two: Counter, three: Counter, four: Counter) -> None:
+    def showing_all(self) -> Callable[..., None]:
         """Handler 5, version A."""
-        began = time.perf_counter()
-        shown((one, two, three)[message.number % 3])
-        time.sleep(message.delay_s)
-        self.shown_ms.append((time.perf_counter() - began) * 1e3)
-        self.tally()
 
-    def show_one(
-        self, message: Show, four: Counter, one: Accessor[Counter], two: Accessor[Counter], three: Accessor[Counter]
-    ) -> None:
+        def show_of_all(message: Show, one: Counter, two: Counter, three: Counter, four: Counter) -> None:
+            began = time.perf_counter()
+            shown((one, two, three)[message.number % 3])
+            time.sleep(message.delay_s)
+            self.shown_ms.append((time.perf_counter() - began) * 1e3)
+            self.tally()
+
+        return show_of_all
+
+    def showing_one(self) -> Callable[..., None]:
         """Handler 5, version B."""
-        began = time.perf_counter()
-        time.sleep(message.delay_s / 2)
-        with (one, two, three)[message.number % 3].lock() as counter:
-            shown(counter)
+
+        def show_one(
+            message: Show, four: Counter, one: Accessor[Counter], two: Accessor[Counter], three: Accessor[Counter]
+        ) -> None:
+            began = time.perf_counter()
             time.sleep(message.delay_s / 2)
-        self.shown_ms.append((time.perf_counter() - began) * 1e3)
-        self.tally()
+            with (one, two, three)[message.number % 3].lock() as counter:
+                shown(counter)
+                time.sleep(message.delay_s / 2)
+            self.shown_ms.append((time.perf_counter() - began) * 1e3)
+            self.tally()
+
+        return show_one
 
     def tally(self) -> None:
         """A message is handled."""

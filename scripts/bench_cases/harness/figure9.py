@@ -150,9 +150,17 @@ def dispatched_s(ten: Ten, kind: type[Sample], count: int) -> float:
     """How long the dispatcher takes for so many messages."""
     with device(kind, count) as source:
         ten.done.expect(count)
-        reader = threading.Thread(target=source.read, args=(ten.dispatch,), daemon=True)
+        gate = threading.Lock()
+        gate.acquire()
+
+        def read() -> None:
+            gate.acquire()
+            source.read(ten.dispatch)
+
+        reader = threading.Thread(target=read, daemon=True)
+        reader.start()  # which a source has done long before
         began = time.perf_counter()
-        reader.start()
+        gate.release()
         ten.done.event.wait()
         spent = time.perf_counter() - began
         reader.join()

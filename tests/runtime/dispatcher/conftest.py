@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from appbackplane.runtime.backplane import Backplane
+from appbackplane.runtime.build import BUILD
 from appbackplane.runtime.dispatcher import Dispatcher
 from appbackplane.runtime.execution.clock import RealClock
 from appbackplane.runtime.process_config import ProcessConfig
@@ -48,3 +49,10 @@ def running() -> Iterator[Callable[..., Backplane]]:
     yield start
     for backplane in started:
         backplane.stop(LIMIT_S)
+
+
+@pytest.fixture
+def replaceable() -> None:
+    """For tests that put functions of their own in the place of ours, which those of the compiled package do not notice."""
+    if BUILD == "compiled":
+        pytest.skip("functions of the compiled package cannot be replaced")

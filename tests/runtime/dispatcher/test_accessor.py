@@ -21,7 +21,7 @@ from appbackplane.runtime.dispatcher import (
 )
 from appbackplane.runtime.dispatcher.delivery import Delivery
 from appbackplane.runtime.execution.current import current
-from appbackplane.runtime.execution.parking import Parking
+from appbackplane.runtime.execution.host import EngineHost
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.errors import FailedPrecondition
 
@@ -127,18 +127,19 @@ def held_by(delivery: Delivery) -> list[str]:
     return [claim.lock.name for claim in delivery.held]
 
 
+@pytest.mark.usefixtures("replaceable")
 def test_4_and_5_are_unlocked_3_is_added_and_4_and_5_are_locked_again(
     running: Callable[..., Any], wait: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Figure 6: "any thread waiting on the released objects but on none of those still held will get its chance to run"."""
     waits = threading.Event()
-    begins_to_block = Parking.begins_to_block
+    begins_to_block = EngineHost.begins_to_block
 
-    def watched(self: Parking, action: Any, now_ns: int) -> None:
-        begins_to_block(self, action, now_ns)
+    def watched(self: EngineHost, action: Any) -> None:
+        begins_to_block(self, action)
         waits.set()
 
-    monkeypatch.setattr(Parking, "begins_to_block", watched)
+    monkeypatch.setattr(EngineHost, "begins_to_block", watched)
     numbers = Numbers()
     running(numbers, threads=4)
     numbers.dispatch(HoldThird())

@@ -11,12 +11,14 @@ import pytest
 
 from appbackplane.runtime.dispatcher import DataProtector, Dispatcher, Message, RegistrationError, message
 from appbackplane.runtime.testing import VirtualBackplane
+from appbackplane.transport.errors import FailedPrecondition
 
 
 @message(category=910, id=1)
 class Parcel(Message):
     content: str
     labels: Sequence[str] = []
+    inside: Any = None
 
 
 @message(category=911, id=1)
@@ -106,7 +108,7 @@ def test_one_that_is_slow_is_cut_off(caplog: pytest.LogCaptureFixture) -> None:
         held[0].call("post.parcel", content="tea").result()
         held[0].call("post.parcel", content="rice").result()
     assert "it took 300 ms over one message" in caplog.text
-    assert post.eavesdropping.of_category[910][0].heard_count == 1
+    assert post._eavesdropping.of_category[910][0].heard_count == 1
 
 
 def test_one_that_does_not_come_back_is_left_behind(
@@ -161,6 +163,32 @@ def test_where_there_is_no_room_for_them_the_message_goes_on(room: int, caplog: 
     assert post.order[-1] == "stored rice " and heard[room - 1 :] == ["rice"] * room
 
 
+def test_where_there_is_no_room_for_anything_else_who_does_not_come_back_is_cut_off(
+    running: Callable[..., Any], wait: Any
+) -> None:
+    """Who looks after them needs no place: without him the message, and its caller, would wait for ever."""
+    come_back, handled = threading.Event(), threading.Event()
+
+    class Small(Post):
+        max_posted = 2  # the message, and who is to hear it
+
+        def setup(self) -> None:
+            super().setup()
+
+            def unpack(parcel: Parcel) -> None:
+                handled.set()
+
+            self.register(unpack)
+
+    post = Small((lambda parcel: come_back.wait(), {"category": 910, "slow_after": 0.05}))
+    running(post, threads=2)
+    try:
+        post.dispatch(Parcel("tea"))
+        wait.until(handled, "the message goes on")
+    finally:
+        come_back.set()
+
+
 def test_it_hears_messages_of_one_priority_in_their_order(running: Callable[..., Any], wait: Any) -> None:
     """A recorder that writes what it hears writes it in order."""
     heard: list[int] = []
@@ -179,14 +207,68 @@ def test_it_hears_messages_of_one_priority_in_their_order(running: Callable[...,
     assert heard == list(range(300))
 
 
+class Unspeakable(BaseException):
+    def __str__(self) -> str:
+        raise ValueError("not even what it says")
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), Unspeakable()])
+def test_whatever_it_raises_it_is_cut_off(error: BaseException, caplog: pytest.LogCaptureFixture) -> None:
+    """`sys.exit()` in one, or an error that cannot be told, must not let it fail again and again for each message."""
+
+    def fail(parcel: Parcel) -> None:
+        raise error
+
+    post = Post((fail, {"category": 910}))
+    backplane = VirtualBackplane(post)
+    for number in range(2):
+        assert backplane.call("post.parcel", content=f"{number}").result() is None
+    assert caplog.text.count("is cut off: it raised " + type(error).__name__) == 1
+    assert post.order == ["stored 0 ", "stored 1 "]
+
+
+def test_what_cannot_be_copied_is_handled_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
+    """A list that a stranger has nested 400 deep, a memoryview: neither is the message lost, nor the eavesdropper cut off."""
+    heard: list[Any] = []
+    post = Post((heard.append, {"category": 910}))
+    backplane = VirtualBackplane(post)
+    _ = backplane.backplane
+    for content in ("view", "another"):
+        post.dispatch(Parcel(content, inside=[memoryview(b"")]))
+    backplane.run_until_idle()
+    assert post.order == ["stored view ", "stored another "] and heard == []
+    assert caplog.text.count("a Parcel cannot be copied for eavesdroppers, and goes on without them (said once)") == 1
+    backplane.call("post.parcel", content="tea").result()
+    assert len(heard) == 1
+
+
+def test_nobody_listens_who_was_not_there_from_the_beginning() -> None:
+    """It is part of what a system for safety is certified with, as the table of handlers."""
+    post = Post()
+    VirtualBackplane(post).call("post.letter", text="").result()
+    with pytest.raises(FailedPrecondition, match=r"eavesdrop\(print\): virtual/post runs: eavesdrop in setup\(\)"):
+        post.eavesdrop(print, category=910)
+
+
 async def later(parcel: Parcel) -> None: ...
+
+
+def two(parcel: Parcel, other: Parcel) -> None: ...
 
 
 @pytest.mark.parametrize(
     ("ear", "options", "says"),
     [
-        (3, {"category": 910}, "expected a plain function"),
+        (3, {"category": 910}, "expected a function of the message"),
         (later, {"category": 910}, "expected a plain function"),
+        (
+            two,
+            {"category": 910},
+            r"eavesdrop\(two\) takes \(parcel: .*, other: .*\).*: expected a function of the message",
+        ),
+        (print, {"category": True}, "category=True, expected the number"),
+        (print, {"category": 910, "slow_after": float("nan")}, "slow_after=nan, expected seconds above 0"),
+        (print, {"category": 910, "slow_after": float("inf")}, "slow_after=inf, expected seconds above 0"),
         (print, {"category": "post"}, "category='post', expected the number"),
         (print, {"category": 910, "slow_after": 0}, "slow_after=0, expected seconds above 0"),
     ],

@@ -6,6 +6,7 @@ import collections
 import copy
 import dataclasses
 import enum
+import math
 import pickle
 import threading
 import types
@@ -26,6 +27,7 @@ from appbackplane.runtime.dispatcher import (
 )
 from appbackplane.runtime.objects.operation import DeclarationError
 from appbackplane.runtime.testing import VirtualBackplane
+from appbackplane.transport.errors import InvalidArgument
 
 
 @message(category=984, id=1, key="room")
@@ -210,6 +212,59 @@ def test_a_function_that_does_not_keep_its_word_is_found_out_by_the_first_datum(
 
     error = VirtualBackplane(Hub()).call("hub.reading", room="hall").error()
     assert says in str(error)
+
+
+TWO = [Room(), Room()]
+ELSEWHERE = Room()
+ELSEWHERE_TOO = DataProtector(ELSEWHERE)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (
+            lambda name: TWO[len(name) % 2],
+            "Room of 'abc' is that of another key: under two locks it would be under none",
+        ),
+        (
+            lambda name: ELSEWHERE if name == "abc" else Room(),
+            "Room of 'abc' is protected already, by <DataProtector Room>",
+        ),
+    ],
+)
+def test_what_was_made_is_under_one_lock(make: Callable[[str], Any], says: str) -> None:
+    """Whichever datum it is again, and whoever protects it already."""
+
+    class Hub(Dispatcher):
+        def setup(self) -> None:
+            self.register(note, SelectiveProtector[str, Room](make))
+
+    backplane = VirtualBackplane(Hub())
+    for room in ("a", "ab"):
+        backplane.call("hub.reading", room=room).result()
+    assert says in str(backplane.call("hub.reading", room="abc").error())
+
+
+@message(category=984, id=77, key="width")
+class Sized(Message):
+    width: float
+
+
+def resize(sized: Sized, room: Room) -> None: ...
+
+
+def test_what_equals_nothing_is_no_key() -> None:
+    """Each would make another datum that nobody finds again, until there is no room for any."""
+
+    class Hub(Dispatcher):
+        def setup(self) -> None:
+            self.register(resize, SelectiveProtector[float, Room](lambda width: Room(), keys_max=2))
+
+    backplane = VirtualBackplane(Hub())
+    for _ in range(3):
+        error = backplane.call("hub.sized", width=math.nan).error()
+        assert isinstance(error, InvalidArgument) and "nan is no key: it equals nothing, not even itself" in str(error)
+    backplane.call("hub.sized", width=1.0).result()
 
 
 def test_a_function_that_makes_one_datum_for_all_keys_is_found_out_by_the_second() -> None:

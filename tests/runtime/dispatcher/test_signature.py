@@ -106,8 +106,20 @@ def two_messages(message: Reading, move: Move) -> None: ...
 def by_keyword(message: Reading, *, room: Room) -> None: ...
 
 
-@wrong(1, "parameter 'rooms' cannot be given by position: make it a plain one")
+@wrong(1, "*rooms does not say what it is given: name each parameter")
 def any_number(message: Reading, *rooms: Room) -> None: ...
+
+
+def _logged(function: Callable[..., None]) -> Callable[..., None]:
+    def call(*arguments: Any) -> None:
+        function(*arguments)
+
+    return call
+
+
+@wrong(1, "(the wrapper of a decorator says it with functools.wraps)")
+@_logged
+def wrapped(message: Reading, room: Room) -> None: ...
 
 
 @right(1)
@@ -201,7 +213,7 @@ WRONG += [
     ("note", 1, "register('note'): expected a plain function as the handler"),
     (DataProtector(Room()), 1, "the handler comes first, then what it is given"),
     (lambda message: None, 0, "parameter 'message' has no annotation: write the message that it handles"),
-    (print, 0, "cannot be given by position"),
+    (print, 0, "*args does not say what it is given"),
 ]
 
 

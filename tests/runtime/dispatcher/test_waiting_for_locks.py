@@ -14,7 +14,7 @@ import pytest
 from appbackplane.runtime.dispatcher import Accessor, DataProtector, Dispatcher, Handle, Message, message
 from appbackplane.runtime.execution.current import current
 from appbackplane.runtime.execution.draining import Draining
-from appbackplane.runtime.execution.parking import Parking
+from appbackplane.runtime.execution.host import EngineHost
 from appbackplane.runtime.execution.worker import Worker
 from appbackplane.runtime.objects.action import Action
 from appbackplane.runtime.testing import VirtualBackplane
@@ -84,7 +84,7 @@ class House(Dispatcher):
         self.has_accessor = has_accessor
         self.failures: list[BaseException] = []
 
-    def report(self, action: Action, error: BaseException) -> None:
+    def _report(self, action: Action, error: BaseException) -> None:
         """A handler of the test's has found something wrong."""
         self.failures.append(error.__cause__ or error)
 
@@ -403,6 +403,7 @@ def test_a_handle_that_cannot_be_let_go_of_leaves_no_ghost(house: House, backpla
     house.dispatch(UseOne("holds one"))
     backplane.run_until_idle()
     assert house.order == ["holds one", "next"]
+    assert [str(house.failures.pop())] == ["it is gone"], "somebody is told"
     assert_nothing_is_left(house, backplane)
 
 
@@ -421,16 +422,16 @@ def assert_nothing_is_left(house: House, backplane: VirtualBackplane) -> None:
 
 
 @pytest.fixture
-def blocking(monkeypatch: pytest.MonkeyPatch) -> threading.Semaphore:
+def blocking(monkeypatch: pytest.MonkeyPatch, replaceable: None) -> threading.Semaphore:
     """Counts up whenever a thread is about to wait for a lock, and whoever is in its way has been told."""
     count = threading.Semaphore(0)
-    begins_to_block = Parking.begins_to_block
+    begins_to_block = EngineHost.begins_to_block
 
-    def watched(self: Parking, action: Any, now_ns: int) -> None:
-        begins_to_block(self, action, now_ns)
+    def watched(self: EngineHost, action: Any) -> None:
+        begins_to_block(self, action)
         count.release()
 
-    monkeypatch.setattr(Parking, "begins_to_block", watched)
+    monkeypatch.setattr(EngineHost, "begins_to_block", watched)
     return count
 
 

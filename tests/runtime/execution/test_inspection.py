@@ -199,6 +199,20 @@ def test_what_keeps_it_waiting_is_found(
     assert reasons(office, arrange(office)) == expected
 
 
+def test_of_a_component_the_oldest_of_all_its_objects_is_told(office: VirtualBackplane) -> None:
+    """Who asks about a component does not know which object stands still; "nothing to do" would send him elsewhere."""
+    assert reasons(office, "virtual/office") == ["idle"]
+    office.call("office.nap", key="b")
+    office.run_until_idle()
+    office.clock.sleep(0.001)
+    office.call("office.stamp", key="a")
+    office.call("office.stamp", key="b")
+    take_in(office)
+    (step,) = office.backplane.why("virtual/office")["steps"]
+    assert (step["object"], step["route"], step["count"]) == ("virtual/office.b", "office.nap", 3)
+    assert reasons(office, "virtual/office") == ["pauses"]
+
+
 def test_a_component_that_does_not_serve_is_the_reason() -> None:
     """Else its callers look for load where there is none."""
     office = VirtualBackplane(Office(), role=None)

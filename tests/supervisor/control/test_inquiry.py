@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from appbackplane.supervisor.config import RestartPolicy
-from appbackplane.supervisor.control.inquiry import HOP_LIMIT_NS, HOPS_MAX, LIMIT_NS, Inquiry, is_down, place_of
+from appbackplane.supervisor.control.inquiry import HOP_LIMIT_NS, HOPS_MAX, LIMIT_NS, Inquiry, is_down, places_of
 from appbackplane.supervisor.direction.child import Child, Phase
 from appbackplane.transport.directory import ComponentEntry, OperationEntry, Registration
 from appbackplane.transport.errors import DeadlineExceeded, InvalidArgument, NotFound
@@ -80,6 +80,38 @@ def test_a_question_that_is_wrong_is_refused(error: Exception) -> None:
         inquiry.fail(error, "idle")  # type: ignore[arg-type]
 
 
+def about(name: str, because: str) -> dict[str, Any]:
+    """What one replica says."""
+    return {"steps": [{"asked": name, "reasons": [{"because": because}]}], "next": None}
+
+
+def test_of_replicas_each_is_asked_and_who_has_nothing_to_do_is_left_out() -> None:
+    """The call that hangs is in any of them: the first, which is idle, would say that all is well."""
+    inquiry = Inquiry("a-1", "a-1/x", NOW_NS, with_stack=False, others=[("a-2", "a-2/x"), ("a-3", "a-3/x")])
+    assert inquiry.take(about("a-1/x", "idle"), NOW_NS)
+    assert (inquiry.backplane, inquiry.asked) == ("a-2", "a-2/x")
+    assert inquiry.take(about("a-2/x", "running"), NOW_NS)
+    inquiry.give_up("down", "backplane a-3 is down")
+    assert not inquiry.ask_replica(NOW_NS)
+    assert asked(inquiry) == ["a-2/x", "a-3/x"]
+
+
+def test_of_replicas_that_have_nothing_to_do_each_says_so() -> None:
+    """An empty answer would be none."""
+    inquiry = Inquiry("a-1", "a-1/x", NOW_NS, with_stack=False, others=[("a-2", "a-2/x")])
+    assert inquiry.take(about("a-1/x", "idle"), NOW_NS)
+    assert not inquiry.take(about("a-2/x", "idle"), NOW_NS)
+    assert asked(inquiry) == ["a-1/x", "a-2/x"]
+
+
+def test_a_route_of_replicas_is_in_all_of_them() -> None:
+    """In the order of the file."""
+    index = ComponentEntry("index", operations=(OperationEntry("index.find", 4, "()", ("primary",)),))
+    replicas = {name: child(name, index) for name in ("main-1", "main-2")}
+    assert places_of(replicas, "index.find") == [("main-1", "index.find"), ("main-2", "index.find")]
+    assert places_of(replicas, "index") == [("main-1", "main-1/index"), ("main-2", "main-2/index")]
+
+
 def child(name: str, *components: ComponentEntry) -> Child:
     """A backplane that is up."""
     registration = Registration(name, 1, 1, "", components)
@@ -104,7 +136,7 @@ CHILDREN = {
 )
 def test_names_lead_to_the_backplane_that_knows(name: str, place: tuple[str, str]) -> None:
     """A person types what is shown somewhere, not where it is."""
-    assert place_of(CHILDREN, name) == place
+    assert places_of(CHILDREN, name) == [place]
 
 
 @pytest.mark.parametrize(
@@ -118,7 +150,7 @@ def test_names_lead_to_the_backplane_that_knows(name: str, place: tuple[str, str
 def test_names_of_nothing_are_refused_with_what_was_meant(name: str, words: str) -> None:
     """One clear line."""
     with pytest.raises(NotFound, match=r".") as caught:
-        place_of(CHILDREN, name)
+        places_of(CHILDREN, name)
     assert words in caught.value.message
 
 

@@ -5,14 +5,22 @@ Names of machines are not looked up: that may take seconds, and nothing here wai
 
 from __future__ import annotations
 
+import errno
 import ipaddress
+import os
 import socket
+import stat
+from contextlib import suppress
 from typing import Any
 
 from appbackplane.transport.errors import InvalidArgument
 
 #: sockaddr_un.sun_path, with its end.
 UNIX_PATH_BYTES_MAX = 107
+#: A peer that is silent for so long is asked whether it is still there, and so often. The system asks after two hours only, and
+#: until then what has vanished has a place of `connections_max`.
+KEEP_IDLE_S = 60
+KEEP_EVERY_S = 10
 
 
 class Address:
@@ -44,11 +52,23 @@ class Address:
         """Whether it is a Unix socket without a file."""
         return isinstance(self.place, str) and self.place.startswith("\0")
 
+    def is_left_over(self) -> bool:
+        """Whether it is the file of a Unix socket at which nobody listens any more."""
+        if self.family != socket.AF_UNIX or self.is_abstract:
+            return False
+        with self.socket() as probe, suppress(OSError):
+            return stat.S_ISSOCK(os.stat(self.place).st_mode) and probe.connect_ex(self.place) == errno.ECONNREFUSED
+        return False
+
     def socket(self) -> socket.socket:
         """A new one of its kind, that does not block. Raises OSError."""
         made = socket.socket(self.family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         if self.family != socket.AF_UNIX:
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            # A device that lost its power says no goodbye. Accepted sockets inherit it.
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEP_IDLE_S)
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEP_EVERY_S)
         return made
 
     def of_name(self, name: Any) -> str:

@@ -1,7 +1,8 @@
 """Completions: the messages in which operations of a socket source end, and what else it tells.
 
-Ready-made; a source that is given `tells={Received: Arrived}` tells `Arrived` instead, whose fields are filled by their names:
-it has those of the ready-made one that it wants, and what it has besides has defaults.
+Ready-made, and internal: no client sends one, and no peer (framing.py). A source that is given `tells={Received: Arrived}`
+tells `Arrived` instead, whose fields are filled by their names: it has those of the ready-made one that it wants, and what it
+has besides has defaults.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ...message import Message, message, spec_of
 CATEGORY: Final = 0xFFFF
 
 
-@message(category=CATEGORY, id=1)
+@message(category=CATEGORY, id=1, internal=True)
 class Listening(Message):
     """`begin_listen` has done: this is where."""
 
@@ -26,7 +27,7 @@ class Listening(Message):
     address: str
 
 
-@message(category=CATEGORY, id=2)
+@message(category=CATEGORY, id=2, internal=True)
 class Accepted(Message):
     """Somebody has connected to what `begin_listen` (the transaction) has begun."""
 
@@ -35,7 +36,7 @@ class Accepted(Message):
     peer: str
 
 
-@message(category=CATEGORY, id=3)
+@message(category=CATEGORY, id=3, internal=True)
 class Connected(Message):
     """`begin_connect` has done."""
 
@@ -44,7 +45,7 @@ class Connected(Message):
     peer: str
 
 
-@message(category=CATEGORY, id=4)
+@message(category=CATEGORY, id=4, internal=True)
 class Received(Message):
     """`begin_read` has done."""
 
@@ -53,7 +54,7 @@ class Received(Message):
     data: bytes
 
 
-@message(category=CATEGORY, id=5)
+@message(category=CATEGORY, id=5, internal=True)
 class Written(Message):
     """`begin_write` has done: it is the kernel's now."""
 
@@ -61,7 +62,7 @@ class Written(Message):
     connection: int
 
 
-@message(category=CATEGORY, id=6)
+@message(category=CATEGORY, id=6, internal=True)
 class Failed(Message):
     """An operation has not done what it was to do. `connection`: 0 where there is none."""
 
@@ -70,7 +71,7 @@ class Failed(Message):
     because: str
 
 
-@message(category=CATEGORY, id=7)
+@message(category=CATEGORY, id=7, internal=True)
 class Closed(Message):
     """There is no such connection any more; whatever else it had to tell has been told."""
 
@@ -78,7 +79,7 @@ class Closed(Message):
     because: str
 
 
-@message(category=CATEGORY, id=8)
+@message(category=CATEGORY, id=8, internal=True)
 class Malformed(Message):
     """What has come is no message of the protocol; `data`: how it begins. The connection goes on, if it can."""
 

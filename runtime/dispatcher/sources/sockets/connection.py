@@ -15,6 +15,8 @@ from collections import deque
 from selectors import EVENT_READ, EVENT_WRITE
 from typing import TYPE_CHECKING, Final
 
+from appbackplane.transport.errors import text_of
+
 from ...handles import Handle
 from ...message import Message
 from .completions import Accepted, Closed, Connected, Failed, Malformed, Received, Written
@@ -82,6 +84,8 @@ class Connection:
         self.read: Read | None = None
         self.outbound: deque[Write] = deque()
         self.outbound_bytes = 0
+        #: Writes begun and not ended: some have left, and are to be told.
+        self.writes_count = 0
         self.is_closing = False
 
     def __repr__(self) -> str:
@@ -257,7 +261,7 @@ class Connection:
             self._malformed(error, bytes(self.inbound[:SHOWN_BYTES]))
             self.inbound = bytearray()
             self._is_at_end = True
-            self._ends(f"malformed: {error}")
+            self._ends(f"malformed: {text_of(error)}")
             return True
         try:
             message = framing.message_of(frame, connection=self.id)
@@ -271,8 +275,13 @@ class Connection:
         self.source.malformed_count += 1
         if not self._has_complained:
             self._has_complained = True
-            log.warning("%s: malformed input (said once for it): %s: %s", self, type(error).__name__, error)
-        self.telling.add_ready(Malformed, connection=self.id, because=f"{type(error).__name__}: {error}", data=data)
+            count = self.source.complained_count = self.source.complained_count + 1
+            if not count & (count - 1):  # who comes again and again does not fill the log
+                words = (self, type(error).__name__, text_of(error))
+                log.warning("%s: malformed input (said of the 1st, 2nd, 4th, 8th peer and so on): %s: %s", *words)
+        self.telling.add_ready(
+            Malformed, connection=self.id, because=f"{type(error).__name__}: {text_of(error)}", data=data
+        )
 
     def _fill_last(self, because: str) -> None:
         with self.source._mutex:

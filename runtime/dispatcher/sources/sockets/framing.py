@@ -13,7 +13,9 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 import msgspec
 
+from ...handles import lane_of
 from ...message import MESSAGES, Message, Messages
+from .completions import READY
 
 #: A peer that is not to be trusted makes 71 MiB of 1 MiB of empty maps, where a field takes anything; messages of devices have
 #: hundreds of bytes.
@@ -55,11 +57,12 @@ class Framing:
     def message_of(self, frame: Frame, **facts: Any) -> Message:
         """The message, with those of the facts for which it has fields. Raises `BadFrame`, or what `decode` raises."""
         spec = self.messages.find(frame.category, frame.id)
-        if spec is None:
+        if spec is None or spec.type in READY:  # what ends in these was not begun by a stranger
             raise BadFrame(f"category {frame.category}, id {frame.id}: there is no such message")
         message = self.decode(frame, spec.type)
         if type(message) is not spec.type:
             raise BadFrame(f"{type(self).__name__}.decode made a {type(message).__name__} of {spec.type.__name__}")
+        hash(lane_of(message))  # its key is what `decode` has made of a stranger's bytes
         known = {name: value for name, value in facts.items() if name in spec.type.__struct_fields__}
         return msgspec.structs.replace(message, **known) if known else message
 

@@ -14,7 +14,9 @@ from typing import Any, Final, NamedTuple
 
 from appbackplane.transport.errors import BackplaneError, Busy, InvalidArgument, NotFound
 
+from ....objects.operation import DeclarationError
 from ...message import Message
+from ...protectors import shortened
 from ..source import Source, next_transaction
 from .address import Address
 from .completions import Tells
@@ -26,11 +28,15 @@ from .telling import NoSocket, Operation
 
 #: Connections at a time. A process has 1,024 descriptors by default, and ZeroMQ ends it when there are none left (TRAPS 1).
 CONNECTIONS_MAX_DEFAULT: Final = 256
-#: Operations begun and not ended: a loop that begins them would fill any memory.
+#: Operations begun and not ended, but reads and writes, which each connection has room for: a loop that begins them would
+#: fill any memory.
 OPERATIONS_MAX: Final = 10_000
 #: Written to one connection and not sent yet; a single write may be longer. A slow peer is heard of early, a fast one never
 #: waits for the thread to come round.
 UNSENT_BYTES_MAX: Final = 1 << 20
+#: Writes of one connection begun and not ended, however small: one peer that does not read takes nobody else's room.
+WRITES_MAX: Final = 1_000
+_OF_CONNECTIONS: Final = (Read, Write)
 #: Makes the framing of a connection; None: it has none.
 FramingMaker = Callable[[], Framing] | None
 #: Hint for who is told to come back.
@@ -55,7 +61,7 @@ class SocketSource(Source):
 
     __slots__ = (
         "_begun", "_connections", "_io", "_is_draining", "_listeners", "_mutex", "_operations", "_stopped", "_tells",
-        "connections_max", "malformed_count", "waited_count",
+        "complained_count", "connections_max", "malformed_count", "waited_count",
     )  # fmt: skip
 
     def __init__(
@@ -65,10 +71,14 @@ class SocketSource(Source):
         connections_max: int = CONNECTIONS_MAX_DEFAULT,
     ) -> None:
         """`tells`: messages of yours instead of the ready-made ones. Raises `DeclarationError`."""
+        if type(connections_max) is not int or connections_max < 1:
+            raise DeclarationError(f"SocketSource: connections_max={connections_max!r}: expected 1 or more")
         self._tells = Tells(tells or {})
         self.connections_max = connections_max
         #: Frames that were none of the protocol, and how often the dispatcher had no room for a message.
         self.malformed_count = self.waited_count = 0
+        #: Connections with frames of that kind.
+        self.complained_count = 0
         #: Over the tables below, and what connections share with handlers. Held for a few steps, never while anything is told.
         self._mutex = threading.Lock()
         self._operations: dict[int, Operation] = {}
@@ -88,6 +98,7 @@ class SocketSource(Source):
         `Unavailable` once it has stopped; so do all that begin something.
         """
         where, operation = Address(address), Operation(next_transaction())
+        _check_framing(framing)
 
         def listen(io: IoThread) -> None:
             if operation.is_over:
@@ -105,6 +116,7 @@ class SocketSource(Source):
     def begin_connect(self, address: tuple[str, int] | str, *, framing: FramingMaker = None) -> int:
         """Tells `Connected` or `Failed`. How long the system tries is its business: a timer and `cancel` are yours."""
         where, operation = Address(address), Operation(next_transaction())
+        _check_framing(framing)
 
         def connect(io: IoThread) -> None:
             if operation.is_over:
@@ -126,7 +138,7 @@ class SocketSource(Source):
 
         One at a time: the next may be begun by the handler. Raises `NotFound` where the connection has ended.
         """
-        if bytes_max < 1:
+        if type(bytes_max) is not int or bytes_max < 1:
             raise InvalidArgument(f"bytes_max={bytes_max!r}: expected 1 or more")
         read = Read(next_transaction(), bytes_max)
         if self._dispatcher is None:
@@ -152,7 +164,7 @@ class SocketSource(Source):
     def begin_write(self, connection: int, data: bytes | Message) -> int:
         """Tells `Written`, or `Failed`. A message is encoded by the connection's framing.
 
-        Raises `Busy` where `UNSENT_BYTES_MAX` have not left, `NotFound` where the connection has ended.
+        Raises `Busy` where `UNSENT_BYTES_MAX` have not left or `WRITES_MAX` not ended, `NotFound` where it is closed.
         """
         if self._dispatcher is None:
             return self._begin(Operation(next_transaction()), None, "write", connection, data)
@@ -161,20 +173,27 @@ class SocketSource(Source):
             if found.framing is None:
                 raise InvalidArgument(f"connection {connection} has no framing: write bytes")
             data = found.framing.encode(data)
+        if not isinstance(data, (bytes, bytearray, memoryview)):  # bytes(10) would be ten zeros
+            raise InvalidArgument(f"begin_write({connection}, {shortened(data)}): expected bytes, or a message")
         write = Write(next_transaction(), bytes(data))
         write.owner = found
         size = len(write.left)
         self._begin(write, None, "write", connection, data)
         with self._mutex:
             is_closing, unsent = found.is_closing, found.outbound_bytes
-            is_full = bool(found.outbound) and unsent + size > UNSENT_BYTES_MAX
+            count = found.writes_count
+            is_full = count >= WRITES_MAX or (bool(found.outbound) and unsent + size > UNSENT_BYTES_MAX)
+            found.writes_count += 1
             if not is_closing and not is_full:
                 found.outbound.append(write)
                 found.outbound_bytes += size
         if is_closing:
             raise self._not_begun(write, NotFound(f"connection {connection} is being closed"))
         if is_full:
-            message = f"connection {connection}: {unsent:,} bytes have not left ({found.peer} does not read)"
+            message = (
+                f"connection {connection}: {count:,} writes have not ended, {unsent:,} bytes not left "
+                f"({found.peer} does not read)"
+            )
             raise self._not_begun(write, Busy(message, retry_after=RETRY_AFTER_S))
         found.io.call(found, found.pump)
         return write.id
@@ -204,12 +223,12 @@ class SocketSource(Source):
             if isinstance(operation, Write):
                 if operation.has_begun:
                     return False
-                owner.outbound.remove(operation)
-                owner.outbound_bytes -= len(operation.left)
+                if operation in owner.outbound:  # or its connection has ended, and `Failed` is on its way
+                    owner.outbound.remove(operation)
+                    owner.outbound_bytes -= len(operation.left)
             if operation.handle is not None and not operation.handle.cancel():
                 return False
-            operation.is_over = True
-            del self._operations[id]
+            self._over(operation)
             if isinstance(operation, Read):
                 if owner.read is operation:
                     owner.read = None
@@ -275,7 +294,11 @@ class SocketSource(Source):
             io = self._io
             if self._dispatcher is None:
                 self._begun[operation.id] = Begun(what, arguments)
-            if len(self._operations) >= OPERATIONS_MAX:
+            if (
+                len(self._operations) >= OPERATIONS_MAX
+                and not isinstance(operation, _OF_CONNECTIONS)
+                and sum(not isinstance(each, _OF_CONNECTIONS) for each in self._operations.values()) >= OPERATIONS_MAX
+            ):
                 raise Busy(f"{OPERATIONS_MAX} operations have been begun and not ended", retry_after=RETRY_AFTER_S)
             self._operations[operation.id] = operation
         if function is not None:
@@ -319,8 +342,20 @@ class SocketSource(Source):
 
     def _ended(self, operation: Operation) -> None:
         with self._mutex:
-            operation.is_over = True
-            self._operations.pop(operation.id, None)
+            self._over(operation)
+
+    def _over(self, operation: Operation) -> None:
+        """With the mutex."""
+        operation.is_over = True
+        if self._operations.pop(operation.id, None) is not None and isinstance(operation, Write):
+            operation.owner.writes_count -= 1
 
     def _forget(self, operation: Operation) -> None:
         self._ended(operation)
+
+
+def _check_framing(framing: Any) -> None:
+    if framing is not None and not callable(framing):
+        raise InvalidArgument(
+            f"framing={shortened(framing)}: expected what makes one for each connection, such as the class"
+        )

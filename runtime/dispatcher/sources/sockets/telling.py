@@ -6,6 +6,7 @@ dispatcher to have room (`Busy`). So what a peer sends too fast waits in the ker
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -18,6 +19,8 @@ from .io_thread import IoThread, Owner
 
 if TYPE_CHECKING:
     from .socket_source import SocketSource
+
+log = logging.getLogger("appbackplane.runtime")
 
 #: Messages of one connection that may be queued or running. They are handled one after the other (law 1), so that one is
 #: enough for a fast handler; 64 keep the thread from being woken for each, and a thousand connections within `max_posted`.
@@ -74,7 +77,14 @@ class Telling:
         self.queue.append(told)
 
     def add_ready(self, ready: type[Message], operation: Operation | None = None, **facts: Any) -> None:
-        """`add` one of the ready-made ones."""
+        """`add` one of the ready-made ones. Where nobody hears that there is no socket, the log does."""
+        if ready is Failed and not facts["connection"] and not (operation is not None and operation.is_over):
+            dispatcher = self._source._dispatcher
+            assert dispatcher is not None
+            kind = self._source._tells.kind(Failed)
+            if not dispatcher._is_heard(kind):
+                because = facts["because"]
+                log.warning("%s: %r: %s (%s has no handler here)", dispatcher.name, self._owner, because, kind.__name__)
         self.add(self._source._tells.make(ready, **facts), operation)
 
     def pump(self) -> bool:
@@ -128,6 +138,9 @@ class NoSocket:
         self.telling = Telling(source, io, self)
         self.telling.add_ready(Failed, operation, transaction=operation.id, connection=0, because=str(error))
         self.pump()
+
+    def __repr__(self) -> str:
+        return "<no socket>"
 
     def pump(self) -> None:
         """Tell it."""

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -19,6 +20,7 @@ from appbackplane.runtime.dispatcher.sources import Block, BlockGone, BlockPool,
 from appbackplane.runtime.dispatcher.sources.block import VIEWS
 from appbackplane.runtime.dispatcher.sources.block_memory import MAPPINGS
 from appbackplane.runtime.dispatcher.sources.block_pool import INLINE_BYTES_MAX
+from appbackplane.runtime.objects.operation import DeclarationError
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.errors import Busy, FailedPrecondition, InvalidArgument, NotFound
 
@@ -188,6 +190,28 @@ def test_the_pool_is_bounded() -> None:
     assert studio.blocks.lent_count == 0
 
 
+@pytest.mark.parametrize("options", [{"lease": float("nan")}, {"lease": 0}, {"blocks_max": 0}, {"bytes_max": "1"}])
+def test_a_pool_that_could_lend_nothing_is_refused(options: Any) -> None:
+    """Not when the first block is made."""
+    with pytest.raises(DeclarationError, match=f"BlockPool: {next(iter(options))}="):
+        BlockPool(**options)
+
+
+@pytest.mark.parametrize(
+    ("size", "receivers", "says"),
+    [
+        ("1", 1, "expected a number"),
+        (1e6, 1, "expected a number"),
+        (BIG, 0, "receivers=0"),
+        (BIG, "1", "receivers='1'"),
+    ],
+)
+def test_a_wrong_block_is_refused_before_there_is_any(size: Any, receivers: Any, says: str) -> None:
+    """What cannot be counted would never come back."""
+    with pytest.raises(InvalidArgument, match=says):
+        BlockPool().make(size, lambda view: None, receivers=receivers)
+
+
 def test_what_nobody_has_looked_at_comes_back() -> None:
     """By its lease: a receiver that has died says nothing."""
     studio, backplane = open_studio(BlockPool(lease=10.0))
@@ -228,6 +252,32 @@ def test_a_reference_that_is_not_right_is_refused(change: dict[str, int]) -> Non
     block = msgspec.structs.replace(studio.blocks.put(bytes(BIG)), **change)
     assert isinstance(backplane.call("studio.frame", camera="door", pixels=block).error(), NotFound)
     assert studio.gallery.sums == []
+    backplane.move("down")
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        [9, b"", 1, 3, -1, 0, -7],
+        [10**12, b"abc"], [0, b"abc"], [1], [-1, b"", 1, 3, -1, 0, 7], [0, b"", 1, 3, -1, 0, 7], [3, b"abc", 1, 3, -1, 0, 7],
+    ],
+)  # fmt: skip
+def test_a_reference_that_contradicts_itself_is_the_callers_mistake(forged: list[Any]) -> None:
+    """Whoever handles it believes its `size`."""
+    _, backplane = open_studio()
+    error = backplane.call("studio.frame", camera="door", pixels=forged).error()
+    assert isinstance(error, InvalidArgument) and "a block of" in str(error)
+    backplane.move("down")
+
+
+def test_a_reference_to_what_is_mapped_already_is_looked_at_as_well() -> None:
+    """Or a lie about its size would be believed while another has it."""
+    studio, backplane = open_studio()
+    block = studio.blocks.put(bytes(BIG), receivers=None)
+    MAPPINGS.map(block)
+    with pytest.raises(BlockGone, match="not what it was said to be"):
+        MAPPINGS.map(msgspec.structs.replace(block, size=BIG - 1))
+    MAPPINGS.unmap(block)
     backplane.move("down")
 
 

@@ -21,6 +21,11 @@ class Measured(Message):
     connection: int = 0
 
 
+@message(category=964, id=97, key="number")
+class Keyed(Message):
+    number: int
+
+
 class Lines(Framing):
     """`sensor value\\n`: what small devices speak."""
 
@@ -89,3 +94,10 @@ def test_what_is_none_of_its_messages_is_refused() -> None:
 
     with pytest.raises(BadFrame, match="decode made a str of Measured"):
         Mistaken().message_of(Frame(964, 1, b"attic 21.5"))
+
+    class Careless(Lines):
+        def decode(self, frame: Frame, kind: type[Message]) -> Message:
+            return Keyed([frame.body])  # type: ignore[arg-type]
+
+    with pytest.raises(TypeError, match="unhashable type: 'list'"):  # here, where it is told as malformed
+        Careless().message_of(Frame(964, 97, b"attic 21.5"))

@@ -6,6 +6,7 @@ import pytest
 
 from appbackplane.runtime.dispatcher import DataProtector, Dispatcher, Message, NoHandler, message
 from appbackplane.runtime.dispatcher.sources import Outlet
+from appbackplane.runtime.objects.operation import DeclarationError
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.errors import InvalidArgument, UnknownRoute
 
@@ -54,10 +55,28 @@ def test_a_handler_is_tested_with_an_outlet_of_nobodys() -> None:
     """It keeps what was sent."""
     outlet = Outlet()
     order(Order("pen"), outlet)
-    assert outlet.emitted == [Shipped("pen")]
+    assert outlet.posted == outlet.emitted == [Shipped("pen")]
     assert outlet.casts == [("printer.label", {"text": "pen"})]
     assert outlet.sent == [("archive", Order("pen"))]
     assert outlet.published == [("shipped", {"thing": "pen"}), ("log", {"line": "pen"})]
+
+
+def test_what_could_not_be_sent_fails_the_test_of_its_handler() -> None:
+    """With an outlet of nobody's as with one that sends."""
+
+    class Undeclared(Message):
+        pass
+
+    outlet = Outlet()
+    with pytest.raises(InvalidArgument, match="5 is not a message"):
+        outlet.post(5)  # type: ignore[arg-type]
+    with pytest.raises(DeclarationError, match="Undeclared has no identity"):
+        outlet.send("archive", Undeclared())
+    with pytest.raises(DeclarationError, match="Message has no identity"):
+        outlet.publish(Message())
+    with pytest.raises(InvalidArgument, match="a topic is words"):
+        outlet.publish(5)  # type: ignore[arg-type]
+    assert outlet.emitted == outlet.sent == outlet.published == []
 
 
 def test_what_a_handler_sends_arrives() -> None:

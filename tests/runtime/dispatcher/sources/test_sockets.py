@@ -27,6 +27,8 @@ from appbackplane.runtime.dispatcher.sources.sockets import (
     SocketSource,
     Written,
 )
+from appbackplane.runtime.dispatcher.sources.sockets.completions import READY
+from appbackplane.runtime.dispatcher.sources.sockets.socket_source import OPERATIONS_MAX
 from appbackplane.runtime.dispatcher.sources.sockets.telling import AHEAD_MAX
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.runtime.objects.operation import DeclarationError
@@ -472,6 +474,40 @@ def test_what_cannot_be_done_is_told(up: Callable[..., Hub], tmp_path: Path) -> 
     assert hub.sockets.connections == {} and not hub.sockets._operations
 
 
+class Careless(Dispatcher):
+    """Hears nothing of what becomes of its sockets."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self.address, self.sockets = address, SocketSource()
+
+    def setup(self) -> None:
+        self.register(on_echo, self.sockets)
+        self.sockets.begin_listen(self.address, framing=Packets)
+
+
+def test_what_nobody_hears_that_it_cannot_be_done_is_in_the_log(
+    up: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A gateway whose port is taken is up, and nobody reaches it: the log is where one looks."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = other.getsockname()
+        hub = up(Careless(address))
+        move(hub.backplane, ModuleState.DOWN)
+        assert hub.sockets.wait_ended(LIMIT_S)
+    (line,) = [each for each in caplog.records if each.levelname == "WARNING"]
+    where = f"127.0.0.1:{address[1]}"
+    assert line.message.startswith(f"real/careless: <Listener {where}>: {where}: ")
+    assert line.message.endswith("Address already in use (Failed has no handler here)")
+
+
+def test_nobody_outside_sends_what_a_socket_tells(up: Callable[..., Hub]) -> None:
+    """As a route, `closed` would let every client tell the handlers what has not happened."""
+    hub = up()
+    routes = hub.backplane.engine.registry.routes  # type: ignore[attr-defined]
+    assert {each for each in routes if each.startswith("hub.")} >= {"hub.echo", "hub.measured"}
+    assert not {f"hub.{each.__message__.name}" for each in READY} & set(routes)
+
+
 def test_unix_sockets_are_streams_like_others(up: Callable[..., Hub], tmp_path: Path) -> None:
     """And the file goes with the listener."""
     hub = up()
@@ -508,6 +544,181 @@ def test_connections_are_bounded(up: Callable[..., Hub]) -> None:
     assert hub.heard.next(Accepted).connection not in first
     for peer in peers:
         peer.close()
+
+
+def on_failed_slowly(message: Failed, gate: Gate) -> None:
+    gate.values.append(message.transaction)
+    assert gate.open.wait(LIMIT_S)
+
+
+class Later(Hub):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = Gate()
+
+    def setup(self) -> None:
+        heard = DataProtector(self.heard)
+        self.register(on_listening, heard)
+        self.register(on_accepted, heard)
+        self.register(on_closed, heard)
+        self.register(on_failed_slowly, DataProtector(self.gate))
+        self.attach(self.sockets)
+
+
+def test_a_write_of_a_connection_that_has_ended_is_taken_back(up: Callable[..., Hub]) -> None:
+    """Its `Failed` is on its way, and is not told; to ask for that is no error, whatever has become of the connection."""
+    hub = Later()
+    up(hub)
+    _, address = listen(hub)
+    peer = socket.socket()
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16384)
+    peer.connect(address)
+    connection = hub.heard.next(Accepted).connection
+    found = hub.sockets._connections[connection]
+    found.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)
+    first = hub.sockets.begin_write(connection, b"x" * 1_000_000)
+    second = hub.sockets.begin_write(connection, b"y")
+    wait_for(lambda: bool(found.outbound) and found.outbound[0].has_begun)
+    peer.close()  # with what it has not read: a reset
+    wait_for(lambda: hub.gate.values == [first])
+    assert hub.sockets.cancel(second) is True
+    hub.gate.open.set()
+    assert hub.heard.next(Closed).connection == connection
+    assert hub.gate.values == [first]
+
+
+def test_one_peer_that_does_not_read_takes_nobody_elses_room(up: Callable[..., Hub]) -> None:
+    """However small what is written to it: what it has room for is its own."""
+    hub = up()
+    _, address = listen(hub)
+    with socket.socket() as idle, socket.create_connection(address) as other:
+        served = hub.heard.next(Accepted).connection
+        idle.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16384)
+        idle.connect(address)
+        connection = hub.heard.next(Accepted).connection
+        hub.sockets._connections[connection].socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)
+        hub.sockets.begin_write(connection, b"x" * 200_000)
+
+        def flood() -> None:
+            for _ in range(OPERATIONS_MAX):
+                hub.sockets.begin_write(connection, b"x")
+
+        with pytest.raises(Busy, match=r"1,000 writes have not ended.* does not read"):
+            flood()
+        hub.sockets.begin_write(served, b"hello")
+        assert other.recv(100) == b"hello"
+        idle.close()
+        assert hub.heard.next(Closed).connection == connection
+        wait_for(lambda: len(hub.sockets._operations) == 1)  # to listen
+        assert all(each.writes_count == 0 for each in hub.sockets._connections.values())
+
+
+@pytest.mark.parametrize(
+    "told", [Closed(1, "forged"), Listening(1, "forged"), Failed(1, 1, "forged"), Received(1, 1, b"")]
+)
+def test_no_peer_tells_what_only_the_source_tells(up: Callable[..., Hub], told: Message) -> None:
+    """Handlers believe that an operation has ended, or a connection: neither a peer says so, nor a client by a route."""
+    hub = up()
+    _, address = listen(hub, Packets)
+    with socket.create_connection(address) as peer:
+        peer.sendall(Packets().encode(told))
+        malformed = hub.heard.next(Malformed)
+        assert "there is no such message" in malformed.because
+        assert not any("closed" in route or "failed" in route for route in hub.backplane.engine.registry.routes)  # type: ignore[attr-defined]
+
+
+def test_who_has_vanished_without_a_word_is_noticed(up: Callable[..., Hub]) -> None:
+    """A device without power keeps its place for hours otherwise, and 256 of them keep everybody out."""
+    hub = up()
+    _, address = listen(hub)
+    with socket.create_connection(address):
+        accepted = hub.sockets._connections[hub.heard.next(Accepted).connection].socket
+        assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60
+
+
+def test_who_sends_nonsense_again_and_again_does_not_fill_the_log(
+    up: Callable[..., Hub], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Said of the 1st, 2nd, 4th, 8th peer; told of each."""
+    hub = up()
+    _, address = listen(hub, Packets)
+    for _ in range(20):
+        with socket.create_connection(address) as peer:
+            peer.sendall(b"\xff" * 8)
+            hub.heard.next(Malformed)
+    assert caplog.text.count("malformed input") == 5 and hub.sockets.malformed_count == 20
+
+
+@pytest.mark.parametrize("data", [10, "text", None, [1, 2]])
+def test_only_bytes_and_messages_are_written(up: Callable[..., Hub], data: Any) -> None:
+    """`bytes(10)` are ten zeros: a number would be sent as that many of them, or fill the memory."""
+    hub = up()
+    _, address = listen(hub)
+    with socket.create_connection(address):
+        connection = hub.heard.next(Accepted).connection
+        with pytest.raises(InvalidArgument, match="expected bytes, or a message"):
+            hub.sockets.begin_write(connection, data)
+
+
+def test_a_file_that_a_killed_process_has_left_keeps_nobody_from_listening(
+    up: Callable[..., Hub], tmp_path: Path
+) -> None:
+    """Started again after kill -9, it would never listen; but where somebody does listen, or has a file, it stays his."""
+    hub = up()
+    left, taken, other = (os.path.relpath(tmp_path / name) for name in ("left", "taken", "other"))
+    with socket.socket(socket.AF_UNIX) as killed:
+        killed.bind(left)
+    Path(other).write_text("mine")
+    with socket.socket(socket.AF_UNIX) as somebody:
+        somebody.bind(taken)
+        somebody.listen()
+        id = hub.sockets.begin_listen(left)
+        assert hub.heard.next(Listening).transaction == id
+        for path in (taken, other):
+            hub.sockets.begin_listen(path)
+            assert "Address already in use" in hub.heard.next(Failed).because
+    assert Path(other).read_text() == "mine" and os.path.exists(taken)
+
+
+def test_a_file_that_has_become_anothers_is_left_alone(up: Callable[..., Hub], tmp_path: Path) -> None:
+    """Whoever listens there now goes on to."""
+    hub = up()
+    path = os.path.relpath(tmp_path / "s")
+    id = hub.sockets.begin_listen(path)
+    hub.heard.next(Listening)
+    Path(path + "new").write_text("another's")
+    os.replace(path + "new", path)
+    hub.sockets.cancel(id)
+    wait_for(lambda: not hub.sockets._listeners)
+    assert Path(path).read_text() == "another's"
+
+
+def test_what_makes_framings_is_looked_at_before_anybody_comes() -> None:
+    """Each connection has its own: an object instead of the class would turn everybody away."""
+    for begin in (SocketSource().begin_listen, SocketSource().begin_connect):
+        with pytest.raises(InvalidArgument, match="expected what makes one for each connection, such as the class"):
+            begin(("127.0.0.1", 0), framing=Lines())  # type: ignore[arg-type]
+    for many in (0, "8"):
+        with pytest.raises(DeclarationError, match=r"connections_max=.*: expected 1 or more"):
+            SocketSource(connections_max=many)  # type: ignore[arg-type]
+
+
+def test_a_socket_file_that_somebody_removed_is_nobodys_trouble(
+    up: Callable[..., Hub], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The listener is taken back all the same, and the thread ends as it should."""
+    hub = up()
+    path = os.path.relpath(tmp_path / "s")
+    ids = [hub.sockets.begin_listen(path), hub.sockets.begin_listen(path + "2")]
+    for _ in ids:
+        hub.heard.next(Listening)
+    os.unlink(path)
+    os.unlink(path + "2")
+    hub.sockets.cancel(ids[0])
+    wait_for(lambda: len(hub.sockets._listeners) == 1)
+    move(hub.backplane, ModuleState.DOWN)  # type: ignore[attr-defined]
+    assert hub.sockets.wait_ended(LIMIT_S) and not hub.sockets._listeners and caplog.text == ""
 
 
 def test_a_peer_that_does_not_read_is_heard_of(up: Callable[..., Hub]) -> None:

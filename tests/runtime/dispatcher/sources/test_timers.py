@@ -221,12 +221,24 @@ def test_what_was_begun_may_end_while_it_is_drained(hub: Hub, backplane: Virtual
         (1e12, None, "at most"),
         (1, 0, "every 0 s"),
         (1, -2, "every -2 s"),
+        ("1", None, "in '1' s"),
+        (1, "2", "every '2' s"),
     ],
 )
-def test_a_wrong_time_is_refused(hub: Hub, seconds: float, every: float | None, said: str) -> None:
+def test_a_wrong_time_is_refused(hub: Hub, seconds: Any, every: Any, said: str) -> None:
     """At once, not when it is due."""
     with pytest.raises(InvalidArgument, match=said):
         hub.timers.begin(seconds, Tick(), every=every)
+
+
+@pytest.mark.parametrize("what", [5, None, "text", Tick])
+def test_what_is_no_message_is_refused_in_a_test_of_a_handler_too(what: Any) -> None:
+    """A test that passes while the system fails is worth nothing."""
+    timers = TimerSource()
+    with pytest.raises(InvalidArgument, match=r"is not a message: (declare|construct)"):
+        timers.begin(1.0, what)
+    with pytest.raises(InvalidArgument, match=r"is not a message: (declare|construct)"):
+        timers.emit(what)
 
 
 def test_a_message_without_a_handler_is_refused(hub: Hub, backplane: VirtualBackplane) -> None:
