@@ -105,6 +105,9 @@ class Delivery(Holding):
                 if self.held != [*claims] and not self.take(claims):
                     self.values = values
                     return WAITING
+            if self.taken_back is not None and not self.index:
+                self.error = self.taken_back
+                break
             self._call(entry, values)
             self.values = None
             self.index += 1

@@ -34,6 +34,7 @@ class Holding(ParkableAction):
     ) -> None:
         Action.__init__(self, lane, name, priority, deadline_ns)  # `super` thrice over costs 0.3 us, interpreted
         self.is_resumed = False
+        self.taken_back = None
         self.dispatcher = dispatcher
         self.held: list[Claim] = []
         self.wanted: Sequence[Claim] = ()
