@@ -11,16 +11,14 @@ from typing import Any, Final
 
 import msgspec
 
-from appbackplane.transport.errors import InvalidArgument
-
 _FIXED: Final = (type(None), bool, int, float, str, bytes)
 
 
 def detached(result: Any) -> Any:
-    """The result, without anything that others may change. Raises `InvalidArgument` for what cannot travel."""
+    """The result, without anything that others may change. Raises TypeError for what cannot travel: the handler's mistake."""
     if type(result) in _FIXED:
         return result
     try:
         return msgspec.to_builtins(result, builtin_types=(bytes, bytearray, memoryview))
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidArgument(f"what it returned cannot travel: {error}") from error
+        raise TypeError(f"what it returned cannot travel: {error}") from error

@@ -83,8 +83,8 @@ class Delivery(Holding):
                 return DONE
         entries = self.entries
         if entries is None:
-            entries = self.entries = dispatcher.entries_of(self.spec)
-            if self.spec.category in dispatcher.eavesdropping.of_category and self._tell_eavesdroppers():
+            entries = self.entries = dispatcher._entries_of(self.spec)
+            if self.spec.category in dispatcher._eavesdropping.of_category and self._tell_eavesdroppers():
                 return WAITING
         elif self.waited_from_ns:
             self.book_wait()
@@ -105,6 +105,9 @@ class Delivery(Holding):
                 if self.held != [*claims] and not self.take(claims):
                     self.values = values
                     return WAITING
+            if self.taken_back is not None and not self.index:
+                self.error = self.taken_back
+                break
             self._call(entry, values)
             self.values = None
             self.index += 1
@@ -137,12 +140,12 @@ class Delivery(Holding):
                         f"{type(handle).__name__}.resolve() gave a {type(message).__name__}: expected a "
                         f"{self.spec.type.__name__}, or None"
                     )
-                is_here = self.dispatcher.shards is None or self.dispatcher.shards.is_here(message)
+                is_here = self.dispatcher._shards is None or self.dispatcher._shards.is_here(message)
         except BaseException as error:  # the edge: a handle is a user's, and so is the key of what it gives
             self.error = error
             message = None
             if self.peer is None and isinstance(error, BackplaneError):  # all else is reported by who ran it
-                self.dispatcher.report(self, error)
+                self.dispatcher._report(self, error)
         if message is None:
             self.dispatcher.vanished_count += 1
             self._let_go()
@@ -160,7 +163,7 @@ class Delivery(Holding):
             self.dispatcher.dispatch(message, priority=self.priority)
         except BackplaneError as error:
             self.error = error
-            self.dispatcher.report(self, error)
+            self.dispatcher._report(self, error)
         self._let_go()
         if self.held:
             self.release()
@@ -225,7 +228,7 @@ class Delivery(Holding):
         assert self.message is not None
         if self.held and self.dispatcher.keeps_threads:
             self.take(())  # its source: all threads might wait for it, and none be left for who is to hear this
-        return self.dispatcher.eavesdropping.tell(self, self.message)
+        return self.dispatcher._eavesdropping.tell(self, self.message)
 
     def _failed(self, entry: Entry, error: BaseException, *, is_chosen: bool = True) -> None:
         """The first failure is what the caller is told; each is reported."""
@@ -238,14 +241,18 @@ class Delivery(Holding):
             told.__cause__ = error
         entry.failures_count += 1
         if self.peer is None or isinstance(told, HandlerFailed):
-            self.dispatcher.report(self, told)
+            self.dispatcher._report(self, told)
         if self.error is None:
             self.error = told
 
     def _let_go(self) -> None:
         handle, self.handle = self.handle, None
-        if handle is not None:
+        if handle is None:
+            return
+        try:
             handle.release()
+        except BaseException as error:  # the edge: a handle is a user's; what its message has done is done
+            self.dispatcher._report(self, error)
 
     # -- for accessors ------------------------------------------------------------------------------------------------
 
@@ -287,20 +294,20 @@ class Delivery(Holding):
     def book_wait(self) -> None:
         """With the handler that it waited for."""
         if self.entries is not None:
-            waited_ns = self.dispatcher.now_ns() - self.waited_from_ns
+            waited_ns = self.dispatcher._now_ns() - self.waited_from_ns
             self.entries[self.index].wait_ns += waited_ns
         self.waited_from_ns = 0
 
     def waits_for(self) -> Sequence[Action]:
         """Who is to hear it first, or holds what it waits for."""
-        with self.dispatcher.mutex:
+        with self.dispatcher._mutex:
             if self.hearings:
                 return [*self.hearings]
         return super().waits_for()
 
     def waits_because(self) -> str:
         """The eavesdropper, or the lock."""
-        with self.dispatcher.mutex:
+        with self.dispatcher._mutex:
             if self.hearings:
                 return f"eavesdropper {self.hearings[0].eavesdropper.name} to hear it"
         return super().waits_because()
@@ -310,6 +317,6 @@ class Delivery(Holding):
         entries, index = self.entries, self.index  # of a running action: each is read once
         if entries is None or index >= len(entries):
             return ""
-        with self.dispatcher.mutex:
+        with self.dispatcher._mutex:
             locked = ", ".join(claim.lock.name for claim in self.held)
         return f"in handler {entries[index].name}" + (f" with {locked} locked" if locked else "")

@@ -60,17 +60,19 @@ class Dispatcher(Registrar, Component):
     #: Whether its data are spread by key over the backplanes that have it, its replicas (shards.py).
     sharded: ClassVar[bool] = False
 
+    # What deliveries, shards and sources use, in other files, has an underscore: all other names are the subclass's.
+
     #: Guards locks, lanes and registrations. Held for a few steps; nobody takes the lead while he holds it.
-    mutex: threading.Lock
+    _mutex: threading.Lock
     #: Handles that resolved to nothing.
     vanished_count: int
-    eavesdropping: Eavesdropping
-    lanes: Lanes
-    shards: Shards | None
+    _eavesdropping: Eavesdropping
+    _lanes: Lanes
+    _shards: Shards | None
     _entries: dict[type[Message], tuple[Entry, ...]]
     #: Route and priority of each message that has a handler.
     _served: dict[type[Message], tuple[str, int]]
-    #: `ended`, bound once and not for each message.
+    #: `_ended`, bound once and not for each message.
     _on_end: Callable[[Action], None]
     _registrations: DataProtector[Registrations] | None
     #: Messages that may have bodies in shared memory.
@@ -79,14 +81,14 @@ class Dispatcher(Registrar, Component):
 
     def __new__(cls, *arguments: Any, **keywords: Any) -> Self:
         self = super().__new__(cls, *arguments, **keywords)
-        self.mutex = threading.Lock()
+        self._mutex = threading.Lock()
         self.vanished_count = 0
-        self.eavesdropping = Eavesdropping(self)
-        self.lanes = Lanes(self)
-        self.shards = Shards(self) if cls.sharded else None
+        self._eavesdropping = Eavesdropping(self)
+        self._lanes = Lanes(self)
+        self._shards = Shards(self) if cls.sharded else None
         self._entries = {}
         self._served = {}
-        self._on_end = self.ended
+        self._on_end = self._ended
         self._registrations = None
         self._sources = Attached(self)
         self._with_blocks = set()
@@ -102,7 +104,7 @@ class Dispatcher(Registrar, Component):
         It gets the message alone, holds no locks, and cannot change it. If it raises, or takes longer than `slow_after`
         seconds over one message, it is cut off and reported. Raises `RegistrationError`.
         """
-        return self.eavesdropping.add(function, category, slow_after)
+        return self._eavesdropping.add(function, category, slow_after)
 
     def attach(self, source: S) -> S:
         """Have a source, or what protects it, emit its messages here; it starts and stops with this component.
@@ -115,8 +117,7 @@ class Dispatcher(Registrar, Component):
     @property
     def registrations(self) -> DataProtector[Registrations]:
         """The table of handlers, as data for a handler that changes it. Raises `RegistrationError` where it is `frozen`."""
-        if self.frozen:
-            raise RegistrationError(f"{type(self).__qualname__} is frozen: its registrations are no handler's business")
+        self._check_changeable()
         if self._registrations is None:
             self._registrations = DataProtector(Registrations(self), name="registrations", order=0, per_shard=True)
         return self._registrations
@@ -132,21 +133,21 @@ class Dispatcher(Registrar, Component):
             raise FailedPrecondition(
                 f"{self.name} does not run yet: dispatch from on_initializing() on, or begin a timer in setup()"
             )
-        action = self.action_of(message, priority, None)
+        action = self._action_of(message, priority, None)
         try:
             if priority is None:
                 host.post_own(self, action)
             else:
                 host.post(action)
         except BaseException:
-            self.ended(action)  # it has a place on its lane
+            self._ended(action)  # it has a place on its lane
             if isinstance(message, Handle):
                 message.is_dispatched = False
             raise
 
     def home_of(self, message: Message) -> str | None:
         """The backplane in which a message is handled: that of its shard. None: wherever it comes."""
-        return None if self.shards is None else self.shards.home_of(message)
+        return None if self._shards is None else self._shards.home_of(message)
 
     @operation(priority=0, idempotent=True)
     def handlers(self) -> list[dict[str, Any]]:
@@ -161,6 +162,7 @@ class Dispatcher(Registrar, Component):
                 "failures": each.failures_count,
                 "run_ms": round(each.run_ns / 1e6, 3),
                 "lock_wait_ms": round(each.wait_ns / 1e6, 3),
+                "backplane": self.name.partition("/")[0],
             }
             for each in self.entries
         ]
@@ -188,21 +190,22 @@ class Dispatcher(Registrar, Component):
 
     def _enters(self, state: ModuleState) -> None:
         if state is ModuleState.DOWN:
-            self.eavesdropping.watch_again()
+            self._eavesdropping.watch_again()
         self._sources.enters(state)
 
     def _drains(self) -> None:
         self._sources.drain()
 
-    def _register(self, handler: Callable[..., Any], arguments: Sequence[Any]) -> Entry:
+    def _register(self, handler: Callable[..., Any], arguments: Sequence[Any]) -> None:
         if self._hosted_by is not None:
             raise FailedPrecondition(
                 f"{self.name} runs: register handlers in setup(), or in a handler that is given its registrations"
             )
-        return self._enter(entry_of(handler, arguments, self))
+        self._enter(entry_of(handler, arguments, self))
 
-    def change_registrations(self, handler: Callable[..., Any], arguments: Sequence[Any]) -> Entry:
+    def _change_registrations(self, handler: Callable[..., Any], arguments: Sequence[Any]) -> None:
         """For `Registrations`: one more, while it runs."""
+        self._check_changeable()
         entry = entry_of(handler, arguments, self)
         if entry.spec.type not in self._entries:
             raise FailedPrecondition(
@@ -213,13 +216,13 @@ class Dispatcher(Registrar, Component):
                 f"{entry.name} has an accessor, and none was registered in setup(): declare keeps_threads = True in "
                 f"{type(self).__qualname__}"
             )
-        return self._enter(entry)
+        self._enter(entry)
 
-    def _enter(self, entry: Entry) -> Entry:
+    def _enter(self, entry: Entry) -> None:
         kind = entry.spec.type
-        if self.shards is not None:
-            self.shards.admit(entry)
-        with self.mutex:
+        if self._shards is not None:
+            self._shards.admit(entry)
+        with self._mutex:
             entries = self._entries.get(kind, ())
             problem = conflict(entry, entries) or self._clash(entry)
             if problem is None:
@@ -232,7 +235,10 @@ class Dispatcher(Registrar, Component):
             self._with_blocks.add(kind)
         for parameter in entry.parameters:
             self._sources.take_in(parameter.argument)
-        return entry
+
+    def _check_changeable(self) -> None:
+        if self.frozen:
+            raise RegistrationError(f"{type(self).__qualname__} is frozen: its registrations are no handler's business")
 
     def _clash(self, entry: Entry) -> str | None:
         """Whose route it would take, if anybody's."""
@@ -244,16 +250,17 @@ class Dispatcher(Registrar, Component):
         whose = f"{type(self).__qualname__}.{name}" if other is None else f"{other.__module__}.{other.__qualname__}"
         return f"{entry.name}: {kind.__name__} would have the route of {whose}, {name!r}: declare @message(name=…)"
 
-    def take_out(self, entry: Entry) -> None:
+    def _take_out(self, entry: Entry) -> None:
         """For `Registrations`: one less."""
+        self._check_changeable()
         entry.is_registered = False
-        with self.mutex:
+        with self._mutex:
             entries = self._entries[entry.spec.type]
             self._entries[entry.spec.type] = tuple(each for each in entries if each is not entry)
 
     # -- deliveries ---------------------------------------------------------------------------------------------------
 
-    def action_of(
+    def _action_of(
         self, message: Message | Handle, priority: int | None, deadline_ns: int | None, request: Request | None = None
     ) -> Action:
         """What a message becomes: its delivery, or the way to its shard. Raises `NoHandler`; and as `Shards.away`."""
@@ -269,8 +276,8 @@ class Dispatcher(Registrar, Component):
         route, urgency = served
         if priority is None:
             priority = urgency
-        if self.shards is not None and given is not None:
-            away = self.shards.away(given, spec, priority, deadline_ns, request)
+        if self._shards is not None and given is not None:
+            away = self._shards.away(given, spec, priority, deadline_ns, request)
             if away is not None:
                 return away
         if handle is not None:
@@ -282,49 +289,49 @@ class Dispatcher(Registrar, Component):
             shared_by = handle.lane
         elif spec.key is not None and given is not None:
             shared_by = lane_of(given)
-        delivery = Delivery(self.lanes.take(shared_by), route, priority, deadline_ns, self, spec, given, handle)
+        delivery = Delivery(self._lanes.take(shared_by), route, priority, deadline_ns, self, spec, given, handle)
         delivery.on_end = self._on_end
         return delivery
 
-    def is_heard(self, kind: type[Message]) -> bool:
+    def _is_heard(self, kind: type[Message]) -> bool:
         """Whether there is a handler for it now."""
         return bool(self._entries.get(kind))
 
-    def entries_of(self, spec: MessageSpec) -> tuple[Entry, ...]:
+    def _entries_of(self, spec: MessageSpec) -> tuple[Entry, ...]:
         """Its handlers, now."""
         return self._entries[spec.type]
 
     # -- for deliveries -----------------------------------------------------------------------------------------------
 
     @property
-    def now_ns(self) -> Callable[[], int]:
+    def _now_ns(self) -> Callable[[], int]:
         """The clock."""
         host = self._hosted_by
         assert host is not None
         return host.now_ns
 
-    def report(self, action: Action, error: BaseException) -> None:
+    def _report(self, action: Action, error: BaseException) -> None:
         """Say what went wrong, in the log."""
         self._host.report(action, error)
 
-    def look_at_eavesdroppers_in(self, delay_ns: int) -> None:
+    def _look_at_eavesdroppers_in(self, delay_ns: int) -> None:
         """At a priority that even busy workers do not keep waiting."""
-        self._host.after(self, delay_ns, self._look_at_eavesdroppers, (), 0)
+        self._host.after(self, delay_ns, self._look_at_eavesdroppers, (), 0, is_counted=False)
 
     def _look_at_eavesdroppers(self) -> None:
-        self.eavesdropping.look()
+        self._eavesdropping.look()
 
-    def inner(self, object: Inner, name: str) -> Inner:
+    def _inner(self, object: Inner, name: str) -> Inner:
         """Take in an object of the dispatcher's own, which serves no route."""
         object._component, object._name = self, f"{self.name}.{name}"
         self._objects.append(object)
         return object
 
-    def ended(self, action: Action) -> None:
+    def _ended(self, action: Action) -> None:
         """It was on a lane, and is no more."""
         lane = action.object
         assert isinstance(lane, Lane)
-        self.lanes.give_back(lane)
+        self._lanes.give_back(lane)
         if isinstance(action, Delivery) and (action.left is not NOBODY or action.held):
             action.tell_left()
 

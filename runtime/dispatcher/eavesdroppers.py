@@ -75,17 +75,17 @@ class Hearing(Action):
         eavesdropper = self.eavesdropper
         if eavesdropper.is_cut_off:
             return DONE
-        now_ns = self.dispatcher.now_ns
+        now_ns = self.dispatcher._now_ns
         self.heard_from_ns = now_ns()
         try:
             eavesdropper.function(self.message)
         except BaseException as error:  # the edge: sys.exit() in it ends it, not the worker
-            self.dispatcher.eavesdropping.cut_off(self, f"it raised {type(error).__name__}: {text_of(error)}", error)
+            self.dispatcher._eavesdropping.cut_off(self, f"it raised {type(error).__name__}: {text_of(error)}", error)
         else:
             eavesdropper.heard_count += 1
             took_ns = now_ns() - self.heard_from_ns
             if took_ns > eavesdropper.slow_ns:
-                self.dispatcher.eavesdropping.cut_off(self, f"it took {took_ns / 1e6:.0f} ms over one message", None)
+                self.dispatcher._eavesdropping.cut_off(self, f"it took {took_ns / 1e6:.0f} ms over one message", None)
         return DONE
 
 
@@ -132,7 +132,7 @@ class Eavesdropping:
         except Exception as error:  # nested too deep, or made in this process of what is not copied
             self._not_copied(message, error)
             return False
-        with dispatcher.mutex:
+        with dispatcher._mutex:
             # Whoever is cut off from now on finds them; what has been cut off meanwhile may never hear anything again.
             hearings = [each for each in hearings if not each.eavesdropper.is_cut_off]
             delivery.hearings = list(hearings)
@@ -144,7 +144,7 @@ class Eavesdropping:
             try:
                 dispatcher.post(hearing)
             except Busy as error:  # what the component may have outstanding is all there is
-                dispatcher.report(delivery, error)
+                dispatcher._report(delivery, error)
                 if not self._waits_for_others(delivery, hearings[number:]):
                     return False
                 break
@@ -161,7 +161,7 @@ class Eavesdropping:
 
     def _waits_for_others(self, delivery: Delivery, unheard: list[Hearing]) -> bool:
         """Some will not hear it: whether others still have to, or the last of them has resumed it."""
-        with self._dispatcher.mutex:
+        with self._dispatcher._mutex:
             left_out = [each for each in unheard if not each.is_over]  # the others have been cut off
             for hearing in left_out:
                 hearing.is_over = True
@@ -172,7 +172,7 @@ class Eavesdropping:
     def cut_off(self, hearing: Hearing, because: str, error: BaseException | None) -> None:
         """It hears no more, and no message waits for it."""
         eavesdropper, dispatcher = hearing.eavesdropper, self._dispatcher
-        with dispatcher.mutex:
+        with dispatcher._mutex:
             if eavesdropper.is_cut_off:
                 return
             eavesdropper.is_cut_off = True
@@ -186,10 +186,10 @@ class Eavesdropping:
             self._over(each)
 
     def _ear(self, eavesdropper: Eavesdropper, priority: int) -> Ear:
-        with self._dispatcher.mutex:
+        with self._dispatcher._mutex:
             ear = self._ears.get((eavesdropper, priority))
             if ear is None:
-                ear = self._ears[eavesdropper, priority] = self._dispatcher.inner(Ear(), eavesdropper.name)
+                ear = self._ears[eavesdropper, priority] = self._dispatcher._inner(Ear(), eavesdropper.name)
             return ear
 
     def _ended(self, action: Action) -> None:
@@ -199,7 +199,7 @@ class Eavesdropping:
     def _over(self, hearing: Hearing) -> None:
         """One has heard its message, or never will."""
         delivery = hearing.delivery
-        with self._dispatcher.mutex:
+        with self._dispatcher._mutex:
             if hearing.is_over:
                 return
             hearing.is_over = True
@@ -211,21 +211,17 @@ class Eavesdropping:
 
     def _watch(self, slow_ns: int) -> None:
         """See to it that somebody looks by then."""
-        now_ns = self._dispatcher.now_ns()
-        with self._dispatcher.mutex:
+        now_ns = self._dispatcher._now_ns()
+        with self._dispatcher._mutex:
             # One that should have looked by now may have been taken back: its component went down.
             if self._looks_ns is not None and now_ns <= self._looks_ns <= now_ns + slow_ns:
                 return
             self._looks_ns = now_ns + slow_ns
-        try:
-            self._dispatcher.look_at_eavesdroppers_in(slow_ns)
-        except Busy:  # no room for a timer now; the next message tries again
-            with self._dispatcher.mutex:
-                self._looks_ns = None
+        self._dispatcher._look_at_eavesdroppers_in(slow_ns)
 
     def watch_again(self) -> None:
         """The component has gone down, and with it the timer. What has come before is still waiting to be heard."""
-        with self._dispatcher.mutex:
+        with self._dispatcher._mutex:
             self._looks_ns = None
             slow_ns = min((each.eavesdropper.slow_ns for each in self._hearings), default=None)
         if slow_ns is not None:
@@ -233,8 +229,8 @@ class Eavesdropping:
 
     def look(self) -> None:
         """Cut off who has been at one message for too long."""
-        now_ns = self._dispatcher.now_ns()
-        with self._dispatcher.mutex:
+        now_ns = self._dispatcher._now_ns()
+        with self._dispatcher._mutex:
             # In one step: what comes later sees that nobody will look, what came before is looked at.
             if self._looks_ns is not None and self._looks_ns <= now_ns:
                 self._looks_ns = None

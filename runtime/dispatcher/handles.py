@@ -43,7 +43,10 @@ class Handle:
         raise NotImplementedError
 
     def release(self) -> None:
-        """The message has been handled, or will not be: let go of its memory. Called once."""
+        """The message has been handled, or will not be: let go of its memory. Called once; be quick, and safe for threads:
+
+        what is refused before its turn has come (taken back, drained) is released without `lock`, and with the lead.
+        """
 
     def cancel(self) -> bool:
         """No handler begins with it any more; False if one has begun with it before."""

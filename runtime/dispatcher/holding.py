@@ -34,6 +34,7 @@ class Holding(ParkableAction):
     ) -> None:
         Action.__init__(self, lane, name, priority, deadline_ns)  # `super` thrice over costs 0.3 us, interpreted
         self.is_resumed = False
+        self.taken_back = None
         self.dispatcher = dispatcher
         self.held: list[Claim] = []
         self.wanted: Sequence[Claim] = ()
@@ -50,13 +51,13 @@ class Holding(ParkableAction):
         dispatcher = self.dispatcher
         gate = None
         others = NOBODY
-        with dispatcher.mutex:
+        with dispatcher._mutex:
             if self.held:
                 is_free, others = locking.change(self, claims)
             else:
                 is_free = locking.take(self, claims)
             if not is_free:
-                self.waited_from_ns = dispatcher.now_ns()
+                self.waited_from_ns = dispatcher._now_ns()
                 if dispatcher.keeps_threads:
                     gate = self.gate = threading.Lock()
                     gate.acquire()
@@ -93,7 +94,7 @@ class Holding(ParkableAction):
 
     def release(self) -> None:
         """Let go of everything, at its end. Who gets it goes on once this one has ended, unless a thread waits for it."""
-        with self.dispatcher.mutex:
+        with self.dispatcher._mutex:
             others = locking.release(self)
         if others is not NOBODY:
             ready = [each for each in others.ready if not cast("Holding", each).try_open()]
@@ -111,17 +112,17 @@ class Holding(ParkableAction):
 
     def waits_for(self) -> Sequence[Action]:
         """Who holds what it waits for."""
-        with self.dispatcher.mutex:
+        with self.dispatcher._mutex:
             return [] if self.waits_on is None else cast("list[Action]", self.waits_on.holders)
 
     def waits_because(self) -> str:
         """The lock."""
-        with self.dispatcher.mutex:
+        with self.dispatcher._mutex:
             return "" if self.waits_on is None else f"the lock of {self.waits_on.name}"
 
     def boosted(self) -> None:
         """It waits at a better place now."""
-        with self.dispatcher.mutex:
+        with self.dispatcher._mutex:
             others = locking.boosted(self)
         if others is not NOBODY:
             self.tell(others)

@@ -42,7 +42,7 @@ class Lanes:
         """The one for all that have this in common; None: one for nobody else. To be given back."""
         if shared_by is None:
             return self._free()
-        with self._dispatcher.mutex:
+        with self._dispatcher._mutex:
             try:
                 lane = self.shared.get(shared_by)
             except TypeError as error:
@@ -60,7 +60,7 @@ class Lanes:
         if lane.shared_by is None:
             self._idle.append(lane)
             return
-        with self._dispatcher.mutex:
+        with self._dispatcher._mutex:
             lane.load -= 1
             if not lane.load:
                 del self.shared[lane.shared_by]
@@ -71,6 +71,6 @@ class Lanes:
         try:
             return self._idle.pop()
         except IndexError:
-            lane = self._dispatcher.inner(Lane(), f"lane-{next(self._numbers)}")
+            lane = self._dispatcher._inner(Lane(), f"lane-{next(self._numbers)}")
             lane.load, lane.shared_by = 0, None
             return lane

@@ -42,6 +42,7 @@ class Lock:
 
     __slots__ = (
         "arrived_count",
+        "lowest",
         "name",
         "observed",
         "passed_count",
@@ -62,7 +63,9 @@ class Lock:
         #: Heap of (priority, the how-manieth it is, who): one entry each.
         self.waiting: list[tuple[int, int, Holder]] = []
         self.arrived_count = 0
-        #: Who was let in, since the oldest of all was, while others waited.
+        #: The lowest priority of any who waits, or has waited since nobody did.
+        self.lowest = 0
+        #: Who was let in before the oldest of all, since that was let in.
         self.passed_count = 0
         #: How often somebody was given it to write.
         self.written_count = 0
@@ -212,6 +215,8 @@ def _take(holder: Holder) -> bool:  # hot: scripts/bench dispatcher_overhead
     holder.wanted = holder.wanted[len(held) - held_before :]
     holder.waits_on = lock
     lock.arrived_count += 1
+    if not lock.waiting or holder.priority > lock.lowest:
+        lock.lowest = holder.priority
     heapq.heappush(lock.waiting, (holder.priority, lock.arrived_count, holder))
     return False
 
@@ -242,7 +247,7 @@ def _hand_on(lock: Lock, others: Others) -> None:
                 others.moved.append(waiting[0][2])
         else:
             heapq.heappop(waiting)
-            lock.passed_count = lock.passed_count + 1 if waiting else 0
+            lock.passed_count = lock.passed_count + 1 if _passes(entry, lock) else 0
         if claim.is_shared:
             lock.readers.append(holder)
         else:
@@ -252,6 +257,11 @@ def _hand_on(lock: Lock, others: Others) -> None:
         holder.held.append(claim)
         holder.wanted = holder.wanted[1:]
         (others.ready if _take(holder) else others.moved).append(holder)
+
+
+def _passes(entry: tuple[int, int, Holder], lock: Lock) -> bool:
+    """Whether who is let in passes an older one: equals are let in by age, so only where priorities differ."""
+    return entry[0] < lock.lowest and any(each[1] < entry[1] for each in lock.waiting)
 
 
 def _by_age(entry: tuple[int, int, Holder]) -> int:

@@ -13,7 +13,6 @@ from typing import Any, TypeVar, overload
 
 from .argument import Argument
 from .message import Message
-from .registration import Entry
 
 M = TypeVar("M", bound=Message)
 R = TypeVar("R")
@@ -36,73 +35,73 @@ class Registrar:
 
     __slots__ = ()
 
-    def _register(self, handler: Callable[..., Any], arguments: Sequence[Any]) -> Entry:
+    def _register(self, handler: Callable[..., Any], arguments: Sequence[Any]) -> None:
         raise NotImplementedError
 
     # fmt: off
     @overload
-    def register(self, handler: Callable[[M], R], /) -> Entry: ...
+    def register(self, handler: Callable[[M], R], /) -> None: ...
     @overload
-    def register(self, handler: Callable[[M, A], R], a: Argument[A], /) -> Entry: ...
+    def register(self, handler: Callable[[M, A], R], a: Argument[A], /) -> None: ...
     @overload
-    def register(self, handler: Callable[[M, A, B], R], a: Argument[A], b: Argument[B], /) -> Entry: ...
+    def register(self, handler: Callable[[M, A, B], R], a: Argument[A], b: Argument[B], /) -> None: ...
     @overload
     def register(
         self, handler: Callable[[M, A, B, C], R], a: Argument[A], b: Argument[B], c: Argument[C], /
-    ) -> Entry: ...
+    ) -> None: ...
     @overload
     def register(
         self, handler: Callable[[M, A, B, C, D], R], a: Argument[A], b: Argument[B], c: Argument[C],
         d: Argument[D], /
-    ) -> Entry: ...
+    ) -> None: ...
     @overload
     def register(
         self, handler: Callable[[M, A, B, C, D, E], R], a: Argument[A], b: Argument[B], c: Argument[C],
         d: Argument[D], e: Argument[E], /
-    ) -> Entry: ...
+    ) -> None: ...
     @overload
     def register(
         self, handler: Callable[[M, A, B, C, D, E, F], R], a: Argument[A], b: Argument[B], c: Argument[C],
         d: Argument[D], e: Argument[E], f: Argument[F], /
-    ) -> Entry: ...
+    ) -> None: ...
     @overload
     def register(
         self, handler: Callable[[M, A, B, C, D, E, F, G], R], a: Argument[A], b: Argument[B], c: Argument[C],
         d: Argument[D], e: Argument[E], f: Argument[F], g: Argument[G], /
-    ) -> Entry: ...
+    ) -> None: ...
     @overload
     def register(
         self, handler: Callable[[M, A, B, C, D, E, F, G, H], R], a: Argument[A], b: Argument[B], c: Argument[C],
         d: Argument[D], e: Argument[E], f: Argument[F], g: Argument[G], h: Argument[H], /
-    ) -> Entry: ...
+    ) -> None: ...
     @overload
     def register(
         self, handler: Callable[[M, A, B, C, D, E, F, G, H, J], R], a: Argument[A], b: Argument[B], c: Argument[C],
         d: Argument[D], e: Argument[E], f: Argument[F], g: Argument[G], h: Argument[H], j: Argument[J], /
-    ) -> Entry: ...
+    ) -> None: ...
     @overload
     def register(
         self, handler: Callable[[M, A, B, C, D, E, F, G, H, J, K], R], a: Argument[A], b: Argument[B],
         c: Argument[C], d: Argument[D], e: Argument[E], f: Argument[F], g: Argument[G], h: Argument[H],
         j: Argument[J], k: Argument[K], /
-    ) -> Entry: ...
+    ) -> None: ...
     @overload
     def register(
         self, handler: Callable[[M, A, B, C, D, E, F, G, H, J, K, S], R], a: Argument[A], b: Argument[B],
         c: Argument[C], d: Argument[D], e: Argument[E], f: Argument[F], g: Argument[G], h: Argument[H],
         j: Argument[J], k: Argument[K], s: Argument[S], /
-    ) -> Entry: ...
+    ) -> None: ...
     @overload
     def register(
         self, handler: Callable[[M, A, B, C, D, E, F, G, H, J, K, S, T], R], a: Argument[A], b: Argument[B],
         c: Argument[C], d: Argument[D], e: Argument[E], f: Argument[F], g: Argument[G], h: Argument[H],
         j: Argument[J], k: Argument[K], s: Argument[S], t: Argument[T], /
-    ) -> Entry: ...
+    ) -> None: ...
     # fmt: on
-    def register(self, handler: Any, /, *arguments: Any) -> Entry:
+    def register(self, handler: Any, /, *arguments: Any) -> None:
         """Have `handler` called for each message of its first parameter's type, with what `arguments` protect.
 
         Handlers of one message are called one after the other, in the order in which they were registered. A parameter with a
         default may be left out. Raises `RegistrationError`.
         """
-        return self._register(handler, arguments)
+        self._register(handler, arguments)

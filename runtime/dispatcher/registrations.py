@@ -25,8 +25,8 @@ class Registrations(Registrar):
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
 
-    def _register(self, handler: Callable[..., Any], arguments: Sequence[Any]) -> Entry:
-        return self._dispatcher.change_registrations(handler, arguments)
+    def _register(self, handler: Callable[..., Any], arguments: Sequence[Any]) -> None:
+        self._dispatcher._change_registrations(handler, arguments)
 
     def unregister(self, handler: Callable[..., Any]) -> None:
         """Call it no more, for whatever message. Raises `NotFound`."""
@@ -35,7 +35,7 @@ class Registrations(Registrar):
             name = getattr(handler, "__qualname__", repr(handler))
             raise NotFound(f"{name} is not registered with {self._dispatcher.name}")
         for each in found:
-            self._dispatcher.take_out(each)
+            self._dispatcher._take_out(each)
 
     @property
     def entries(self) -> tuple[Entry, ...]:

@@ -45,10 +45,10 @@ class MessageEndpoint(Endpoint):
             message = self._make(*values)
         except (TypeError, ValueError) as error:  # of its own __post_init__: its fields are of the right types
             raise InvalidArgument(f"{request.route}: {text_of(error)}") from None
-        shards = self._dispatcher.shards
+        shards = self._dispatcher._shards
         if shards is not None and request.topic is not None and not shards.is_here(message):
             return None
-        return self._dispatcher.action_of(message, request.priority, request.deadline_ns, request)
+        return self._dispatcher._action_of(message, request.priority, request.deadline_ns, request)
 
 
 def binding_of(spec: MessageSpec) -> Binding:

@@ -104,7 +104,7 @@ class Shards:
                 f"{route}: {key!r} is at home in {place}, not in {self._here} where it was forwarded to: shards come or go",
                 retry_after=RETRY_AFTER_S,
             )
-        lane = self._dispatcher.lanes.take((spec.type, key, FORWARD))
+        lane = self._dispatcher._lanes.take((spec.type, key, FORWARD))
         arguments = (route, key, fields_of(message), deadline_ns is not None)
         action = MethodAction(lane, name, priority, _forward, arguments, deadline_ns)
         action.on_end = self._has_ended
@@ -112,8 +112,8 @@ class Shards:
 
     def _has_ended(self, action: Action) -> None:
         if action.error is not None and action.peer is None:
-            self._dispatcher.report(action, action.error)
-        self._dispatcher.ended(action)
+            self._dispatcher._report(action, action.error)
+        self._dispatcher._ended(action)
 
     # -- steps --------------------------------------------------------------------------------------------------------
 

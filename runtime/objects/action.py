@@ -121,12 +121,14 @@ class ParkableAction(Action):
     For whole systems on top of the scheduler; what awaits replies and pauses is a coroutine.
     """
 
-    __slots__ = ("is_resumed",)
+    __slots__ = ("is_resumed", "taken_back")
 
     def __init__(self, object: AppObject, name: str, priority: int, deadline_ns: int | None = None) -> None:
         super().__init__(object, name, priority, deadline_ns)
         #: What it waits for has come before it was put aside.
         self.is_resumed = False
+        #: Its caller wants no answer any more: how it is to end, if nothing of it is done yet.
+        self.taken_back: BackplaneError | None = None
 
     def waits_for(self) -> Sequence[Action]:
         """Those of this backplane that stand in its way while it waits. Called with the lead."""

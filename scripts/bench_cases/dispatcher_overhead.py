@@ -54,7 +54,8 @@ class Bank(Dispatcher):
     """One handler, two protectors."""
 
     def setup(self) -> None:
-        self.entry = self.register(pay, DataProtector(Balance()), DataProtector(Turnover()))
+        self.register(pay, DataProtector(Balance()), DataProtector(Turnover()))
+        [self.entry] = self.entries
 
 
 class Driver(Action):

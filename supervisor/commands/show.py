@@ -9,9 +9,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from shutil import get_terminal_size
 from typing import Any
 
 import click
+
+#: Of what has no sentence in it. Rich would fold "hub.measured" to "hub.…", and every figure to two lines.
+CELL_WIDTH_MAX = 40
 
 
 def as_json(value: Any) -> None:
@@ -20,9 +24,11 @@ def as_json(value: Any) -> None:
 
 
 def result(value: Any) -> None:
-    """What a call returned, for a person: text as it is, all else as indented JSON."""
+    """What a call returned, for a person: text as it is, all else as indented JSON; of a table each row on one line."""
     if isinstance(value, str):
         click.echo(value)
+    elif isinstance(value, list) and len(value) > 1 and all(isinstance(row, dict) for row in value):
+        click.echo("[\n  " + ",\n  ".join(map(in_one_line, value)) + "\n]")
     elif value is not None:
         click.echo(json.dumps(value, ensure_ascii=False, indent=2, default=_other))
 
@@ -33,8 +39,10 @@ def in_one_line(value: Any) -> str:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Rows of text under their headings."""
-    if sys.stdout.isatty():
+    """Rows of text under their headings. Sentences are folded on a narrow terminal, names and figures are not cut for it."""
+    widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
+    is_folded = max(widths, default=0) > CELL_WIDTH_MAX
+    if sys.stdout.isatty() and (is_folded or sum(widths) + 3 * len(widths) <= get_terminal_size().columns):
         from rich import box
         from rich.console import Console
         from rich.table import Table
@@ -45,7 +53,6 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
             drawn.add_row(*(Text(cell) for cell in row))  # Text: a signature's brackets are not markup
         Console().print(drawn)
         return
-    widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
     for row in (columns, *rows):
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 

@@ -30,7 +30,7 @@ QUEUES    objects that are ready, a bar a priority, the most urgent first
           "0.3s old": it did not answer; this is its board, so old
 QUEUED    actions in all queues        RATE    actions ended a second
 WAIT RUN  how long actions queued and ran that ended in the last interval
-AWAIT     objects that wait for a reply
+AWAIT     objects that wait for a reply, or a message's for a lock
 BOOSTS    times it made another backplane as urgent as its call
 THROTTLED requests refused because a component had enough
 SLOW      actions above slow_action    RE-STARTS  since the system is up

@@ -234,7 +234,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "appbackplane_waiting_objects",
         "gauge",
-        "Objects that wait for a reply.",
+        "Objects that wait for a reply, or for the locks of a message.",
         _B,
         _told(lambda s: s["queues"]["waiting"]),
     ),

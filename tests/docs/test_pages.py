@@ -6,6 +6,7 @@ project reads it again to find out.
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -26,8 +27,11 @@ def name_of(page: Path) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_the_page_does_what_it_says(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """In order, as a reader would, from an empty folder."""
+def test_the_page_does_what_it_says(
+    page: Path, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In order, as a reader would, from an empty folder, from which its files can be imported."""
+    monkeypatch.syspath_prepend(tmp_path)
     found = blocks(page.read_text(), name_of(page))
     shell: Shell | None = None
     namespace: dict[str, object] = {"__name__": page.stem}
@@ -46,6 +50,8 @@ def test_the_page_does_what_it_says(page: Path, tmp_path: Path, request: pytest.
         elif block.language == "console":
             shell = shell or request.getfixturevalue("shell")
             shell.run(block)
+    for name in {block.file.removesuffix(".py") for block in found if block.file is not None}:
+        sys.modules.pop(name, None)
     assert shell is None or shell.left_behind() == [], "the page does not take down what it brings up"
     for path in tmp_path.glob("*.toml"):
         config.load(path)

@@ -60,6 +60,21 @@ def test_the_first_program_runs(root: Path, folder: Path) -> None:
     assert int(greeted[1]) > 50, "the greeting waited for the audits"
 
 
+def test_the_bank_transfers(folder: Path) -> None:
+    """What the README says of the dispatcher, in a process of its own."""
+    program = """
+from bank import Account, Bank, Transfer, transfer
+from appbackplane.runtime.testing import VirtualBackplane
+ada, bob = Account("ada"), Account("bob")
+transfer(Transfer("ada", "bob", 5), ada, bob)
+assert (ada.cents, bob.cents) == (-5, 5)
+for target in ("bob", "ada"):
+    VirtualBackplane(Bank()).call("bank.transfer", source="ada", target=target, cents=5).result()
+"""
+    run = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+
+
 def test_each_table_is_toml(folder: Path) -> None:
     """A configuration that is not even TOML costs a newcomer's first ten minutes."""
     for path in folder.glob("*.toml"):

@@ -100,7 +100,7 @@ class LockingModel:
             shared = next_one.wants[0][1]
             if not self.is_compatible(number, shared):
                 return
-            lock.passed = 0 if lock.passed >= self.passed_max or len(lock.queue) == 1 else lock.passed + 1
+            lock.passed = 0 if next_one is lock.queue[0] else lock.passed + 1
             lock.queue.remove(next_one)
             next_one.has[number] = shared
             next_one.wants.pop(0)

@@ -14,7 +14,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from appbackplane.supervisor.commands import main
+from appbackplane.supervisor.commands import main, show
 from appbackplane.supervisor.commands.call import TIMEOUT_S_MAX
 from appbackplane.supervisor.commands.cli import VERBS
 from appbackplane.supervisor.commands.words import arguments
@@ -55,6 +55,28 @@ def up(folder: Path, start: Callable[..., RunningSystem]) -> Iterator[RunningSys
     yield system
     system.signal(signal.SIGTERM)
     system.wait_down()
+
+
+def test_a_table_is_shown_a_row_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """`call hub.handlers` of nine handlers is read at a glance, and is JSON as before."""
+    rows = [{"handler": "note", "data": ["room: Room"]}, {"handler": "report", "data": []}]
+    show.result(rows)
+    said = capsys.readouterr().out
+    assert said.splitlines()[1] == '  {"handler": "note", "data": ["room: Room"]},'
+    assert json.loads(said) == rows
+
+
+@pytest.mark.parametrize(("columns", "is_drawn"), [("80", False), ("120", True)])
+def test_names_and_figures_are_not_cut_for_a_narrow_terminal(
+    columns: str, is_drawn: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`status --stats` in 80 columns would call every operation "hub.…"."""
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    show.table(["OPERATION", *(f"COLUMN {n}" for n in range(7))], [["hub.device_changed", *["2.83 ms"] * 7]])
+    said = capsys.readouterr().out
+    assert "hub.device_changed" in said and said.count("2.83 ms") == 7
+    assert ("\N{BOX DRAWINGS LIGHT HORIZONTAL}" in said) is is_drawn
 
 
 def error_of(result: Result, code: int) -> str:

@@ -70,7 +70,7 @@ class Attached:
 
     def check_heard(self, kind: type[Message]) -> None:
         """Raises `NoHandler`. Before it runs, handlers may still be registered."""
-        if self._dispatcher._hosted_by is not None and not self._dispatcher.is_heard(kind):
+        if self._dispatcher._hosted_by is not None and not self._dispatcher._is_heard(kind):
             raise NoHandler(kind.__name__, self._dispatcher.name)
 
     def tell(self, message: Message | Handle) -> None:
@@ -83,7 +83,7 @@ class Attached:
     def try_action_of(self, handle: Handle) -> Action | None:
         """What it becomes; None where its last handler has been taken out since it was begun, and then it is released."""
         try:
-            return self._dispatcher.action_of(handle, None, None)
+            return self._dispatcher._action_of(handle, None, None)
         except NoHandler:
             self._unheard(handle)
             return None

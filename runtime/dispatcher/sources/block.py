@@ -40,7 +40,7 @@ class Block(msgspec.Struct, frozen=True, array_like=True):
 
     def __post_init__(self) -> None:
         """References come from strangers, too. Raises ValueError."""
-        if self.size != len(self.data) if self.is_here else (self.data or self.size < 1):
+        if self.size != len(self.data) if self.is_here else (self.data or self.size < 1 or self.token < 0):
             raise ValueError(
                 f"a block of {self.size:,} bytes has {len(self.data):,} in it: make it with a BlockPool, or Block.of"
             )

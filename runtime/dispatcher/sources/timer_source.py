@@ -115,9 +115,10 @@ class TimerSource(Source):
 
     def _end(self, ids: list[int]) -> None:
         for id in ids:
-            timer = self._forget(id)
-            if timer is not None:
-                timer.stop()
+            with self._mutex:
+                timer = self._timers.get(id)
+            if timer is not None and timer.stop():
+                self._forget(id)
 
     def _forget(self, id: int) -> _Timer | None:
         with self._mutex:
@@ -175,8 +176,10 @@ class _Timer:
         handle = self._end()
         return handle is None or handle.cancel()
 
-    def stop(self) -> None:
-        self._end()
+    def stop(self) -> bool:
+        """Whether nothing of it is under way, which might still be cancelled."""
+        handle = self._end()
+        return handle is None
 
     def handled(self) -> None:
         """What it became is over."""
@@ -185,6 +188,8 @@ class _Timer:
             return  # its handle stays: who cancels it just now learns from it that it is too late
         with self.source._mutex:
             self.handle = None  # before the next may be made
+            if self.is_over:
+                self.source._timers.pop(self.id, None)
             if self.scheduled is None:
                 self.is_handled_early = True
             else:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from appbackplane.runtime.dispatcher.answer import detached
-from appbackplane.transport.errors import InvalidArgument
 
 
 @dataclasses.dataclass
@@ -35,5 +34,5 @@ def test_what_nobody_can_change_is_not_copied(value: Any) -> None:
 
 def test_what_cannot_travel_is_said_at_once() -> None:
     """With the handler's name, not with that of the connection."""
-    with pytest.raises(InvalidArgument, match="what it returned cannot travel"):
+    with pytest.raises(TypeError, match="what it returned cannot travel"):
         detached({"a": object()})

@@ -100,14 +100,14 @@ def test_who_is_cut_off_while_it_is_to_be_told_is_not_waited_for(
         return own(message)
 
     monkeypatch.setattr(eavesdroppers, "_own", own_late)
-    look = post.eavesdropping.look
+    look = post._eavesdropping.look
 
     def looked() -> None:
         look()
-        if post.eavesdropping.of_category[990][0].is_cut_off:
+        if post._eavesdropping.of_category[990][0].is_cut_off:
             cut_off.set()
 
-    monkeypatch.setattr(post.eavesdropping, "look", looked)
+    monkeypatch.setattr(post._eavesdropping, "look", looked)
     post.dispatch(Parcel("tea"))
     wait.until(post.hangs, "the eavesdropper hangs")
     post.dispatch(Parcel("rice"))
@@ -126,8 +126,8 @@ def test_what_comes_while_somebody_looks_is_looked_at_as_well(
     """It saw that somebody was about to look; and he had looked already. No other message need come."""
     post = Hanging()
     backplane = running(post, threads=2)
-    mutex, looks = post.mutex, threading.local()
-    eavesdropping = post.eavesdropping
+    mutex, looks = post._mutex, threading.local()
+    eavesdropping = post._eavesdropping
     look = eavesdropping.look
 
     def looking() -> None:
@@ -147,7 +147,7 @@ def test_what_comes_while_somebody_looks_is_looked_at_as_well(
                 delivery_waits(backplane)
 
     monkeypatch.setattr(eavesdropping, "look", looking)
-    monkeypatch.setattr(post, "mutex", Mutex())
+    monkeypatch.setattr(post, "_mutex", Mutex())
     eavesdropping._watch(50_000_000)
     try:
         wait.until(post.hangs, "the eavesdropper hangs")
@@ -201,7 +201,7 @@ def test_going_down_ends_no_watch(running: Running, wait: Any, comes_before: boo
     for each in (ModuleState.INITIALIZING, ModuleState.PRIMARY):
         move(each)
     if not comes_before:
-        post.eavesdropping._watch(300_000_000)
+        post._eavesdropping._watch(300_000_000)
     else:
         post.dispatch(Parcel())
         wait.until(post.hangs, "the eavesdropper hangs")
@@ -226,8 +226,8 @@ def test_who_is_cut_off_and_has_no_room_is_left_out_once(caplog: pytest.LogCaptu
         def post(self, action: Any) -> None:
             if not isinstance(action, eavesdroppers.Hearing):
                 return super().post(action)
-            for each in [each for each in self.eavesdropping._hearings]:
-                self.eavesdropping.cut_off(each, "the test wants it", None)
+            for each in [each for each in self._eavesdropping._hearings]:
+                self._eavesdropping.cut_off(each, "the test wants it", None)
             raise Busy("no room")
 
     post = Full()

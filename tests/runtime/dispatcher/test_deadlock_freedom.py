@@ -189,8 +189,8 @@ class Made(Dispatcher):
         for number, plan in enumerate(self.plan.handlers):
             self.register(*handler(self, number, plan))
 
-    def ended(self, action: Action) -> None:
-        super().ended(action)
+    def _ended(self, action: Action) -> None:
+        super()._ended(action)
         error = action.error
         if error is not None and not (isinstance(error, HandlerFailed) and isinstance(error.__cause__, Planned)):
             self.problems.append(f"{error}")
@@ -306,7 +306,7 @@ def run(plan: Plan) -> tuple[Made, int]:
 
 def let_out(made: Made, stuck: Delivery) -> None:
     """Somebody waits for himself, and would for ever: he goes on without his locks, so that the others come to an end."""
-    with made.mutex:
+    with made._mutex:
         if not is_in_a_circle(stuck):
             return
         others = locking.release(stuck)
@@ -343,7 +343,7 @@ def test_everything_completes_and_nobody_writes_what_others_use(plan: Plan) -> N
     data = [datum for data in made.data for datum in data]
     assert sum(datum.written for datum in data) == len(made.written), "a change was lost"
     assert not any(datum.writer or datum.readers for datum in data)
-    assert not made.lanes.shared, "a lane was not given back"
+    assert not made._lanes.shared, "a lane was not given back"
 
 
 @pytest.mark.skipif(

@@ -20,6 +20,8 @@ from appbackplane.runtime.dispatcher import (
     SelectiveProtector,
     message,
 )
+from appbackplane.runtime.objects.component import Component
+from appbackplane.runtime.objects.operation import operation
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.errors import InternalError, InvalidArgument, NotFound
 
@@ -137,6 +139,7 @@ def test_a_handler_that_raises_stops_no_other_and_what_it_changed_stays(
     figures = {each["handler"]: each for each in backplane.call("hub.handlers").result()}
     assert figures["answer"]["calls"] == 1, "and the one behind it"
     assert figures["stumble"]["failures"] == 1
+    assert figures["stumble"]["backplane"] == "virtual", "of replicas each tells its own"
 
 
 def test_a_failure_that_nobody_waits_for_is_in_the_log(
@@ -154,6 +157,21 @@ def refuse(ask: Ask) -> None:
 
 
 def choose(ask: Ask, room: Read[Room]) -> None: ...
+
+
+def test_an_answer_that_cannot_travel_is_the_handlers_mistake(caplog: pytest.LogCaptureFixture) -> None:
+    """Not its caller's, who has asked for nothing wrong; and it is named, and in the log."""
+
+    def give(_: Ask) -> Any:
+        return {"room": Room("attic")}
+
+    class Giver(Dispatcher):
+        def setup(self) -> None:
+            self.register(give)
+
+    error = VirtualBackplane(Giver()).call("giver.ask", what="x").error()
+    assert isinstance(error, InternalError) and "give raised TypeError: what it returned cannot travel" in str(error)
+    assert "what it returned cannot travel" in caplog.text
 
 
 def test_an_error_of_ours_that_a_handler_raises_is_what_its_caller_gets() -> None:
@@ -324,6 +342,28 @@ def test_a_handle_that_keeps_not_its_word_calls_nobody_and_is_released(
     assert odd.released_count == 1 and hub.journal.lines == [] and says in caplog.text
 
 
+def test_a_handle_that_cannot_be_released_undoes_nothing(
+    backplane: VirtualBackplane, hub: Hub, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its handlers have done what they did; the source's fault is in the log."""
+    _ = backplane.backplane
+
+    class Stuck(Odd):
+        __slots__ = ()
+
+        def release(self) -> None:
+            raise SystemExit("it does not come off")
+
+    ended: list[BaseException | None] = []
+    action = hub._action_of(Stuck(Reading("attic", 1.0)), None, None)
+    on_end = action.on_end
+    assert on_end is not None
+    action.on_end = lambda action: (ended.append(action.error), on_end(action))  # type: ignore[func-returns-value]
+    hub.post(action)
+    backplane.run_until_idle()
+    assert hub.journal.lines == ["attic 1.0"] and ended == [None] and "it does not come off" in caplog.text
+
+
 class Unmade(Handle):
     def __init__(self) -> None:
         pass
@@ -343,7 +383,7 @@ def test_what_is_no_handle_yet_or_no_more_is_refused(backplane: VirtualBackplane
     with pytest.raises(ValueError, match="this very Odd was dispatched: make a new one"):
         hub.dispatch(once)
     backplane.run_until_idle()
-    assert once.released_count == 1 and hub.journal.lines == ["attic 1.0"] and not hub.lanes.shared
+    assert once.released_count == 1 and hub.journal.lines == ["attic 1.0"] and not hub._lanes.shared
 
 
 # -- at the same time -----------------------------------------------------------------------------------------------------
@@ -484,3 +524,31 @@ def test_a_handler_that_blocks_is_reported_with_what_it_keeps_from_others(
     let_go.set()
     assert "slow action: slow.step on real/slow.lane-0, in handler" in caplog.text
     assert "block with Diary locked, has been running for 60.0 ms" in caplog.text
+
+
+class Clinic(Hub):
+    """Names its own things as it likes."""
+
+    def setup(self) -> None:
+        super().setup()
+        self.shards = self.lanes = self.inner = self.mutex = "mine"
+
+    @operation()
+    def report(self) -> str:
+        return self.mutex
+
+    @operation()
+    def ended(self) -> str:
+        return self.inner
+
+
+def test_names_that_are_not_said_to_be_the_dispatchers_are_its_users() -> None:
+    """An operation called `report` would be told what went wrong, and no message would end."""
+    own = {name for name in (*dir(Dispatcher), *Dispatcher.__annotations__) if not name.startswith("_")}
+    assert own - {*dir(Component), *Component.__annotations__} == {
+        "attach", "dispatch", "eavesdrop", "entries", "frozen", "handlers", "home_of", "keeps_threads", "priorities",
+        "register", "registrations", "sharded", "vanished_count",
+    }  # fmt: skip
+    backplane = VirtualBackplane(Clinic())
+    assert "that is not a room" in backplane.call("clinic.reading", room="attic", celsius=2000.0).error().args[0]
+    assert backplane.call("clinic.report").result() == backplane.call("clinic.ended").result() == "mine"

@@ -108,7 +108,7 @@ def test_one_that_is_slow_is_cut_off(caplog: pytest.LogCaptureFixture) -> None:
         held[0].call("post.parcel", content="tea").result()
         held[0].call("post.parcel", content="rice").result()
     assert "it took 300 ms over one message" in caplog.text
-    assert post.eavesdropping.of_category[910][0].heard_count == 1
+    assert post._eavesdropping.of_category[910][0].heard_count == 1
 
 
 def test_one_that_does_not_come_back_is_left_behind(
@@ -161,6 +161,32 @@ def test_where_there_is_no_room_for_them_the_message_goes_on(room: int, caplog: 
     assert "max_posted" in caplog.text
     backplane.call("post.parcel", content="rice").result()
     assert post.order[-1] == "stored rice " and heard[room - 1 :] == ["rice"] * room
+
+
+def test_where_there_is_no_room_for_anything_else_who_does_not_come_back_is_cut_off(
+    running: Callable[..., Any], wait: Any
+) -> None:
+    """Who looks after them needs no place: without him the message, and its caller, would wait for ever."""
+    come_back, handled = threading.Event(), threading.Event()
+
+    class Small(Post):
+        max_posted = 2  # the message, and who is to hear it
+
+        def setup(self) -> None:
+            super().setup()
+
+            def unpack(parcel: Parcel) -> None:
+                handled.set()
+
+            self.register(unpack)
+
+    post = Small((lambda parcel: come_back.wait(), {"category": 910, "slow_after": 0.05}))
+    running(post, threads=2)
+    try:
+        post.dispatch(Parcel("tea"))
+        wait.until(handled, "the message goes on")
+    finally:
+        come_back.set()
 
 
 def test_it_hears_messages_of_one_priority_in_their_order(running: Callable[..., Any], wait: Any) -> None:

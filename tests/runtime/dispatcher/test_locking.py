@@ -300,6 +300,23 @@ def test_whoever_waits_is_let_in_some_time() -> None:
     assert locking.release(patient).ready == [other]
 
 
+def test_equals_that_are_let_in_in_turn_pass_nobody() -> None:
+    """Behind those that all want one datum an urgent one would wait for two of them instead of one, each 65th time."""
+    of = locks(1)
+    having = User(0, 6)
+    locking.change(having, claims(of, 0))
+    for number in range(2):
+        locking.change(User(1 + number, 6), claims(of, 0))
+    for round in range(3 * locking.PASSED_MAX):
+        urgent = User(100 + round, 0)
+        locking.change(urgent, claims(of, 0))
+        assert locking.release(having).ready == [urgent], f"in round {round}"
+        [following] = locking.release(urgent).ready
+        assert isinstance(following, User)
+        locking.change(having, claims(of, 0))
+        having = following
+
+
 def test_urgent_readers_do_not_overlap_for_ever() -> None:
     """Nobody waits in turn where all share: who waits to write is counted past, too."""
     of = locks(1)

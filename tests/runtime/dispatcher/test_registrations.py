@@ -134,6 +134,23 @@ def test_a_frozen_dispatcher_hands_its_registrations_to_nobody() -> None:
         _ = VirtualBackplane(Certified()).backplane
 
 
+def test_what_is_frozen_is_frozen_for_whoever_makes_registrations_of_his_own() -> None:
+    """`Registrations(house)` is a line that anybody can write."""
+
+    class Certified(Dispatcher):
+        frozen = True
+
+        def setup(self) -> None:
+            self.register(hear)
+
+    house = Certified()
+    _ = VirtualBackplane(house).backplane
+    for change in (lambda: Registrations(house).unregister(hear), lambda: Registrations(house).register(hear)):
+        with pytest.raises(RegistrationError, match="Certified is frozen"):
+            change()
+    assert [each.name for each in house.entries] == ["hear"]
+
+
 def test_two_answers_to_one_message_are_refused() -> None:
     """Its caller gets one result; which, nobody could say."""
 

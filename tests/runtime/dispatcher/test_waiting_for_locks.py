@@ -84,7 +84,7 @@ class House(Dispatcher):
         self.has_accessor = has_accessor
         self.failures: list[BaseException] = []
 
-    def report(self, action: Action, error: BaseException) -> None:
+    def _report(self, action: Action, error: BaseException) -> None:
         """A handler of the test's has found something wrong."""
         self.failures.append(error.__cause__ or error)
 
@@ -403,6 +403,7 @@ def test_a_handle_that_cannot_be_let_go_of_leaves_no_ghost(house: House, backpla
     house.dispatch(UseOne("holds one"))
     backplane.run_until_idle()
     assert house.order == ["holds one", "next"]
+    assert [str(house.failures.pop())] == ["it is gone"], "somebody is told"
     assert_nothing_is_left(house, backplane)
 
 
@@ -460,6 +461,36 @@ def test_who_waits_in_its_thread_is_inherited_from_as_well(
     wait.until(done, "both")
     assert house.order == ["holds one", "key", "key"]
     assert not house.failures
+
+
+def test_who_waits_in_its_thread_is_taken_back_as_well(
+    running: Callable[..., Any], wait: Any, blocking: threading.Semaphore
+) -> None:
+    """It cannot be put aside, but its handler need not begin: nobody wants the answer."""
+    house = House(has_accessor=True)
+    holding, let_go, done = threading.Event(), threading.Event(), threading.Event()
+
+    def holds_one() -> None:
+        holding.set()
+        wait.until(let_go, "the test")
+
+    house.script |= {"holds one": holds_one, "last": done.set}
+    engine = running(house, threads=2).engine
+    house.dispatch(UseOne("holds one"))
+    wait.until(holding, "it holds one")
+    action = house._action_of(UseOne("waits"), None, None)
+    action.peer, action.call_id = b"caller", 1
+    with engine.lead:
+        engine.intake.accepted[b"caller", 1] = action
+        engine.post(action, engine.clock.now_ns())
+    assert blocking.acquire(timeout=20.0)
+    with engine.lead:
+        engine.intake.cancel(b"caller", 1, engine.clock.now_ns())
+    let_go.set()
+    house.dispatch(UseOne("last"))
+    wait.until(done, "who comes after it")
+    assert house.order == ["holds one", "last"]
+    assert isinstance(action.error, Cancelled)
 
 
 def test_a_thread_that_waits_leaves_its_work_to_others(

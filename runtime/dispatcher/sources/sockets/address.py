@@ -5,8 +5,12 @@ Names of machines are not looked up: that may take seconds, and nothing here wai
 
 from __future__ import annotations
 
+import errno
 import ipaddress
+import os
 import socket
+import stat
+from contextlib import suppress
 from typing import Any
 
 from appbackplane.transport.errors import InvalidArgument
@@ -47,6 +51,14 @@ class Address:
     def is_abstract(self) -> bool:
         """Whether it is a Unix socket without a file."""
         return isinstance(self.place, str) and self.place.startswith("\0")
+
+    def is_left_over(self) -> bool:
+        """Whether it is the file of a Unix socket at which nobody listens any more."""
+        if self.family != socket.AF_UNIX or self.is_abstract:
+            return False
+        with self.socket() as probe, suppress(OSError):
+            return stat.S_ISSOCK(os.stat(self.place).st_mode) and probe.connect_ex(self.place) == errno.ECONNREFUSED
+        return False
 
     def socket(self) -> socket.socket:
         """A new one of its kind, that does not block. Raises OSError."""

@@ -42,11 +42,13 @@ log = logging.getLogger("appbackplane.runtime")
 class Read(Operation):
     """A `begin_read`: it is done when there is anything, and takes it when its message is resolved."""
 
-    __slots__ = ("bytes_max",)
+    __slots__ = ("bytes_max", "taken")
 
     def __init__(self, id: int, bytes_max: int) -> None:
         super().__init__(id)
         self.bytes_max = bytes_max
+        #: What it has taken: it may be taken back before a handler has begun with it. Under the source's mutex.
+        self.taken = b""
 
 
 class Write(Operation):
@@ -322,7 +324,7 @@ class _Arrived(Handle):
                 return None
             connection.read = None
             is_full = len(connection.inbound) >= UNREAD_BYTES_MAX
-            data = bytes(connection.inbound[: read.bytes_max])
+            data = read.taken = bytes(connection.inbound[: read.bytes_max])
             del connection.inbound[: read.bytes_max]
         if is_full or connection._is_at_end:
             connection.io.call(connection, connection.pump)

@@ -37,7 +37,9 @@ class Listener:
         self.source, self.io, self.operation, self.address, self.framing = source, io, operation, address, framing
         self.socket = address.socket()
         self.telling = Telling(source, io, self)
-        self._has_complained = self._is_bound = False
+        self._has_complained = False
+        #: Of the file that it has made; 0: none.
+        self._inode = 0
 
     def __repr__(self) -> str:
         return f"<Listener {self.address}>"
@@ -47,8 +49,7 @@ class Listener:
         try:
             if self.address.family != socket.AF_UNIX:
                 self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            self.socket.bind(self.address.place)
-            self._is_bound = True
+            self._bind()
             self.socket.listen(BACKLOG)
         except OSError as error:
             self.telling.add_ready(
@@ -115,6 +116,18 @@ class Listener:
         self.source._listeners.discard(self)
         self.io.forget(self)
         self.socket.close()
-        if self._is_bound and self.address.family == socket.AF_UNIX and not self.address.is_abstract:
-            with suppress(FileNotFoundError):  # somebody has removed it
-                os.unlink(self.address.place)
+        if self._inode:
+            with suppress(FileNotFoundError):  # somebody has removed it, or put another in its place
+                if os.stat(self.address.place).st_ino == self._inode:
+                    os.unlink(self.address.place)
+
+    def _bind(self) -> None:
+        try:
+            self.socket.bind(self.address.place)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or not self.address.is_left_over():
+                raise
+            os.unlink(self.address.place)  # a process that was killed has left it
+            self.socket.bind(self.address.place)
+        if self.address.family == socket.AF_UNIX and not self.address.is_abstract:
+            self._inode = os.stat(self.address.place).st_ino

@@ -230,8 +230,14 @@ class SocketSource(Source):
                 return False
             self._over(operation)
             if isinstance(operation, Read):
-                owner.read = None
-        if not isinstance(operation, (Read, Write)):
+                if owner.read is operation:
+                    owner.read = None
+                owner.inbound[:0] = (
+                    operation.taken
+                )  # the next has not taken anything: its message comes behind this one
+        if isinstance(operation, Read):
+            owner.io.call(owner, owner.pump)  # perhaps the next has begun
+        elif not isinstance(operation, Write):
             self._io.call(None, lambda: None if operation.owner is None else operation.owner.cancelled())
         return True
 

@@ -82,7 +82,7 @@ class Telling:
             dispatcher = self._source._dispatcher
             assert dispatcher is not None
             kind = self._source._tells.kind(Failed)
-            if not dispatcher.is_heard(kind):
+            if not dispatcher._is_heard(kind):
                 because = facts["because"]
                 log.warning("%s: %r: %s (%s has no handler here)", dispatcher.name, self._owner, because, kind.__name__)
         self.add(self._source._tells.make(ready, **facts), operation)

@@ -258,6 +258,7 @@ def test_a_reference_that_is_not_right_is_refused(change: dict[str, int]) -> Non
 @pytest.mark.parametrize(
     "forged",
     [
+        [9, b"", 1, 3, -1, 0, -7],
         [10**12, b"abc"], [0, b"abc"], [1], [-1, b"", 1, 3, -1, 0, 7], [0, b"", 1, 3, -1, 0, 7], [3, b"abc", 1, 3, -1, 0, 7],
     ],
 )  # fmt: skip

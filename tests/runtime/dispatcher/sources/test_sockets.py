@@ -403,6 +403,35 @@ def test_a_read_that_is_taken_back_loses_nothing(up: Callable[..., Hub]) -> None
     assert hub.vanished_count <= 1
 
 
+def test_nor_does_one_that_has_its_bytes_and_waits_for_data(up: Callable[..., Hub]) -> None:
+    """Its message is there, and no handler has begun with it. The next read may have been begun by then, and has them."""
+    hub = up()
+    _, address = listen(hub)
+    with socket.create_connection(address) as peer:
+        connection = hub.heard.next(Accepted).connection
+        blocked, go_on = threading.Event(), threading.Event()
+        original = hub.heard.messages.put
+
+        def block(message: Message, *_: Any) -> None:
+            blocked.set()
+            assert go_on.wait(LIMIT_S)
+            original(message)
+
+        hub.heard.messages.put = block  # type: ignore[method-assign]
+        hub.dispatch(Measured("in the way", 0.0))
+        assert blocked.wait(LIMIT_S)
+        found = hub.sockets._connections[connection]
+        first = hub.sockets.begin_read(connection)
+        peer.sendall(b"precious")
+        wait_for(lambda: bool(hub._host._engine.parking.parked))  # type: ignore[attr-defined]
+        assert found.inbound == b"" and found.read is None
+        second = hub.sockets.begin_read(connection)
+        assert hub.sockets.cancel(first) is True
+        hub.heard.messages.put = original  # type: ignore[method-assign]
+        go_on.set()
+        assert hub.heard.next(Received) == Received(second, connection, b"precious")
+
+
 def wait_for(condition: Callable[[], bool]) -> None:
     """Another thread makes it true; nothing tells of it, so it is looked at."""
     tick = threading.Event()
@@ -569,9 +598,13 @@ def test_one_peer_that_does_not_read_takes_nobody_elses_room(up: Callable[..., H
         connection = hub.heard.next(Accepted).connection
         hub.sockets._connections[connection].socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)
         hub.sockets.begin_write(connection, b"x" * 200_000)
-        with pytest.raises(Busy, match="1,000 writes have not ended.* does not read"):
+
+        def flood() -> None:
             for _ in range(OPERATIONS_MAX):
                 hub.sockets.begin_write(connection, b"x")
+
+        with pytest.raises(Busy, match=r"1,000 writes have not ended.* does not read"):
+            flood()
         hub.sockets.begin_write(served, b"hello")
         assert other.recv(100) == b"hello"
         idle.close()
@@ -626,6 +659,39 @@ def test_only_bytes_and_messages_are_written(up: Callable[..., Hub], data: Any) 
         connection = hub.heard.next(Accepted).connection
         with pytest.raises(InvalidArgument, match="expected bytes, or a message"):
             hub.sockets.begin_write(connection, data)
+
+
+def test_a_file_that_a_killed_process_has_left_keeps_nobody_from_listening(
+    up: Callable[..., Hub], tmp_path: Path
+) -> None:
+    """Started again after kill -9, it would never listen; but where somebody does listen, or has a file, it stays his."""
+    hub = up()
+    left, taken, other = (os.path.relpath(tmp_path / name) for name in ("left", "taken", "other"))
+    with socket.socket(socket.AF_UNIX) as killed:
+        killed.bind(left)
+    Path(other).write_text("mine")
+    with socket.socket(socket.AF_UNIX) as somebody:
+        somebody.bind(taken)
+        somebody.listen()
+        id = hub.sockets.begin_listen(left)
+        assert hub.heard.next(Listening).transaction == id
+        for path in (taken, other):
+            hub.sockets.begin_listen(path)
+            assert "Address already in use" in hub.heard.next(Failed).because
+    assert Path(other).read_text() == "mine" and os.path.exists(taken)
+
+
+def test_a_file_that_has_become_anothers_is_left_alone(up: Callable[..., Hub], tmp_path: Path) -> None:
+    """Whoever listens there now goes on to."""
+    hub = up()
+    path = os.path.relpath(tmp_path / "s")
+    id = hub.sockets.begin_listen(path)
+    hub.heard.next(Listening)
+    Path(path + "new").write_text("another's")
+    os.replace(path + "new", path)
+    hub.sockets.cancel(id)
+    wait_for(lambda: not hub.sockets._listeners)
+    assert Path(path).read_text() == "another's"
 
 
 def test_what_makes_framings_is_looked_at_before_anybody_comes() -> None:

@@ -183,6 +183,27 @@ def test_nothing_begins_once_it_is_down(hub: Hub, backplane: VirtualBackplane) -
     assert hub.timers.cancel(id) is False
 
 
+@pytest.mark.parametrize("every", [None, 1.0])
+@pytest.mark.parametrize("ends", ["down", "drained"])
+def test_what_has_fired_can_be_cancelled_although_its_source_has_stopped(
+    hub: Hub, backplane: VirtualBackplane, every: float | None, ends: str
+) -> None:
+    """It is still to be handled. Who cancels it would be told that there is no such timer, and it would come after that."""
+    backplane.run_until_idle()
+    engine = backplane.backplane.engine
+    cancelled, handled = (hub.timers.begin(1.0, Tick(), every=every) for _ in range(2))
+    engine.drain(engine.now_ns() + 1_000_000_000)  # both fire, and are queued
+    if ends == "down":
+        hub.timers._stop()
+    else:
+        hub.timers._drain()
+    assert hub.timers.cancel(cancelled) is True
+    backplane.run_until_idle()
+    assert hub.open.lines == ["tick"] and hub.vanished_count == 1
+    assert hub.timers.cancel(handled) is False and not hub.timers.begun
+    assert backplane.advance(5.0) == []
+
+
 def test_what_was_begun_may_end_while_it_is_drained(hub: Hub, backplane: VirtualBackplane) -> None:
     """As with `after` and `@every`: a time-out belongs to its request, a repeating timer to nobody."""
     backplane.run_until_idle()
