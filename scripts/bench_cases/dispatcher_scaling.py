@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from statistics import fmean
 
 from appbackplane.transport.client import Client
 
@@ -32,6 +33,9 @@ IDLE_COUNT = 96
 LOCKED_COUNT, LOCKED_SLICES = 6, 4
 #: And for handlers that compute, in one process and over shards: there, a slice of 50 ms began and ended for a tenth of it.
 COMPUTING_COUNT, SHARDED_COUNT = 16, 48
+#: How much one point of a flat curve, the reactor's own for one, differs from the next: 0.3 % on a machine at rest, 1 % beside
+#: other work. All points together differ by a third of it.
+ERROR = 0.01
 SHARDS = 2
 #: Both cores must be free at once, and two processes on them for as long as a slice takes.
 SHARD_SLICES = 6
@@ -105,13 +109,15 @@ def computed_s(client: Client, component: str, keys: list[str]) -> float:
 def figures(curves: Curves) -> Figures:
     """What the bounds are about."""
     idle, locked, sharded = curves.best["idle"], curves.best["locked"], curves.best["sharded"]
+    to_reactor = [spent / curves.best["reactor"][threads] for threads, spent in locked.items()]
     return {
         "idle_ms": idle[1],
         "idle_32_threads_ms": idle[32],
         "efficiency": min(idle[1] / (threads * spent) for threads, spent in idle.items()),
         "locked_ms": max(locked.values()),
         "locked_best_ms": min(locked.values()),
-        "locked_to_reactor": max(spent / curves.best["reactor"][threads] for threads, spent in locked.items()),
+        "locked_to_reactor": fmean(to_reactor),
+        "locked_to_reactor_max": max(to_reactor),
         "computing_ms": sharded[1],
         "computing_2_shards_ms": sharded[SHARDS],
     }
@@ -151,7 +157,8 @@ CASE = Case(
     requirements=(
         Requirement("idle handlers, least share of 1/threads", figure("efficiency"), at_least=0.8),
         Requirement("computing, 2 shards to 1", speedup, at_least=1.8),
-        Requirement("locked source to reactor, where it is most", figure("locked_to_reactor"), at_most=1.0),
+        Requirement("locked source to reactor", figure("locked_to_reactor"), at_most=1.0),
+        Requirement("where it is most", figure("locked_to_reactor_max"), at_most=1.0 + ERROR),
         Requirement("locked source, slowest to fastest", flatness, at_most=1.03),
     ),
     open=both,
