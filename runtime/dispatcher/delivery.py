@@ -22,29 +22,30 @@ from .errors import HandlerFailed
 from .handles import Handle
 from .holding import Holding
 from .locking import Claim, Lock
-from .message import Message, MessageSpec
+from .message import Message
 from .observed import Observed, given_back, messages_of, taken
 
 if TYPE_CHECKING:
     from .dispatcher import Dispatcher
     from .eavesdroppers import Hearing
     from .registration import Entry
+    from .served import Served
 
 
 class Delivery(Holding):
     """Made by the dispatcher (dispatcher.py)."""
 
     __slots__ = (
-        "changed", "claims", "entries", "handle", "hearings", "index", "is_calling", "message", "reached", "spec", "thread",
+        "changed", "claims", "entries", "handle", "hearings", "index", "is_calling", "message", "reached", "served", "thread",
         "values",
     )  # fmt: skip
 
     def __init__(
-        self, lane: AppObject, name: str, priority: int, deadline_ns: int | None, dispatcher: Dispatcher,
-        spec: MessageSpec, message: Message | None, handle: Handle | None,
+        self, lane: AppObject, priority: int, deadline_ns: int | None, dispatcher: Dispatcher, served: Served,
+        message: Message | None, handle: Handle | None,
     ) -> None:  # fmt: skip
-        Holding.__init__(self, lane, name, priority, deadline_ns, dispatcher)
-        self.spec = spec
+        Holding.__init__(self, lane, served.route, priority, deadline_ns, dispatcher)
+        self.served = served
         #: What holds for it once its turn has come.
         self.entries: Sequence[Entry] | None = None
         #: Eavesdroppers that are to hear it first.
@@ -71,7 +72,6 @@ class Delivery(Holding):
 
     def run(self) -> Outcome:  # hot: scripts/bench dispatcher_overhead
         """Go on: from the beginning, or with the locks it waited for."""
-        dispatcher = self.dispatcher
         assert self.waits_on is None, "resumed without what it waits for"
         if self.message is None:
             assert self.handle is not None
@@ -83,8 +83,9 @@ class Delivery(Holding):
                 return DONE
         entries = self.entries
         if entries is None:
-            entries = self.entries = dispatcher._entries_of(self.spec)
-            if self.spec.category in dispatcher._eavesdropping.of_category and self._tell_eavesdroppers():
+            served = self.served
+            entries = self.entries = served.entries
+            if served.is_eavesdropped and self._tell_eavesdroppers():
                 return WAITING
         elif self.waited_from_ns:
             self.book_wait()
@@ -135,10 +136,10 @@ class Delivery(Holding):
         try:
             message = None if handle.is_cancelled else handle.resolve()
             if message is not None:
-                if type(message) is not self.spec.type:
+                if type(message) is not self.served.spec.type:
                     raise TypeError(
                         f"{type(handle).__name__}.resolve() gave a {type(message).__name__}: expected a "
-                        f"{self.spec.type.__name__}, or None"
+                        f"{self.served.spec.type.__name__}, or None"
                     )
                 is_here = self.dispatcher._shards is None or self.dispatcher._shards.is_here(message)
         except BaseException as error:  # the edge: a handle is a user's, and so is the key of what it gives

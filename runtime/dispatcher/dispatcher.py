@@ -34,9 +34,9 @@ from .registrar import Registrar
 from .registration import Entry, conflict, entry_of
 from .registrations import Registrations
 from .route import MessageEndpoint
+from .served import Served
 from .shards import Shards
 from .sources.attached import Attached
-from .sources.block import has_blocks
 from .sources.block_handle import BlockHandle
 from .sources.source import Source
 
@@ -69,14 +69,10 @@ class Dispatcher(Registrar, Component):
     _eavesdropping: Eavesdropping
     _lanes: Lanes
     _shards: Shards | None
-    _entries: dict[type[Message], tuple[Entry, ...]]
-    #: Route and priority of each message that has a handler.
-    _served: dict[type[Message], tuple[str, int]]
+    _served: dict[type[Message], Served]
     #: `_ended`, bound once and not for each message.
     _on_end: Callable[[Action], None]
     _registrations: DataProtector[Registrations] | None
-    #: Messages that may have bodies in shared memory.
-    _with_blocks: set[type[Message]]
     _sources: Attached
 
     def __new__(cls, *arguments: Any, **keywords: Any) -> Self:
@@ -86,12 +82,10 @@ class Dispatcher(Registrar, Component):
         self._eavesdropping = Eavesdropping(self)
         self._lanes = Lanes(self)
         self._shards = Shards(self) if cls.sharded else None
-        self._entries = {}
         self._served = {}
         self._on_end = self._ended
         self._registrations = None
         self._sources = Attached(self)
-        self._with_blocks = set()
         return self
 
     # -- what users call ----------------------------------------------------------------------------------------------
@@ -155,7 +149,7 @@ class Dispatcher(Registrar, Component):
         return [
             {
                 "message": each.spec.name,
-                "priority": self._served[each.spec.type][1],
+                "priority": self._served[each.spec.type].priority,
                 "handler": each.name,
                 "data": [parameter.text for parameter in each.parameters],
                 "calls": each.calls_count,
@@ -172,21 +166,24 @@ class Dispatcher(Registrar, Component):
     @property
     def entries(self) -> tuple[Entry, ...]:
         """All registered handlers, by message, in the order in which they are called."""
-        return tuple(each for of_message in self._entries.values() for each in of_message)
+        return tuple(each for served in self._served.values() for each in served.entries)
 
     def _set_up(self, priorities: int) -> None:
         super()._set_up(priorities)
         self._sources.check()
-        specs = [entries[0].spec for entries in self._entries.values()]
+        specs = [served.spec for served in self._served.values()]
         rule = _RULES.get(self.priorities)
         if rule is None:
             raise RegistrationError(
                 f"{type(self).__qualname__}.priorities = {self.priorities!r}: expected one of {[*_RULES]}"
             )
         urgency = rule(specs, priorities)
-        self._served = {each.type: (f"{self.component_name}.{each.name}", urgency[each.name]) for each in specs}
-        for spec in [each for each in specs if not each.internal]:
-            self.expose(MessageEndpoint(self, spec, urgency[spec.name], self._entries[spec.type]))
+        for spec in specs:
+            served, priority = self._served[spec.type], urgency[spec.name]
+            is_eavesdropped = spec.category in self._eavesdropping.of_category
+            served.settle(f"{self.component_name}.{spec.name}", priority, is_eavesdropped=is_eavesdropped)
+            if not spec.internal:
+                self.expose(MessageEndpoint(self, spec, priority, served.entries))
 
     def _enters(self, state: ModuleState) -> None:
         if state is ModuleState.DOWN:
@@ -207,7 +204,7 @@ class Dispatcher(Registrar, Component):
         """For `Registrations`: one more, while it runs."""
         self._check_changeable()
         entry = entry_of(handler, arguments, self)
-        if entry.spec.type not in self._entries:
+        if entry.spec.type not in self._served:
             raise FailedPrecondition(
                 f"{entry.name}: {entry.spec.type.__name__} has no route in {self.name}: a message needs a handler in setup()"
             )
@@ -223,16 +220,15 @@ class Dispatcher(Registrar, Component):
         if self._shards is not None:
             self._shards.admit(entry)
         with self._mutex:
-            entries = self._entries.get(kind, ())
-            problem = conflict(entry, entries) or self._clash(entry)
+            served = self._served.get(kind) or Served(entry.spec)
+            problem = conflict(entry, served.entries) or self._clash(entry)
             if problem is None:
-                self._entries[kind] = (*entries, entry)
+                served.entries = (*served.entries, entry)
+                self._served[kind] = served
                 if entry.has_accessor:
                     self.keeps_threads = True
         if problem is not None:
             raise RegistrationError(problem)
-        if has_blocks(kind):
-            self._with_blocks.add(kind)
         for parameter in entry.parameters:
             self._sources.take_in(parameter.argument)
 
@@ -243,7 +239,7 @@ class Dispatcher(Registrar, Component):
     def _clash(self, entry: Entry) -> str | None:
         """Whose route it would take, if anybody's."""
         name, kind = entry.spec.name, entry.spec.type
-        other = next((each for each in self._entries if each is not kind and each.__message__.name == name), None)
+        other = next((each for each in self._served if each is not kind and each.__message__.name == name), None)
         own = (spec.name for spec in type(self).__operations__.values() if spec.mark.kind == "operation")
         if other is None and name not in own:
             return None
@@ -255,8 +251,8 @@ class Dispatcher(Registrar, Component):
         self._check_changeable()
         entry.is_registered = False
         with self._mutex:
-            entries = self._entries[entry.spec.type]
-            self._entries[entry.spec.type] = tuple(each for each in entries if each is not entry)
+            served = self._served[entry.spec.type]
+            served.entries = tuple(each for each in served.entries if each is not entry)
 
     # -- deliveries ---------------------------------------------------------------------------------------------------
 
@@ -271,35 +267,31 @@ class Dispatcher(Registrar, Component):
         else:
             given, spec = message, type(message).__message__
         served = self._served.get(spec.type)
-        if served is None or not self._entries[spec.type]:  # or they have been taken out
+        if served is None or not served.entries:  # or they have been taken out
             raise NoHandler(spec.type.__name__, self.name) if spec.name else undeclared(spec.type)
-        route, urgency = served
         if priority is None:
-            priority = urgency
+            priority = served.priority
         if self._shards is not None and given is not None:
             away = self._shards.away(given, spec, priority, deadline_ns, request)
             if away is not None:
                 return away
         if handle is not None:
             handle.is_dispatched = True
-        if spec.type in self._with_blocks:
+        if served.has_blocks:
             given, handle = None, BlockHandle(message)
         shared_by = None
         if handle is not None:
             shared_by = handle.lane
         elif spec.key is not None and given is not None:
             shared_by = lane_of(given)
-        delivery = Delivery(self._lanes.take(shared_by), route, priority, deadline_ns, self, spec, given, handle)
+        delivery = Delivery(self._lanes.take(shared_by), priority, deadline_ns, self, served, given, handle)
         delivery.on_end = self._on_end
         return delivery
 
     def _is_heard(self, kind: type[Message]) -> bool:
         """Whether there is a handler for it now."""
-        return bool(self._entries.get(kind))
-
-    def _entries_of(self, spec: MessageSpec) -> tuple[Entry, ...]:
-        """Its handlers, now."""
-        return self._entries[spec.type]
+        served = self._served.get(kind)
+        return served is not None and bool(served.entries)
 
     # -- for deliveries -----------------------------------------------------------------------------------------------
 

@@ -49,13 +49,12 @@ class Holding(ParkableAction):
     def take(self, claims: Sequence[Claim]) -> bool:
         """Hold exactly these; False: it has to wait, without its thread."""
         dispatcher = self.dispatcher
-        gate = None
-        others = NOBODY
+        is_free, others, gate = False, NOBODY, None
         with dispatcher._mutex:
             if self.held:
                 is_free, others = locking.change(self, claims)
-            else:
-                is_free = locking.take(self, claims)
+            elif locking.take(self, claims):  # hot: scripts/bench dispatcher_overhead
+                return True
             if not is_free:
                 self.waited_from_ns = dispatcher._now_ns()
                 if dispatcher.keeps_threads:

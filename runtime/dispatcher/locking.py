@@ -127,14 +127,39 @@ def change(holder: Holder, claims: Sequence[Claim]) -> tuple[bool, Others]:
             claim.lock.readers.append(holder)
         _hand_on(claim.lock, others)
     holder.held = kept[::-1]
-    holder.wanted = [claim for claim in claims if claim.lock in wanted]
-    return _take(holder), others
+    return take(holder, [claim for claim in claims if claim.lock in wanted]), others
 
 
-def take(holder: Holder, claims: Sequence[Claim]) -> bool:
-    """`change`, for who holds nothing."""
-    holder.wanted = claims
-    return _take(holder)
+def take(holder: Holder, wanted: Sequence[Claim]) -> bool:  # hot: scripts/bench dispatcher_overhead
+    """Take further ones, which are above all that it holds, one after the other, as far as it goes; False: it waits."""
+    held = holder.held
+    held_before = len(held)
+    for claim in wanted:
+        lock, is_shared = claim
+        if is_shared:
+            if lock.writer is not None:
+                break
+            if lock.waiting:
+                if lock.waiting[0][0] <= holder.priority or lock.passed_count >= PASSED_MAX:
+                    break
+                lock.passed_count += 1
+            lock.readers.append(holder)
+        else:
+            if lock.writer is not None or lock.readers:
+                break
+            lock.writer = holder
+            lock.written_count += 1
+        held.append(claim)
+    else:
+        holder.wanted = ()
+        return True
+    holder.wanted = wanted[len(held) - held_before :]
+    holder.waits_on = lock
+    lock.arrived_count += 1
+    if not lock.waiting or holder.priority > lock.lowest:
+        lock.lowest = holder.priority
+    heapq.heappush(lock.waiting, (holder.priority, lock.arrived_count, holder))
+    return False
 
 
 def release(holder: Holder) -> Others:  # hot: scripts/bench dispatcher_overhead
@@ -189,38 +214,6 @@ def _must_be_released(held: Claim, new: Claim) -> bool:
     return held.lock.rank >= new.lock.rank
 
 
-def _take(holder: Holder) -> bool:  # hot: scripts/bench dispatcher_overhead
-    """Take what is wanted, one lock after the other, as far as it goes."""
-    held = holder.held
-    held_before = len(held)
-    for claim in holder.wanted:
-        lock, is_shared = claim
-        if is_shared:
-            if lock.writer is not None:
-                break
-            if lock.waiting:
-                if lock.waiting[0][0] <= holder.priority or lock.passed_count >= PASSED_MAX:
-                    break
-                lock.passed_count += 1
-            lock.readers.append(holder)
-        else:
-            if lock.writer is not None or lock.readers:
-                break
-            lock.writer = holder
-            lock.written_count += 1
-        held.append(claim)
-    else:
-        holder.wanted = ()
-        return True
-    holder.wanted = holder.wanted[len(held) - held_before :]
-    holder.waits_on = lock
-    lock.arrived_count += 1
-    if not lock.waiting or holder.priority > lock.lowest:
-        lock.lowest = holder.priority
-    heapq.heappush(lock.waiting, (holder.priority, lock.arrived_count, holder))
-    return False
-
-
 def _free(holder: Holder, claim: Claim) -> None:
     """It holds this one no more; whoever is next has not been let in yet."""
     if claim.is_shared:
@@ -255,8 +248,7 @@ def _hand_on(lock: Lock, others: Others) -> None:
             lock.written_count += 1
         holder.waits_on = None
         holder.held.append(claim)
-        holder.wanted = holder.wanted[1:]
-        (others.ready if _take(holder) else others.moved).append(holder)
+        (others.ready if take(holder, holder.wanted[1:]) else others.moved).append(holder)
 
 
 def _passes(entry: tuple[int, int, Holder], lock: Lock) -> bool:

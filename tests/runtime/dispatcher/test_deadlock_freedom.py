@@ -267,10 +267,10 @@ def run(plan: Plan) -> tuple[Made, int]:
     """Handle it all: what was made of it, and how often somebody came to wait for himself."""
     news: SimpleQueue[Delivery | None] = SimpleQueue()
     made = Made(plan, news)
-    take = locking._take
+    take = locking.take
 
-    def watched(holder: locking.Holder) -> bool:
-        if take(holder):
+    def watched(holder: locking.Holder, wanted: Sequence[locking.Claim]) -> bool:
+        if take(holder, wanted):
             return True
         if is_in_a_circle(holder):
             assert isinstance(holder, Delivery)
@@ -287,7 +287,7 @@ def run(plan: Plan) -> tuple[Made, int]:
     switch_s = sys.getswitchinterval()
     logging.disable(logging.CRITICAL)  # of handlers that were meant to fail
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(locking, "_take", watched)
+        patch.setattr(locking, "take", watched)
         try:
             sys.setswitchinterval(1e-5)
             backplane.start(THREADS)
