@@ -13,8 +13,8 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from statistics import fmean
 
-from appbackplane.runtime.backplane import Backplane
 from appbackplane.transport.client import Client
 
 from .harness.case import Case, Figures, Requirement, Sides
@@ -30,12 +30,18 @@ THREADS, QUICK_THREADS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32), (1, 2, 8, 32)
 #: Messages for each thread: a multiple of all numbers of threads, or the last of them would run beside idle ones.
 IDLE_COUNT = 96
 #: And with a locked source, which costs the same at all of them. Many slices, so short that some find the machine at rest.
-LOCKED_COUNT, LOCKED_SLICES = 8, 3
-#: And for handlers that compute.
-COMPUTING_COUNT = 16
+LOCKED_COUNT, LOCKED_SLICES = 6, 4
+#: And for handlers that compute, in one process and over shards: there, a slice of 50 ms began and ended for a tenth of it.
+COMPUTING_COUNT, SHARDED_COUNT = 16, 48
+#: How much one point of a flat curve, the reactor's own for one, differs from the next: 0.3 % on a machine at rest, 1 % beside
+#: other work. All points together differ by a third of it.
+ERROR = 0.01
 SHARDS = 2
 #: Both cores must be free at once, and two processes on them for as long as a slice takes.
 SHARD_SLICES = 6
+#: All of this is done so often, and is one round: of several, the median would leave half of the slices out. What takes long
+#: and has a wide bound is left out after the second time.
+SWEEPS, QUICK_SWEEPS, LONG_SWEEPS = 4, 2, 2
 
 
 class Curves:
@@ -53,13 +59,17 @@ class Curves:
 @contextmanager
 def both(is_quick: bool) -> Iterator[Sides]:
     curves, ten = Curves(), Ten()
-    keys = parts(SHARDS, COMPUTING_COUNT)
+    keys = parts(SHARDS, SHARDED_COUNT)
     with running(tables(SHARDS)) as system, dispatching(ten, threads=1) as backplane:
 
         def ours() -> Figures:
-            for number in QUICK_THREADS if is_quick else THREADS:
-                sweep(curves, ten, backplane, system.client, number, keys)
-            shards(curves, system.client, keys)
+            for sweep in range(QUICK_SWEEPS if is_quick else SWEEPS):
+                for threads in QUICK_THREADS if is_quick else THREADS:
+                    backplane.set_threads(threads)
+                    locked(curves, ten, threads)
+                    if sweep < LONG_SWEEPS:
+                        unlocked(curves, ten, system.client, threads, keys)
+                shards(curves, system.client, keys)
             return figures(curves)
 
         # The reactor is measured in the same sweep, beside each number of threads.
@@ -67,23 +77,26 @@ def both(is_quick: bool) -> Iterator[Sides]:
     PLOTS.add("dispatcher_scaling", chart(curves))
 
 
-def sweep(curves: Curves, ten: Ten, backplane: Backplane, client: Client, threads: int, keys: list[str]) -> None:
-    """One number of threads: handlers that idle, the same with a locked source or in a reactor, and those that compute."""
-    backplane.set_threads(threads)
-    curves.measure("idle", threads, IDLE_COUNT, lambda: dispatched_s(ten, Idle, IDLE_COUNT))
+def locked(curves: Curves, ten: Ten, threads: int) -> None:
+    """Handlers that idle, with a locked source, and in a reactor, by turns."""
     for _ in range(LOCKED_SLICES):
         curves.measure("reactor", threads, LOCKED_COUNT, lambda: reacted_s(Locked, LOCKED_COUNT))
         curves.measure("locked", threads, LOCKED_COUNT, lambda: dispatched_s(ten, Locked, LOCKED_COUNT))
+
+
+def unlocked(curves: Curves, ten: Ten, client: Client, threads: int, keys: list[str]) -> None:
+    """Handlers that idle, and handlers that compute in one process."""
+    curves.measure("idle", threads, IDLE_COUNT, lambda: dispatched_s(ten, Idle, IDLE_COUNT))
     client.call("backplane.alone.threads", count=threads)
-    curves.measure("computing", threads, COMPUTING_COUNT, lambda: computed_s(client, "alone", keys))
+    curves.measure("computing", threads, COMPUTING_COUNT, lambda: computed_s(client, "alone", keys[:COMPUTING_COUNT]))
 
 
 def shards(curves: Curves, client: Client, keys: list[str]) -> None:
     """Handlers that compute, in one backplane with one thread, and over two."""
     client.call("backplane.alone.threads", count=1)
     for _ in range(SHARD_SLICES):
-        curves.measure("sharded", 1, COMPUTING_COUNT, lambda: computed_s(client, "alone", keys))
-        curves.measure("sharded", SHARDS, COMPUTING_COUNT, lambda: computed_s(client, "spread", keys))
+        curves.measure("sharded", 1, len(keys), lambda: computed_s(client, "alone", keys))
+        curves.measure("sharded", SHARDS, len(keys), lambda: computed_s(client, "spread", keys))
 
 
 def computed_s(client: Client, component: str, keys: list[str]) -> float:
@@ -96,13 +109,15 @@ def computed_s(client: Client, component: str, keys: list[str]) -> float:
 def figures(curves: Curves) -> Figures:
     """What the bounds are about."""
     idle, locked, sharded = curves.best["idle"], curves.best["locked"], curves.best["sharded"]
+    to_reactor = [spent / curves.best["reactor"][threads] for threads, spent in locked.items()]
     return {
         "idle_ms": idle[1],
         "idle_32_threads_ms": idle[32],
         "efficiency": min(idle[1] / (threads * spent) for threads, spent in idle.items()),
         "locked_ms": max(locked.values()),
         "locked_best_ms": min(locked.values()),
-        "locked_to_reactor": max(spent / curves.best["reactor"][threads] for threads, spent in locked.items()),
+        "locked_to_reactor": fmean(to_reactor),
+        "locked_to_reactor_max": max(to_reactor),
         "computing_ms": sharded[1],
         "computing_2_shards_ms": sharded[SHARDS],
     }
@@ -142,11 +157,12 @@ CASE = Case(
     requirements=(
         Requirement("idle handlers, least share of 1/threads", figure("efficiency"), at_least=0.8),
         Requirement("computing, 2 shards to 1", speedup, at_least=1.8),
-        Requirement("locked source to reactor, where it is most", figure("locked_to_reactor"), at_most=1.0),
+        Requirement("locked source to reactor", figure("locked_to_reactor"), at_most=1.0),
+        Requirement("where it is most", figure("locked_to_reactor_max"), at_most=1.0 + ERROR),
         Requirement("locked source, slowest to fastest", flatness, at_most=1.03),
     ),
     open=both,
-    rounds=5,
-    quick_rounds=2,
+    rounds=1,
+    quick_rounds=1,
     is_warmed_up=False,
 )
