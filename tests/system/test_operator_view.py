@@ -36,12 +36,12 @@ threads = 2
 [backplane.clinic]
 components = ["components:Clinic"]
 """
-#: More than any of them does while it is looked at: half a minute of computing, of blocking, and of keeping the interpreter
-#: to itself, a second at a time.
+#: More than any of them does while it is looked at, which takes ten seconds where much else is done: half a minute of computing
+#: and of blocking (two threads), and of keeping the interpreter to itself, a second at a time.
 LOADS = {
-    "mill.grind": (500, {"seconds": 0.02}),
+    "mill.grind": (500, {"seconds": 0.06}),
     "forge.grind": (500, {"seconds": 0.05}),
-    "weir.hold": (500, {"seconds": 0.05}),
+    "weir.hold": (500, {"seconds": 0.12}),
     "clinic.hog": (5, {"seconds": 1.0, "key": "anna"}),
 }
 PROMISED_S = 0.2
