@@ -142,8 +142,8 @@ def chart(curves: Curves) -> Chart:
         "threads, or shards",
         "milliseconds a message",
         [
-            Curve("reactor, one thread", best["reactor"], "#8a94a0", is_reference=True),
-            Curve("locked source", best["locked"], "#2a5db0"),
+            Curve("locked source", best["locked"], "#7fa6e6"),
+            Curve("reactor, one thread", best["reactor"], "#1f2933", is_reference=True),
             Curve("computing, one process", best["computing"], "#d9a066", is_hollow=True),
             Curve("computing, shards", best["sharded"], "#b4501e"),
             Curve("idle handlers", best["idle"], "#1b7f5c"),
