@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,6 +28,8 @@ INTERRUPTED = 130
 #: A screen of 80 columns is 1,920 characters.
 LINE_LENGTH_MAX = 1_600
 _STDOUT = 1
+#: Whether Ctrl-C was heard.
+_interrupted = threading.Event()
 
 
 @contextmanager
@@ -44,7 +47,13 @@ def silent() -> Iterator[IO[bytes] | None]:
 
 def end_on_interrupt() -> None:
     """At once: Spark's own handler, which its start has set, talks to a JVM with which this thread is talking already."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGINT, _interrupt)
+
+
+def _interrupt(_number: int, _frame: object) -> None:
+    # Remembered as well: raised while py4j tidies up after a JVM that has heard it too, and has gone, it would be lost.
+    _interrupted.set()
+    raise KeyboardInterrupt
 
 
 def is_debug() -> bool:
@@ -65,6 +74,8 @@ def run(work: Callable[[], None], *, debug: bool = False) -> int:
         _write_nothing_more()
         return 0
     except Exception as error:
+        if _interrupted.is_set():
+            return INTERRUPTED
         if debug:
             traceback.print_exception(error)
         code, line = told(error)
