@@ -340,12 +340,15 @@ def test_a_record_takes_what_it_is_said_to_take(shop: VirtualBackplane) -> None:
         replays.ended(action, 1)
 
     keep(0)
-    tracemalloc.start()
-    for number in range(1, 1_001):
-        keep(number)
-    taken, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert RECORD_BYTES * 0.5 < taken / 1_000 < RECORD_BYTES + 60, taken
+    taken = []
+    for batch in range(3):  # whatever else this process does meanwhile takes memory, too: the least of several counts
+        tracemalloc.start()
+        for number in range(batch * 500 + 1, batch * 500 + 501):
+            keep(number)
+        taken.append(tracemalloc.get_traced_memory()[0] / 500)
+        tracemalloc.stop()
+    # 590 interpreted and 680 compiled: tables that have just grown have room for as many again.
+    assert RECORD_BYTES * 0.5 < min(taken) < RECORD_BYTES * 1.2, taken
 
 
 def test_a_backplane_that_stops_tells_those_who_wait(shop: VirtualBackplane) -> None:
