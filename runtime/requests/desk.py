@@ -1,8 +1,8 @@
 """Desk: the ledger behind its mutex, and who is told when it changes: posters, rejoiners and idle workers.
 
 Everything that happens to a request happens here, in the thread of whoever brings it about: there is no dispatcher thread, no
-polling and no semaphore a thread, as the source needs them (seed 001, section 3.2). The mutex is held for a few steps, and nobody
-takes the backplane's lead while he holds it; who may go on is told after it has been released.
+polling and no semaphore a thread, as the source needs them (seed 001, section 3.2). The mutex is held for a few steps, and
+nobody takes the backplane's lead while he holds it; who may go on is told after it has been released.
 """
 
 from __future__ import annotations

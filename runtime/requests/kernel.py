@@ -1,8 +1,8 @@
 """RequestKernel: bulk work that splits into sub-requests, runs on many workers, and joins again. A component like any other.
 
-The kernel of the Domino eXplorer (seed 001) on top of the scheduler: requests are executed by priority, in lanes, by threads of
-this backplane, by processes, or by a cluster (executor.py), and urgent work stays ahead of them all. What may be posted, taken and
-rejoined is decided in ledger.py; here it is wired to the backplane: threads, timers, the watchdog.
+The kernel of the Domino eXplorer (seed 001) on top of the scheduler: requests are executed by priority, in lanes, by threads
+of this backplane, by processes, or by a cluster (executor.py), and urgent work stays ahead of them all. What may be posted,
+taken and rejoined is decided in ledger.py; here it is wired to the backplane: threads, timers, the watchdog.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, Self
 from appbackplane.transport.errors import FailedPrecondition, InvalidArgument
 
 from ..objects.action import Action
-from ..objects.app_object import AppObject, WorkHandle
+from ..objects.app_object import WorkHandle
 from ..objects.component import Component
 from ..objects.module_state import ModuleState
 from ..objects.operation import DeclarationError

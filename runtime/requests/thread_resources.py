@@ -1,8 +1,8 @@
 """ThreadResources: what the thread that asks holds of the kernel's resources.
 
-A worker of the kernel is an object, which one thread of the backplane serves now and another later; but handles such as sqlite3's
-belong to the thread that opened them. So each thread has its own part of the table, found here by who asks. It is closed by its
-thread, at the very end of it: a thread's own variables are let go of by itself, last of all.
+A worker of the kernel is an object, which one thread of the backplane serves now and another later; but handles such as
+sqlite3's belong to the thread that opened them. So each thread has its own part of the table, found here by who asks. It is
+closed by its thread, at the very end of it: a thread's own variables are let go of by itself, last of all.
 """
 
 from __future__ import annotations

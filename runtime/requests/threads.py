@@ -1,9 +1,9 @@
 """Threads: requests executed by the workers of the kernel's own backplane.
 
-A worker of the kernel is an object of its component; what it executes is an action (law 8), so that requests run by priority, quota
-and CPU budget, and stand back for whatever is more urgent, like all work. One action executes requests one after the other for a
-slice of time, because choosing an action costs as much as an empty request; the most urgent request is taken each time. One that
-waits in its thread for sub-requests keeps it: the backplane has a thread for each worker, beside its own.
+A worker of the kernel is an object of its component; what it executes is an action (law 8), so that requests run by priority,
+quota and CPU budget, and stand back for whatever is more urgent, like all work. One action executes requests one after the
+other for a slice of time, because choosing an action costs as much as an empty request; the most urgent request is taken each
+time. One that waits in its thread for sub-requests keeps it: the backplane has a thread for each worker, beside its own.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from appbackplane.transport.errors import BackplaneError, text_of
 
 from ..execution.coroutines import should_yield
-from ..execution.host import EngineHost
 from ..execution.method_action import MethodAction
-from ..objects.action import DONE, YIELDED, Action, Outcome, ParkableAction
+from ..objects.action import DONE, Action, Outcome, ParkableAction
 from ..objects.app_object import AppObject
 from .context import LocalContext
 from .desk import Desk
