@@ -90,7 +90,8 @@ class Desk:
             is_withdrawn = self._ledger.withdraw(element)
             if is_withdrawn and element.parent is not None:
                 self._ledger.blocks(element.parent, "")
-        self._tell()
+            told = self._settle()
+        self._go_on(told)
         return is_withdrawn
 
     # -- for executors ------------------------------------------------------------------------------------------------
@@ -219,11 +220,13 @@ class Desk:
         return found, element
 
     def forget(self, owner: Hashable, waiter: Waiter) -> bool:
-        """It waits no more; False: it was told meanwhile."""
+        """It waits no more; False: it was told meanwhile, and `waiter` has it."""
         with self._mutex:
             is_forgotten = self._ledger.forget(owner, waiter)
             if is_forgotten and waiter.asking is not None:
                 self._ledger.blocks(waiter.asking, "")
+            told = self._settle()
+        self._go_on(told)
         return is_forgotten
 
     def unjoin(self, element: Element) -> None:
@@ -292,9 +295,13 @@ class Desk:
     def end_waiting(self, error: FailedPrecondition, *, everybody: bool) -> None:
         """Whoever waits in the execution of a request, or everybody who waits, is told this instead."""
         with self._mutex:
+            told = self._settle()
             waiters = self._ledger.end_waiting(everybody=everybody)
-        for waiter in waiters:
-            waiter.fail(error)
+            for waiter in waiters:
+                waiter.tell(None, error)
+            told += waiters
+            told += self._settle()  # who waited for what now was never posted
+        self._go_on(told)
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
@@ -313,22 +320,34 @@ class Desk:
         self.executor.kick(worker)
 
     def _tell(self) -> None:
-        """Those that may go on. Without the mutex: they may take the lead."""
+        """Those that may go on, go on."""
         ledger = self._ledger
-        if not (ledger.admitted or ledger.handed):
-            return
-        with self._mutex:
-            admitted, ledger.admitted = ledger.admitted, []
-            handed, ledger.handed = ledger.handed, []
-            for element in admitted:
-                if element.parent is not None:
-                    ledger.blocks(element.parent, "")
-            for waiter, _ in handed:
-                if waiter.asking is not None:
-                    ledger.blocks(waiter.asking, "")
-        for element in admitted:
-            told, element.waiter = element.waiter, None
-            if told is not None:
-                told.tell(element)
-        for waiter, element_or_none in handed:
+        if ledger.admitted or ledger.handed:
+            with self._mutex:
+                told = self._settle()
+            self._go_on(told)
+
+    def _settle(self) -> list[Waiter]:
+        """Give those that may go on what they waited for: with the mutex. Who they are."""
+        ledger = self._ledger
+        told: list[Waiter] = []
+        for element in ledger.admitted:
+            if element.parent is not None:
+                ledger.blocks(element.parent, "")
+            waiter, element.waiter = element.waiter, None
+            if waiter is not None:
+                waiter.tell(element)
+                told.append(waiter)
+        for waiter, element_or_none in ledger.handed:
+            if waiter.asking is not None:
+                ledger.blocks(waiter.asking, "")
             waiter.tell(element_or_none)
+            told.append(waiter)
+        ledger.admitted.clear()
+        ledger.handed.clear()
+        return told
+
+    def _go_on(self, told: list[Waiter]) -> None:
+        """Without the mutex: they may take the lead."""
+        for waiter in told:
+            waiter.go_on()

@@ -9,6 +9,7 @@ so that the limits of lanes hold to the letter however they travel. Ending never
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -65,7 +66,8 @@ class Ledger:
         self.executing.total_max, self.executing.limits = policy.workers, shares(percents, policy.workers)
         self.entries.total_max, self.entries.limits = policy.ready, shares(percents, policy.ready)
         if self.ready.boost != policy.boost:
-            self.ready.change_boost(policy.boost)
+            taken = [element for held in self.workers.values() for element in held.elements]
+            self.ready.change_boost(policy.boost, taken)
         self._admit_posters()
 
     # -- posting ------------------------------------------------------------------------------------------------------
@@ -74,7 +76,7 @@ class Ledger:
         """It is ready; False: there is no room, and nothing has changed. See `wait`, `refuse`."""
         lane = element.lane
         posting = self._posting[lane]
-        if (posting and posting[0][0] <= -element.priority) or not self.has_room(lane):
+        if (posting and posting[0][0] <= self.ready.age - element.priority) or not self.has_room(lane):
             return False
         element.posted_ns = now_ns
         self.owners.posts(element.owner)
@@ -87,7 +89,9 @@ class Ledger:
         self.posted_total += 1
         self.posting_count += 1
         self.owners.posts(element.owner)
-        heapq.heappush(self._posting[element.lane], (-element.priority, self.posted_total, element))
+        # They grow older as ready ones do, all alike: who waits long is not passed for ever by those that come later.
+        place = (self.ready.age - element.priority, self.posted_total, element)
+        heapq.heappush(self._posting[element.lane], place)
 
     def withdraw(self, element: Element) -> bool:
         """Its poster waits no more; False: it has been admitted meanwhile."""
@@ -97,6 +101,8 @@ class Ledger:
         posting[:] = [place for place in posting if place[2] is not element]
         heapq.heapify(posting)
         self.posting_count -= 1
+        self.withdrawn_total += 1
+        element.state, element.error = State.FAILED, "withdrawn: its poster waits no more"
         self._exists_no_more(element)
         self._admit_posters()
         return True
@@ -170,9 +176,9 @@ class Ledger:
             if held is None or element.worker != worker or element not in held.elements:
                 continue
             if element.state is State.EXECUTING:
-                self.entries.add(element.lane)  # one too many perhaps, until somebody takes one
-                self.wait_ns_total -= now_ns - element.ready_ns
+                self.wait_ns_total -= element.started_ns - element.ready_ns
             self._release(held, element, now_ns)
+            self.entries.add(element.lane)  # one too many perhaps, until somebody takes one
             element.state, element.worker, element.started_ns = State.READY, "", 0
             self.ready.put_back(element)
 
@@ -403,12 +409,9 @@ class Ledger:
                 element.ended_ns = owner.ended_ns
                 self.withdrawn_total += 1
                 account.existing_count -= 1
-        for held in self.workers.values():
-            for element in held.elements:
-                if element.owner is owner and element.is_rejoined:
-                    element.is_rejoined = False
-                    self.unclaimed_total += 1
-        for element in self.ready:
+        held = [element for each in self.workers.values() for element in each.elements]
+        posted = [place[2] for posting in self._posting for place in posting]
+        for element in itertools.chain(held, posted, self.ready):
             if element.owner is owner and element.is_rejoined:
                 element.is_rejoined = False
                 self.unclaimed_total += 1
