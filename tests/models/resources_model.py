@@ -35,7 +35,7 @@ class ResourcesModel:
         #: What the outside world is like: items that cannot be opened, numbers of handles that are of no use any more.
         self.broken: set[Item] = set()
         self.stale: set[int] = set()
-        #: What was done to handles: ("open" | "close", number).
+        #: What was done to handles: ("open" | "ask" | "close", number).
         self.done: list[tuple[str, int]] = []
         #: By worker: ends of requests since it asked, and whose turn it is to be asked.
         self.ends: dict[str, int] = {}
@@ -105,8 +105,11 @@ class ResourcesModel:
         return [each for each in self.open if each.worker == worker]
 
     def is_stale(self, copy: Copy) -> bool:
-        """Whether the world has left it behind."""
-        return copy.item[0] in self.can_be_stale and copy.number in self.stale
+        """Whether the world has left it behind; only it can tell."""
+        if copy.item[0] not in self.can_be_stale:
+            return False
+        self.done.append(("ask", copy.number))
+        return copy.number in self.stale
 
     def is_outdated(self, copy: Copy) -> bool:
         """Whether its original was closed after it was opened."""

@@ -455,6 +455,24 @@ def test_a_worker_that_ends_closes_all_the_latest_first(tmp_path: Path, work: St
     assert (figures.opened, figures.closed, figures.open) == (2, 1, {"one": 1})
 
 
+def test_a_worker_of_the_same_name_begins_while_the_old_one_still_closes() -> None:
+    """The pool was shrunk and grown again: the new one must get a part of its own, and stay known when the old one is gone."""
+    begun: list[Held] = []
+
+    def close(handle: object) -> None:
+        if not begun:
+            begun.append(table.of("one"))
+
+    table = ResourceTable({"part": Resource(open=object, close=close)})
+    old = table.of("one")
+    assert old["part"] is not None
+    old.close()
+    assert begun[0] is not old
+    assert table.of("one") is begun[0]
+    assert begun[0]["part"] is not None
+    assert table.figures()["part"].open == {"one": 1}
+
+
 def test_many_workers_and_originals_closed_all_the_while(tmp_path: Path) -> None:
     """Every use finds a connection that works and shows the file as it was written, and nothing stays open."""
     paths = [write(tmp_path / f"{n}.db", f"book {n}") for n in range(6)]

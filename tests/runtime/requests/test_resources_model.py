@@ -1,7 +1,8 @@
 """Worker-held resources: all that may happen to them, in any order, against the slow twin.
 
-What is opened and closed, in which order, and who is woken must be the same after each step. Set APPBACKPLANE_MODEL_EXAMPLES
-to a number to search that many programs from a new seed; the default is few, the same each time, and quick.
+What is opened, closed and asked whether it is stale, in which order, and who is woken must be the same after each step. Set
+APPBACKPLANE_MODEL_EXAMPLES to a number to search that many programs from a new seed; the default is few, the same each
+time, and quick.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class ResourcesMachine(RuleBasedStateMachine):
             return Resource(
                 open=lambda *key: self.open_handle((name, *key)),
                 close=lambda number: self.done.append(("close", number)),
-                is_stale=None if name == "plain" else lambda number: number in self.model.stale,
+                is_stale=None if name == "plain" else self.is_stale,
                 held_max=bounds[name],
             )
 
@@ -52,6 +53,10 @@ class ResourcesMachine(RuleBasedStateMachine):
         self.next_number += 1
         self.done.append(("open", self.next_number - 1))
         return self.next_number - 1
+
+    def is_stale(self, number: int) -> bool:
+        self.done.append(("ask", number))
+        return number in self.model.stale
 
     def held(self, worker: str) -> Held:
         return self.table.of(worker, lambda: self.woken.append(worker))
