@@ -184,9 +184,9 @@ class Ledger:
             if held is None or element.worker != worker or element not in held.elements:
                 continue
             if element.state is State.EXECUTING:
-                self.entries.add(element.lane)  # one too many perhaps, until somebody takes one
                 self.wait_ns_total -= now_ns - element.ready_ns
             self._release(held, element, now_ns)
+            self.entries.add(element.lane)  # one too many perhaps, if it was executing, until somebody takes one
             element.state, element.worker, element.started_ns = State.READY, "", 0
             self.ready.put_back(element)
 
