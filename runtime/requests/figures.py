@@ -54,7 +54,7 @@ def figures_of(ledger: Ledger, now_ns: int) -> Figures:
         ready=tuple(ledger.entries.counts),
         executing_lanes=tuple(ledger.executing.counts),
         rejoinable=tuple(ledger.rejoinable),
-        posting=ledger.posting_count,
+        posting=ledger.posters.count,
         owners=len(ledger.owners),
         posted_total=ledger.posted_total,
         ended_total=ledger.ended_total,
