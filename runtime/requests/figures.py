@@ -37,7 +37,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     joined_total: int
     #: Posts that were answered `Busy`.
     refused_total: int
-    #: From having an entry until they were begun; and executing.
+    #: From being posted until they were begun; and executing.
     wait_ns_total: int
     run_ns_total: int
     #: Of each worker: requests ended, ns they ran, and requests that it has.

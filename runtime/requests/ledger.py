@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
+from .disowning import disown
 from .element import LANES, Element, Failure, State
 from .lanes import Lanes, shares
 from .owners import Account, Owners, Rejoin
@@ -273,7 +274,7 @@ class Ledger:
         if account.waiters:
             self._join(element)
             self.handed.append((account.waiters.popleft(), element))
-            self._tell_none_exist(account)
+            self.tell_none_exist(account)
             return
         element.state = State.REJOINABLE
         self.rejoinable[element.lane] += 1
@@ -350,7 +351,7 @@ class Ledger:
             self.failed_total += 1
         own = self.owners.get(element)
         if own is not None:
-            self._disown(own, element)
+            disown(self, own, element)
         if not element.is_rejoined:
             element.state = State.DONE
             self._exists_no_more(element)
@@ -361,7 +362,7 @@ class Ledger:
         if account.waiters:
             self._join(element)
             self.handed.append((account.waiters.popleft(), element))
-            self._tell_none_exist(account)
+            self.tell_none_exist(account)
         else:
             element.state = State.REJOINABLE
             self.rejoinable[element.lane] += 1
@@ -375,40 +376,12 @@ class Ledger:
         account = self.owners.get(element.owner)
         if account is not None:
             account.existing_count -= 1
-            self._tell_none_exist(account)
+            self.tell_none_exist(account)
 
-    def _tell_none_exist(self, account: Account) -> None:
+    def tell_none_exist(self, account: Account) -> None:
+        """Those who wait for what there will not be."""
         if account.existing_count or account.done:
             return
         while account.waiters:
             self.handed.append((account.waiters.popleft(), None))
         self.owners.close_if_empty(account)
-
-    def _disown(self, account: Account, owner: Element) -> None:
-        """A request has ended, and not all of its own have rejoined: nobody will ask for them any more.
-
-        If it failed, those that have not begun never will: the work that they are part of has failed.
-        """
-        for element in account.done:
-            self.rejoinable[element.lane] -= 1
-            element.state = State.DONE
-            self.unclaimed_total += 1
-        account.done.clear()
-        if owner.error is not None:
-            for element in [each for each in self.ready if each.owner is owner]:
-                self.ready.remove(element)
-                self.entries.remove(element.lane)
-                element.state, element.error = State.FAILED, f"withdrawn: its owner {owner!r} failed"
-                element.ended_ns = owner.ended_ns
-                self.withdrawn_total += 1
-                account.existing_count -= 1
-        for held in self.workers.values():
-            for element in held.elements:
-                if element.owner is owner and element.is_rejoined:
-                    element.is_rejoined = False
-                    self.unclaimed_total += 1
-        for element in self.ready:
-            if element.owner is owner and element.is_rejoined:
-                element.is_rejoined = False
-                self.unclaimed_total += 1
-        self._tell_none_exist(account)
