@@ -51,6 +51,8 @@ class Desk:
         #: Workers that are to ask, or execute.
         self._active: set[str] = set()
         self._ids = 0
+        #: Why nobody waits here any more; "": it goes on.
+        self._end = ""
         self._stall: Stall | None = None
 
     # -- posting ------------------------------------------------------------------------------------------------------
@@ -61,8 +63,8 @@ class Desk:
         ledger = self._ledger
         now_ns = self.now_ns()
         with self._mutex:
-            if self.is_closed and element.parent is None:
-                raise FailedPrecondition(f"{self.name} takes no requests: it is quiesced, or goes down")
+            if self.is_closed and (element.parent is None or self._end):
+                raise FailedPrecondition(self._end or f"{self.name} takes no requests: it is quiesced, or goes down")
             if element.parent is not None and element.parent.state is not State.EXECUTING:
                 raise FailedPrecondition(f"{element.parent!r} has ended: it posts nothing any more")
             self._ids += 1
@@ -224,12 +226,15 @@ class Desk:
         with self._mutex:
             found, element = ledger.rejoin(owner)
             if found is Rejoin.NONE_READY and waiter is not None:
+                if self._end:
+                    raise FailedPrecondition(self._end)
                 ledger.await_rejoin(owner, waiter)
                 if asking is not None:
                     waiter.asking = asking
                     ledger.blocks(asking, "rejoin")
         if ledger.admitted:
             self._tell()
+            self.wake()
         return found, element
 
     def forget(self, owner: Hashable, waiter: Waiter) -> bool:
@@ -255,6 +260,7 @@ class Desk:
         with self._mutex:
             self.policy = policy
             self._ledger.change(policy)
+            self._stall = None  # what is to be done about it may be another thing now
         if self.executor is not None:
             self.executor.resize(policy.workers)
         self._tell()
@@ -305,13 +311,19 @@ class Desk:
         """As at the last look."""
         return self._stall
 
-    def end_waiting(self, error: FailedPrecondition, *, everybody: bool) -> None:
+    def end(self, why: str) -> None:
+        """Everybody who waits is told this instead, and so is who would wait."""
+        self._end = why
+        self.end_waiting(why, everybody=True)
+
+    def end_waiting(self, why: str, *, everybody: bool) -> None:
         """Whoever waits in the execution of a request, or everybody who waits, is told this instead."""
         with self._mutex:
+            self._stall = None  # what comes next is another one
             told = self._settle()
             waiters = self._ledger.end_waiting(everybody=everybody)
             for waiter in waiters:
-                waiter.tell(None, error)
+                waiter.tell(None, FailedPrecondition(why))
             told += waiters
             told += self._settle()  # who waited for what now was never posted
         self._go_on(told)
