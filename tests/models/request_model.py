@@ -57,7 +57,9 @@ class Job:
     waited_ns: int = 0
 
     def __repr__(self) -> str:
-        return f"<{self.number} {self.state}, of {self.owner!r}, lane {self.lane}, urgency {self.urgency} {self.worker}>"
+        return (
+            f"<{self.number} {self.state}, of {self.owner!r}, lane {self.lane}, urgency {self.urgency} {self.worker}>"
+        )
 
 
 @dataclass(eq=False)

@@ -2,7 +2,7 @@
 
 What is told of one request has to be true of all of them at every moment: each in one state, none in two pools or lost between
 them, no limit passed, NONE_EXIST only where nothing exists, and nobody kept waiting for what there is. Set
-APPBACKPLANE_MODEL_EXAMPLES to a number to search that many programs from a new seed; the default is few, and the same each time.
+APPBACKPLANE_MODEL_EXAMPLES to a number to search that many programs from a new seed; the default is few, the same each time.
 """
 
 from __future__ import annotations
@@ -75,7 +75,9 @@ class LedgerMachine(RuleBasedStateMachine):
     ) -> None:
         executing = [pair for pair in self.pairs if pair[1].state == EXECUTING]
         parent, job_parent = data.draw(st.sampled_from([(None, None), *executing]))
-        owner, job_owner = data.draw(st.sampled_from([("a", "a"), ("b", "b"), *executing, (parent or "a", job_parent or "a")]))
+        owner, job_owner = data.draw(
+            st.sampled_from([("a", "a"), ("b", "b"), *executing, (parent or "a", job_parent or "a")])
+        )
         for _ in range(count):
             number = next(self.numbers)
             element = Element(
