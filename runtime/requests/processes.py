@@ -25,7 +25,7 @@ from appbackplane.transport.resolver import AT
 from ..execution.coroutines import pause
 from ..execution.method_action import MethodAction
 from ..objects.app_object import AppObject
-from .element import Done, Element, Failure, Packed
+from .element import Done, Element, Failure
 from .executor import Port
 from .urgency import backplane_priority
 from .window import Window
@@ -43,6 +43,10 @@ BATCH_MAX: Final = 256
 RETRY_S: Final = 0.05
 
 
+#: Before a worker's name, the key of the line to it.
+LINE: Final = f"line{AT}"
+
+
 class Line(AppObject):
     """The way to one worker."""
 
@@ -55,6 +59,7 @@ class ProcessExecutor:
         #: Those that are to be given work: the first of those that are up.
         self._wanted: tuple[str, ...] = ()
         self._count = 0
+        self._is_stopped = False
         self._kernel: Any = None
         self._desk: Any = None
         self._route = ""
@@ -64,6 +69,12 @@ class ProcessExecutor:
     def start(self, kernel: RequestKernel, desk: Port) -> None:
         """As `executor.Executor`, like all here."""
         self._kernel, self._desk = kernel, desk
+        # Those of an earlier time that it was up.
+        self._lines = {
+            each._key.removeprefix(LINE): each
+            for each in kernel.objects
+            if isinstance(each, Line) and each._key is not None
+        }
         self._route = f"{desk.policy.pool}.{EXECUTE}"
         self._count = desk.policy.workers
         kernel._host.hear_directory(self._look)
@@ -91,6 +102,7 @@ class ProcessExecutor:
     def stop(self) -> None:
         """What the workers execute may end there; nobody hears of it."""
         self._wanted = ()
+        self._is_stopped = True
 
     def is_wanted(self, worker: str) -> bool:
         """Whether it is to be given more."""
@@ -98,6 +110,8 @@ class ProcessExecutor:
 
     def _look(self) -> None:
         """There is another directory, or another number is wanted."""
+        if self._is_stopped:
+            return
         self._wanted = wanted = tuple(self._kernel._host.places_up(self._route))[: self._count]
         for name in [*self._lines]:
             if name not in wanted:
@@ -105,7 +119,7 @@ class ProcessExecutor:
         for name in wanted:
             if name not in self._lines:
                 line = self._lines[name] = Line()
-                self._kernel.add(line, key=f"line{AT}{name}")
+                self._kernel.add(line, key=f"{LINE}{name}")
                 self._kernel.add(Window(self._kernel), key=f"window{AT}{name}")
             if self._desk.begins(name):
                 self._serve(self._lines[name], name)
@@ -121,12 +135,13 @@ class ProcessExecutor:
         while True:
             if not self.is_wanted(worker):
                 desk.leave(worker, None, None, None, 0)
-                return
+                if not (self.is_wanted(worker) and desk.begins(worker)):  # again, between the question and the leaving
+                    return
             taken: list[Element] = desk.take_batch(worker, BATCH_MAX, self._costs, BATCH_NS, BATCH_BYTES_MAX)
             if not taken:
                 return
             items = [[each.id, each.runnable, each.packed, each.lane] for each in taken]
-            arguments = {"kernel": self._kernel.component_name, "items": items}
+            arguments = {"kernel": self._kernel.component_name, "start": desk.started_ns, "items": items}
             try:
                 answer = await line.request(
                     self._route, arguments, key=f"{AT}{worker}", timeout=TIMEOUT_MAX_S, retry=False
@@ -139,17 +154,15 @@ class ProcessExecutor:
 
     def _ended(self, worker: str, taken: list[Element], answer: list[Any]) -> None:
         by_id = {each.id: each for each in taken}
-        done: list[Done] = []
-        for id, packed, error, trace, run_ns in answer:
+        for id, _, _, _, run_ns in answer:
             element = by_id.pop(id, None)
-            if element is None:
-                continue
-            failure = None if error is None else Failure(error, trace)
-            done.append(Done(element, None if packed is None else Packed(packed), failure, run_ns))
-            known = self._costs.get(element.runnable)
-            self._costs[element.runnable] = run_ns if known is None else known + (run_ns - known) // 8
-        self._desk.ended(worker, done)
-        if by_id:  # not begun: it has come to wait for others, or its results grew too large for one answer
+            if element is not None:
+                known = self._costs.get(element.runnable)
+                self._costs[element.runnable] = run_ns if known is None else known + (run_ns - known) // 8
+        self._desk.answered(worker, answer)
+        if (
+            by_id
+        ):  # not begun, as results grew too large for one answer; or known from a call of those behind it (window.py)
             self._desk.give_back(worker, list(by_id.values()))
 
     def _failed(self, worker: str, taken: list[Element], error: BackplaneError) -> bool:

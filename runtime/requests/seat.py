@@ -7,7 +7,8 @@
     kernel = "codesearch.indexing:Indexing"
 
 It has the kernel's runnables and resources, of its own, and nothing else of it. Requests that came together are executed one
-after the other; should one come to wait for its sub-requests, those behind it go back first: they may be what it waits for.
+after the other; should one call the kernel, it says with the same call how those before it ended, and those behind it go back:
+they may be what it is about to wait for.
 """
 
 from __future__ import annotations
@@ -38,18 +39,20 @@ class Seat(AppObject):
 
     def __init__(self, worker: RequestWorker) -> None:
         self._worker = worker
-        #: Of the requests that came together: what has not begun.
+        #: Of the requests that came together: what has not begun, and how those ended of which the kernel has not heard.
         self.waiting: deque[list[Any]] = deque()
+        self.answers: list[list[Any]] = []
 
     @operation(priority=7, is_long=True)
-    async def execute(self, kernel: str, items: list[list[Any]]) -> list[list[Any]]:
+    async def execute(self, kernel: str, start: int, items: list[list[Any]]) -> list[list[Any]]:
         """Execute requests, [number, runnable, packed, lane] each: [number, packed result, error, traceback, ns] of each.
 
-        What is not among the answers has not begun.
+        What is not among the answers, and was not told before, has not begun. `start`: of the kernel, which counts its requests
+        anew each time.
         """
         worker = self._worker
         waiting = self.waiting = deque(items)
-        answers: list[list[Any]] = []
+        answers = self.answers = []
         size = 0
         while waiting and size < BATCH_BYTES_MAX:
             id, name, packed, lane = waiting.popleft()
@@ -59,7 +62,7 @@ class Seat(AppObject):
             try:
                 spec = worker.specs[name]
                 element = Element(id, spec.unpack(packed), name, None, 0, lane)
-                context = worker.context(self, kernel, element)
+                context = worker.context(self, kernel, start, element)
                 if spec.is_async:
                     returned = await spec.execute(element.request, context)
                 else:
@@ -71,7 +74,7 @@ class Seat(AppObject):
             except BaseException as raised:  # the edge: sys.exit() in a request ends the request, not the worker
                 result, failure = None, failure_of(raised)
             worker.resources.request_ended()
-            size += len(result or b"")
+            size += len(result or b"") + (0 if failure is None else len(failure.trace or ""))
             run_ns = RealClock.now_ns() - started_ns
             answers.append([id, result, *(failure or (None, None)), run_ns])
         return answers
@@ -96,9 +99,9 @@ class RequestWorker(Component):
         self.resources = ThreadResources(ResourceTable(cls.resources))
         self._seat: Seat | None = None
 
-    def context(self, seat: Seat, kernel: str, element: Element) -> RemoteContext:
+    def context(self, seat: Seat, kernel: str, start: int, element: Element) -> RemoteContext:
         """For one request."""
-        return RemoteContext(kernel, self.specs, element, self.resources, seat)
+        return RemoteContext(kernel, start, self.specs, element, self.resources, seat)
 
     def _enters(self, state: ModuleState) -> None:
         if state is ModuleState.INITIALIZING and self._seat is None:
