@@ -18,7 +18,7 @@ from ..execution.coroutines import should_stop
 from ..objects.app_object import Host
 from .desk import Desk
 from .element import LANE_DEFAULT, LANES, Element, Packed, State
-from .owners import Rejoin
+from .owners import Part, Rejoin
 from .policy import KernelPolicy
 from .runnable import Runnable, RunnableSpec
 from .thread_resources import ThreadResources
@@ -126,18 +126,24 @@ class Context:
         self, requests: Iterable[Any], runnable: type[Runnable] | str, *, priority: int = 0, lane: int = LANE_DEFAULT,
         boost: bool = False,
     ) -> Iterator[Element]:  # fmt: skip
-        """Post each as there is room, and give each back as it ends: any number of requests through pools of any size."""
-        owner = self._fresh_owner()
-        for request in requests:
-            element = self._element(request, runnable, owner, priority, lane, True, boost)
-            while not self._try_post(element):
-                found, done = self._rejoin(owner, True, None)
-                if done is not None:
-                    yield done
-                elif found is Rejoin.NONE_EXIST:  # it is others who fill the pools
-                    self._post([element], True, None)
-                    break
-        yield from self.joined(owner)
+        """Post each as there is room, and give each back as it ends: any number of requests through pools of any size.
+
+        Who leaves it early leaves those that have not begun undone.
+        """
+        owner = self._new_part()
+        try:
+            for request in requests:
+                element = self._element(request, runnable, owner, priority, lane, True, boost)
+                while not self._try_post(element):
+                    found, done = self._rejoin(owner, True, None)
+                    if done is not None:
+                        yield done
+                    elif found is Rejoin.NONE_EXIST:  # it is others who fill the pools
+                        self._post([element], True, None)
+                        break
+            yield from self.joined(owner)
+        finally:
+            self._abandon(owner)
 
     def should_stop(self) -> bool:
         """Whether the backplane finishes what it has, and goes down: a long request had better end."""
@@ -164,8 +170,17 @@ class Context:
             return False
         return True
 
-    def _fresh_owner(self) -> Hashable:
-        """One that nobody else has."""
+    def _new_part(self) -> Part:
+        """An owner that nobody else has."""
+        element = self.element
+        if element is None:
+            return Part(None, 0)
+        part = Part(element, len(element.parts))
+        element.parts = (*element.parts, part)
+        return part
+
+    def _abandon(self, part: Part) -> None:
+        """It is asked for no more."""
         raise NotImplementedError
 
     def _policy(self) -> KernelPolicy:
@@ -325,8 +340,8 @@ class LocalContext(Context):
             element.result, element.error, element.state = None, error.message, State.FAILED
         return element
 
-    def _fresh_owner(self) -> Hashable:
-        return object()
+    def _abandon(self, part: Part) -> None:
+        self._desk.abandon(part)
 
     def _policy(self) -> KernelPolicy:
         return self._desk.policy

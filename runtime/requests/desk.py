@@ -19,7 +19,7 @@ from .element import Done, Element, Failure, Packed, State
 from .executor import Executor
 from .figures import Figures, figures_of
 from .ledger import Ledger
-from .owners import Rejoin
+from .owners import Part, Rejoin
 from .policy import KernelPolicy
 from .runnable import RunnableSpec
 from .stall import Stall, stall_of
@@ -53,6 +53,8 @@ class Desk:
         #: Workers that are to ask, or execute.
         self._active: set[str] = set()
         self._ids = 0
+        #: Owners whose iterations were left, and not looked at yet.
+        self._abandoned: deque[Part] = deque()
         #: Why nobody waits here any more; "": it goes on.
         self._end = ""
         self._stall: Stall | None = None
@@ -262,6 +264,17 @@ class Desk:
         self._go_on(told)
         return is_forgotten
 
+    def abandon(self, part: Part) -> None:
+        """Nobody asks for what is of this any more. Also while this very thread holds the mutex: the collector may call it."""
+        self._abandoned.append(part)
+        if self._mutex.acquire(blocking=False):
+            try:
+                self._clear_abandoned()
+            finally:
+                self._mutex.release()
+            self._tell()
+            self.wake()
+
     def unjoin(self, element: Element) -> None:
         """Who was handed it has been cancelled: somebody else may have it."""
         with self._mutex:
@@ -316,6 +329,7 @@ class Desk:
     def look_for_stall(self) -> Stall | None:
         """What keeps everything from going on, if that is new; None: nothing, or it is known."""
         with self._mutex:
+            self._clear_abandoned()
             stall = stall_of(self._ledger)
             is_new = stall is not None and (self._stall is None or self._stall.cause != stall.cause)
             self._stall = stall
@@ -344,6 +358,10 @@ class Desk:
         self._go_on(told)
 
     # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _clear_abandoned(self) -> None:
+        while self._abandoned:
+            self._ledger.abandon(self._abandoned.popleft(), self.now_ns())
 
     def _rests(self, worker: str) -> None:
         self._active.discard(worker)

@@ -14,7 +14,7 @@ from typing import Any
 from .disowning import disown
 from .element import LANES, Element, Failure, State
 from .lanes import Lanes, shares
-from .owners import Account, Owners, Rejoin
+from .owners import Account, Owners, Part, Rejoin
 from .policy import KernelPolicy
 from .posters import Posters
 from .ready_pool import ReadyPool
@@ -268,9 +268,24 @@ class Ledger:
             self._admit_posters()
         return Rejoin.RETURNED, element
 
+    def abandon(self, part: Part, now_ns: int) -> None:
+        """Nobody asks for what is of this any more."""
+        part.is_over = True
+        account = self.owners.get(part)
+        if account is not None:
+            disown(self, account, f"nobody waits for {part!r} any more", now_ns)
+
     def unjoin(self, element: Element) -> None:
         """It was handed to somebody who was no more: it has ended, and waits to rejoin."""
         self.joined_total -= 1
+        owner = element.owner
+        is_over = (
+            owner.is_over if isinstance(owner, Part) else owner is element.parent and not _executes(element.parent)
+        )
+        if is_over:
+            element.state = State.DONE
+            self.unclaimed_total += 1
+            return
         self.owners.posts(element.owner)
         account = self.owners.get(element.owner)
         assert account is not None
@@ -355,7 +370,9 @@ class Ledger:
             self.failed_total += 1
         own = self.owners.get(element)
         if own is not None:
-            disown(self, own, element)
+            disown(self, own, "" if failure is None else f"its owner {element!r} failed", now_ns)
+        for part in element.parts:
+            self.abandon(part, now_ns)
         if not element.is_rejoined:
             element.state = State.DONE
             self._exists_no_more(element)
@@ -389,3 +406,7 @@ class Ledger:
         while account.waiters:
             self.handed.append((account.waiters.popleft(), None))
         self.owners.close_if_empty(account)
+
+
+def _executes(element: Element | None) -> bool:
+    return element is not None and element.state is State.EXECUTING
