@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from appbackplane.runtime.requests import Context, Element, Figures, KernelPolicy, RequestKernel, Runnable, State
+from appbackplane.runtime.requests.owners import Part
 from appbackplane.runtime.testing import OutsideCall, VirtualBackplane, VirtualCall
 from appbackplane.transport.directory import Directory, Place
 from appbackplane.transport.envelope import CALL, Envelope
@@ -162,9 +163,12 @@ class Outside:
         assert now.blocked <= now.executing, counts
         for account in ledger.owners:
             owner = account.owner
-            assert not isinstance(owner, Element) or owner.state is State.EXECUTING or not account.done, (
-                f"requests of {owner!r} wait to rejoin, and nobody will ask for them"
+            is_over = (
+                owner.state is not State.EXECUTING
+                if isinstance(owner, Element)
+                else isinstance(owner, Part) and owner.is_over
             )
+            assert not (is_over and account.done), f"requests of {owner!r} wait to rejoin, and nobody will ask for them"
         return now
 
 
