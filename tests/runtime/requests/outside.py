@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from appbackplane.runtime import operation
 from appbackplane.runtime.requests import Context, Element, Figures, KernelPolicy, RequestKernel, Runnable, State
 from appbackplane.runtime.requests.owners import Part
 from appbackplane.runtime.testing import OutsideCall, VirtualBackplane, VirtualCall
@@ -35,6 +36,11 @@ class Bulk(RequestKernel):
     """The kernel under test."""
 
     runnables = (Work, Short)
+
+    @operation()
+    async def wait_for(self, owner: str) -> int:
+        """Until nothing of an owner exists."""
+        return len([done async for done in self.kernel.ajoined(owner)])
 
 
 class Outside:
