@@ -17,6 +17,7 @@ import importlib
 from collections import deque
 from typing import Any
 
+from appbackplane.transport.errors import FailedPrecondition
 from appbackplane.transport.resolver import AT
 
 from ..execution.clock import RealClock
@@ -60,7 +61,7 @@ class Seat(AppObject):
             result: bytes | None = None
             failure: Failure | None = None
             try:
-                spec = worker.specs[name]
+                spec = worker.spec(name, kernel)
                 element = Element(id, spec.unpack(packed), name, None, 0, lane)
                 context = worker.context(self, kernel, start, element)
                 if spec.is_async:
@@ -93,11 +94,22 @@ class RequestWorker(Component):
 
     def __init__(self, kernel: str) -> None:
         cls = kernel_class(kernel)
+        self._kernel = kernel
         self.specs: dict[str, RunnableSpec] = cls.specs()
         for spec in self.specs.values():
             spec.make()
         self.resources = ThreadResources(ResourceTable(cls.resources))
         self._seat: Seat | None = None
+
+    def spec(self, name: str, kernel: str) -> RunnableSpec:
+        """Of a runnable. Raises `FailedPrecondition` where this worker is another kernel's."""
+        spec = self.specs.get(name)
+        if spec is None:
+            raise FailedPrecondition(
+                f"this worker executes the requests of {self._kernel}, which has no runnable {name}: "
+                f"have the `pool` of {kernel} lead to workers of its own"
+            )
+        return spec
 
     def context(self, seat: Seat, kernel: str, start: int, element: Element) -> RemoteContext:
         """For one request."""

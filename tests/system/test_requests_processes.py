@@ -37,6 +37,8 @@ kernel = "bulk:Bulk"
 """
 #: Of `bulk.run`.
 REQUEST, RESULT, ERROR, TRACE, STATE, WORKER = range(6)
+#: That execute requests in one worker process: its backplane's, and one more while one of them waits.
+THREADS_MAX = 4
 LANE = {"Hold": 3, "HoldTree": 1}
 WORKERS = [f"worker-{n}" for n in range(1, 5)]
 
@@ -286,11 +288,12 @@ def test_more_and_fewer_workers_while_it_works(client: Client, system: System) -
 
 
 def test_each_worker_has_a_handle_of_its_own(client: Client, system: System) -> None:
-    """sqlite3 in four processes: one handle each, kept from request to request."""
+    """sqlite3 in four processes: a handle for each thread that executes, kept from request to request."""
     rows = run(client, "Row", list(range(200)))
     assert [row[ERROR] for row in rows] == [None] * 200
     handles = {(row[WORKER], row[RESULT]) for row in rows}
-    assert len(handles) == len({worker for worker, _ in handles})
+    by_worker = Counter(worker for worker, _ in handles)
+    assert max(by_worker.values()) <= THREADS_MAX, by_worker
     with sqlite3.connect(system.folder / "rows.db") as database:
         assert sorted(database.execute("select number from rows").fetchall()) == [(n,) for n in range(200)]
 
@@ -314,8 +317,6 @@ def test_when_the_kernels_process_dies_everybody_is_told_and_it_works_again(syst
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ("bulk", "kernel = 'bulk': expected \"module:Class\" of a RequestKernel"),
-        ("bulk:Nobody", "kernel = 'bulk:Nobody': expected \"module:Class\" of a RequestKernel"),
         ("bulk:Tree", "kernel = 'bulk:Tree': expected \"module:Class\" of a RequestKernel"),
         ("nowhere:Bulk", "kernel = 'nowhere:Bulk': No module named 'nowhere'"),
     ],
