@@ -13,11 +13,12 @@ from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
-from appbackplane.transport.errors import Busy, FailedPrecondition
+from appbackplane.transport.errors import Busy, FailedPrecondition, InvalidArgument
 
 from .element import Done, Element, Failure, State
 from .executor import Executor
 from .figures import Figures, figures_of
+from .lanes import shares
 from .ledger import Ledger
 from .owners import Rejoin
 from .policy import KernelPolicy
@@ -256,8 +257,16 @@ class Desk:
     # -- the kernel's duties ------------------------------------------------------------------------------------------
 
     def change(self, policy: KernelPolicy) -> None:
-        """Another policy from now on."""
+        """Another policy from now on. Raises `InvalidArgument` where it would leave requests without a worker for ever."""
         with self._mutex:
+            limits = shares(policy.lanes, policy.workers) if policy.mode == "lanes" else ()
+            waiting = self._ledger.waiting_by_lane()
+            for lane, limit in enumerate(limits):
+                if waiting[lane] and not limit:
+                    raise InvalidArgument(
+                        f"{self.name}: lanes = {policy.lanes} leave lane {lane} no worker, and {waiting[lane]} requests of it wait "
+                        "for one: give it a share"
+                    )
             self.policy = policy
             self._ledger.change(policy)
             self._stall = None  # what is to be done about it may be another thing now
