@@ -68,7 +68,3 @@ class Lanes:
         assert self.counts[lane] > 0, "more have gone than had come"
         self.counts[lane] -= 1
         self.total -= 1
-
-    def never(self, lane: int) -> bool:
-        """Whether a lane can never have any: neither it nor one above it has a share."""
-        return self.total_max < 1 or (lane < len(self.limits) and self.limits[lane] == 0)
