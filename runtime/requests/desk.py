@@ -15,7 +15,7 @@ from typing import Any
 
 from appbackplane.transport.errors import Busy, FailedPrecondition, InvalidArgument
 
-from .element import Done, Element, Failure, State
+from .element import Done, Element, Failure, Packed, State
 from .executor import Executor
 from .figures import Figures, figures_of
 from .lanes import shares
@@ -42,6 +42,8 @@ class Desk:
         self.policy = policy
         self.specs = specs
         self.now_ns = now_ns
+        #: Which start of the kernel this is: its requests are counted from 1 each time, and workers may outlive it.
+        self.started_ns = now_ns()
         self.executor: Executor | None = None
         #: Whether new requests from outside are refused, and whether ready ones are held.
         self.is_closed = self.is_held = False
@@ -147,6 +149,19 @@ class Desk:
         with self._mutex:
             for element, result, failure, run_ns in done:
                 self._ledger.end(worker, element, result, failure, run_ns, now_ns)
+        self._tell()
+        self.wake()
+
+    def answered(self, worker: str, answers: Sequence[Sequence[Any]]) -> None:
+        """`ended`, as a worker process says it (`Seat.execute`). What is not with it any more counts for nothing."""
+        now_ns = self.now_ns()
+        ledger = self._ledger
+        with self._mutex:
+            for id, packed, error, trace, run_ns in answers:
+                element = ledger.find(id, worker)
+                if element is not None:
+                    failure = None if error is None else Failure(error, trace)
+                    ledger.end(worker, element, None if packed is None else Packed(packed), failure, run_ns, now_ns)
         self._tell()
         self.wake()
 

@@ -25,7 +25,7 @@ from ..execution.coroutines import Signal, pause
 from ..execution.method_action import MethodAction
 from ..objects.action import Action
 from ..objects.app_object import AppObject
-from .element import Done, Element, Failure, Packed
+from .element import Done, Element, Failure
 from .wire import BATCH_BYTES_MAX, RECALL, seat_key, usher_key
 
 if TYPE_CHECKING:
@@ -59,7 +59,9 @@ class Line(AppObject):
         while True:
             if not executor.is_wanted(worker):
                 desk.leave(worker, None, None, None, 0)
-                return
+                is_back = executor.is_wanted(worker) and desk.begins(worker)  # since the question
+                if not is_back:
+                    return
             taken: list[Element] = desk.take_batch(worker, BATCH_MAX, executor.costs, BATCH_NS, BATCH_BYTES_MAX)
             if not taken:
                 return
@@ -77,7 +79,7 @@ class Line(AppObject):
             if self.is_unsure:
                 left, self.taken = list(self.taken.values()), {}
                 desk.lost(worker, left, f"{worker}: its answer did not come")
-            self.given_back([*self.taken])
+            self.given_back([*self.taken])  # or the kernel knows of them from a call of the worker's (window.py)
 
     def stopped(self, action: Action) -> None:
         """The coroutine has ended, by itself or because nothing runs here any more."""
@@ -90,15 +92,12 @@ class Line(AppObject):
 
     def ended(self, answers: list[Any]) -> None:
         """These have been executed."""
-        done: list[Done] = []
-        for id, packed, error, trace, run_ns in answers:
+        for id, _, _, _, run_ns in answers:
             element = self.taken.pop(id, None)
             if element is not None:
-                failure = None if error is None else Failure(error, trace)
-                done.append(Done(element, None if packed is None else Packed(packed), failure, run_ns))
                 self.executor.learn(element.runnable, run_ns)
-        if done:
-            self.executor.desk.ended(self.worker, done)
+        if answers:
+            self.executor.desk.answered(self.worker, answers)
 
     def given_back(self, ids: list[int]) -> None:
         """These have not begun."""
@@ -108,9 +107,10 @@ class Line(AppObject):
 
     async def _execute(self, taken: list[Element]) -> Any:
         items = [[each.id, each.runnable, each.packed, each.lane] for each in taken]
-        arguments = {"kernel": self.executor.kernel.component_name, "items": items}
+        executor = self.executor
+        arguments = {"kernel": executor.kernel.component_name, "start": executor.desk.started_ns, "items": items}
         return await self.request(
-            self.executor.route, arguments, key=seat_key(self.worker), timeout=TIMEOUT_MAX_S, retry=False
+            executor.route, arguments, key=seat_key(self.worker), timeout=TIMEOUT_MAX_S, retry=False
         )
 
     async def _settle(self, watch: Any) -> None:
@@ -167,7 +167,12 @@ class Recaller(AppObject):
         route = f"{line.executor.desk.policy.pool}.{RECALL}"
         try:
             answers, ids = await self.request(
-                route, {}, key=usher_key(line.worker), priority=1, timeout=TIMEOUT_MAX_S, retry=False
+                route,
+                {"start": line.executor.desk.started_ns},
+                key=usher_key(line.worker),
+                priority=1,
+                timeout=TIMEOUT_MAX_S,
+                retry=False,
             )
         except BackplaneError as error:
             if not error.is_refused:  # what the worker told there is lost, and with it what it was about

@@ -28,6 +28,7 @@ class ProcessExecutor:
         #: Those that are to be given work: the first of those that are up.
         self._wanted: tuple[str, ...] = ()
         self._count = 0
+        self._is_stopped = False
         self.kernel: Any = None
         self.desk: Any = None
         self.route = ""
@@ -65,6 +66,7 @@ class ProcessExecutor:
         """What the workers execute may end there; nobody hears of it."""
         self._count = 0
         self._wanted = ()
+        self._is_stopped = True
 
     def is_wanted(self, worker: str) -> bool:
         """Whether it is to be given more."""
@@ -77,6 +79,8 @@ class ProcessExecutor:
 
     def _look(self) -> None:
         """There is another directory, or another number is wanted."""
+        if self._is_stopped:
+            return
         self._wanted = wanted = tuple(self.kernel._host.places_up(self.route))[: self._count]
         for name in [*self._lines]:
             if name not in wanted:
@@ -84,9 +88,11 @@ class ProcessExecutor:
         for name in wanted:
             if name not in self._lines:
                 line = self._lines[name] = Line(self, name)
-                self.kernel.add(line, key=f"line-{name}")
-                self.kernel.add(line.recaller, key=f"recaller-{name}")
-                self.kernel.add(Window(self.kernel), key=f"window-{name}")
+                # Others each time that the kernel comes up: those of before may still wait for answers.
+                which = f"{name}-{self.desk.started_ns}"
+                self.kernel.add(line, key=f"line-{which}")
+                self.kernel.add(line.recaller, key=f"recaller-{which}")
+                self.kernel.add(Window(self.kernel), key=f"window-{which}")
             if self.desk.begins(name):
                 self._serve(self._lines[name])
 
