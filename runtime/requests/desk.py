@@ -279,8 +279,8 @@ class Desk:
             for lane, limit in enumerate(limits):
                 if waiting[lane] and not limit:
                     raise InvalidArgument(
-                        f"{self.name}: lanes = {policy.lanes} leave lane {lane} no worker, and {waiting[lane]} requests of it wait "
-                        "for one: give it a share"
+                        f"{self.name}: lanes = {policy.lanes} leave lane {lane} no worker, and {waiting[lane]} requests of it "
+                        "wait for one: give it a share"
                     )
             self.policy = policy
             self._ledger.change(policy)

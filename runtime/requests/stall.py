@@ -43,8 +43,8 @@ def stall_of(ledger: Ledger) -> Stall | None:
     if any(element.waits_for == "room" for element in executing) and sum(ledger.rejoinable) >= ledger.policy.rejoin:
         return Stall(
             "rejoin",
-            f"all executing requests wait: {waiting}; the rejoin pool is full: {sum(ledger.rejoinable)} requests have ended, and "
-            f"those who would rejoin them wait to post: rejoin between posts (map_unordered), or have a larger rejoin pool "
+            f"all executing requests wait: {waiting}; the rejoin pool is full: {sum(ledger.rejoinable)} requests have ended, "
+            f"and those who would rejoin them wait to post: rejoin between posts (map_unordered), or have a larger rejoin pool "
             f"(rejoin = {ledger.policy.rejoin})",
         )
     ready = sum(ledger.entries.counts)
@@ -80,7 +80,7 @@ def _is_hopeless(element: Element, ledger: Ledger) -> bool:
         return all(
             isinstance(account.owner, Element) and account.owner.waits_for for account in ledger.owners if account.done
         )
-    return element.waits_for == "rejoin"
+    return bool(element.waits_for)
 
 
 def _waiting(executing: list[Element]) -> str:

@@ -1,4 +1,4 @@
-"""The policy: what makes no sense is refused in one sentence that names the setting and what is expected, and changes nothing."""
+"""The policy: what makes no sense is refused in one sentence that names the setting and what is expected."""
 
 from __future__ import annotations
 
@@ -170,5 +170,5 @@ def test_no_request_is_left_without_a_lane(live: Callable[..., Live]) -> None:
     kernel._desk.hold(is_held=False)
     assert sum(done.result for done in kernel.kernel.joined()) == 21
     kernel.change(mode="lanes")
-    with pytest.raises(InvalidArgument, match="lane=0: lanes = .* leave it no worker"):
+    with pytest.raises(InvalidArgument, match=r"lane=0: lanes = .* leave it no worker"):
         kernel.kernel.post(7, Echo, lane=0)
