@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from .lanes import shares
+from .schedule import lines_of
 
 #: Threads beyond a few dozen wait for each other's GIL; processes take 30 MB each. As many as a backplane may have workers.
 WORKERS_MAX: Final = 256
@@ -56,6 +57,8 @@ class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     step: int = 10
     #: When no request can ever go on: say so, and go on waiting; or also end those that wait, with the reason.
     on_stall: Literal["report", "fail"] = "report"
+    #: Commands that run by themselves (schedule.py): `"every 30s"`, `"22:00"` or `"mon-fri 22:00"` to a line, or several.
+    schedule: dict[str, str | list[str]] = {}
     #: With `kernel = "spark"`: settings of its executor.
     spark: dict[str, str | int] = {}
 
@@ -74,6 +77,10 @@ class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             raise ValueError('pool = "": expected the component whose replicas are the workers')
         if self.mode == "lanes":
             self._check_lanes()
+        try:
+            lines_of(self.schedule)
+        except ValueError as error:
+            raise ValueError(f"schedule: {error}") from None
 
     def changed(self, **settings: Any) -> KernelPolicy:
         """This one with other settings. Raises ValueError, and TypeError for one that does not exist or is fixed."""
