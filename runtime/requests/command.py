@@ -102,7 +102,8 @@ class CommandSpec:
         self.signature = self._bound.signature
         if self._rest:
             before, arrow, after = self.signature.partition(" -> ")
-            self.signature = f"{before[:-1]}{', ' if self._names else ''}**{self._rest}){arrow}{after}"
+            rest = str(inspect.signature(function).parameters[self._rest]).replace("'", "").replace('"', "")
+            self.signature = f"{before[:-1]}{', ' if self._names else ''}{rest}){arrow}{after}"
         if mark.when is not None and any(
             each.default is each.empty for each in [*inspect.signature(fixed).parameters.values()][1:]
         ):
