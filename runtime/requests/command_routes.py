@@ -1,9 +1,9 @@
 """Command routes: how commands come to a kernel's handler: by a route each, by lines of words, by the clock.
 
-`index.workers` takes arguments, `index.command` a line, as `workers 4`; both make the same action of it, on the handler: plain
-commands run one at a time, in order (law 1), and an `async` one, which may wait for minutes, on an object of its own beside
-them. Commands have the highest priority and do not count among the component's requests, so that a kernel that is full of
-work can still be told to stop; of them, too, there are only so many. Where an operation of the user's has the name, it wins.
+`index.workers` takes arguments, `index.command` a line, `workers 4`; both make the same action of it, on the handler: plain
+commands run one at a time, in order (law 1), and `async` ones, which may wait for minutes, beside them and each other.
+Commands have the highest priority and do not count among the component's requests, so that a kernel that is full of work can
+still be told to stop; of them, too, there are only so many. Where an operation of the user's has the name, it wins.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class CommandRoutes:
         self._kernel = kernel
         self.handler = handler
         self.specs = specs
-        self._beside: dict[str, AppObject] = {}
+        #: Objects on which commands that wait have run, and on which others may.
+        self._free: list[AppObject] = []
         self._outstanding_count = 0
         taken = _names_of(kernel)
         if LINE in taken:
@@ -64,9 +65,6 @@ class CommandRoutes:
         for spec in specs.values():
             if spec.name not in taken and spec.name != LINE:
                 kernel.expose(_CommandEndpoint(self, spec))
-            if spec.is_async:
-                beside = self._beside[spec.name] = AppObject()
-                kernel.add(beside, key=f"commands.{spec.name}")
 
     @property
     def name(self) -> str:
@@ -110,6 +108,7 @@ class CommandRoutes:
         action = self._action(spec, run, PRIORITY, None)
 
         def ended(action: Action) -> None:
+            self._is_free(action)
             on_end()
             if action.error is None:
                 log.info("%s: %s (%s): %s", self.name, line, when.text, _shown(action.result))
@@ -123,14 +122,19 @@ class CommandRoutes:
         self, spec: CommandSpec, run: Callable[[Any], Any], priority: int, deadline_ns: int | None
     ) -> MethodAction:
         handler, name = self.handler, f"{self.name}.{spec.name}"
-        if spec.is_async:
-            return MethodAction(
-                self._beside[spec.name], name, priority, _await, (self._kernel, handler, run), deadline_ns
-            )
-        return MethodAction(handler, name, priority, _run, (self._kernel, handler, run), deadline_ns)
+        arguments = (self._kernel, handler, run)
+        if not spec.is_async:
+            return MethodAction(handler, name, priority, _run, arguments, deadline_ns)
+        beside = self._free.pop() if self._free else self._kernel.add(AppObject())
+        return MethodAction(beside, name, priority, _await, arguments, deadline_ns)
+
+    def _is_free(self, action: Action) -> None:
+        if action.object is not self.handler:
+            self._free.append(action.object)
 
     def _ended(self, spec: CommandSpec, arguments: dict[str, Any], action: Action) -> None:
         self._outstanding_count -= 1
+        self._is_free(action)
         if spec.mark.is_logged and action.error is None:
             said = " ".join(f"{name}={value!r:.100}" for name, value in arguments.items())
             log.info("%s: %s(%s), as a command: %s", self.name, spec.name, said, _shown(action.result))

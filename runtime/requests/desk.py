@@ -272,9 +272,14 @@ class Desk:
 
     def match_workers(self) -> None:
         """Have the executor have as many as there are to be; whoever changes that number last looks again after it."""
+        executor = self.executor
         wanted = -1
-        while self.executor is not None and wanted != (wanted := 0 if self.is_stopped else self.policy.workers):
-            self.executor.resize(wanted)
+        while executor is not None:
+            so_far = wanted
+            wanted = 0 if self.is_stopped else self.policy.workers
+            if wanted == so_far:
+                return
+            executor.resize(wanted)
 
     def inspect(self, look: Callable[[Ledger, int], Seen]) -> Seen:
         """Have something look at the ledger, all of one moment. It is quick, and keeps nothing that changes."""

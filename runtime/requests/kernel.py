@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, Self
 from appbackplane.transport.errors import FailedPrecondition, InvalidArgument
 
 from ..objects.action import Action
-from ..objects.app_object import WorkHandle
+from ..objects.app_object import AppObject, WorkHandle
 from ..objects.component import Component
 from ..objects.module_state import ModuleState
 from ..objects.operation import DeclarationError
@@ -222,6 +222,11 @@ class RequestKernel(Component):
             self._desk.end_waiting(FailedPrecondition(f"{self.name}: {stall.text}"), everybody=False)
 
     # -- for its executors --------------------------------------------------------------------------------------------
+
+    def _object(self, key: str, make: Callable[[], AppObject]) -> AppObject:
+        """Its object of that key: made now, or when this component was up before."""
+        found = next((each for each in self._objects if each.key == key), None)
+        return found if found is not None else self.add(make(), key=key)
 
     def _serve(self, action: Action) -> None:
         """Have a worker's action run."""

@@ -231,10 +231,6 @@ class Ledger:
         held = self.workers.get(worker)
         return None if held is None else next((each for each in held.elements if each.id == id), None)
 
-    def oldest_poster_ns(self) -> int:
-        """Since when the poster waits that has waited longest; 0: none waits."""
-        return min((place[2].posted_ns for posting in self._posting for place in posting), default=0)
-
     def end_waiting(self, *, everybody: bool) -> list[Any]:
         """Who waits in the execution of a request, or everybody who waits, waits no more; who they are."""
         ended: list[Any] = []

@@ -161,4 +161,4 @@ def _executing(ledger: Ledger, _now_ns: int) -> int:
 
 
 def _not_ended(ledger: Ledger, _now_ns: int) -> int:
-    return ledger.executing.total + ledger.ready.count + ledger.posting_count
+    return ledger.executing.total + ledger.ready.count + ledger.posters.count

@@ -7,6 +7,8 @@ at each change, of which nothing has happened then.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 import msgspec
@@ -93,7 +95,7 @@ class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         try:
             return msgspec.convert({**msgspec.to_builtins(self), **settings}, KernelPolicy)
         except msgspec.ValidationError as error:
-            raise ValueError(str(error)) from error
+            raise ValueError(_explained(str(error), settings)) from error
 
     def _check_lanes(self) -> None:
         for lane, percent in enumerate(self.lanes):
@@ -110,6 +112,13 @@ class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
                     f"{what} = {total} with lanes = {self.lanes}: lanes 0 to 2 may have {together} of them, which leaves "
                     f"none to lane 3: expected {what} above {together}"
                 )
+
+
+def _explained(said: str, settings: Mapping[str, Any]) -> str:
+    """As the checks here say it: `Expected `int`, got `str` - at `$.workers`` says where at its end, if at all."""
+    problem, _, where = said.partition(" - at `$.")
+    name = re.match(r"\w*", where)[0]  # type: ignore[index]
+    return f"{name} = {settings[name]!r:.100}: {problem[0].lower()}{problem[1:]}" if name in settings else said
 
 
 def _check(name: str, value: int, least: int, most: int) -> None:

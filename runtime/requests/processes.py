@@ -104,9 +104,8 @@ class ProcessExecutor:
                 self._desk.dismiss(name)
         for name in wanted:
             if name not in self._lines:
-                line = self._lines[name] = Line()
-                self._kernel.add(line, key=f"line{AT}{name}")
-                self._kernel.add(Window(self._kernel), key=f"window{AT}{name}")
+                self._lines[name] = self._kernel._object(f"line{AT}{name}", Line)
+                self._kernel._object(f"window{AT}{name}", lambda: Window(self._kernel))
             if self._desk.begins(name):
                 self._serve(self._lines[name], name)
 

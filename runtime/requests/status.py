@@ -133,7 +133,7 @@ class Sight:
         self.entries_limits = ledger.entries.limits
         self.executing_limits = ledger.executing.limits
         self._ready = ledger.ready.copied()
-        self._posting = ledger.oldest_poster_ns()
+        self._posting = min([each.posted_ns for each in ledger.posters], default=0)
         self.held = {
             name: (_doing(held.elements[0]) if held.elements else None, max(0, len(held.elements) - 1))
             for name, held in ledger.workers.items()

@@ -119,9 +119,9 @@ def test_wrong_declarations_fail_when_the_class_is_made() -> None:
     """Not when the command is called, or its time has come."""
     with pytest.raises(DeclarationError, match="expected one of them"):
         command(every=1, at="22:00")
-    with pytest.raises(DeclarationError, match="expected seconds, 0.001"):
+    with pytest.raises(DeclarationError, match=r"expected seconds, 0.001"):
         command(every=0)
-    with pytest.raises(DeclarationError, match="noon.*expected"):
+    with pytest.raises(DeclarationError, match=r"noon.*expected"):
         command(at="noon")
     with pytest.raises(DeclarationError, match="expected a plain method"):
         command(name="x")(3)  # type: ignore[type-var]
