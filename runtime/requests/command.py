@@ -55,7 +55,8 @@ def command(
     """Make a method of a `CommandHandler` a command: `@command`, or `@command(every=60)`.
 
     `name`: how it is called, default the method's. `every`: it also runs by itself, so often, in seconds; `at`: at a time of
-    day, as "22:00" or "mon-fri 22:00". `is_logged`: whether runs that somebody asked for are logged; those by the clock are.
+    day, as "22:00" or "mon-fri 22:00". `is_logged`: whether its runs are logged, with what they gave; those of the policy's
+    schedule are, and what fails is.
     """
 
     def decorate(function: Method) -> Method:

@@ -110,7 +110,10 @@ class CommandRoutes:
         def ended(action: Action) -> None:
             self._is_free(action)
             on_end()
+            is_own = when is spec.mark.when
             if action.error is None:
+                if is_own and not spec.mark.is_logged:
+                    return
                 log.info("%s: %s (%s): %s", self.name, line, when.text, _shown(action.result))
             else:
                 log.error("%s: %s (%s) failed: %s", self.name, line, when.text, text_of(action.error, LOGGED_MAX))
@@ -162,7 +165,7 @@ class _LineEndpoint(Endpoint):
 
     def __init__(self, routes: CommandRoutes) -> None:
         super().__init__(
-            LINE, priority=PRIORITY, states=STATES, summary=LINE_SUMMARY, signature="(line: str = 'status') -> Any"
+            LINE, priority=PRIORITY, states=STATES, summary=LINE_SUMMARY, signature="(line: str = status) -> Any"
         )
         self._routes = routes
 

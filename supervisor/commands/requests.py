@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from appbackplane.transport.errors import NotFound
+from appbackplane.transport.errors import BackplaneError, NotFound
 
 from . import show
 from .asking import ask
@@ -32,6 +32,9 @@ LINE: Final = "command"
 SUMMARY: Final = "Do what a line says, as `workers 4`; `help` lists what there is."
 #: A key that begins so names a backplane (transport/resolver.py).
 AT: Final = "@"
+
+#: A kernel, and a backplane that has it.
+Place = tuple[str, str]
 
 
 @click.command("requests")
@@ -53,24 +56,31 @@ def command(kernel: str | None, words: tuple[str, ...], system: str | None, time
     check_running(location)
     places = _places(location, kernel)
     line = shlex.join(words) or "status"
-    answers = _tell(location, places, line, timeout)
+    answers, problems = _tell(location, places, line, timeout)
     if as_json:
-        told = [{"kernel": name, "backplane": place, "answer": answer} for (name, place), answer in answers.items()]
-        show.as_json(told)
-    elif not answers:
+        if answers or not problems:
+            told = [{"kernel": name, "backplane": place, "answer": told} for (name, place), told in answers.items()]
+            wrong = [
+                {"kernel": name, "backplane": place, "error": error.message}
+                for (name, place), error in problems.items()
+            ]
+            show.as_json([*told, *wrong])
+    elif not places:
         click.echo(f"system {location.system!r} has no request kernel")
     elif line != "status" or not all(map(_is_status, answers.values())):
         for (_, place), answer in answers.items():
-            if len(answers) > 1:
+            if len(places) > 1:
                 click.echo(f"{place}:")
             show.result(answer)
     elif len(answers) > 1:
         _show_all(answers)
-    else:
+    elif answers:
         _show(*answers.values())
+    for error in problems.values():
+        raise error
 
 
-def _places(location: Location, kernel: str | None) -> list[tuple[str, str]]:
+def _places(location: Location, kernel: str | None) -> list[Place]:
     """Each kernel, or the one that is named, in each backplane where it serves. Raises `NotFound`."""
     found: dict[str, list[str]] = {}
     for entry in ask(location, "supervisor.routes"):
@@ -87,26 +97,31 @@ def _places(location: Location, kernel: str | None) -> list[tuple[str, str]]:
     return [(name, place) for name in sorted(found) if kernel in (None, name) for place in found[name]]
 
 
-def _tell(location: Location, places: list[tuple[str, str]], line: str, timeout: float) -> dict[tuple[str, str], Any]:
-    """What each answers. Raises what one of them says, when the others have been told."""
+def _tell(
+    location: Location, places: list[Place], line: str, timeout: float
+) -> tuple[dict[Place, Any], dict[Place, BackplaneError]]:
+    """What each answers, or what is wrong. All are asked at once: one that is stuck holds up no other."""
+    answers: dict[Place, Any] = {}
+    problems: dict[Place, BackplaneError] = {}
     if not places:
-        return {}
+        return answers, problems
     from appbackplane.transport import connect
-    from appbackplane.transport.errors import BackplaneError
 
-    answers: dict[tuple[str, str], Any] = {}
-    problem: BackplaneError | None = None
     with closing(connect(location.run_dir)) as client:
+        asked: dict[Place, Any] = {}
         for name, place in places:
             try:
-                answers[name, place] = client.call(
+                asked[name, place] = client.submit(
                     f"{name}.{LINE}", key=f"{AT}{place}", timeout=timeout, arguments={"line": line}, retry=False
                 )
             except BackplaneError as error:
-                problem = problem or error
-    if problem is not None:
-        raise problem
-    return answers
+                problems[name, place] = error
+        for which, pending in asked.items():
+            try:
+                answers[which] = pending.result()
+            except BackplaneError as error:
+                problems[which] = error
+    return answers, problems
 
 
 def _is_status(answer: Any) -> bool:
@@ -114,7 +129,7 @@ def _is_status(answer: Any) -> bool:
     return isinstance(answer, dict) and {"state", "lanes", "workers", "rates", "policy"} <= set(answer)
 
 
-def _show_all(answers: dict[tuple[str, str], Any]) -> None:
+def _show_all(answers: dict[Place, Any]) -> None:
     show.table(
         (
             *("KERNEL", "BACKPLANE", "STATE", "WORKERS", "EXECUTING", "READY", "REJOINABLE", "POSTING", "OLDEST"),
