@@ -182,6 +182,11 @@ class EngineHost:
         with self._engine.lead:
             self._engine.parking.blocks_no_more(action)
 
+    def unix_ns(self) -> int:
+        """What calendars show, for what people mean by a time of day; it may go back. For all else `now_ns`."""
+        clock = self._engine.clock
+        return clock.now_ns() + clock.unix_offset_ns()
+
     def report(self, action: Action, error: BaseException) -> None:
         """Something that an action did went wrong, and its caller need not know, or not all of it."""
         with self._engine.lead:

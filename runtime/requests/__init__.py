@@ -7,6 +7,8 @@ of this backplane (`threads.py`), backplanes of their own (`processes.py`), or a
 means. Read `ledger.py` first, then `kernel.py`.
 """
 
+from .command import command
+from .commands import CommandHandler
 from .context import Context
 from .element import Element, Failure, State
 from .figures import Figures
@@ -18,6 +20,7 @@ from .runnable import Runnable
 from .seat import RequestWorker
 
 __all__ = [
+    "CommandHandler",
     "Context",
     "Element",
     "Failure",
@@ -29,4 +32,5 @@ __all__ = [
     "Resource",
     "Runnable",
     "State",
+    "command",
 ]

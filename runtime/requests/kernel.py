@@ -8,25 +8,33 @@ taken and rejoined is decided in ledger.py; here it is wired to the backplane: t
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from functools import partial
 from typing import Any, ClassVar, Final, Self
 
 from appbackplane.transport.errors import FailedPrecondition, InvalidArgument
 
 from ..objects.action import Action
-from ..objects.app_object import WorkHandle
+from ..objects.app_object import AppObject, WorkHandle
 from ..objects.component import Component
 from ..objects.module_state import ModuleState
 from ..objects.operation import DeclarationError
+from .automatic import Automatic
+from .command_routes import CommandRoutes
+from .commands import CommandHandler, handler_of
 from .context import Context, LocalContext
 from .desk import Desk
 from .executor import Executor
 from .executors import executor_of
 from .figures import Figures
+from .operating import Operating
 from .policy import KernelPolicy
 from .resource import Resource
 from .resources import ResourceTable
 from .runnable import Runnable, RunnableSpec
+from .schedule import When
+from .status import Pace
 from .thread_resources import ThreadResources
 from .window import Window
 
@@ -45,6 +53,8 @@ class RequestKernel(Component):
     resources: ClassVar[Mapping[str, Resource[Any]]] = {}
     #: How it works, unless its settings say otherwise.
     policy: KernelPolicy = KernelPolicy()
+    #: How it is operated (commands.py); None: by nothing but its settings.
+    commands: ClassVar[type[CommandHandler] | None] = CommandHandler
 
     _desk: Desk
     _executor: Executor | None
@@ -54,6 +64,10 @@ class RequestKernel(Component):
     _priorities: int
     _timers: list[WorkHandle]
     _kernel: Context | None
+    _routes: CommandRoutes | None
+    _automatic: Automatic | None
+    _operating: Operating
+    _pace: Pace
 
     def __new__(cls, *arguments: Any, **keywords: Any) -> Self:
         self = super().__new__(cls, *arguments, **keywords)
@@ -63,6 +77,7 @@ class RequestKernel(Component):
         self._executor = self._kernel = None
         self._priorities = 0
         self._timers = []
+        self._routes = self._automatic = None
         return self
 
     def __init__(self, policy: KernelPolicy | None = None) -> None:
@@ -85,15 +100,26 @@ class RequestKernel(Component):
 
     def change(self, **settings: Any) -> KernelPolicy:
         """Review settings while it runs; what is not named stays. Raises `InvalidArgument`; then nothing has changed."""
-        try:
-            policy = self._desk.policy.changed(**settings)
-        except (TypeError, ValueError) as error:
-            raise InvalidArgument(f"{self.name}: {error}") from error
-        self._desk.change(policy)
-        if (policy.ageing, policy.interval) != (self.policy.ageing, self.policy.interval):
-            self._set_timers(policy)
+        return self._change(settings)[1]
+
+    def _change(self, settings: Mapping[str, Any]) -> tuple[KernelPolicy, KernelPolicy]:
+        """The policy before, and after. Others may change it at the same time: nothing of either is lost."""
+        while True:
+            before = self._desk.policy
+            try:
+                policy = before.changed(**settings)
+            except (TypeError, ValueError) as error:
+                raise InvalidArgument(f"{self.name}: {error}") from error
+            if policy.schedule != before.schedule:
+                self._check_schedule(policy)
+            if self._desk.change(policy, before):
+                break
         self.policy = policy
-        return policy
+        if (policy.ageing, policy.interval) != (before.ageing, before.interval):
+            self._set_timers(policy)
+        if policy.schedule != before.schedule and self._automatic is not None:
+            self._automatic.begin(self._lines(policy))
+        return before, policy
 
     @classmethod
     def specs(cls) -> dict[str, RunnableSpec]:
@@ -105,6 +131,10 @@ class RequestKernel(Component):
     def _set_up(self, priorities: int) -> None:
         super()._set_up(priorities)
         self._priorities = priorities
+        if type(self).commands is not None:
+            handler = handler_of(type(self).commands, type(self).__qualname__)
+            self._routes = CommandRoutes(self, handler, type(handler).__commands__)
+        self._check_schedule(self.policy)
         if self.policy.kernel == "local" and self.policy.kind == "processes":
             self.add(Window(self), key="window")  # its routes have to be known (law 12); each worker has one of its own
 
@@ -113,10 +143,14 @@ class RequestKernel(Component):
             self._start()
         elif state is ModuleState.DOWN and self._executor is not None:
             self._stop()
+        elif self._automatic is not None:
+            self._automatic.begin(self._lines(self.policy))
 
     def _drains(self) -> None:
+        if self._automatic is not None:
+            self._automatic.end()
         if self._executor is not None:
-            self._desk.close(is_closed=True)
+            self._operating.drain()
 
     def _start(self) -> None:
         host = self._host
@@ -130,13 +164,20 @@ class RequestKernel(Component):
         desk.executor = executor
         executor.start(self, desk)
         self._executor = executor
+        self._operating = Operating(self.name, desk, host, partial(self._timer, "operating"))
+        self._pace = Pace()
+        if self._routes is not None:
+            self._automatic = Automatic(self._routes, partial(self._timer, "schedule"), self._serve, self._wall_clock)
         self._set_timers(policy)
 
     def _stop(self) -> None:
         executor, self._executor = self._executor, None
         assert executor is not None
+        if self._automatic is not None:
+            self._automatic.end()
         self._desk.close(is_closed=True)
         self._desk.hold(is_held=True)
+        self._operating.close()
         executor.stop()
         left = self._desk.figures()
         waiting = left.posting + sum(left.ready) + left.executing
@@ -150,15 +191,30 @@ class RequestKernel(Component):
         every = [("watch", WATCH_NS, self._watch)]
         if policy.ageing:
             every.append(("age", round(policy.interval * 1e9), self._age))
-        self._timers = [
-            self._host.later(self, f"{self.component_name}.{name}", interval_ns, interval_ns, function)
-            for name, interval_ns, function in every
-        ]
+        self._timers = [self._timer(name, interval_ns, function) for name, interval_ns, function in every]
+
+    def _timer(self, name: str, interval_ns: int, make: Callable[[], Action | None]) -> WorkHandle:
+        return self._host.later(self, f"{self.component_name}.{name}", interval_ns, interval_ns, make)
+
+    def _wall_clock(self) -> datetime:
+        return datetime.fromtimestamp(self._host.unix_ns() / 1e9)
+
+    def _lines(self, policy: KernelPolicy) -> list[tuple[When, str]]:
+        return [] if self._routes is None else self._routes.lines_of(policy.schedule)
+
+    def _check_schedule(self, policy: KernelPolicy) -> None:
+        if self._routes is not None:
+            self._routes.check(policy.schedule)
+        elif policy.schedule:
+            raise InvalidArgument(f"{self.component_name}: a schedule, and no commands (commands = None)")
 
     def _age(self) -> None:
         self._desk.grow_older()
 
     def _watch(self) -> None:
+        self._pace.look(self._desk.figures())
+        if self._automatic is not None:
+            self._automatic.look()
         stall = self._desk.look_for_stall()
         if stall is None:
             return
@@ -167,6 +223,11 @@ class RequestKernel(Component):
             self._desk.end_waiting(f"{self.name}: {stall.text}", everybody=False)
 
     # -- for its executors --------------------------------------------------------------------------------------------
+
+    def _object(self, key: str, make: Callable[[], AppObject]) -> AppObject:
+        """Its object of that key: made now, or when this component was up before."""
+        found = next((each for each in self._objects if each.key == key), None)
+        return found if found is not None else self.add(make(), key=key)
 
     def _serve(self, action: Action) -> None:
         """Have a worker's action run."""

@@ -7,11 +7,14 @@ at each change, of which nothing has happened then.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 import msgspec
 
 from .lanes import shares
+from .schedule import lines_of
 
 #: Threads beyond a few dozen wait for each other's GIL; processes take 30 MB each. As many as a backplane may have workers.
 WORKERS_MAX: Final = 256
@@ -56,6 +59,8 @@ class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     step: int = 10
     #: When no request can ever go on: say so, and go on waiting; or also end those that wait, with the reason.
     on_stall: Literal["report", "fail"] = "report"
+    #: Commands that run by themselves (schedule.py): `"every 30s"`, `"22:00"` or `"mon-fri 22:00"` to a line, or several.
+    schedule: dict[str, str | list[str]] = {}
     #: With `kernel = "spark"`: settings of its executor.
     spark: dict[str, str | int] = {}
 
@@ -74,6 +79,10 @@ class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             raise ValueError('pool = "": expected the component whose replicas are the workers')
         if self.mode == "lanes":
             self._check_lanes()
+        try:
+            lines_of(self.schedule)
+        except ValueError as error:
+            raise ValueError(f"schedule: {error}") from None
 
     def changed(self, **settings: Any) -> KernelPolicy:
         """This one with other settings. Raises ValueError, and TypeError for one that does not exist or is fixed."""
@@ -86,7 +95,7 @@ class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         try:
             return msgspec.convert({**msgspec.to_builtins(self), **settings}, KernelPolicy)
         except msgspec.ValidationError as error:
-            raise ValueError(str(error)) from error
+            raise ValueError(_explained(str(error), settings)) from error
 
     def _check_lanes(self) -> None:
         for lane, percent in enumerate(self.lanes):
@@ -103,6 +112,13 @@ class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
                     f"{what} = {total} with lanes = {self.lanes}: lanes 0 to 2 may have {together} of them, which leaves "
                     f"none to lane 3: expected {what} above {together}"
                 )
+
+
+def _explained(said: str, settings: Mapping[str, Any]) -> str:
+    """As the checks here say it: `Expected `int`, got `str` - at `$.workers`` says where at its end, if at all."""
+    problem, _, where = said.partition(" - at `$.")
+    name = re.match(r"\w*", where)[0]  # type: ignore[index]
+    return f"{name} = {settings[name]!r:.100}: {problem[0].lower()}{problem[1:]}" if name in settings else said
 
 
 def _check(name: str, value: int, least: int, most: int) -> None:

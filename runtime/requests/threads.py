@@ -69,8 +69,7 @@ class ThreadExecutor:
                 self._desk.dismiss(name)
                 continue
             if name not in self._workers:
-                worker = self._workers[name] = Worker()
-                self._kernel.add(worker, key=name)
+                self._workers[name] = self._kernel._object(name, Worker)
             if self._desk.begins(name):
                 self._serve(self._workers[name], name)
 
