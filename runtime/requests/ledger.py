@@ -171,7 +171,7 @@ class Ledger:
                 continue
             if element.state is State.EXECUTING:
                 self.entries.add(element.lane)  # one too many perhaps, until somebody takes one
-                self.wait_ns_total -= now_ns - element.ready_ns
+                element.ready_ns = now_ns  # until it was begun it has waited, and begins to wait again: no total ever shrinks
             self._release(held, element, now_ns)
             element.state, element.worker, element.started_ns = State.READY, "", 0
             self.ready.put_back(element)
