@@ -38,6 +38,8 @@ class EngineHost:
         self.on_threads: Callable[[], None] | None = None
         #: Threads that components keep for themselves, beside those that the backplane was given.
         self.kept: dict[str, int] = {}
+        #: The system's run directory.
+        self.run_dir = ""
 
     def call(self, caller: AppObject, route: Any, arguments: Mapping[str, Any], options: CallOptions) -> CallRequest:
         """To be awaited by the coroutine that runs now."""

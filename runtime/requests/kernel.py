@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
 from appbackplane.transport.errors import FailedPrecondition, InvalidArgument
 
+from ..execution.clock import RealClock
 from ..objects.action import Action
 from ..objects.app_object import WorkHandle
 from ..objects.component import Component
@@ -23,6 +25,7 @@ from .desk import Desk
 from .executor import Executor
 from .executors import executor_of
 from .figures import Figures
+from .instrumentation import Instrumentation, IntervalRecord
 from .policy import KernelPolicy
 from .resource import Resource
 from .resources import ResourceTable
@@ -53,13 +56,14 @@ class RequestKernel(Component):
     _priorities: int
     _timers: list[WorkHandle]
     _kernel: Context | None
+    _instrumentation: Instrumentation | None
 
     def __new__(cls, *arguments: Any, **keywords: Any) -> Self:
         self = super().__new__(cls, *arguments, **keywords)
         self._specs = specs_of(cls.runnables)
         self._table = ResourceTable(cls.resources)
         self._resources = ThreadResources(self._table)
-        self._executor = self._kernel = None
+        self._executor = self._kernel = self._instrumentation = None
         self._priorities = 0
         self._timers = []
         return self
@@ -82,16 +86,26 @@ class RequestKernel(Component):
         """What it has done and has to do, of this moment."""
         return self._desk.figures()
 
+    @property
+    def last_interval(self) -> IntervalRecord | None:
+        """What it did in the last interval; None: there was none yet."""
+        return None if self._instrumentation is None else self._instrumentation.last
+
     def change(self, **settings: Any) -> KernelPolicy:
         """Review settings while it runs; what is not named stays. Raises `InvalidArgument`; then nothing has changed."""
+        return self._change(settings, "asked for")
+
+    def _change(self, settings: Mapping[str, Any], reason: str) -> KernelPolicy:
         try:
             policy = self._desk.policy.changed(**settings)
         except (TypeError, ValueError) as error:
             raise InvalidArgument(f"{self.name}: {error}") from error
         self._desk.change(policy)
-        if (policy.ageing, policy.interval) != (self.policy.ageing, self.policy.interval):
+        before, self.policy = self.policy, policy
+        if _rhythm(policy) != _rhythm(before):
             self._set_timers(policy)
-        self.policy = policy
+        if self._instrumentation is not None:
+            self._instrumentation.changed(before, policy, reason)
         return policy
 
     # -- as a component -----------------------------------------------------------------------------------------------
@@ -121,6 +135,10 @@ class RequestKernel(Component):
         desk.executor = executor
         executor.start(self, desk)
         self._executor = executor
+        self._instrumentation = Instrumentation(
+            self.component_name, host.backplane, Path(host.run_dir), policy, desk.interval_figures, RealClock.unix_ns,
+            host.publish,
+        )  # fmt: skip
         self._set_timers(policy)
 
     def _stop(self) -> None:
@@ -133,17 +151,28 @@ class RequestKernel(Component):
         if waiting:
             log.warning("%s goes down with %d requests that have not ended: they are lost with it", self.name, waiting)
         self._desk.end_waiting(FailedPrecondition(f"{self.name} goes down"), everybody=True)
+        if self._instrumentation is not None:
+            self._instrumentation.close()
+            self._instrumentation = None
 
     def _set_timers(self, policy: KernelPolicy) -> None:
         for timer in self._timers:
             timer.cancel()
-        every = [("watch", WATCH_NS, self._watch)]
+        every = [("watch", WATCH_NS, self._watch), ("record", round(policy.record_interval * 1e9), self._record)]
         if policy.ageing:
             every.append(("age", round(policy.interval * 1e9), self._age))
         self._timers = [
             self._host.later(self, f"{self.component_name}.{name}", interval_ns, interval_ns, function)
             for name, interval_ns, function in every
         ]
+
+    def _record(self) -> None:
+        if self._instrumentation is not None:
+            self._instrumentation.record()
+
+    def _requests(self) -> dict[str, Any] | None:
+        instrumentation = self._instrumentation
+        return None if instrumentation is None else instrumentation.figures(self._desk.figures(), self.policy)
 
     def _age(self) -> None:
         self._desk.grow_older()
@@ -161,6 +190,11 @@ class RequestKernel(Component):
     def _serve(self, action: Action) -> None:
         """Have a worker's action run."""
         self._host.post_own(self, action)
+
+
+def _rhythm(policy: KernelPolicy) -> tuple[object, ...]:
+    """On what its timers depend."""
+    return policy.ageing, policy.interval, policy.record_interval
 
 
 def specs_of(runnables: Sequence[Any]) -> dict[str, RunnableSpec]:
