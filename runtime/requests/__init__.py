@@ -15,6 +15,7 @@ from .owners import Rejoin
 from .policy import KernelPolicy
 from .resource import Resource
 from .runnable import Runnable
+from .seat import RequestWorker
 
 __all__ = [
     "Context",
@@ -24,6 +25,7 @@ __all__ = [
     "KernelPolicy",
     "Rejoin",
     "RequestKernel",
+    "RequestWorker",
     "Resource",
     "Runnable",
     "State",

@@ -31,6 +31,7 @@ from .resource import Resource
 from .resources import ResourceTable
 from .runnable import Runnable, RunnableSpec
 from .thread_resources import ThreadResources
+from .window import Window
 
 #: How often the watchdog looks whether anything goes on. It costs 20 us; who sees that nothing does looks for seconds.
 WATCH_NS: Final = 500_000_000
@@ -60,7 +61,7 @@ class RequestKernel(Component):
 
     def __new__(cls, *arguments: Any, **keywords: Any) -> Self:
         self = super().__new__(cls, *arguments, **keywords)
-        self._specs = specs_of(cls.runnables)
+        self._specs = cls.specs()
         self._table = ResourceTable(cls.resources)
         self._resources = ThreadResources(self._table)
         self._executor = self._kernel = self._instrumentation = None
@@ -108,11 +109,18 @@ class RequestKernel(Component):
             self._instrumentation.changed(before, policy, reason)
         return policy
 
+    @classmethod
+    def specs(cls) -> dict[str, RunnableSpec]:
+        """Its runnables, by name. Raises `DeclarationError`."""
+        return specs_of(cls.runnables)
+
     # -- as a component -----------------------------------------------------------------------------------------------
 
     def _set_up(self, priorities: int) -> None:
         super()._set_up(priorities)
         self._priorities = priorities
+        if self.policy.kernel == "local" and self.policy.kind == "processes":
+            self.add(Window(self), key="window")  # its routes have to be known (law 12); each worker has one of its own
 
     def _enters(self, state: ModuleState) -> None:
         if state is ModuleState.INITIALIZING and self._executor is None:

@@ -46,20 +46,20 @@ def stall_of(ledger: Ledger) -> Stall | None:
         )
         return Stall(
             "workers",
-            f"thread exhaustion: all {len(executing)} workers execute requests that wait: {waiting}; {ready} requests are ready, "
-            f"and no worker is left to execute them: {remedy}",
+            f"thread exhaustion: all {len(executing)} workers execute requests that wait: {waiting}; {ready} requests are "
+            f"ready, and no worker is left to execute them: {remedy}",
         )
     if ready:
         lanes = [lane for lane, count in enumerate(ledger.entries.counts) if count]
         return Stall(
             "lanes",
-            f"all executing requests wait: {waiting}; the {ready} that are ready are of lanes {lanes}, which have as many workers "
-            "as they may have: post sub-requests in a lane below that of who waits for them",
+            f"all executing requests wait: {waiting}; the {ready} that are ready are of lanes {lanes}, which have as many "
+            "workers as they may have: post sub-requests in a lane below that of who waits for them",
         )
     return Stall(
         "nothing",
-        f"all executing requests wait: {waiting}; nothing is ready, and what they wait for is executed by none of them: does one "
-        "wait for its own owner?",
+        f"all executing requests wait: {waiting}; nothing is ready, and what they wait for is executed by none of them: does "
+        "one wait for its own owner?",
     )
 
 

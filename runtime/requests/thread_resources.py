@@ -11,17 +11,19 @@ import threading
 from collections.abc import Hashable
 from typing import Any
 
-from .resources import Held, ResourceTable
+from .held import Held
+from .resources import ResourceTable
 
 
 class _Part:
     """Of one thread."""
 
     def __init__(self, held: Held) -> None:
-        self.held = held
+        self.held, self._thread = held, threading.get_ident()
 
     def __del__(self) -> None:
-        self.held.close()
+        if threading.get_ident() == self._thread:  # or the table itself is dropped, and its handles with it
+            self.held.close()
 
 
 class ThreadResources:
@@ -44,6 +46,8 @@ class ThreadResources:
     def _part(self) -> _Part:
         part = getattr(self._local, "part", None)
         if part is None:
-            part = self._local.part = _Part(self._table.of(f"{threading.current_thread().name}"))
+            part = self._local.part = _Part(
+                self._table.of(f"{threading.current_thread().name}-{threading.get_native_id()}")
+            )
         assert isinstance(part, _Part)
         return part

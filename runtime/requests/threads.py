@@ -8,10 +8,9 @@ time. One that waits in its thread for sub-requests keeps it: the backplane has 
 
 from __future__ import annotations
 
-import traceback
 from typing import TYPE_CHECKING, Any, Final
 
-from appbackplane.transport.errors import BackplaneError, text_of
+from appbackplane.transport.errors import BackplaneError
 
 from ..execution.coroutines import should_yield
 from ..execution.method_action import MethodAction
@@ -20,6 +19,8 @@ from ..objects.app_object import AppObject
 from .context import LocalContext
 from .desk import Desk
 from .element import Element, Failure
+from .executor import Port
+from .failures import failure_of
 from .urgency import backplane_priority
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class ThreadExecutor:
         self._kernel: Any = None
         self._desk: Any = None
 
-    def start(self, kernel: RequestKernel, desk: Desk) -> None:
+    def start(self, kernel: RequestKernel, desk: Port) -> None:
         """As `executor.Executor`, like all here."""
         self._kernel, self._desk = kernel, desk
         self.resize(desk.policy.workers)
@@ -174,11 +175,3 @@ class Serving(ParkableAction):
 async def _execute(worker: Worker, desk: Desk, element: Element, context: LocalContext) -> Any:
     """A coroutine's request, as an operation of its worker."""
     return await desk.specs[element.runnable].execute(element.request, context)
-
-
-def failure_of(error: BaseException) -> Failure:
-    """What its owner is told, and what he may look up."""
-    said = text_of(error)
-    name = type(error).__name__
-    trace = text_of("".join(traceback.format_exception(error)), 64 * 1024)
-    return Failure(f"{name}: {said}" if said else name, trace)
