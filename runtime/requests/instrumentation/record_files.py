@@ -26,7 +26,8 @@ class RecordFiles:
         self._size_max, self._age_max_ns = size_max, age_max_ns
         self._root = root
         self._fd = -1
-        self._size = self._began_ns = 0
+        #: Of the file that is written, or was the last one: no two bear one name.
+        self._number = self._size = self._began_ns = 0
 
     def write(self, line: bytes, at_ns: int) -> None:
         """One line, without its end, of the Unix time `at_ns`. Either all of it is there afterwards, or nothing."""
@@ -62,12 +63,12 @@ class RecordFiles:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._root))
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._retain(at_ns)
-        number = max((_number_of(path) for path in self.files()), default=0)
+        self._number = max((_number_of(path) for path in self.files()), default=self._number)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         while self._fd < 0:
-            number += 1
+            self._number += 1
             with suppress(FileExistsError):  # of the process before this one, which goes down as this one comes up
-                self._fd = os.open(self.folder / f"{number:08d}{_SUFFIX}", flags, 0o600)
+                self._fd = os.open(self.folder / f"{self._number:08d}{_SUFFIX}", flags, 0o600)
         self._size, self._began_ns = 0, at_ns
 
     def _retain(self, at_ns: int) -> None:
