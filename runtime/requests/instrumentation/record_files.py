@@ -63,7 +63,7 @@ class RecordFiles:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._root))
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._retain(at_ns)
-        self._number = max((_number_of(path) for path in self.files()), default=self._number)
+        self._number = max([self._number, *map(_number_of, self.files())])
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         while self._fd < 0:
             self._number += 1
