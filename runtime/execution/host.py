@@ -190,6 +190,11 @@ class EngineHost:
             self._engine.reports.failed(action, error, self._engine.clock.now_ns())
 
     @property
+    def is_recording(self) -> bool:
+        """Whether actions are recorded here. No lead: it is decided before anything runs."""
+        return self._engine.endings.recorder is not None
+
+    @property
     def backplane(self) -> str:
         """The name of this one."""
         return self._engine.backplane

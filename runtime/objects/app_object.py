@@ -75,6 +75,8 @@ class Host(Protocol):
     run_dir: str
 
     @property
+    def is_recording(self) -> bool: ...
+    @property
     def backplane(self) -> str: ...
 
 
