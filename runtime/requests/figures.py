@@ -42,7 +42,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     refused_total: int
     #: Executions that have begun: more than have ended and are executing, where some were given back.
     begun_total: int
-    #: From having an entry until they were begun; and executing, of those that have ended.
+    #: From being posted until they were begun; and executing, of those that have ended.
     wait_ns_total: int
     run_ns_total: int
     #: Of each worker: requests ended, ns they ran, and requests that it has.
@@ -63,7 +63,7 @@ def figures_of(ledger: Ledger, now_ns: int) -> Figures:
         rejoinable=tuple(ledger.rejoinable),
         ready_peak=tuple(ledger.entries.peaks),
         executing_peak=tuple(ledger.executing.peaks),
-        posting=ledger.posting_count,
+        posting=ledger.posters.count,
         owners=len(ledger.owners),
         posted_total=ledger.posted_total,
         ended_total=ledger.ended_total,
