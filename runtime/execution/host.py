@@ -34,6 +34,8 @@ class EngineHost:
         self._engine = engine
         #: The time, monotonic: the clock's function itself.
         self.now_ns: Callable[[], int] = engine.now_ns
+        #: CPU time of the calling thread.
+        self.cpu_ns: Callable[[], int] = engine.clock.cpu_ns
         #: Gives the backplane as many threads as it is to have; None: it has not started, or has none of its own.
         self.on_threads: Callable[[], None] | None = None
         #: Threads that components keep for themselves, beside those that the backplane was given.

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..execution.clock import RealClock
 from ..execution.engine import SHORT_NS
 from ..objects.action import Action
 from ..objects.app_object import Host
@@ -41,7 +40,7 @@ class ActionRecords:
 
     __slots__ = ("_cpu_mark_ns", "_cpu_ns", "_error", "_names", "_parts")
 
-    def __init__(self, action: Action, names: RequestNames, cpu_ns: Callable[[], int] = RealClock.cpu_ns) -> None:
+    def __init__(self, action: Action, names: RequestNames, cpu_ns: Callable[[], int]) -> None:
         self._names, self._cpu_ns = names, cpu_ns
         self._parts: list[Part] = []
         action.parts = self._parts
@@ -66,4 +65,4 @@ class ActionRecords:
 
 def records_of(action: Action, host: Host, names: RequestNames) -> ActionRecords | None:
     """For the requests of an action; None: nothing is recorded."""
-    return ActionRecords(action, names) if host.is_recording else None
+    return ActionRecords(action, names, host.cpu_ns) if host.is_recording else None

@@ -16,13 +16,16 @@ import importlib
 from collections import deque
 from typing import Any
 
+from appbackplane.transport.errors import InternalError
 from appbackplane.transport.resolver import AT
 
 from ..execution.clock import RealClock
+from ..execution.current import current
 from ..objects.app_object import AppObject
 from ..objects.component import Component
 from ..objects.module_state import ModuleState
 from ..objects.operation import DeclarationError, operation
+from .action_records import RequestNames, records_of
 from .element import Element, Failure
 from .failures import failure_of
 from .kernel import RequestKernel
@@ -50,15 +53,19 @@ class Seat(AppObject):
         worker = self._worker
         waiting = self.waiting = deque(items)
         answers: list[list[Any]] = []
+        action = current.action
+        assert action is not None
+        records = records_of(action, worker._host, worker.names(kernel))
         size = 0
         while waiting and size < BATCH_BYTES_MAX:
             id, name, packed, lane = waiting.popleft()
             started_ns = RealClock.now_ns()
+            element = Element(id, None, name, None, 0, lane)
             result: bytes | None = None
             failure: Failure | None = None
             try:
                 spec = worker.specs[name]
-                element = Element(id, spec.unpack(packed), name, None, 0, lane)
+                element.request = spec.unpack(packed)
                 context = worker.context(self, kernel, element)
                 if spec.is_async:
                     returned = await spec.execute(element.request, context)
@@ -68,11 +75,17 @@ class Seat(AppObject):
                 if len(result) > ITEM_BYTES_MAX:
                     said = f"{name} returned {len(result):,} bytes: at most {ITEM_BYTES_MAX:,} can travel"
                     result, failure = None, Failure(said)
+                    if records is not None:
+                        records.failed(InternalError(said))
             except BaseException as raised:  # the edge: sys.exit() in a request ends the request, not the worker
                 result, failure = None, failure_of(raised)
+                if records is not None:
+                    records.failed(raised)
             worker.resources.request_ended()
             size += len(result or b"")
             run_ns = RealClock.now_ns() - started_ns
+            if records is not None and name in worker.specs:
+                records.executed(element, started_ns, run_ns)
             answers.append([id, result, *(failure or (None, None)), run_ns])
         return answers
 
@@ -95,6 +108,13 @@ class RequestWorker(Component):
             spec.make()
         self.resources = ThreadResources(ResourceTable(cls.resources))
         self._seat: Seat | None = None
+        self._names = RequestNames("")
+
+    def names(self, kernel: str) -> RequestNames:
+        """Under which the requests of this kernel are recorded: of the one that it works for, nearly always the last one."""
+        if self._names.kernel != kernel:
+            self._names = RequestNames(kernel)
+        return self._names
 
     def context(self, seat: Seat, kernel: str, element: Element) -> RemoteContext:
         """For one request."""

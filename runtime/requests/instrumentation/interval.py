@@ -55,7 +55,7 @@ class IntervalRecord(msgspec.Struct, frozen=True, kw_only=True):
     refused: int
     #: Ended a second.
     throughput: float
-    #: From having an entry until being begun, and running; None: nothing was begun, or has ended.
+    #: From being posted until being begun, and running; None: nothing was begun, or has ended.
     wait_ms: float | None
     run_ms: float | None
     #: At its end, and the most at a time in it: entries of the ready pool, and requests executing.
