@@ -53,7 +53,7 @@ class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     #: Whether these records are written to files (instrumentation/). Off: a run directory may lie in memory, and who asks
     #: for files says for how long. The topic and the statistics have them anyway.
     record: bool = False
-    #: In this folder, in BACKPLANE/COMPONENT; "": in `requests` of the run directory. And at most so many bytes, so old.
+    #: In BACKPLANE/COMPONENT.interval of this folder; "": of `records` in the run directory. At most so many bytes, so old.
     record_dir: str = ""
     record_size: int = 16 << 20
     record_age: float = 7 * 86_400.0

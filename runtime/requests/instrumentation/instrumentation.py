@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from ...observation.segments import RECORDS
 from ..figures import Figures
 from ..policy import KernelPolicy
 from .described import described
@@ -24,8 +25,6 @@ from .writer import RecordWriter
 
 #: Changes of settings kept for one interval: whoever makes more of them in a second means the last ones.
 CHANGES_MAX = 100
-#: Below the run directory: REQUESTS/BACKPLANE/COMPONENT/00000001.jsonl.
-REQUESTS = "requests"
 
 
 class Instrumentation:
@@ -50,9 +49,9 @@ class Instrumentation:
         self._mutex = threading.Lock()
         self._writer: RecordWriter | None = None
         self._place: tuple[object, ...] = ()
+        self.topic = f"{kernel}.interval"
         #: The last interval; None: there was none yet.
         self.last: IntervalRecord | None = None
-        self.topic = f"{kernel}.interval"
         self.follow(policy)
 
     def record(self) -> None:
@@ -108,6 +107,6 @@ class Instrumentation:
         folder = Path(policy.record_dir).expanduser()
         if not policy.record_dir:
             root = self._run_dir
-            folder = root / REQUESTS
-        folder = folder / self._backplane / self._kernel
+            folder = root / RECORDS
+        folder = folder / self._backplane / self.topic
         return RecordFiles(folder, policy.record_size, round(policy.record_age * 1e9), root)

@@ -142,7 +142,7 @@ def test_records_are_written_where_the_policy_says(tmp_path: Path) -> None:
     running.backplane.advance(1.0)
     assert running.backplane.backplane.statistics()["requests"]["indexing"]["recording"]["lost"] == 0
     written(running)
-    assert [each["ended"] for each in lines(tmp_path / "measured" / "virtual" / "indexing")] == [2, 0, 3]
+    assert [each["ended"] for each in lines(tmp_path / "measured" / "virtual" / TOPIC)] == [2, 0, 3]
 
 
 def test_it_may_be_switched_on_while_it_runs(tmp_path: Path) -> None:
