@@ -20,6 +20,7 @@ from ..objects.app_object import WorkHandle
 from ..objects.component import Component
 from ..objects.module_state import ModuleState
 from ..objects.operation import DeclarationError
+from .action_records import RequestNames
 from .context import Context, LocalContext
 from .desk import Desk
 from .executor import Executor
@@ -52,6 +53,7 @@ class RequestKernel(Component):
     _desk: Desk
     _executor: Executor | None
     _specs: dict[str, RunnableSpec]
+    _names: RequestNames
     _table: ResourceTable
     _resources: ThreadResources
     _priorities: int
@@ -62,6 +64,7 @@ class RequestKernel(Component):
     def __new__(cls, *arguments: Any, **keywords: Any) -> Self:
         self = super().__new__(cls, *arguments, **keywords)
         self._specs = cls.specs()
+        self._names = RequestNames(self.component_name)
         self._table = ResourceTable(cls.resources)
         self._resources = ThreadResources(self._table)
         self._executor = self._kernel = self._instrumentation = None

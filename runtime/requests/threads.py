@@ -16,7 +16,7 @@ from ..execution.coroutines import should_yield
 from ..execution.method_action import MethodAction
 from ..objects.action import DONE, Action, Outcome, ParkableAction
 from ..objects.app_object import AppObject
-from .action_records import RequestNames, records_of
+from .action_records import records_of
 from .context import LocalContext
 from .desk import Desk
 from .element import Element, Failure
@@ -44,13 +44,14 @@ class ThreadExecutor:
         self._wanted = 0
         self._kernel: Any = None
         self._desk: Any = None
-        #: Under which its requests are recorded.
-        self.names = RequestNames("")
 
     def start(self, kernel: RequestKernel, desk: Port) -> None:
         """As `executor.Executor`, like all here."""
         self._kernel, self._desk = kernel, desk
-        self.names = RequestNames(kernel.component_name)
+        # Those of an earlier time that it was up.
+        self._workers = {
+            each._key: each for each in kernel.objects if isinstance(each, Worker) and each._key is not None
+        }
         self.resize(desk.policy.workers)
 
     def kick(self, worker: str) -> None:
@@ -114,7 +115,7 @@ class Serving(ParkableAction):
         started_ns = now_ns()
         end_ns = started_ns + SLICE_NS
         held = kernel._resources
-        records = records_of(self, kernel._host, self._executor.names)
+        records = records_of(self, kernel._host, kernel._names)
         element: Element | None = None
         result: Any = None
         failure: Failure | None = None
@@ -122,8 +123,12 @@ class Serving(ParkableAction):
         while True:
             if not self._executor.is_wanted(worker):
                 desk.leave(worker, element, result, failure, run_ns)
+                if self._executor.is_wanted(worker) and desk.begins(
+                    worker
+                ):  # again, between the question and the leaving
+                    self._go_on()
                 return DONE
-            if started_ns >= end_ns or should_yield():
+            if element is not None and (started_ns >= end_ns or should_yield()):
                 desk.end_one(worker, element, result, failure, run_ns)
                 self._go_on()
                 return DONE
@@ -168,7 +173,7 @@ class Serving(ParkableAction):
         self._executor._serve(worker, self._worker)
 
     def _run_async(self, element: Element, context: LocalContext) -> None:
-        name = self._executor.names.of(element.runnable).name
+        name = self._kernel._names.of(element.runnable).name
         action = MethodAction(self.object, name, self.priority, _execute, (self._desk, element, context))
         action.lane, action.wait_ns = element.lane, element.started_ns - element.ready_ns
         action.on_end = self._has_ended
