@@ -191,7 +191,7 @@ def test_a_kernel_that_was_moved_down_works_again() -> None:
     assert outside.rejoin("x") == ("returned", again)
     assert outside.check().ended_total == 1
     assert [each._key for each in outside.kernel.objects] == [
-            "window", "line@worker-1", "recaller@worker-1", "window@worker-1",
+            "commands", "window", "line@worker-1", "recaller@worker-1", "window@worker-1",
         ]  # fmt: skip
 
 
