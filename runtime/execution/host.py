@@ -18,7 +18,7 @@ from ..objects.app_object import AppObject, CallOptions
 from ..objects.component import Component
 from ..objects.operation import PRIORITY_DEFAULT
 from ..scheduling.timers import Timer
-from .coroutines import CallRequest
+from .coroutines import CallRequest, Signal
 from .current import current
 from .foreign import check
 from .method_action import MethodAction
@@ -34,6 +34,10 @@ class EngineHost:
         self._engine = engine
         #: The time, monotonic: the clock's function itself.
         self.now_ns: Callable[[], int] = engine.now_ns
+        #: Gives the backplane as many threads as it is to have; None: it has not started, or has none of its own.
+        self.on_threads: Callable[[], None] | None = None
+        #: Threads that components keep for themselves, beside those that the backplane was given.
+        self.kept: dict[str, int] = {}
 
     def call(self, caller: AppObject, route: Any, arguments: Mapping[str, Any], options: CallOptions) -> CallRequest:
         """To be awaited by the coroutine that runs now."""
@@ -155,13 +159,25 @@ class EngineHost:
             engine.parking.hurry(action, engine.clock.now_ns())
             engine.nudge()  # what is ready may be more urgent now than what a relief was told to look for
 
-    def begins_to_block(self, action: ParkableAction) -> None:
+    def keep_threads(self, component: Component, count: int) -> None:
+        """So many actions of this component may hold a thread each, while they wait: it has that many beside the others'."""
+        self.kept[component.component_name] = count
+        if self.on_threads is not None:
+            self.on_threads()
+
+    def set(self, signal: Signal) -> None:
+        """Whoever awaits it goes on."""
+        engine = self._engine
+        with engine.lead:
+            engine.outgoing.set(signal, engine.clock.now_ns())
+
+    def begins_to_block(self, action: Action) -> None:
         """It is about to wait in its thread."""
         engine = self._engine
         with engine.lead:
             engine.parking.begins_to_block(action, engine.clock.now_ns())
 
-    def blocks_no_more(self, action: ParkableAction) -> None:
+    def blocks_no_more(self, action: Action) -> None:
         """It has what it waited for in its thread."""
         with self._engine.lead:
             self._engine.parking.blocks_no_more(action)
@@ -182,6 +198,16 @@ class EngineHost:
         No lead: a directory is never changed, and which one is the newest is read in one step.
         """
         return self._engine.outgoing.directory.routes.get(route, ())
+
+    def places_up(self, route: str) -> tuple[str, ...]:
+        """Those of them that take work now: up, and not being drained."""
+        places = self._engine.outgoing.directory.backplanes
+        found = (name for name in self.places(route) if name in places)
+        return tuple(name for name in found if places[name].is_up and not places[name].is_draining)
+
+    def hear_directory(self, function: Callable[[], None]) -> None:
+        """Have this called with each new directory, with the lead."""
+        self._engine.outgoing.hearers.append(function)
 
     def add_object(self, component: Component, object: AppObject) -> None:
         """While running."""

@@ -8,7 +8,7 @@ for it. It ends once: by an answer, by its deadline, or because the process that
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,7 @@ from appbackplane.transport.retrying import SPREAD_NS, Again
 
 from ..objects.action import LOCAL, Action
 from ..objects.app_object import AppObject, CallOptions
-from .coroutines import CallRequest, Pause
+from .coroutines import CallRequest, Pause, Signal
 from .method_action import MethodAction
 from .trying_again import TryingAgain
 
@@ -58,6 +58,8 @@ class Outgoing:
         self.again = TryingAgain()
         #: Calls that found no place, by the id of their wait.
         self._unplaced: dict[int, MethodAction] = {}
+        #: Called with each new directory.
+        self.hearers: list[Callable[[], None]] = []
 
     def start(self, action: MethodAction, now_ns: int) -> None:
         """Let what an action awaits begin; its object is in the wait queue already."""
@@ -65,6 +67,11 @@ class Outgoing:
         if action.thrown is not None:  # cancelled while it ran
             self._go_on(action, now_ns)
             return
+        if isinstance(request, Signal):
+            if request.is_set:
+                self._go_on(action, now_ns)
+                return
+            request.action = action
         self._engine.inheritance.awaits(action)
         if isinstance(request, Pause):
             due_ns = now_ns + request.delay_ns
@@ -164,6 +171,15 @@ class Outgoing:
             self._take_back(peer, id, now_ns)
         return 0
 
+    def set(self, signal: Signal, now_ns: int) -> None:
+        """What it stands for has come; whoever awaits it goes on, whenever he begins to."""
+        signal.is_set = True
+        action = signal.action
+        if isinstance(action, MethodAction) and action.request is signal:
+            self.calls.end(action.awaiting_id)
+            self._go_on(action, now_ns)
+            self._engine.watch.notify()
+
     def fail_peer(self, peer: bytes, now_ns: int) -> None:
         """A peer is dead: the calls it held end in PEER_DOWN."""
         for _, action in self.calls.fail_peer(peer):
@@ -191,6 +207,8 @@ class Outgoing:
             self._say_farewell(name, now_ns)
         if self._unplaced:
             self._look_again(now_ns)
+        for hear in self.hearers:
+            hear()
 
     def _say_farewell(self, name: str, now_ns: int) -> None:
         """It is drained: from now on we ask elsewhere. This comes there after all that we have asked."""
