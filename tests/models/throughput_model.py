@@ -44,7 +44,9 @@ def best(curve: Callable[[int], float], most: int) -> tuple[int, float]:
 class SimulatedKernel:
     """Answers each interval with a sample, and applies what the optimiser says."""
 
-    def __init__(self, optimiser: Optimiser, curve: Callable[[int], float], *, seed: int = 1, noise: float = 0.12) -> None:
+    def __init__(
+        self, optimiser: Optimiser, curve: Callable[[int], float], *, seed: int = 1, noise: float = 0.12
+    ) -> None:
         self.optimiser, self.curve, self.noise = optimiser, curve, noise
         self.random = random.Random(seed)
         self.offered_per_s = math.inf

@@ -12,7 +12,6 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-
 #: A level is never taken for lower than this below the highest (a seventh): an interval in which nothing ended is bad enough.
 DEPTH = 2.0
 #: Precision of the fit (a tenth of a per cent), and how long it may take.

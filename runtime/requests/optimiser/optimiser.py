@@ -49,6 +49,11 @@ class Optimiser:
         """Whether it is looking for the top, and not holding it."""
         return self._hold is None
 
+    @property
+    def workers_held(self) -> int:
+        """The workers that are held, also while it looks aside or has given some back; searching: those of now."""
+        return self._hold.workers if self._hold else self.setting.workers
+
     def review(self, policy: OptimiserPolicy) -> Move | None:
         """Other bounds from now on; the top is looked for again within them."""
         self.policy = policy
@@ -56,6 +61,11 @@ class Optimiser:
         is_moved, self.setting = setting != self.setting, setting
         self._search_again()
         return Move(setting, "the bounds have changed") if is_moved else None
+
+    def adopt(self, setting: Setting) -> None:
+        """Somebody else has changed the setting: go on from there, even beyond the bounds."""
+        self.setting = setting
+        self._search_again()
 
     def observe(self, sample: Sample) -> Move | None:
         """One interval has passed. The setting to apply now, and why; None: leave everything as it is."""
@@ -141,6 +151,8 @@ class Optimiser:
         self._least, self._most = self.policy.workers_min, self.policy.workers_max
         self._curve, self._hold = Curve(), None
         self._began = self.setting.workers
+        self._idle = Idle()
+        self._late_count = 0
         self._measure.restart(0)
 
     def _is_late(self, sample: Sample) -> bool:

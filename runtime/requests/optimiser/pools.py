@@ -27,7 +27,10 @@ def grown(sample: Sample, setting: Setting, policy: OptimiserPolicy) -> tuple[Se
     needed = max(READY_PER_WORKER * setting.workers, sample.ended_count * REFILL_NS // sample.interval_ns)
     idle = sample.workers - sample.executing_count
     if sample.posting_count and not sample.ready_count and idle > 0:
-        ready, why = 2 * ready, f"{idle} workers were idle while {sample.posting_count} posters waited for a ready pool of {ready}"
+        ready, why = (
+            2 * ready,
+            f"{idle} workers were idle while {sample.posting_count} posters waited for a ready pool of {ready}",
+        )
     elif needed > ready:
         ready = max(needed, int(GROWTH * ready))
         why = f"{setting.workers} workers at {per_s(sample)}/s need {needed} places in the ready pool"

@@ -35,7 +35,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def busy_workers(self) -> float:
-        """Mean number of workers that were at work (Little's law). Where requests outlast the interval, only in the long run."""
+        """Mean number of workers at work (Little's law); where requests outlast the interval, only in the long run."""
         return self.ended_count * self.run_ns / self.interval_ns
 
 

@@ -38,7 +38,9 @@ def chosen(points: Sequence[Point], tolerance: float) -> Point:
 
 def next_look(points: Sequence[Point], least: int, most: int, tolerance: float) -> Look | None:
     """The next look; None when the top is known well enough. `points` are a fitted curve, and not empty."""
-    return more(points, most, tolerance) or fewer(points, least, tolerance) or between(points, tolerance) or again(points)
+    return (
+        more(points, most, tolerance) or fewer(points, least, tolerance) or between(points, tolerance) or again(points)
+    )
 
 
 def more(points: Sequence[Point], most: int, tolerance: float) -> Look | None:
