@@ -23,6 +23,7 @@ from .desk import Desk
 from .executor import Executor
 from .executors import executor_of
 from .figures import Figures
+from .optimising import Looking, Optimising
 from .policy import KernelPolicy
 from .resource import Resource
 from .resources import ResourceTable
@@ -54,13 +55,14 @@ class RequestKernel(Component):
     _priorities: int
     _timers: list[WorkHandle]
     _kernel: Context | None
+    _optimising: Optimising | None
 
     def __new__(cls, *arguments: Any, **keywords: Any) -> Self:
         self = super().__new__(cls, *arguments, **keywords)
         self._specs = cls.specs()
         self._table = ResourceTable(cls.resources)
         self._resources = ThreadResources(self._table)
-        self._executor = self._kernel = None
+        self._executor = self._kernel = self._optimising = None
         self._priorities = 0
         self._timers = []
         return self
@@ -90,9 +92,9 @@ class RequestKernel(Component):
         except (TypeError, ValueError) as error:
             raise InvalidArgument(f"{self.name}: {error}") from error
         self._desk.change(policy)
-        if (policy.ageing, policy.interval) != (self.policy.ageing, self.policy.interval):
+        before, self.policy = self.policy, policy
+        if timers_of(policy) != timers_of(before):
             self._set_timers(policy)
-        self.policy = policy
         return policy
 
     @classmethod
@@ -148,6 +150,11 @@ class RequestKernel(Component):
         every = [("watch", WATCH_NS, self._watch)]
         if policy.ageing:
             every.append(("age", round(policy.interval * 1e9), self._age))
+        if policy.optimise:
+            if self._optimising is None:
+                self._optimising = Optimising(self)
+                self.add(self._optimising, key="optimiser")
+            every.append(("optimise", round(policy.record_interval * 1e9), self._optimise))
         self._timers = [
             self._host.later(self, f"{self.component_name}.{name}", interval_ns, interval_ns, function)
             for name, interval_ns, function in every
@@ -155,6 +162,12 @@ class RequestKernel(Component):
 
     def _age(self) -> None:
         self._desk.grow_older()
+
+    def _optimise(self) -> None:
+        optimising = self._optimising
+        if optimising is not None and not optimising.is_looking:
+            self._serve(Looking(optimising, f"{self.component_name}.optimise", 0))
+            optimising.is_looking = True
 
     def _watch(self) -> None:
         stall = self._desk.look_for_stall()
@@ -164,11 +177,21 @@ class RequestKernel(Component):
         if self.policy.on_stall == "fail":
             self._desk.end_waiting(FailedPrecondition(f"{self.name}: {stall.text}"), everybody=False)
 
+    def workers_up(self) -> int:
+        """Workers that there are; other than asked for while they come and go."""
+        executor = self._executor
+        return 0 if executor is None else sum(worker["state"] == "up" for worker in executor.workers())
+
     # -- for its executors --------------------------------------------------------------------------------------------
 
     def _serve(self, action: Action) -> None:
         """Have a worker's action run."""
         self._host.post_own(self, action)
+
+
+def timers_of(policy: KernelPolicy) -> tuple[object, ...]:
+    """What of a policy the timers depend on."""
+    return policy.ageing, policy.interval, policy.optimise, policy.record_interval
 
 
 def specs_of(runnables: Sequence[Any]) -> dict[str, RunnableSpec]:

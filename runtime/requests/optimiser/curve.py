@@ -23,7 +23,7 @@ class Point(NamedTuple):
 
     workers: int
     level: float
-    count: int
+    look_count: int
 
 
 class Curve:

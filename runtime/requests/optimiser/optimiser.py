@@ -8,6 +8,8 @@ there yet, or while many requests begun under the old setting still run (measure
 
 from __future__ import annotations
 
+from collections import deque
+
 from . import pools
 from .curve import Curve
 from .hold import Hold, Noise
@@ -24,6 +26,8 @@ LATE_MAX = 6
 #: A search that ends this near (a ratio) to where it began was for nothing: the next alarm takes twice as much to believe,
 #: and at most so many times as much.
 SAME, PATIENCE_MAX = 1.3, 4.0
+#: Samples whose blocked workers count: requests that wait for sub-requests hold a worker each, and one must be left to go on.
+BLOCKED_MEMORY = 30
 
 #: Workers to go on with, and why.
 Step = tuple[int, str]
@@ -38,6 +42,7 @@ class Optimiser:
         self.setting = policy.within(setting)
         self._least, self._most = policy.workers_min, policy.workers_max
         self._noise, self._idle, self._measure = Noise(), Idle(), Measure()
+        self._blocked: deque[int] = deque(maxlen=BLOCKED_MEMORY)
         self._late_count = 0
         self._patience = 1.0
         self._began = self.setting.workers  # where this search began
@@ -70,10 +75,13 @@ class Optimiser:
     def observe(self, sample: Sample) -> Move | None:
         """One interval has passed. The setting to apply now, and why; None: leave everything as it is."""
         is_telling = self._measure.is_telling(sample)
+        self._blocked.append(sample.blocked_count)
         if self._is_late(sample):
             return None
         step: Step | None = None
-        if sample.is_pressed and (full := self._idle.wanted_again()):
+        if sample.blocked_count >= sample.workers and sample.ready_count:
+            step = self._freed(sample)
+        elif sample.is_pressed and (full := self._idle.wanted_again()):
             step = full, "work has come back, and so do the workers that were given back"
         elif not is_telling:
             step = self._rest(sample)
@@ -83,6 +91,16 @@ class Optimiser:
             if level is not None:
                 step = self._held(self._hold, level) if self._hold else self._searched(level)
         return self._moved(step, sample, is_telling=is_telling)
+
+    def _fewest(self) -> int:
+        """Workers that there must be: one more than were blocked at a time, or a hierarchy of requests stops dead."""
+        return min(max(self._least, max(self._blocked, default=0) + 1), self._most)
+
+    def _freed(self, sample: Sample) -> Step:
+        """All workers wait for requests that none is left to execute."""
+        workers = min(2 * self.setting.workers, self._most)
+        self._search_again()
+        return workers, f"all {sample.workers} workers were blocked while {sample.ready_count} requests were ready"
 
     def _moved(self, step: Step | None, sample: Sample, *, is_telling: bool) -> Move | None:
         """The step, and larger pools where they are needed."""
@@ -103,7 +121,7 @@ class Optimiser:
         """One look of the search; the next, or the end of it."""
         self._curve.add(self.setting.workers, level)
         points, tolerance = self._curve.points(), self.policy.significance
-        look = next_look(points, self._least, self._most, tolerance)
+        look = next_look(points, self._fewest(), self._most, tolerance)
         if look and self._curve.look_count < LOOKS_MAX:
             return look
         return self._hold_best()
@@ -133,7 +151,7 @@ class Optimiser:
             step, advantage = better
             self._search_again()
             return hold.workers + step, f"they proved better ({percent(advantage)}); looking on from there"
-        step_aside = hold.probe(self._least, self._most)
+        step_aside = hold.probe(self._fewest(), self._most)
         return (hold.workers + step_aside, "a look aside: has the top moved?") if step_aside else None
 
     def _rest(self, sample: Sample) -> Step | None:
@@ -143,7 +161,7 @@ class Optimiser:
             return self._hold_best()
         if hold and self.setting.workers != hold.workers and not self._idle.has_given_back:
             return hold.workers, "back from a look aside: there is little to do"
-        fewer = self._idle.rest(sample, self.setting.workers, self._least)
+        fewer = self._idle.rest(sample, self.setting.workers, self._fewest())
         return (fewer, f"{self._idle.count} intervals without backlog: fewer are enough") if fewer else None
 
     def _search_again(self) -> None:

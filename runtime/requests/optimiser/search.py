@@ -53,7 +53,7 @@ def more(points: Sequence[Point], most: int, tolerance: float) -> Look | None:
     rise = last.level - points[-2].level
     if rise > tolerance and last.level >= top - tolerance:
         return Look(min(most, 2 * last.workers), f"throughput still rises ({percent(rise)}) with the last step up")
-    if last.count == 1 and last.level >= top - DOUBT:
+    if last.look_count == 1 and last.level >= top - DOUBT:
         return Look(last.workers, "a second look: the last step up gained nothing")
     return None
 
@@ -65,7 +65,7 @@ def fewer(points: Sequence[Point], least: int, tolerance: float) -> Look | None:
         return None
     if first.level >= top - tolerance:
         return Look(max(least, first.workers // 2), "do fewer workers do as much?")
-    if first.count == 1 and first.level >= top - DOUBT:
+    if first.look_count == 1 and first.level >= top - DOUBT:
         return Look(first.workers, "a second look: the last step down lost a little")
     if first.level >= top - DOUBT / 2:
         return Look(max(least, first.workers // 2), "the last step down lost too little to tell")
@@ -100,10 +100,10 @@ def is_flat(points: Sequence[Point], index: int, level: float) -> bool:
 def again(points: Sequence[Point]) -> Look | None:
     """The top and what is as good by a look's noise, until each was looked at `SURE` times: the best of many is a lucky one."""
     top = max(point.level for point in points)
-    near = [point for point in points if point.level >= top - DOUBT / 2 and point.count < SURE]
+    near = [point for point in points if point.level >= top - DOUBT / 2 and point.look_count < SURE]
     if not near:
         return None
-    least = min(near, key=lambda point: (point.count, -point.level))
+    least = min(near, key=lambda point: (point.look_count, -point.level))
     return Look(least.workers, "one of the best so far: was it luck?")
 
 

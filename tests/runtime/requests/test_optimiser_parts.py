@@ -71,7 +71,7 @@ def test_a_curve_that_is_right_is_left_as_it_is() -> None:
     curve = Curve()
     for workers, rate in ((1, 10.0), (2, 18.0), (4, 25.0), (8, 20.0)):
         curve.add(workers, math.log(rate))
-    assert [(p.workers, round(math.exp(p.level), 1), p.count) for p in curve.points()] == [
+    assert [(p.workers, round(math.exp(p.level), 1), p.look_count) for p in curve.points()] == [
         (1, 10.0, 1), (2, 18.0, 1), (4, 25.0, 1), (8, 20.0, 1),
     ]  # fmt: skip
 
