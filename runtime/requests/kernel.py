@@ -182,6 +182,10 @@ class RequestKernel(Component):
         executor = self._executor
         return 0 if executor is None else sum(worker["state"] == "up" for worker in executor.workers())
 
+    def optimiser_workers(self) -> int | None:
+        """The number of workers that the optimiser takes for the best, as far as it is; None: it never ran."""
+        return None if self._optimising is None else self._optimising.workers_held
+
     # -- for its executors --------------------------------------------------------------------------------------------
 
     def _serve(self, action: Action) -> None:

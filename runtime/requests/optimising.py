@@ -41,9 +41,9 @@ class Optimising(AppObject):
         self.is_looking = False
 
     @property
-    def is_searching(self) -> bool:
-        """Whether it is still looking for the best setting."""
-        return self._optimiser.is_searching
+    def workers_held(self) -> int:
+        """The best, as far as it is known."""
+        return self._optimiser.workers_held
 
     def look(self) -> None:
         """An interval has passed."""
