@@ -52,6 +52,7 @@ class SimulatedKernel:
         self.offered_per_s = math.inf
         self.moves: list[Move] = []
         self.workers_seen: list[int] = []
+        self.blocked = 0  # workers whose requests wait for sub-requests
         self.ready_needed = 0  # places below which the workers run dry
 
     def run(self, intervals: int) -> None:
@@ -76,5 +77,5 @@ class SimulatedKernel:
         return Sample(
             interval_ns=SECOND, ended_count=ended, ready_count=setting.ready if is_backlog and not is_dry else 0,
             posting_count=1 if is_backlog else 0, rejoinable_count=0, workers=setting.workers, executing_count=busy,
-            blocked_count=0, run_ns=run_ns, wait_ns=0,
+            blocked_count=self.blocked, run_ns=run_ns, wait_ns=0,
         )  # fmt: skip

@@ -81,13 +81,13 @@ class Optimiser:
         step: Step | None = None
         if sample.blocked_count >= sample.workers and sample.ready_count:
             step = self._freed(sample)
-        elif sample.is_pressed and (full := self._idle.wanted_again()):
+        elif (sample.is_pressed or is_telling) and (full := self._idle.wanted_again()):
             step = full, "work has come back, and so do the workers that were given back"
         elif not is_telling:
             step = self._rest(sample)
         else:
             self._idle.ended()
-            level = self._measure.level(sample)
+            level = None if self._is_dry(sample) else self._measure.level(sample)
             if level is not None:
                 step = self._held(self._hold, level) if self._hold else self._searched(level)
         return self._moved(step, sample, is_telling=is_telling)
@@ -95,6 +95,10 @@ class Optimiser:
     def _fewest(self) -> int:
         """Workers that there must be: one more than were blocked at a time, or a hierarchy of requests stops dead."""
         return min(max(self._least, max(self._blocked, default=0) + 1), self._most)
+
+    def _is_dry(self, sample: Sample) -> bool:
+        """Whether the ready pool was the bottleneck, and can be larger: then this was not the workers' throughput."""
+        return pools.is_dry(sample) and self.setting.ready < self.policy.ready_max
 
     def _freed(self, sample: Sample) -> Step:
         """All workers wait for requests that none is left to execute."""
@@ -129,10 +133,11 @@ class Optimiser:
     def _hold_best(self) -> Step:
         """The search is over."""
         best = chosen(self._curve.points(), self.policy.significance)
-        is_same = 1 / SAME < best.workers / self._began < SAME
+        workers = max(best.workers, self._fewest())
+        is_same = 1 / SAME < workers / self._began < SAME
         self._patience = min(2 * self._patience, PATIENCE_MAX) if is_same else 1.0
-        self._hold = Hold(best.workers, best.level, self._noise, self._patience)
-        return best.workers, f"the fewest that do as much as the best of {self._curve.look_count} looks"
+        self._hold = Hold(workers, best.level, self._noise, self._patience)
+        return workers, f"the fewest that do as much as the best of {self._curve.look_count} looks"
 
     def _held(self, hold: Hold, level: float) -> Step | None:
         """One look while the setting is held, or one aside."""

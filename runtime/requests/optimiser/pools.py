@@ -25,8 +25,8 @@ def grown(sample: Sample, setting: Setting, policy: OptimiserPolicy) -> tuple[Se
     """The setting with larger pools, and why; None when they are large enough or may not grow."""
     ready, rejoin, why = setting.ready, setting.rejoin, ""
     needed = max(READY_PER_WORKER * setting.workers, sample.ended_count * REFILL_NS // sample.interval_ns)
-    idle = sample.workers - sample.executing_count
-    if sample.posting_count and not sample.ready_count and idle > 0:
+    if is_dry(sample):
+        idle = sample.workers - sample.executing_count
         ready, why = (
             2 * ready,
             f"{idle} workers were idle while {sample.posting_count} posters waited for a ready pool of {ready}",
@@ -42,6 +42,11 @@ def grown(sample: Sample, setting: Setting, policy: OptimiserPolicy) -> tuple[Se
         why = why or f"the rejoin pool takes what {setting.ready} ready places and {setting.workers} workers may hold"
     larger = policy.within(Setting(setting.workers, ready, rejoin))
     return (larger, why) if larger != setting else None
+
+
+def is_dry(sample: Sample) -> bool:
+    """Whether workers were idle because the ready pool was too small, and not because there was nothing to do."""
+    return sample.posting_count > 0 and not sample.ready_count and sample.executing_count < sample.workers
 
 
 def per_s(sample: Sample) -> int:

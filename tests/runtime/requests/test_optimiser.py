@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -107,12 +108,14 @@ def test_a_changed_load_is_noticed_and_its_best_setting_found_within_20_interval
 
 def test_a_top_that_moved_without_a_change_of_the_throughput_is_found_by_looks_aside() -> None:
     """The load at 11 workers is what it was, but now 64 would do six times as much: nothing but a look elsewhere shows it."""
-    simulated = kernel(LOADS["blocking, a cliff beyond 11"], noise=0.06)
-    simulated.run(50)
-    assert 9 <= simulated.optimiser.workers_held <= 12
-    simulated.curve = LOADS["blocking"].per_s
-    simulated.run(60)
-    assert simulated.optimiser.workers_held >= 0.9 * MOST
+    found = 0
+    for seed in SEEDS:
+        simulated = kernel(LOADS["blocking, a cliff beyond 11"], seed=seed, noise=0.06)
+        simulated.run(50)
+        simulated.curve = LOADS["blocking"].per_s
+        simulated.run(30)
+        found += simulated.optimiser.workers_held >= 0.9 * MOST
+    assert found >= 0.9 * len(SEEDS)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -229,3 +232,34 @@ def test_requests_that_outlast_the_interval_make_longer_looks() -> None:
     simulated = kernel(load, noise=0.03)
     simulated.run(120)
     assert held_share(simulated, load) >= SHARE
+
+
+def test_workers_that_are_blocked_are_never_outnumbered_by_the_setting() -> None:
+    """Requests that wait for sub-requests hold a worker each: with none left over, a hierarchy stops dead."""
+    simulated = kernel(LOADS["CPU-bound"], start=8)
+    simulated.blocked = 5
+    simulated.run(60)
+    assert min(simulated.workers_seen) > 5
+
+
+def test_when_all_workers_are_blocked_there_are_more_at_once() -> None:
+    """Not after a search: nothing ends, so nothing could be learned."""
+    simulated = kernel(LOADS["CPU-bound"])
+    stuck = msgspec.structs.replace(
+        simulated.sample(simulated.optimiser.setting), blocked_count=4, ended_count=0, run_ns=0
+    )
+    move = simulated.optimiser.observe(stuck)
+    assert move is not None and move.setting.workers == 8
+    assert "all 4 workers were blocked while 1000 requests were ready" in move.reason
+
+
+def test_a_ready_pool_that_runs_dry_is_no_reason_to_take_other_workers() -> None:
+    """The bottleneck is the pool: it grows, with the reason, and then the workers are looked for."""
+    simulated = kernel(LOADS["mixed"])
+    simulated.optimiser = Optimiser(OptimiserPolicy(workers_max=MOST), Setting(4, 100, 200))
+    simulated.ready_needed = 1500
+    simulated.run(INTERVALS)
+    assert simulated.optimiser.setting.ready >= 1500
+    assert simulated.optimiser.setting.rejoin >= simulated.optimiser.setting.ready
+    assert "posters waited for a ready pool of 100" in simulated.moves[0].reason
+    assert held_share(simulated, LOADS["mixed"]) >= SHARE
