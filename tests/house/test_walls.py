@@ -26,6 +26,7 @@ DECIDERS = (
     "supervisor.logs.filter",
     "supervisor.logs.text",
     "runtime.observation.log_line",
+    "runtime.requests.optimiser.*",
     "supervisor.control.status",
     "supervisor.doctor.checkup",
     "supervisor.metrics.exposition",
