@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -62,6 +63,9 @@ MANAGED_LIMIT_S = 180.0
 #: A worker that has cores to spare starts its first executor in 2 s.
 EXECUTOR_LIMIT_S = 30.0
 
+#: A JVM whose session is stopped takes 0.1 s to end; one that is stopped in the middle of a job, seconds.
+END_LIMIT_S = 10.0
+
 
 class NotInstalled(FailedPrecondition):
     """The extra is missing, or a part of it."""
@@ -74,8 +78,8 @@ class NoSpark(Unavailable):
 def session(
     master: str = LOCAL, name: str = "appbackplane", *, stderr: IO[bytes] | None = None, **settings: str
 ) -> SparkSession:
-    """The session of this process, started if need be; `settings` with _ for the dots go before `SETTINGS`. One that somebody
-    else has started stays as it is, its master and time zone and all, but for what our source cannot do without.
+    """The session of this process, started if need be; `settings`, with dots or with _ for them, go before `SETTINGS`. One
+    that somebody else has started stays as it is, its master and time zone and all, but for what our source cannot do without.
 
     `stderr`: where what its JVM and its workers say goes, if not where this process does: at the end of a process that does
     not wait for them, they complain of that.
@@ -85,10 +89,10 @@ def session(
     check_installed()
     whose = parsed(master)
     check_answers(whose)
-    if (running := _running()) is not None:
-        running.conf.set(_PUSHDOWN, "true")
-        return running
-    wanted = SETTINGS | {key.replace("_", "."): value for key, value in settings.items()}
+    if (found := running()) is not None:
+        found.conf.set(_PUSHDOWN, "true")
+        return found
+    wanted = SETTINGS | {_dotted(key): value for key, value in settings.items()}
     wanted[_JAVA_OPTIONS] = f"{_LOG} {wanted.get(_JAVA_OPTIONS, '')}".strip()
     _set_environment(whose)
     spark = _started(whose, name, wanted, stderr)
@@ -97,12 +101,45 @@ def session(
     return spark
 
 
-def _running() -> SparkSession | None:
-    """Of this process, whoever has started it."""
+def end(spark: SparkSession) -> None:
+    """Stop it, and its JVM; `spark.stop()` leaves that to the end of this process. Also one whose JVM is gone already.
+
+    A second session may be started then; whatever else used this one fails.
+    """
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway
+    with suppress(Exception):  # whatever it says of a JVM that is gone
+        spark.stop()
+    kind: Any = type(spark)
+    kind._instantiatedSession = kind._activeSession = None
+    spark.sparkContext._jsc = None
+    SparkContext._active_spark_context = None
+    SparkContext._gateway = SparkContext._jvm = None
+    if gateway is None:
+        return
+    with suppress(Exception):
+        gateway.shutdown()
+    process: subprocess.Popen[bytes] | None = gateway.proc
+    if process is not None and process.stdin is not None:
+        process.stdin.close()  # at which it ends
+        try:
+            process.wait(END_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def running() -> SparkSession | None:
+    """That of this process, whoever has started it."""
     from pyspark.sql import SparkSession
 
     found: Any = getattr(SparkSession, "_instantiatedSession", None)
     return None if found is None or found.sparkContext._jsc is None else found
+
+
+def _dotted(key: str) -> str:
+    return key if "." in key else key.replace("_", ".")
 
 
 def check_installed() -> None:
