@@ -89,7 +89,7 @@ class Backplane:
         self._own = BackplaneOperations(self, config.backplane)
         for component in components:
             component._set_up(config.priorities)
-        host = EngineHost(engine)
+        self._host = host = EngineHost(engine)
         for component in (self._own, *components):
             engine.registry.add_component(component)
             component._hosted_by = host
@@ -97,6 +97,8 @@ class Backplane:
             engine.intake.own_work[component.component_name] = OwnWork(_limit(component, "max_posted"))
         engine.registry.is_static = True
         self._numbers = 0
+        #: Of those that are to stay, how many were asked for; the others are kept for components.
+        self._threads = 0
 
     def entries(self) -> tuple[ComponentEntry, ...]:
         """What the supervisor is told of its components; its own operations everybody knows."""
@@ -106,8 +108,8 @@ class Backplane:
 
     @property
     def threads_count(self) -> int:
-        """Workers that are to stay."""
-        return sum(not worker.is_stopping for worker in self.engine.watch.workers)
+        """Workers that are to stay, without those that components keep for themselves."""
+        return self._threads or sum(not worker.is_stopping for worker in self.engine.watch.workers)
 
     def start(self, threads: int) -> None:
         """Start the workers."""
@@ -117,14 +119,22 @@ class Backplane:
                     relief = ReliefWorker(self.engine, -number)
                     relief.start()
                     self.engine.watch.stands_by(relief)
+        self._host.on_threads = self._match_threads
         self.set_threads(threads)
 
     def set_threads(self, count: int) -> None:
         """So many workers from now on. One that is taken away finishes what it runs. Raises `InvalidArgument`."""
         if not 1 <= count <= THREADS_MAX:
             raise InvalidArgument(f"{count} threads: expected 1 to {THREADS_MAX}")
+        with self.engine.lead:
+            self._threads = count
+            self._match_threads()
+
+    def _match_threads(self) -> None:
+        """Have as many as were asked for, and as components keep."""
         engine = self.engine
         with engine.lead:
+            count = self._threads + sum(self._host.kept.values())
             staying = [worker for worker in engine.watch.workers if not worker.is_stopping]
             for worker in staying[count:]:
                 worker.is_stopping = True

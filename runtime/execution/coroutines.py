@@ -42,6 +42,18 @@ class Pause:
         yield self
 
 
+class Signal(Pause):
+    """`await signal`: until somebody sets it (`Host.set`), or its time is over; for whole systems on top of the scheduler."""
+
+    __slots__ = ("action", "is_set")
+
+    def __init__(self, delay_ns: int) -> None:
+        super().__init__(delay_ns)
+        self.is_set = False
+        #: Who awaits it, once it is put aside. Written with the lead.
+        self.action: Any = None
+
+
 class _StepAside:
     __slots__ = ()
 

@@ -18,7 +18,7 @@ from ..objects.app_object import AppObject, CallOptions
 from ..objects.component import Component
 from ..objects.operation import PRIORITY_DEFAULT
 from ..scheduling.timers import Timer
-from .coroutines import CallRequest
+from .coroutines import CallRequest, Signal
 from .current import current
 from .foreign import check
 from .method_action import MethodAction
@@ -34,6 +34,10 @@ class EngineHost:
         self._engine = engine
         #: The time, monotonic: the clock's function itself.
         self.now_ns: Callable[[], int] = engine.now_ns
+        #: Gives the backplane as many threads as it is to have; None: it has not started, or has none of its own.
+        self.on_threads: Callable[[], None] | None = None
+        #: Threads that components keep for themselves, beside those that the backplane was given.
+        self.kept: dict[str, int] = {}
 
     def call(self, caller: AppObject, route: Any, arguments: Mapping[str, Any], options: CallOptions) -> CallRequest:
         """To be awaited by the coroutine that runs now."""
@@ -154,6 +158,18 @@ class EngineHost:
         with engine.lead:
             engine.parking.hurry(action, engine.clock.now_ns())
             engine.nudge()  # what is ready may be more urgent now than what a relief was told to look for
+
+    def keep_threads(self, component: Component, count: int) -> None:
+        """So many actions of this component may hold a thread each, while they wait: it has that many beside the others'."""
+        self.kept[component.component_name] = count
+        if self.on_threads is not None:
+            self.on_threads()
+
+    def set(self, signal: Signal) -> None:
+        """Whoever awaits it goes on."""
+        engine = self._engine
+        with engine.lead:
+            engine.outgoing.set(signal, engine.clock.now_ns())
 
     def begins_to_block(self, action: ParkableAction) -> None:
         """It is about to wait in its thread."""

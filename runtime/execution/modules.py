@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from appbackplane.transport.errors import FailedPrecondition, NotFound
+from appbackplane.transport.errors import BackplaneError, FailedPrecondition, NotFound
 
 from ..objects.action import Action
 from ..objects.app_object import AppObject
@@ -46,7 +46,11 @@ class Modules:
             component._module_state = to
             if to is ModuleState.DOWN:
                 self._stop_timers(component)
-            component._enters(to)
+            try:
+                component._enters(to)
+            except BackplaneError:
+                component._module_state = before  # so that it can be tried again
+                raise
         now_ns = self._engine.clock.now_ns()
         hook = getattr(type(component), f"on_{to.value}")
         action = MethodAction(component, f"{name}.on_{to.value}", 0, hook, ())

@@ -33,7 +33,7 @@ from appbackplane.transport.retrying import SPREAD_NS, Again
 
 from ..objects.action import LOCAL, Action
 from ..objects.app_object import AppObject, CallOptions
-from .coroutines import CallRequest, Pause
+from .coroutines import CallRequest, Pause, Signal
 from .method_action import MethodAction
 from .trying_again import TryingAgain
 
@@ -65,6 +65,11 @@ class Outgoing:
         if action.thrown is not None:  # cancelled while it ran
             self._go_on(action, now_ns)
             return
+        if isinstance(request, Signal):
+            if request.is_set:
+                self._go_on(action, now_ns)
+                return
+            request.action = action
         self._engine.inheritance.awaits(action)
         if isinstance(request, Pause):
             due_ns = now_ns + request.delay_ns
@@ -163,6 +168,15 @@ class Outgoing:
         if peer is not _CLOCK and peer is not _AGAIN:
             self._take_back(peer, id, now_ns)
         return 0
+
+    def set(self, signal: Signal, now_ns: int) -> None:
+        """What it stands for has come; whoever awaits it goes on, whenever he begins to."""
+        signal.is_set = True
+        action = signal.action
+        if isinstance(action, MethodAction) and action.request is signal:
+            self.calls.end(action.awaiting_id)
+            self._go_on(action, now_ns)
+            self._engine.watch.notify()
 
     def fail_peer(self, peer: bytes, now_ns: int) -> None:
         """A peer is dead: the calls it held end in PEER_DOWN."""

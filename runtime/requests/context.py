@@ -1,0 +1,307 @@
+"""Context: the kernel as who posts and rejoins sees it: a component, or the execution of a request, here or in another process.
+
+What is the same for all of them: how a post is checked, which owner it has if it names none (the request that is executed), and
+iteration. Where it differs, subclasses say: here the desk is asked, with a thread or a coroutine that waits; in a process of
+its own the kernel is called (remote.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Hashable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from mypy_extensions import mypyc_attr
+
+from appbackplane.transport.errors import Busy, DeadlineExceeded, InvalidArgument
+
+from ..execution.coroutines import should_stop
+from ..objects.app_object import Host
+from .desk import Desk
+from .element import LANE_DEFAULT, LANES, Element
+from .owners import Rejoin
+from .policy import KernelPolicy
+from .runnable import Runnable, RunnableSpec
+from .thread_resources import ThreadResources
+from .waiting import SignalWaiter, ThreadWaiter
+
+#: The owner of what is posted from outside and names none.
+MAIN: Final = "main"
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Context:
+    """Post, and rejoin. Also what `Runnable.execute` gets as `kernel`."""
+
+    def __init__(
+        self, name: str, specs: Mapping[str, RunnableSpec], element: Element | None, resources: ThreadResources
+    ) -> None:
+        self._name = name
+        self._specs = specs
+        #: The request that is executed; None: this is not one's.
+        self.element = element
+        #: What its worker holds of `RequestKernel.resources`, by name; opened when first asked for.
+        self.resources = resources
+
+    # -- what users call ----------------------------------------------------------------------------------------------
+
+    def post(
+        self, request: Any, runnable: type[Runnable] | str, *, owner: Hashable = None, priority: int = 0,
+        lane: int = LANE_DEFAULT, wait: bool = True, rejoin: bool = True, boost: bool = False, timeout: float | None = None,
+    ) -> Element:  # fmt: skip
+        """Have a request executed by a runnable (seed 001, section 5.1: PostARequest).
+
+        `owner`: for whom it rejoins; default the request that is executed now. `priority`: larger is more urgent. `lane`: 0 for
+        service requests, 1 for feeders, 2 for unit transactions, 3 for parts of these. `wait`: while the ready pool or the lane
+        is full, at most `timeout` seconds; else `Busy`. `rejoin`: whether it comes back. `boost`: whether it ages faster.
+        Raises `InvalidArgument` for what makes no sense, `Busy`, `DeadlineExceeded`, `FailedPrecondition`.
+        """
+        element = self._element(request, runnable, owner, priority, lane, rejoin, boost)
+        self._post([element], wait, timeout)
+        return element
+
+    async def apost(
+        self, request: Any, runnable: type[Runnable] | str, *, owner: Hashable = None, priority: int = 0,
+        lane: int = LANE_DEFAULT, wait: bool = True, rejoin: bool = True, boost: bool = False, timeout: float | None = None,
+    ) -> Element:  # fmt: skip
+        """`post`, from a coroutine: it waits without its thread."""
+        element = self._element(request, runnable, owner, priority, lane, rejoin, boost)
+        await self._apost([element], wait, timeout)
+        return element
+
+    def post_all(
+        self, requests: Iterable[Any], runnable: type[Runnable] | str, *, owner: Hashable = None, priority: int = 0,
+        lane: int = LANE_DEFAULT, rejoin: bool = True, boost: bool = False,
+    ) -> list[Element]:  # fmt: skip
+        """`post` each, in order, waiting as long as it takes; from another process in one call."""
+        elements = [self._element(request, runnable, owner, priority, lane, rejoin, boost) for request in requests]
+        self._post(elements, True, None)
+        return elements
+
+    async def apost_all(
+        self, requests: Iterable[Any], runnable: type[Runnable] | str, *, owner: Hashable = None, priority: int = 0,
+        lane: int = LANE_DEFAULT, rejoin: bool = True, boost: bool = False,
+    ) -> list[Element]:  # fmt: skip
+        """`post_all`, from a coroutine."""
+        elements = [self._element(request, runnable, owner, priority, lane, rejoin, boost) for request in requests]
+        await self._apost(elements, True, None)
+        return elements
+
+    def rejoin(
+        self, owner: Hashable = None, *, wait: bool = False, timeout: float | None = None
+    ) -> tuple[Rejoin, Element | None]:
+        """A request that has ended (seed 001, section 5.4: GetRejoinRequest): RETURNED with it, NONE_READY, or NONE_EXIST.
+
+        NONE_EXIST is authoritative: of this owner nothing is posted, ready, executing or waiting to rejoin. `wait`: until there
+        is one, or none exists. Raises `DeadlineExceeded` after `timeout` seconds.
+        """
+        return self._rejoin(self._owner(owner), wait, timeout)
+
+    async def arejoin(
+        self, owner: Hashable = None, *, wait: bool = True, timeout: float | None = None
+    ) -> tuple[Rejoin, Element | None]:
+        """`rejoin`, from a coroutine."""
+        return await self._arejoin(self._owner(owner), wait, timeout)
+
+    def joined(self, owner: Hashable = None) -> Iterator[Element]:
+        """All requests of an owner, as they end, until none exists any more."""
+        whose = self._owner(owner)
+        while True:
+            _, element = self._rejoin(whose, True, None)
+            if element is None:
+                return
+            yield element
+
+    async def ajoined(self, owner: Hashable = None) -> AsyncIterator[Element]:
+        """`joined`, from a coroutine: `async for done in kernel.ajoined(owner)`."""
+        whose = self._owner(owner)
+        while True:
+            _, element = await self._arejoin(whose, True, None)
+            if element is None:
+                return
+            yield element
+
+    def map_unordered(
+        self, requests: Iterable[Any], runnable: type[Runnable] | str, *, priority: int = 0, lane: int = LANE_DEFAULT,
+        boost: bool = False,
+    ) -> Iterator[Element]:  # fmt: skip
+        """Post each as there is room, and give each back as it ends: any number of requests through pools of any size."""
+        owner = self._fresh_owner()
+        for request in requests:
+            element = self._element(request, runnable, owner, priority, lane, True, boost)
+            while not self._try_post(element):
+                found, done = self._rejoin(owner, True, None)
+                if done is not None:
+                    yield done
+                elif found is Rejoin.NONE_EXIST:  # it is others who fill the pools
+                    self._post([element], True, None)
+                    break
+        yield from self.joined(owner)
+
+    def should_stop(self) -> bool:
+        """Whether the backplane finishes what it has, and goes down: a long request had better end."""
+        return should_stop()
+
+    # -- for subclasses -----------------------------------------------------------------------------------------------
+
+    def _post(self, elements: list[Element], wait: bool, timeout: float | None) -> None:
+        raise NotImplementedError
+
+    async def _apost(self, elements: list[Element], wait: bool, timeout: float | None) -> None:
+        raise NotImplementedError
+
+    def _rejoin(self, owner: Hashable, wait: bool, timeout: float | None) -> tuple[Rejoin, Element | None]:
+        raise NotImplementedError
+
+    async def _arejoin(self, owner: Hashable, wait: bool, timeout: float | None) -> tuple[Rejoin, Element | None]:
+        raise NotImplementedError
+
+    def _try_post(self, element: Element) -> bool:
+        try:
+            self._post([element], False, None)
+        except Busy:
+            return False
+        return True
+
+    def _fresh_owner(self) -> Hashable:
+        """One that nobody else has."""
+        raise NotImplementedError
+
+    def _policy(self) -> KernelPolicy:
+        raise NotImplementedError
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _owner(self, owner: Hashable) -> Hashable:
+        if owner is None:
+            return MAIN if self.element is None else self.element
+        try:
+            hash(owner)
+        except TypeError as error:
+            raise InvalidArgument(
+                f"owner={owner!r:.100}: expected what can be a key of a dictionary, got a {type(owner).__name__}"
+            ) from error
+        return owner
+
+    def _element(
+        self, request: Any, runnable: Any, owner: Hashable, priority: Any, lane: Any, rejoin: bool, boost: bool
+    ) -> Element:  # hot: scripts/bench requests
+        spec = self._spec(runnable)
+        spec.check(request)
+        if type(priority) is not int:
+            raise InvalidArgument(f"priority={priority!r}: expected a whole number, larger is more urgent")
+        if type(lane) is not int or not 0 <= lane < LANES:
+            raise InvalidArgument(
+                f"lane={lane!r}: expected 0 (service), 1 (feeder), 2 (transaction) or 3 (part of one)"
+            )
+        if lane < LANE_DEFAULT:
+            policy = self._policy()
+            if policy.mode == "lanes" and not any(policy.lanes[: lane + 1]):
+                raise InvalidArgument(
+                    f"lane={lane}: lanes = {policy.lanes} leave it no worker, so it would never be executed: give it a share"
+                )
+        whose: Hashable
+        if owner is None and self.element is not None:
+            whose = self.element
+        else:
+            whose = self._owner(owner)
+        return Element(
+            0, request, spec.name, whose, priority, lane, is_rejoined=rejoin, is_boosted=boost, parent=self.element
+        )
+
+    def _spec(self, runnable: Any) -> RunnableSpec:
+        name: Any = runnable if isinstance(runnable, str) else getattr(runnable, "__name__", None)
+        spec = self._specs.get(name) if isinstance(name, str) else None
+        if spec is None or (isinstance(runnable, type) and spec.cls is not runnable):
+            known = ", ".join(sorted(self._specs)) or "none"
+            raise InvalidArgument(
+                f"runnable={runnable!r:.100}: {self._name} has {known}; name the class in its `runnables`"
+            )
+        return spec
+
+
+class LocalContext(Context):
+    """In the kernel's own process."""
+
+    def __init__(
+        self, desk: Desk, host: Host, element: Element | None, resources: ThreadResources, is_packed: bool
+    ) -> None:
+        super().__init__(desk.name, desk.specs, element, resources)
+        self._desk, self._host = desk, host
+        #: Whether requests are to travel, and are packed when they are posted: what cannot be is told to who posts it.
+        self._is_packed = is_packed
+
+    def _post(self, elements: list[Element], wait: bool, timeout: float | None) -> None:  # hot: scripts/bench requests
+        desk = self._desk
+        for element in elements:
+            if self._is_packed:
+                self._pack(element)
+            waiter = ThreadWaiter() if wait else None
+            if desk.post(element, waiter):
+                continue
+            assert waiter is not None
+            if not waiter.wait(timeout) and desk.withdraw(element):
+                raise self._too_late(element, timeout)
+            if waiter.error is not None:
+                raise waiter.error
+
+    async def _apost(self, elements: list[Element], wait: bool, timeout: float | None) -> None:
+        for element in elements:
+            if self._is_packed:
+                self._pack(element)
+            waiter = SignalWaiter(self._host, timeout) if wait else None
+            if self._desk.post(element, waiter):
+                continue
+            assert waiter is not None
+            try:
+                await waiter.signal
+            except BaseException:
+                self._desk.withdraw(element)
+                raise
+            if not waiter.is_told and self._desk.withdraw(element):
+                raise self._too_late(element, timeout)
+            if waiter.error is not None:
+                raise waiter.error
+
+    def _rejoin(self, owner: Hashable, wait: bool, timeout: float | None) -> tuple[Rejoin, Element | None]:
+        waiter = ThreadWaiter() if wait else None
+        found, element = self._desk.rejoin(owner, waiter, self.element)
+        if found is not Rejoin.NONE_READY or waiter is None:
+            return found, element
+        if not waiter.wait(timeout) and self._desk.forget(owner, waiter):
+            raise self._nothing_ended(owner, timeout)
+        return self._answer(waiter)
+
+    async def _arejoin(self, owner: Hashable, wait: bool, timeout: float | None) -> tuple[Rejoin, Element | None]:
+        waiter = SignalWaiter(self._host, timeout) if wait else None
+        found, element = self._desk.rejoin(owner, waiter, self.element)
+        if found is not Rejoin.NONE_READY or waiter is None:
+            return found, element
+        try:
+            await waiter.signal
+        except BaseException:
+            if not self._desk.forget(owner, waiter) and waiter.element is not None:
+                self._desk.unjoin(waiter.element)
+            raise
+        if not waiter.is_told and self._desk.forget(owner, waiter):
+            raise self._nothing_ended(owner, timeout)
+        return self._answer(waiter)
+
+    def _answer(self, waiter: ThreadWaiter | SignalWaiter) -> tuple[Rejoin, Element | None]:
+        if waiter.error is not None:
+            raise waiter.error
+        return (Rejoin.NONE_EXIST if waiter.element is None else Rejoin.RETURNED), waiter.element
+
+    def _fresh_owner(self) -> Hashable:
+        return object()
+
+    def _policy(self) -> KernelPolicy:
+        return self._desk.policy
+
+    def _pack(self, element: Element) -> None:
+        element.packed = self._specs[element.runnable].pack(element.request)
+
+    def _too_late(self, element: Element, timeout: float | None) -> DeadlineExceeded:
+        return DeadlineExceeded(f"{self._name}: {element.runnable} was not posted: no room within {timeout} s")
+
+    def _nothing_ended(self, owner: Hashable, timeout: float | None) -> DeadlineExceeded:
+        return DeadlineExceeded(f"{self._name}: none of the requests of {owner!r:.100} ended within {timeout} s")

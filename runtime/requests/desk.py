@@ -1,0 +1,334 @@
+"""Desk: the ledger behind its mutex, and who is told when it changes: posters, rejoiners and idle workers.
+
+Everything that happens to a request happens here, in the thread of whoever brings it about: there is no dispatcher thread, no
+polling and no semaphore a thread, as the source needs them (seed 001, section 3.2). The mutex is held for a few steps, and nobody
+takes the backplane's lead while he holds it; who may go on is told after it has been released.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+from appbackplane.transport.errors import Busy, FailedPrecondition
+
+from .element import Done, Element, Failure, State
+from .executor import Executor
+from .figures import Figures, figures_of
+from .ledger import Ledger
+from .owners import Rejoin
+from .policy import KernelPolicy
+from .runnable import RunnableSpec
+from .stall import Stall, stall_of
+from .waiting import Waiter
+
+#: When a poster may come again that would not wait: a few requests later.
+RETRY_AFTER_S = 0.01
+
+log = logging.getLogger("appbackplane.runtime")
+
+
+class Desk:
+    """What the kernel, its executor and everybody's context share. Any thread."""
+
+    def __init__(
+        self, name: str, policy: KernelPolicy, specs: Mapping[str, RunnableSpec], now_ns: Callable[[], int]
+    ) -> None:
+        self.name = name
+        self.policy = policy
+        self.specs = specs
+        self.now_ns = now_ns
+        self.executor: Executor | None = None
+        #: Whether new requests from outside are refused, and whether ready ones are held.
+        self.is_closed = self.is_held = False
+        self._mutex = threading.Lock()
+        self._ledger = Ledger(policy)
+        #: Workers that asked and were given nothing.
+        self._idle: deque[str] = deque()
+        #: Workers that are to ask, or execute.
+        self._active: set[str] = set()
+        self._ids = 0
+        self._stall: Stall | None = None
+
+    # -- posting ------------------------------------------------------------------------------------------------------
+
+    def post(self, element: Element, waiter: Waiter | None) -> bool:  # hot: scripts/bench requests
+        """True: it is ready. False: the waiter is told when it is. Raises `Busy` where there is none."""
+        wake = ""
+        ledger = self._ledger
+        now_ns = self.now_ns()
+        with self._mutex:
+            if self.is_closed and element.parent is None:
+                raise FailedPrecondition(f"{self.name} takes no requests: it is quiesced, or goes down")
+            if element.parent is not None and element.parent.state is not State.EXECUTING:
+                raise FailedPrecondition(f"{element.parent!r} has ended: it posts nothing any more")
+            self._ids += 1
+            element.id = self._ids
+            if ledger.post(element, now_ns):
+                if self._idle and not self.is_held and ledger.executing.has_room(element.lane):
+                    wake = self._rouse()
+                is_ready = True
+            elif waiter is None:
+                ledger.refused_total += 1
+                raise Busy(f"{self.name}: {ledger.why_full(element.lane)}", retry_after=RETRY_AFTER_S)
+            else:
+                is_ready = False
+                element.waiter = waiter
+                ledger.wait(element, now_ns)
+                if element.parent is not None:
+                    ledger.blocks(element.parent, "room")
+        if wake:
+            self._kick(wake)
+        return is_ready
+
+    def withdraw(self, element: Element) -> bool:
+        """Its poster waits no more; False: it was admitted meanwhile."""
+        with self._mutex:
+            is_withdrawn = self._ledger.withdraw(element)
+            if is_withdrawn and element.parent is not None:
+                self._ledger.blocks(element.parent, "")
+        self._tell()
+        return is_withdrawn
+
+    # -- for executors ------------------------------------------------------------------------------------------------
+
+    def take(self, worker: str, count_max: int) -> list[Element]:
+        """As `executor.Port.take`."""
+        wake = ""
+        now_ns = self.now_ns()
+        with self._mutex:
+            taken = [] if self.is_held else self._ledger.take(worker, count_max, now_ns)
+            if not taken:
+                self._rests(worker)
+            elif self._idle and self._ledger.has_takeable:
+                wake = self._rouse()
+        self._tell()
+        if wake:
+            self._kick(wake)
+        return taken
+
+    def turn(
+        self, worker: str, ended: Element | None, result: Any, failure: Failure | None, run_ns: int
+    ) -> Element | None:  # hot: scripts/bench requests
+        """What it had has ended; what it is to execute next. None: nothing; it is kicked once there is something."""
+        wake = ""
+        ledger = self._ledger
+        now_ns = self.now_ns()
+        with self._mutex:
+            if ended is not None:
+                ledger.end(worker, ended, result, failure, run_ns, now_ns)
+            taken = [] if self.is_held else ledger.take(worker, 1, now_ns)
+            if not taken:
+                self._rests(worker)
+            elif self._idle and ledger.has_takeable:
+                wake = self._rouse()
+        if ledger.admitted or ledger.handed:
+            self._tell()
+        if wake:
+            self._kick(wake)
+        return taken[0] if taken else None
+
+    def ended(self, worker: str, done: Sequence[Done]) -> None:
+        """As `executor.Port.ended`."""
+        now_ns = self.now_ns()
+        with self._mutex:
+            for element, result, failure, run_ns in done:
+                self._ledger.end(worker, element, result, failure, run_ns, now_ns)
+        self._tell()
+        self.wake()
+
+    def give_back(self, worker: str, elements: Sequence[Element]) -> None:
+        """As `executor.Port.give_back`."""
+        with self._mutex:
+            self._ledger.give_back(worker, elements, self.now_ns())
+        self.wake()
+
+    def lost(self, worker: str, elements: Sequence[Element], why: str) -> None:
+        """As `executor.Port.lost`."""
+        with self._mutex:
+            self._ledger.lose(worker, elements, why, self.now_ns())
+        log.warning("%s: worker %s is lost with %d requests: %s", self.name, worker, len(elements), why)
+        self._tell()
+        self.wake()
+
+    def begins(self, worker: str) -> bool:
+        """It is a worker from now on, and asks by itself; False: it is one already."""
+        with self._mutex:
+            if worker in self._active or worker in self._idle:
+                return False
+            self._active.add(worker)
+        return True
+
+    def dismiss(self, worker: str) -> None:
+        """As `executor.Port.dismiss`. One that is active goes when it would ask again (`leave`)."""
+        with self._mutex:
+            if worker in self._idle:
+                self._idle.remove(worker)
+                self._ledger.dismiss(worker)
+
+    def leave(self, worker: str, ended: Element | None, result: Any, failure: Failure | None, run_ns: int) -> None:
+        """What it had has ended, and it asks no more."""
+        with self._mutex:
+            if ended is not None:
+                self._ledger.end(worker, ended, result, failure, run_ns, self.now_ns())
+            self._ledger.dismiss(worker)
+            self._active.discard(worker)
+        self._tell()
+        self.wake()
+
+    def end_one(self, worker: str, ended: Element | None, result: Any, failure: Failure | None, run_ns: int) -> None:
+        """What it had has ended; it asks again before long."""
+        if ended is not None:
+            with self._mutex:
+                self._ledger.end(worker, ended, result, failure, run_ns, self.now_ns())
+            self._tell()
+
+    def rests(self, worker: str) -> None:
+        """It could not ask: as if it had been given nothing."""
+        with self._mutex:
+            self._rests(worker)
+
+    def wake(self) -> None:
+        """Something has changed: an idle worker is told if there is something for it; it tells the next."""
+        wake = ""
+        with self._mutex:
+            if self._idle and not self.is_held and self._ledger.has_takeable:
+                wake = self._rouse()
+        if wake:
+            self._kick(wake)
+
+    # -- rejoining ----------------------------------------------------------------------------------------------------
+
+    def rejoin(
+        self, owner: Hashable, waiter: Waiter | None, asking: Element | None
+    ) -> tuple[Rejoin, Element | None]:  # hot: scripts/bench requests
+        """What there is for an owner. NONE_READY with a waiter: it is told. `asking`: the request whose execution asks."""
+        ledger = self._ledger
+        with self._mutex:
+            found, element = ledger.rejoin(owner)
+            if found is Rejoin.NONE_READY and waiter is not None:
+                ledger.await_rejoin(owner, waiter)
+                if asking is not None:
+                    waiter.asking = asking
+                    ledger.blocks(asking, "rejoin")
+        if ledger.admitted:
+            self._tell()
+        return found, element
+
+    def forget(self, owner: Hashable, waiter: Waiter) -> bool:
+        """It waits no more; False: it was told meanwhile."""
+        with self._mutex:
+            is_forgotten = self._ledger.forget(owner, waiter)
+            if is_forgotten and waiter.asking is not None:
+                self._ledger.blocks(waiter.asking, "")
+        return is_forgotten
+
+    def unjoin(self, element: Element) -> None:
+        """Who was handed it has been cancelled: somebody else may have it."""
+        with self._mutex:
+            self._ledger.unjoin(element)
+        self._tell()
+
+    # -- the kernel's duties ------------------------------------------------------------------------------------------
+
+    def change(self, policy: KernelPolicy) -> None:
+        """Another policy from now on."""
+        with self._mutex:
+            self.policy = policy
+            self._ledger.change(policy)
+        if self.executor is not None:
+            self.executor.resize(policy.workers)
+        self._tell()
+        self.wake()
+
+    def hold(self, *, is_held: bool) -> None:
+        """What is ready stays so for now; or goes on."""
+        with self._mutex:
+            self.is_held = is_held
+        self.wake()
+
+    def close(self, *, is_closed: bool) -> None:
+        """Whether requests from outside are refused."""
+        with self._mutex:
+            self.is_closed = is_closed
+
+    def grow_older(self) -> None:
+        """An interval has passed."""
+        with self._mutex:
+            self._ledger.grow_older()
+
+    def urgency(self) -> int:
+        """Of the most urgent ready request that may be executed; 0 if there is none."""
+        with self._mutex:
+            best = self._ledger.best()
+            return 0 if best is None else self._ledger.ready.urgency(best)
+
+    def find(self, id: int) -> Element | None:
+        """A request that has not ended, by its number."""
+        with self._mutex:
+            return self._ledger.find(id)
+
+    def figures(self) -> Figures:
+        """All counts, of one moment."""
+        with self._mutex:
+            return figures_of(self._ledger, self.now_ns())
+
+    def look_for_stall(self) -> Stall | None:
+        """What keeps everything from going on, if that is new; None: nothing, or it is known."""
+        with self._mutex:
+            stall = stall_of(self._ledger)
+            is_new = stall is not None and (self._stall is None or self._stall.cause != stall.cause)
+            self._stall = stall
+        return stall if is_new else None
+
+    @property
+    def stall(self) -> Stall | None:
+        """As at the last look."""
+        return self._stall
+
+    def end_waiting(self, error: FailedPrecondition, *, everybody: bool) -> None:
+        """Whoever waits in the execution of a request, or everybody who waits, is told this instead."""
+        with self._mutex:
+            waiters = self._ledger.end_waiting(everybody=everybody)
+        for waiter in waiters:
+            waiter.fail(error)
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _rests(self, worker: str) -> None:
+        self._active.discard(worker)
+        if worker not in self._idle:
+            self._idle.append(worker)
+
+    def _rouse(self) -> str:
+        worker = self._idle.popleft()
+        self._active.add(worker)
+        return worker
+
+    def _kick(self, worker: str) -> None:
+        assert self.executor is not None
+        self.executor.kick(worker)
+
+    def _tell(self) -> None:
+        """Those that may go on. Without the mutex: they may take the lead."""
+        ledger = self._ledger
+        if not (ledger.admitted or ledger.handed):
+            return
+        with self._mutex:
+            admitted, ledger.admitted = ledger.admitted, []
+            handed, ledger.handed = ledger.handed, []
+            for element in admitted:
+                if element.parent is not None:
+                    ledger.blocks(element.parent, "")
+            for waiter, _ in handed:
+                if waiter.asking is not None:
+                    ledger.blocks(waiter.asking, "")
+        for element in admitted:
+            told, element.waiter = element.waiter, None
+            if told is not None:
+                told.tell(element)
+        for waiter, element_or_none in handed:
+            waiter.tell(element_or_none)

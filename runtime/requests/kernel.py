@@ -1,0 +1,176 @@
+"""RequestKernel: bulk work that splits into sub-requests, runs on many workers, and joins again. A component like any other.
+
+The kernel of the Domino eXplorer (seed 001) on top of the scheduler: requests are executed by priority, in lanes, by threads of
+this backplane, by processes, or by a cluster (executor.py), and urgent work stays ahead of them all. What may be posted, taken and
+rejoined is decided in ledger.py; here it is wired to the backplane: threads, timers, the watchdog.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final, Self
+
+from appbackplane.transport.errors import FailedPrecondition, InvalidArgument
+
+from ..objects.action import Action
+from ..objects.app_object import AppObject, WorkHandle
+from ..objects.component import Component
+from ..objects.module_state import ModuleState
+from ..objects.operation import DeclarationError
+from .context import Context, LocalContext
+from .desk import Desk
+from .executor import Executor
+from .executors import executor_of
+from .figures import Figures
+from .policy import KernelPolicy
+from .resource import Resource
+from .resources import ResourceTable
+from .runnable import Runnable, RunnableSpec
+from .thread_resources import ThreadResources
+
+#: How often the watchdog looks whether anything goes on. It costs 20 us; who sees that nothing does looks for seconds.
+WATCH_NS: Final = 500_000_000
+
+log = logging.getLogger("appbackplane.runtime")
+
+
+class RequestKernel(Component):
+    """Subclass it, and name its runnables. Settings: `policy`, a table as KernelPolicy has fields."""
+
+    #: The classes that execute its requests.
+    runnables: ClassVar[tuple[type[Runnable], ...]] = ()
+    #: What each worker holds for itself, by name (resources.py).
+    resources: ClassVar[Mapping[str, Resource[Any]]] = {}
+    #: How it works, unless its settings say otherwise.
+    policy: KernelPolicy = KernelPolicy()
+
+    _desk: Desk
+    _executor: Executor | None
+    _specs: dict[str, RunnableSpec]
+    _table: ResourceTable
+    _resources: ThreadResources
+    _priorities: int
+    _timers: list[WorkHandle]
+    _kernel: Context | None
+
+    def __new__(cls, *arguments: Any, **keywords: Any) -> Self:
+        self = super().__new__(cls, *arguments, **keywords)
+        self._specs = specs_of(cls.runnables)
+        self._table = ResourceTable(cls.resources)
+        self._resources = ThreadResources(self._table)
+        self._executor = self._kernel = None
+        self._priorities = 0
+        self._timers = []
+        return self
+
+    def __init__(self, policy: KernelPolicy | None = None) -> None:
+        """`policy`: instead of the class's own."""
+        if policy is not None:
+            self.policy = policy
+
+    # -- what users call ----------------------------------------------------------------------------------------------
+
+    @property
+    def kernel(self) -> Context:
+        """Where requests are posted and rejoin. Raises `FailedPrecondition` before this component is initialized."""
+        if self._kernel is None:
+            raise FailedPrecondition(f"{self.name} does not run yet: post from on_initializing() on")
+        return self._kernel
+
+    def figures(self) -> Figures:
+        """What it has done and has to do, of this moment."""
+        return self._desk.figures()
+
+    def change(self, **settings: Any) -> KernelPolicy:
+        """Review settings while it runs; what is not named stays. Raises `InvalidArgument`; then nothing has changed."""
+        try:
+            policy = self._desk.policy.changed(**settings)
+        except (TypeError, ValueError) as error:
+            raise InvalidArgument(f"{self.name}: {error}") from error
+        self._desk.change(policy)
+        if (policy.ageing, policy.interval) != (self.policy.ageing, self.policy.interval):
+            self._set_timers(policy)
+        self.policy = policy
+        return policy
+
+    # -- as a component -----------------------------------------------------------------------------------------------
+
+    def _set_up(self, priorities: int) -> None:
+        super()._set_up(priorities)
+        self._priorities = priorities
+
+    def _enters(self, state: ModuleState) -> None:
+        if state is ModuleState.INITIALIZING and self._executor is None:
+            self._start()
+        elif state is ModuleState.DOWN and self._executor is not None:
+            self._stop()
+
+    def _drains(self) -> None:
+        self._desk.close(is_closed=True)
+
+    def _start(self) -> None:
+        host = self._host
+        policy = self.policy
+        for spec in self._specs.values():
+            spec.make()
+        self._desk = desk = Desk(self.name, policy, self._specs, host.now_ns)
+        is_packed = policy.kernel != "local" or policy.kind == "processes"
+        self._kernel = LocalContext(desk, host, None, self._resources, is_packed)
+        executor = executor_of(policy)
+        desk.executor = executor
+        executor.start(self, desk)
+        self._executor = executor
+        self._set_timers(policy)
+
+    def _stop(self) -> None:
+        executor, self._executor = self._executor, None
+        assert executor is not None
+        self._desk.close(is_closed=True)
+        executor.stop()
+        left = self._desk.figures()
+        waiting = left.posting + sum(left.ready) + left.executing
+        if waiting:
+            log.warning("%s goes down with %d requests that have not ended: they are lost with it", self.name, waiting)
+        self._desk.end_waiting(FailedPrecondition(f"{self.name} goes down"), everybody=True)
+
+    def _set_timers(self, policy: KernelPolicy) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        every = [("watch", WATCH_NS, self._watch)]
+        if policy.ageing:
+            every.append(("age", round(policy.interval * 1e9), self._age))
+        self._timers = [
+            self._host.later(self, f"{self.component_name}.{name}", interval_ns, interval_ns, function)
+            for name, interval_ns, function in every
+        ]
+
+    def _age(self) -> None:
+        self._desk.grow_older()
+
+    def _watch(self) -> None:
+        stall = self._desk.look_for_stall()
+        if stall is None:
+            return
+        log.error("%s: nothing goes on any more: %s", self.name, stall.text)
+        if self.policy.on_stall == "fail":
+            self._desk.end_waiting(FailedPrecondition(f"{self.name}: {stall.text}"), everybody=False)
+
+    # -- for its executors --------------------------------------------------------------------------------------------
+
+    def _serve(self, action: Action) -> None:
+        """Have a worker's action run."""
+        self._host.post_own(self, action)
+
+
+def specs_of(runnables: Sequence[Any]) -> dict[str, RunnableSpec]:
+    """By name. Raises `DeclarationError`."""
+    specs: dict[str, RunnableSpec] = {}
+    for each in runnables:
+        spec = RunnableSpec(each)
+        if spec.name in specs:
+            raise DeclarationError(
+                f"runnables: {specs[spec.name].where} and {spec.where} have one name: give one another"
+            )
+        specs[spec.name] = spec
+    return specs

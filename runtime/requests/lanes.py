@@ -1,0 +1,74 @@
+"""Lanes: how many requests of each level may be executing, and ready, so that those below always find a place.
+
+Constrained multi-lane scheduling (seed 001, section 5.1.3). With workers equal and hierarchies deep, all workers may come to
+execute requests that wait for sub-requests, which nobody is left to execute. So lanes 0 to 2 have a share each, in percent of the
+workers and of the entries of the ready pool; a lane may use its own share and what the lanes above it (of smaller number) leave
+of theirs; lane 3 is never constrained. In sums: the first k lanes together never have more than their shares together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .element import LANES
+
+
+def shares(percents: Sequence[int], total: int) -> tuple[int, ...]:
+    """The most that lanes 0..k may have together, for each constrained lane k, of `total` workers or entries.
+
+    >>> shares((0, 20, 20), 100), shares((0, 20, 20), 10)
+    ((0, 20, 40), (0, 2, 4))
+
+    A lane with a share has one at least, however few there are: a share of nothing would hold its requests for ever.
+
+    >>> shares((0, 20, 20), 4)
+    (0, 1, 2)
+    """
+    sums: list[int] = []
+    for percent in percents:
+        own = max(1, total * percent // 100) if percent else 0
+        sums.append((sums[-1] if sums else 0) + own)
+    return tuple(sums)
+
+
+class Lanes:
+    """What of each lane there is in one place, against its limits. Counts; decides; holds nothing."""
+
+    __slots__ = ("counts", "limits", "total", "total_max")
+
+    def __init__(self, total_max: int, limits: Sequence[int] = ()) -> None:
+        """`limits` as from `shares`; none: no lane is constrained."""
+        self.counts = [0] * LANES
+        self.total = 0
+        self.total_max = total_max
+        self.limits: tuple[int, ...] = tuple(limits)
+
+    def has_room(self, lane: int) -> bool:  # hot: scripts/bench requests
+        """Whether one more of this lane may come."""
+        if self.total >= self.total_max:
+            return False
+        limits = self.limits
+        if lane >= len(limits):
+            return True
+        counts = self.counts
+        together = 0
+        for each in range(len(limits)):
+            together += counts[each]
+            if each >= lane and together >= limits[each]:
+                return False
+        return True
+
+    def add(self, lane: int) -> None:
+        """One has come."""
+        self.counts[lane] += 1
+        self.total += 1
+
+    def remove(self, lane: int) -> None:
+        """One has gone."""
+        assert self.counts[lane] > 0, "more have gone than had come"
+        self.counts[lane] -= 1
+        self.total -= 1
+
+    def never(self, lane: int) -> bool:
+        """Whether a lane can never have any: neither it nor one above it has a share."""
+        return self.total_max < 1 or (lane < len(self.limits) and self.limits[lane] == 0)

@@ -1,0 +1,415 @@
+"""Ledger: every request of one kernel, in exactly one state; what may be posted, taken and rejoined. Pure.
+
+The pools of the source (seed 001, sections 3.1 and 5) as one plain object: facts and `now_ns` in, and out who may go on
+(`admitted`, `handed`). The kernel holds its mutex around each call, so all answers are authoritative, NONE_EXIST above all. A
+worker may take several requests of one lane at once: the first is executing, the others keep their entries until their turn,
+so that the limits of lanes hold to the letter however they travel. Ending never waits: a full rejoin pool holds up who posts.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from .element import LANES, Element, Failure, State
+from .lanes import Lanes, shares
+from .owners import Account, Owners, Rejoin
+from .policy import KernelPolicy
+from .ready_pool import ReadyPool
+
+_ALL_LANES = list(range(LANES))
+
+
+class Held:
+    """One worker, and what it has taken."""
+
+    __slots__ = ("elements", "ended_count", "lane", "name", "run_ns")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.lane = 0
+        #: The first is executing, the others have not begun.
+        self.elements: list[Element] = []
+        self.ended_count = self.run_ns = 0
+
+
+class Ledger:
+    """All of it. Whoever calls holds the kernel's mutex."""
+
+    def __init__(self, policy: KernelPolicy) -> None:
+        self.ready = ReadyPool(policy.boost)
+        self.owners = Owners()
+        self.workers: dict[str, Held] = {}
+        #: Against the limits: who executes, and who has an entry.
+        self.executing = Lanes(policy.workers)
+        self.entries = Lanes(policy.ready)
+        #: In the rejoin pool, by lane.
+        self.rejoinable = [0] * LANES
+        #: Posters that wait for an entry, by lane: the most urgent first.
+        self._posting: list[list[tuple[int, int, Element]]] = [[] for _ in range(LANES)]
+        self.posting_count = self.blocked_count = 0
+        self.posted_total = self.ended_total = self.failed_total = self.joined_total = 0
+        self.lost_total = self.refused_total = self.unclaimed_total = self.withdrawn_total = 0
+        self.wait_ns_total = self.run_ns_total = 0
+        #: What the last calls have brought about, for the kernel to take and act upon: posters that have an entry now, and
+        #: waiters with what they waited for (None: nothing of their owner exists any more).
+        self.admitted: list[Element] = []
+        self.handed: list[tuple[Any, Element | None]] = []
+        self.change(policy)
+
+    def change(self, policy: KernelPolicy) -> None:
+        """Other limits from now on. What is beyond them goes on; nothing is added to it."""
+        self.policy = policy
+        percents = policy.lanes if policy.mode == "lanes" else ()
+        self.executing.total_max, self.executing.limits = policy.workers, shares(percents, policy.workers)
+        self.entries.total_max, self.entries.limits = policy.ready, shares(percents, policy.ready)
+        if self.ready.boost != policy.boost:
+            self.ready.change_boost(policy.boost)
+        self._admit_posters()
+
+    # -- posting ------------------------------------------------------------------------------------------------------
+
+    def post(self, element: Element, now_ns: int) -> bool:  # hot: scripts/bench requests
+        """It is ready; False: there is no room, and nothing has changed. See `wait`, `refuse`."""
+        lane = element.lane
+        posting = self._posting[lane]
+        if (posting and posting[0][0] <= -element.priority) or not self.has_room(lane):
+            return False
+        element.posted_ns = now_ns
+        self.owners.posts(element.owner)
+        self._admit(element, now_ns)
+        return True
+
+    def wait(self, element: Element, now_ns: int) -> None:
+        """Its poster waits for room; until then it exists, and is in `admitted` when it has its entry."""
+        element.posted_ns = now_ns
+        self.posted_total += 1
+        self.posting_count += 1
+        self.owners.posts(element.owner)
+        heapq.heappush(self._posting[element.lane], (-element.priority, self.posted_total, element))
+
+    def withdraw(self, element: Element) -> bool:
+        """Its poster waits no more; False: it has been admitted meanwhile."""
+        if element.state is not State.POSTED:
+            return False
+        posting = self._posting[element.lane]
+        posting[:] = [place for place in posting if place[2] is not element]
+        heapq.heapify(posting)
+        self.posting_count -= 1
+        self._exists_no_more(element)
+        self._admit_posters()
+        return True
+
+    def has_room(self, lane: int) -> bool:  # hot: scripts/bench requests
+        """Whether a request of this lane may be posted now."""
+        return self.entries.has_room(lane) and self._rejoinable_from(lane) < self.policy.rejoin
+
+    def why_full(self, lane: int) -> str:
+        """Why not, for people."""
+        policy = self.policy
+        if self._rejoinable_from(lane) >= policy.rejoin:
+            most = self.owners.largest()
+            whose = "" if most is None or not most.done else f", {len(most.done)} of them of {most.owner!r}"
+            return f"the rejoin pool is full: {sum(self.rejoinable)} requests have ended and nobody rejoins them{whose}"
+        if self.entries.total >= self.entries.total_max:
+            return f"the ready pool is full: {self.entries.total} of {policy.ready} entries"
+        return f"lane {lane} is full: it and those above it have {self.entries.limits[lane]} entries of the ready pool together"
+
+    # -- executing ----------------------------------------------------------------------------------------------------
+
+    def take(self, worker: str, count_max: int, now_ns: int) -> list[Element]:  # hot: scripts/bench requests
+        """What a worker is to execute: of one lane, the most urgent first; [] : nothing that it may execute now."""
+        held = self.workers.get(worker)
+        if held is None:
+            held = self.workers[worker] = Held(worker)
+        assert not held.elements, f"{worker} takes again before it has ended what it had"
+        if not self.ready.count:
+            return []
+        first = self.best()
+        if first is None:
+            return []
+        lane = held.lane = first.lane
+        self.executing.add(lane)
+        held.elements.append(first)
+        self.ready.take(first)
+        first.worker = worker
+        self._begin(first, now_ns)
+        while len(held.elements) < count_max:
+            following = self.ready.head(lane)
+            if following is None:
+                break
+            self.ready.take(following)
+            following.worker = worker
+            held.elements.append(following)
+        if self.posting_count:
+            self._admit_posters()
+        return held.elements.copy()
+
+    def end(
+        self, worker: str, element: Element, result: Any, failure: Failure | None, run_ns: int, now_ns: int
+    ) -> bool:  # hot: scripts/bench requests
+        """It has been executed. False: it is not with this worker any more (it was lost), so this counts for nothing."""
+        held = self.workers.get(worker)
+        if held is None or element.worker != worker or element not in held.elements:
+            return False
+        held.ended_count += 1
+        held.run_ns += run_ns
+        self.run_ns_total += run_ns
+        element.run_ns = run_ns
+        self._release(held, element, now_ns)
+        self._end(element, result, failure, now_ns)
+        if self.posting_count:
+            self._admit_posters()
+        return True
+
+    def give_back(self, worker: str, elements: Sequence[Element], now_ns: int) -> None:
+        """Taken, and certainly not begun: ready again where they were."""
+        held = self.workers.get(worker)
+        for element in elements:
+            if held is None or element.worker != worker or element not in held.elements:
+                continue
+            if element.state is State.EXECUTING:
+                self.entries.add(element.lane)  # one too many perhaps, until somebody takes one
+                self.wait_ns_total -= now_ns - element.ready_ns
+            self._release(held, element, now_ns)
+            element.state, element.worker, element.started_ns = State.READY, "", 0
+            self.ready.put_back(element)
+
+    def lose(self, worker: str, elements: Sequence[Element], why: str, now_ns: int) -> None:
+        """Nobody knows what became of them: they have failed."""
+        held = self.workers.get(worker)
+        for element in elements:
+            if held is not None and element.worker == worker and element in held.elements:
+                self.lost_total += 1
+                self._release(held, element, now_ns)
+                self._end(element, None, Failure(f"lost worker: {why}"), now_ns)
+        self._admit_posters()
+
+    def dismiss(self, worker: str) -> None:
+        """It is a worker no more, and holds nothing."""
+        held = self.workers.get(worker)
+        if held is not None and not held.elements:
+            del self.workers[worker]
+
+    def best(self) -> Element | None:  # hot: scripts/bench requests
+        """The most urgent request that may be executed now."""
+        executing = self.executing
+        if executing.total >= executing.total_max:
+            return None
+        if not executing.limits:
+            return self.ready.best(_ALL_LANES)
+        return self.ready.best([lane for lane in _ALL_LANES if executing.has_room(lane)])
+
+    def blocks(self, element: Element, waits_for: str) -> None:
+        """Its execution waits in the kernel, for that; "": it goes on."""
+        if waits_for and element.state is not State.EXECUTING:
+            return
+        self.blocked_count += bool(waits_for) - bool(element.waits_for)
+        element.waits_for = waits_for
+
+    def grow_older(self) -> None:
+        """An interval has passed, and ageing is on."""
+        self.ready.age += 1
+
+    @property
+    def has_takeable(self) -> bool:
+        """Whether a worker that asked now would be given something."""
+        return self.ready.count > 0 and self.best() is not None
+
+    def find(self, id: int) -> Element | None:
+        """One that is executing, by its number."""
+        for held in self.workers.values():
+            for element in held.elements:
+                if element.id == id:
+                    return element
+        return None
+
+    def end_waiting(self, *, everybody: bool) -> list[Any]:
+        """Who waits in the execution of a request, or everybody who waits, waits no more; who they are."""
+        ended: list[Any] = []
+        for posting in self._posting:
+            for _, _, element in [place for place in posting if everybody or place[2].parent is not None]:
+                ended.append(element.waiter)
+                if element.parent is not None:
+                    self.blocks(element.parent, "")
+                self.withdraw(element)
+        for account in self.owners:
+            for waiter in [each for each in account.waiters if everybody or each.asking is not None]:
+                account.waiters.remove(waiter)
+                if waiter.asking is not None:
+                    self.blocks(waiter.asking, "")
+                ended.append(waiter)
+        return ended
+
+    # -- rejoining ----------------------------------------------------------------------------------------------------
+
+    def rejoin(self, owner: Hashable) -> tuple[Rejoin, Element | None]:  # hot: scripts/bench requests
+        """One that has ended, or why there is none; authoritative."""
+        account = self.owners.get(owner)
+        if account is None:
+            return Rejoin.NONE_EXIST, None
+        if not account.done:
+            return Rejoin.NONE_READY, None
+        element = account.done.popleft()
+        self.rejoinable[element.lane] -= 1
+        self._join(element)
+        self.owners.close_if_empty(account)
+        if self.posting_count:
+            self._admit_posters()
+        return Rejoin.RETURNED, element
+
+    def unjoin(self, element: Element) -> None:
+        """It was handed to somebody who was no more: it has ended, and waits to rejoin."""
+        self.joined_total -= 1
+        self.owners.posts(element.owner)
+        account = self.owners.get(element.owner)
+        assert account is not None
+        account.existing_count -= 1
+        if account.waiters:
+            self._join(element)
+            self.handed.append((account.waiters.popleft(), element))
+            self._tell_none_exist(account)
+            return
+        element.state = State.REJOINABLE
+        self.rejoinable[element.lane] += 1
+        account.done.appendleft(element)
+
+    def await_rejoin(self, owner: Hashable, waiter: Any) -> None:
+        """Have it in `handed` as soon as there is an answer. There is none yet: `rejoin` has just said NONE_READY."""
+        account = self.owners.get(owner)
+        assert account is not None and not account.done, "there is an answer already"
+        account.waiters.append(waiter)
+
+    def forget(self, owner: Hashable, waiter: Any) -> bool:
+        """It waits no more; False: it has been handed something meanwhile."""
+        account = self.owners.get(owner)
+        if account is None or waiter not in account.waiters:
+            return False
+        account.waiters.remove(waiter)
+        return True
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _rejoinable_from(self, lane: int) -> int:
+        """Those whose owners may have to be heard before this lane may go on: with lanes, no poster waits for a lane above."""
+        counts = self.rejoinable
+        if not self.entries.limits:
+            return counts[0] + counts[1] + counts[2] + counts[3]
+        return sum(counts[lane:])
+
+    def _admit(self, element: Element, now_ns: int) -> None:  # hot: scripts/bench requests
+        self.posted_total += 1
+        self.entries.add(element.lane)
+        element.state = State.READY
+        element.ready_ns = now_ns
+        self.ready.add(element)
+
+    def _admit_posters(self) -> None:
+        """Those that wait, the most urgent first, while there is room."""
+        while self.posting_count:
+            best: list[tuple[int, int, Element]] | None = None
+            for lane, posting in enumerate(self._posting):
+                if posting and (best is None or posting[0][:2] < best[0][:2]) and self.has_room(lane):
+                    best = posting
+            if best is None:
+                return
+            element = heapq.heappop(best)[2]
+            self.posting_count -= 1
+            self.posted_total -= 1  # it was counted when it began to wait
+            self._admit(element, element.posted_ns)
+            self.admitted.append(element)
+
+    def _begin(self, element: Element, now_ns: int) -> None:  # hot: scripts/bench requests
+        self.entries.remove(element.lane)
+        element.state = State.EXECUTING
+        element.started_ns = now_ns
+        self.wait_ns_total += now_ns - element.ready_ns
+
+    def _release(self, held: Held, element: Element, now_ns: int) -> None:  # hot: scripts/bench requests
+        """It is with its worker no more."""
+        elements = held.elements
+        was_first = elements[0] is element
+        elements.remove(element)
+        if element.waits_for:
+            self.blocks(element, "")
+        if not elements:
+            self.executing.remove(held.lane)
+        elif was_first:
+            self._begin(elements[0], now_ns)
+        if not was_first:
+            self.entries.remove(element.lane)
+
+    def _end(
+        self, element: Element, result: Any, failure: Failure | None, now_ns: int
+    ) -> None:  # hot: scripts/bench requests
+        element.ended_ns = now_ns
+        element.result = result
+        self.ended_total += 1
+        if failure is not None:
+            element.error, element.trace = failure
+            self.failed_total += 1
+        own = self.owners.get(element)
+        if own is not None:
+            self._disown(own, element)
+        if not element.is_rejoined:
+            element.state = State.DONE
+            self._exists_no_more(element)
+            return
+        account = self.owners.get(element.owner)
+        assert account is not None, "what exists has an account"
+        account.existing_count -= 1
+        if account.waiters:
+            self._join(element)
+            self.handed.append((account.waiters.popleft(), element))
+            self._tell_none_exist(account)
+        else:
+            element.state = State.REJOINABLE
+            self.rejoinable[element.lane] += 1
+            account.done.append(element)
+
+    def _join(self, element: Element) -> None:  # hot: scripts/bench requests
+        element.state = State.JOINED if element.error is None else State.FAILED
+        self.joined_total += 1
+
+    def _exists_no_more(self, element: Element) -> None:
+        account = self.owners.get(element.owner)
+        if account is not None:
+            account.existing_count -= 1
+            self._tell_none_exist(account)
+
+    def _tell_none_exist(self, account: Account) -> None:
+        if account.existing_count or account.done:
+            return
+        while account.waiters:
+            self.handed.append((account.waiters.popleft(), None))
+        self.owners.close_if_empty(account)
+
+    def _disown(self, account: Account, owner: Element) -> None:
+        """A request has ended, and not all of its own have rejoined: nobody will ask for them any more.
+
+        If it failed, those that have not begun never will: the work that they are part of has failed.
+        """
+        for element in account.done:
+            self.rejoinable[element.lane] -= 1
+            element.state = State.DONE
+            self.unclaimed_total += 1
+        account.done.clear()
+        if owner.error is not None:
+            for element in [each for each in self.ready if each.owner is owner]:
+                self.ready.remove(element)
+                self.entries.remove(element.lane)
+                element.state, element.error = State.FAILED, f"withdrawn: its owner {owner!r} failed"
+                element.ended_ns = owner.ended_ns
+                self.withdrawn_total += 1
+                account.existing_count -= 1
+        for held in self.workers.values():
+            for element in held.elements:
+                if element.owner is owner and element.is_rejoined:
+                    element.is_rejoined = False
+                    self.unclaimed_total += 1
+        for element in self.ready:
+            if element.owner is owner and element.is_rejoined:
+                element.is_rejoined = False
+                self.unclaimed_total += 1
+        self._tell_none_exist(account)

@@ -1,0 +1,74 @@
+"""Owners: which requests there are of each owner, so that "no more exist" is the truth at the moment it is said.
+
+The source searches three pools and, should it find nothing, has its dispatcher thread search them again, because a request may be
+between two of them (seed 001, section 5.4.3). Here a request is counted from before it is admitted until it is handed over, in one
+step under the kernel's mutex with each change of its state: what the count says is authoritative, and costs nothing to ask. An
+owner is whatever can be a key of a dictionary; of a request's own sub-requests it is that request.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Iterator
+from enum import Enum
+from typing import Any
+
+from .element import Element
+
+
+class Rejoin(Enum):
+    """What there is for an owner (seed 001, section 5.4: RJR_RETURNED, RJR_NONE_READY, RJR_NONE_EXIST)."""
+
+    RETURNED = "returned"
+    NONE_READY = "none ready"
+    NONE_EXIST = "none exist"
+
+
+class Account:
+    """The requests of one owner."""
+
+    __slots__ = ("done", "existing_count", "owner", "waiters")
+
+    def __init__(self, owner: Hashable) -> None:
+        self.owner = owner
+        #: Posted, ready or executing.
+        self.existing_count = 0
+        #: In the rejoin pool, in the order in which they ended.
+        self.done: deque[Element] = deque()
+        #: Who waits for one to end, of whatever kind the kernel's waiters are.
+        self.waiters: deque[Any] = deque()
+
+
+class Owners:
+    """All accounts; one that has nothing is not kept."""
+
+    __slots__ = ("_accounts",)
+
+    def __init__(self) -> None:
+        self._accounts: dict[Hashable, Account] = {}
+
+    def __len__(self) -> int:
+        return len(self._accounts)
+
+    def __iter__(self) -> Iterator[Account]:
+        return iter(list(self._accounts.values()))
+
+    def get(self, owner: Hashable) -> Account | None:
+        """Its account; None: there is nothing of it."""
+        return self._accounts.get(owner)
+
+    def posts(self, owner: Hashable) -> None:  # hot: scripts/bench requests
+        """One more request of it exists."""
+        account = self._accounts.get(owner)
+        if account is None:
+            account = self._accounts[owner] = Account(owner)
+        account.existing_count += 1
+
+    def close_if_empty(self, account: Account) -> None:
+        """It is asked no more, if nothing of it exists."""
+        if not account.existing_count and not account.done:
+            self._accounts.pop(account.owner, None)
+
+    def largest(self) -> Account | None:
+        """The one with most requests in the rejoin pool, for who has to say whose fault it is that it is full."""
+        return max(self._accounts.values(), key=lambda account: len(account.done), default=None)

@@ -1,0 +1,110 @@
+"""KernelPolicy: the settings of one request kernel, checked whole; a new one may take its place while the kernel runs.
+
+The source's ThreadManagerPolicy (seed 001, section 2). Written in the TOML as `[backplane.NAME.settings.CLASS.policy]`; times are in
+seconds. What makes no sense is refused in one sentence that names the setting and says what is expected: at start, and at each change,
+of which nothing has happened then.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+import msgspec
+
+from .lanes import shares
+
+#: Threads beyond a few dozen wait for each other's GIL; processes take 30 MB each. As many as a backplane may have workers.
+WORKERS_MAX: Final = 256
+#: An entry takes 700 bytes and its request: a pool this full is 0.7 GB.
+POOL_MAX: Final = 1_000_000
+#: Settings that decide what kind of kernel it is: another one is another start.
+FIXED: Final = ("kernel", "kind", "pool", "spark")
+
+
+class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How one kernel works. Raises ValueError that names what makes no sense."""
+
+    #: Who executes requests: workers of this system, or a Spark cluster.
+    kernel: Literal["local", "spark"] = "local"
+    #: What the workers of this system are: threads of the kernel's own backplane, or backplanes of their own.
+    kind: Literal["threads", "processes"] = "threads"
+    #: Requests executing at a time.
+    workers: int = 4
+    #: With `kind = "processes"`: the component whose replicas are the workers.
+    pool: str = "request_worker"
+    #: Entries of the ready pool.
+    ready: int = 100
+    #: Entries of the rejoin pool: when so many have ended and nobody has rejoined them, posters wait.
+    rejoin: int = 1000
+    #: "lanes": constrained multi-lane scheduling; "plain": any worker takes any request.
+    mode: Literal["plain", "lanes"] = "plain"
+    #: Percent of workers and of ready entries for lanes 0, 1 and 2; the rest is lane 3's, which is never constrained.
+    lanes: tuple[int, int, int] = (0, 20, 20)
+    #: Whether requests in the ready pool gain 1 priority at each interval.
+    ageing: bool = False
+    #: What those that are posted with `boost` gain on top.
+    boost: int = 10
+    #: Of ageing, seconds.
+    interval: float = 0.1
+    #: Between two records of what the kernel did, and moves of the optimiser, seconds.
+    record_interval: float = 1.0
+    #: Whether the kernel looks for the numbers of workers and entries with the highest throughput by itself.
+    optimise: bool = False
+    #: The backplane's priority of requests with priority 0; its lowest if None. And by how much a request's priority must be
+    #: larger for each priority of the backplane above that (urgency.py).
+    base: int | None = None
+    step: int = 10
+    #: When no request can ever go on: say so, and go on waiting; or also end those that wait, with the reason.
+    on_stall: Literal["report", "fail"] = "report"
+    #: With `kernel = "spark"`: settings of its executor.
+    spark: dict[str, str | int] = {}
+
+    def __post_init__(self) -> None:
+        _check("workers", self.workers, 1, WORKERS_MAX)
+        _check("ready", self.ready, 1, POOL_MAX)
+        _check("rejoin", self.rejoin, 1, POOL_MAX)
+        _check("boost", self.boost, 0, 1_000_000)
+        _check("step", self.step, 1, 1_000_000)
+        for name, seconds in (("interval", self.interval), ("record_interval", self.record_interval)):
+            if not 0.001 <= seconds <= 3600:
+                raise ValueError(f"{name} = {seconds}: expected seconds, 0.001 to 3600")
+        if self.base is not None:
+            _check("base", self.base, 0, 255)
+        if self.kind == "processes" and not self.pool:
+            raise ValueError('pool = "": expected the component whose replicas are the workers')
+        if self.mode == "lanes":
+            self._check_lanes()
+
+    def changed(self, **settings: Any) -> KernelPolicy:
+        """This one with other settings. Raises ValueError, and TypeError for one that does not exist or is fixed."""
+        for name in settings:
+            if name in FIXED:
+                raise TypeError(f"{name} cannot change while the kernel runs: write it in the TOML and restart")
+        known = {each.name for each in msgspec.structs.fields(self)}
+        if unknown := sorted(set(settings) - known):
+            raise TypeError(f"no setting {unknown[0]!r}: expected one of {', '.join(sorted(known - set(FIXED)))}")
+        try:
+            return msgspec.convert({**msgspec.to_builtins(self), **settings}, KernelPolicy)
+        except msgspec.ValidationError as error:
+            raise ValueError(str(error)) from error
+
+    def _check_lanes(self) -> None:
+        for lane, percent in enumerate(self.lanes):
+            if not 0 <= percent <= 100:
+                raise ValueError(f"lanes = {self.lanes}: lane {lane} has {percent} %, expected 0 to 100")
+        if sum(self.lanes) >= 100:
+            raise ValueError(
+                f"lanes = {self.lanes}: {sum(self.lanes)} % leave nothing to lane 3: expected less than 100 together"
+            )
+        for what, total in (("workers", self.workers), ("ready", self.ready)):
+            together = shares(self.lanes, total)[-1]
+            if together >= total:
+                raise ValueError(
+                    f"{what} = {total} with lanes = {self.lanes}: lanes 0 to 2 may have {together} of them, which leaves none to "
+                    f"lane 3: expected {what} above {together}"
+                )
+
+
+def _check(name: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise ValueError(f"{name} = {value}: expected {least} to {most:,}")

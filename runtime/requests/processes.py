@@ -1,0 +1,7 @@
+"""Processes: placeholder replaced below."""
+
+from __future__ import annotations
+
+
+class ProcessExecutor:
+    pass

@@ -1,0 +1,135 @@
+"""Runnable: the class that executes requests, one object of it in each process that has workers (seed 001, section 7).
+
+`execute` gets the request and the kernel, for sub-requests; what it returns rejoins, what it raises rejoins as a failure. Where
+workers are processes, or a cluster, requests and results travel as msgpack: the annotations of `execute` say as what they come
+out again. Whatever cannot be is refused when the kernel is constructed, or at the post, not when it is too late.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+import msgspec
+
+from appbackplane.transport.errors import InvalidArgument
+
+from ..objects.operation import DeclarationError
+
+if TYPE_CHECKING:
+    from .context import Context
+
+
+class Runnable:
+    """Subclass it, and name the class in `RequestKernel.runnables`."""
+
+    def execute(self, request: Any, kernel: Context) -> Any:
+        """Do what is asked, plain or `async`. Called by several workers at the same time: what it shares, it guards.
+
+        `kernel` is that of this very request: what is posted there belongs to it, unless told otherwise.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not say what it does: define execute()")
+
+
+class RunnableSpec:
+    """One class of runnables, looked at once."""
+
+    __slots__ = ("_decoder", "_result_decoder", "cls", "execute", "is_async", "kinds", "name", "request_type", "where")
+
+    def __init__(self, cls: Any) -> None:
+        """Raises `DeclarationError` for what is no runnable."""
+        if not (isinstance(cls, type) and issubclass(cls, Runnable)):
+            raise DeclarationError(f"runnables: expected subclasses of Runnable, got {cls!r}")
+        function = cls.execute
+        if function is Runnable.execute:
+            raise DeclarationError(
+                f"{cls.__qualname__} does not say what it does: define execute(self, request, kernel)"
+            )
+        if len(inspect.signature(function).parameters) != 3:
+            raise DeclarationError(f"{cls.__qualname__}.execute: expected (self, request, kernel)")
+        self.cls, self.name = cls, cls.__name__
+        #: For processes of other machines: where the class is found.
+        self.where = f"{cls.__module__}:{cls.__qualname__}"
+        self.is_async = inspect.iscoroutinefunction(function)
+        request_name = list(inspect.signature(function).parameters)[1]
+        hints = _hints(function)
+        self.request_type: Any = hints.get(request_name, Any)
+        #: What a request must be an object of; (): anything.
+        self.kinds: tuple[type, ...] = (self.request_type,) if _is_own(self.request_type) else ()
+        self._decoder = _decoder(cls, "request", self.request_type)
+        self._result_decoder = _decoder(cls, "result", hints.get("return", Any))
+        self.execute: Callable[[Any, Any], Any] = self._unmade
+
+    def make(self) -> None:
+        """The object of this process. Raises `DeclarationError` where it cannot be made."""
+        try:
+            self.execute = self.cls().execute
+        except Exception as error:
+            raise DeclarationError(f"{self.where}: its constructor failed: {type(error).__name__}: {error}") from error
+
+    def check(self, request: Any) -> None:
+        """Raises `InvalidArgument` for a request that it cannot take."""
+        if self.kinds and not isinstance(request, self.kinds):
+            raise InvalidArgument(
+                f"{self.name} executes {self.kinds[0].__qualname__}, not {type(request).__qualname__}: got {request!r:.100}"
+            )
+
+    def pack(self, request: Any) -> bytes:
+        """A request as it travels. Raises `InvalidArgument` for one that cannot."""
+        try:
+            return msgspec.msgpack.encode(request)
+        except Exception as error:
+            raise InvalidArgument(
+                f"{self.name}: this {type(request).__qualname__} cannot travel to another process: {error} "
+                "(plain data, dataclasses and msgspec structs can)"
+            ) from error
+
+    def unpack(self, packed: bytes) -> Any:
+        """And as it is executed. Raises `InvalidArgument`."""
+        try:
+            return self._decoder.decode(packed)
+        except msgspec.MsgspecError as error:
+            raise InvalidArgument(f"{self.name}: the request is not what execute() takes: {error}") from error
+
+    def pack_result(self, result: Any) -> bytes:
+        """What it returned, as it travels. Raises TypeError for what cannot."""
+        try:
+            return msgspec.msgpack.encode(result)
+        except Exception as error:
+            raise TypeError(
+                f"{self.name} returned a {type(result).__qualname__}, which cannot travel: {error}"
+            ) from error
+
+    def unpack_result(self, packed: bytes) -> Any:
+        """And as it rejoins. Raises `InvalidArgument` where it is not what the annotation says."""
+        try:
+            return self._result_decoder.decode(packed)
+        except msgspec.MsgspecError as error:
+            raise InvalidArgument(f"{self.name} returned what its annotation does not say: {error}") from error
+
+    def _unmade(self, request: Any, kernel: Any) -> Any:
+        raise AssertionError(f"{self.name} is executed elsewhere, and not made here")
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return get_type_hints(function)
+    except NameError:  # names for type checkers alone, as that of the kernel's class often is
+        return {name: hint for name, hint in function.__annotations__.items() if not isinstance(hint, str)}
+
+
+def _is_own(kind: Any) -> bool:
+    """Whether it is a class whose objects are known by `isinstance`, and not one that msgspec converts to."""
+    return (
+        isinstance(kind, type) and kind is not object and kind.__module__ != "typing" and not hasattr(kind, "__args__")
+    )
+
+
+def _decoder(cls: type, what: str, kind: Any) -> msgspec.msgpack.Decoder[Any]:
+    try:
+        return msgspec.msgpack.Decoder(kind)
+    except TypeError as error:
+        raise DeclarationError(
+            f"{cls.__qualname__}.execute: its {what} is annotated {kind!r}, which cannot travel: {error}"
+        ) from error

@@ -1,0 +1,67 @@
+"""Stall: whether the requests of a kernel wait for each other so that none of them can ever go on, and why.
+
+The source's thread exhaustion (seed 001, section 5.1.3): all workers execute requests that wait for sub-requests, which no worker is
+left to execute, or for room to post them. Here it is seen, not guessed from time that passes: every execution waits in the kernel,
+for something that only another execution could bring about, and nothing that is ready may be begun. What waits for somebody outside
+(a full rejoin pool) is no stall yet: he may come.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from .element import Element
+
+if TYPE_CHECKING:
+    from .ledger import Ledger
+
+#: Requests named in a report.
+NAMED_MAX = 8
+
+
+class Stall(NamedTuple):
+    """Nothing goes on."""
+
+    #: "workers": all of them execute; "lanes": what is ready is of lanes that have all they may have; "nothing": nothing is ready.
+    cause: str
+    #: For people: what waits for what, and the remedy.
+    text: str
+
+
+def stall_of(ledger: Ledger) -> Stall | None:
+    """What keeps everything from going on; None: something does, or may."""
+    executing = [held.elements[0] for held in ledger.workers.values() if held.elements]
+    if not executing or ledger.blocked_count < len(executing) or ledger.has_takeable:
+        return None
+    if any(not _is_hopeless(element, ledger) for element in executing):
+        return None
+    waiting = _waiting(executing)
+    ready = sum(ledger.entries.counts)
+    if ledger.executing.total >= ledger.executing.total_max:
+        remedy = (
+            'constrain the upper lanes (mode = "lanes"), or have more workers than requests that wait at a time'
+            if ledger.policy.mode == "plain"
+            else "post sub-requests in a lane below that of who waits for them"
+        )
+        return Stall("workers", f"thread exhaustion: all {len(executing)} workers execute requests that wait: {waiting}; {ready} requests are ready, and no worker is left to execute them: {remedy}")  # fmt: skip
+    if ready:
+        lanes = [lane for lane, count in enumerate(ledger.entries.counts) if count]
+        return Stall("lanes", f"all executing requests wait: {waiting}; the {ready} that are ready are of lanes {lanes}, which have as many workers as they may have: post sub-requests in a lane below that of who waits for them")  # fmt: skip
+    return Stall("nothing", f"all executing requests wait: {waiting}; nothing is ready, and what they wait for is executed by none of them: does one wait for its own owner?")  # fmt: skip
+
+
+def _is_hopeless(element: Element, ledger: Ledger) -> bool:
+    """Whether what it waits for can only come from a request, not from somebody outside."""
+    if element.waits_for == "room":
+        return sum(ledger.rejoinable) < ledger.policy.rejoin
+    return element.waits_for == "rejoin"
+
+
+def _waiting(executing: list[Element]) -> str:
+    kinds = Counter(f"{each.runnable} in lane {each.lane} for {_WORDS[each.waits_for]}" for each in executing)
+    named = [f"{count} x {kind}" for kind, count in kinds.most_common(NAMED_MAX)]
+    return ", ".join(named)
+
+
+_WORDS = {"rejoin": "its sub-requests", "room": "room in the ready pool"}

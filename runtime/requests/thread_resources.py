@@ -1,0 +1,49 @@
+"""ThreadResources: what the thread that asks holds of the kernel's resources.
+
+A worker of the kernel is an object, which one thread of the backplane serves now and another later; but handles such as sqlite3's
+belong to the thread that opened them. So each thread has its own part of the table, found here by who asks. It is closed by its
+thread, at the very end of it: a thread's own variables are let go of by itself, last of all.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable
+from typing import Any
+
+from .resources import Held, ResourceTable
+
+
+class _Part:
+    """Of one thread."""
+
+    def __init__(self, held: Held) -> None:
+        self.held = held
+
+    def __del__(self) -> None:
+        self.held.close()
+
+
+class ThreadResources:
+    """`kernel.resources["db"]`. In a coroutine, ask anew after each `await`: it may go on in another thread."""
+
+    def __init__(self, table: ResourceTable) -> None:
+        self._table = table
+        self._local = threading.local()
+
+    def __getitem__(self, asked: Hashable) -> Any:
+        """The handle of this thread, opened if need be. Raises what resources.py says."""
+        return self._part().held[asked]
+
+    def request_ended(self) -> None:  # hot: scripts/bench requests
+        """Let go of what is not valid any more."""
+        part = getattr(self._local, "part", None)
+        if part is not None:
+            part.held.request_ended()
+
+    def _part(self) -> _Part:
+        part = getattr(self._local, "part", None)
+        if part is None:
+            part = self._local.part = _Part(self._table.of(f"{threading.current_thread().name}"))
+        assert isinstance(part, _Part)
+        return part

@@ -1,0 +1,185 @@
+"""Threads: requests executed by the workers of the kernel's own backplane.
+
+A worker of the kernel is an object of its component; what it executes is an action (law 8), so that requests run by priority, quota
+and CPU budget, and stand back for whatever is more urgent, like all work. One action executes requests one after the other for a
+slice of time, because choosing an action costs as much as an empty request; the most urgent request is taken each time. One that
+waits in its thread for sub-requests keeps it: the backplane has a thread for each worker, beside its own.
+"""
+
+from __future__ import annotations
+
+import traceback
+from typing import TYPE_CHECKING, Any, Final
+
+from appbackplane.transport.errors import BackplaneError, text_of
+
+from ..execution.coroutines import should_yield
+from ..execution.host import EngineHost
+from ..execution.method_action import MethodAction
+from ..objects.action import DONE, YIELDED, Action, Outcome, ParkableAction
+from ..objects.app_object import AppObject
+from .context import LocalContext
+from .desk import Desk
+from .element import Element, Failure
+from .urgency import backplane_priority
+
+if TYPE_CHECKING:
+    from .kernel import RequestKernel
+
+#: How long one action executes requests before the scheduler chooses anew: quotas and budgets count in these. An action costs
+#: about 5 us more than the request in it; at 1 ms that is nothing, and a tick of a second still has a thousand of them.
+SLICE_NS: Final = 1_000_000
+
+
+class Worker(AppObject):
+    """One worker of the kernel: it executes one request at a time (law 1)."""
+
+
+class ThreadExecutor:
+    """The workers, by number."""
+
+    def __init__(self) -> None:
+        self._workers: dict[str, Worker] = {}
+        self._wanted = 0
+        self._kernel: Any = None
+        self._desk: Any = None
+
+    def start(self, kernel: RequestKernel, desk: Desk) -> None:
+        """As `executor.Executor`, like all here."""
+        self._kernel, self._desk = kernel, desk
+        self.resize(desk.policy.workers)
+
+    def kick(self, worker: str) -> None:
+        """It has something to do."""
+        object = self._workers.get(worker)
+        if object is not None:
+            self._serve(object, worker)
+
+    def resize(self, workers: int) -> None:
+        """Objects are kept: they cost nothing."""
+        self._wanted = workers
+        self._kernel._host.keep_threads(self._kernel, workers)
+        for number in range(1, max(workers, len(self._workers)) + 1):
+            name = f"worker-{number}"
+            if number > workers:
+                self._desk.dismiss(name)
+                continue
+            if name not in self._workers:
+                worker = self._workers[name] = Worker()
+                self._kernel.add(worker, key=name)
+            if self._desk.begins(name):
+                self._serve(self._workers[name], name)
+
+    def workers(self) -> list[dict[str, Any]]:
+        """Those that there are to be."""
+        names = list(self._workers)[: self._wanted]
+        return [{"name": name, "state": "up"} for name in names]
+
+    def stop(self) -> None:
+        """Nothing of its own runs."""
+
+    def is_wanted(self, worker: str) -> bool:
+        """Whether a worker is to go on; if not, it is dismissed."""
+        return int(worker.rpartition("-")[2]) <= self._wanted
+
+    def _serve(self, object: Worker, worker: str) -> None:
+        kernel, desk = self._kernel, self._desk
+        priority = backplane_priority(desk.urgency(), desk.policy, kernel._priorities)
+        kernel._serve(Serving(object, kernel, desk, self, worker, priority))
+
+
+class Serving(ParkableAction):
+    """A slice of one worker's time."""
+
+    __slots__ = ("_desk", "_executor", "_kernel", "_worker", "element")
+
+    def __init__(
+        self, object: Worker, kernel: RequestKernel, desk: Desk, executor: ThreadExecutor, worker: str, priority: int
+    ) -> None:
+        super().__init__(object, f"{kernel.component_name}.requests", priority)
+        self._kernel: Any = kernel
+        self._desk, self._executor, self._worker = desk, executor, worker
+        #: What it executes now.
+        self.element: Element | None = None
+
+    def run(self) -> Outcome:  # hot: scripts/bench requests
+        """Execute what there is, for a slice."""
+        desk, kernel, worker = self._desk, self._kernel, self._worker
+        now_ns = desk.now_ns
+        started_ns = now_ns()
+        end_ns = started_ns + SLICE_NS
+        held = kernel._resources
+        element: Element | None = None
+        result: Any = None
+        failure: Failure | None = None
+        run_ns = 0
+        while True:
+            if not self._executor.is_wanted(worker):
+                desk.leave(worker, element, result, failure, run_ns)
+                return DONE
+            if started_ns >= end_ns or should_yield():
+                desk.end_one(worker, element, result, failure, run_ns)
+                self._go_on()
+                return DONE
+            element = desk.turn(worker, element, result, failure, run_ns)
+            if element is None:
+                return DONE
+            spec = desk.specs[element.runnable]
+            context = LocalContext(desk, kernel._host, element, held, False)
+            if spec.is_async:
+                self._run_async(element, context)
+                return DONE
+            self.element = element
+            result = failure = None
+            started_ns = now_ns()
+            try:
+                result = spec.execute(element.request, context)
+            except BaseException as error:  # the edge: sys.exit() in a request ends the request, not the worker
+                failure = failure_of(error)
+            self.element = None
+            held.request_ended()
+            ended_ns = now_ns()
+            run_ns = ended_ns - started_ns
+            started_ns = ended_ns
+
+    def doing(self) -> str:
+        """For who asks what takes so long."""
+        element = self.element
+        return "" if element is None else f"executing {element!r}"
+
+    def refuse(self, error: BackplaneError) -> None:
+        """The backplane goes down, or it took too long to begin: what is ready stays so, for another."""
+        super().refuse(error)
+        self._desk.rests(self._worker)
+
+    def _go_on(self) -> None:
+        """In another action, as urgent as what is ready now."""
+        worker: Any = self.object
+        self._executor._serve(worker, self._worker)
+
+    def _run_async(self, element: Element, context: LocalContext) -> None:
+        action = MethodAction(self.object, self.name, self.priority, _execute, (self._desk, element, context))
+        action.on_end = self._has_ended
+        self._kernel._serve(action)
+
+    def _has_ended(self, action: Action) -> None:
+        """Of a coroutine: with the lead, whatever became of it."""
+        assert isinstance(action, MethodAction)
+        element: Element = action.arguments[1]
+        failure = None if action.error is None else failure_of(action.error)
+        self._kernel._resources.request_ended()
+        self._desk.end_one(self._worker, element, action.result, failure, action.run_ns)
+        self._go_on()
+
+
+async def _execute(worker: Worker, desk: Desk, element: Element, context: LocalContext) -> Any:
+    """A coroutine's request, as an operation of its worker."""
+    return await desk.specs[element.runnable].execute(element.request, context)
+
+
+def failure_of(error: BaseException) -> Failure:
+    """What its owner is told, and what he may look up."""
+    said = text_of(error)
+    name = type(error).__name__
+    trace = text_of("".join(traceback.format_exception(error)), 64 * 1024)
+    return Failure(f"{name}: {said}" if said else name, trace)

@@ -1,0 +1,94 @@
+"""Waiting: for an entry of the ready pool, or for a request to rejoin; in a thread, or in a coroutine that holds none.
+
+A thread of the backplane that waits in the execution of a request is given up for as long: what else it would have done is
+somebody else's, and those behind it inherit past it (execution/parking.py). A coroutine awaits a signal, in the wait queue.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from appbackplane.transport.errors import BackplaneError
+
+from ..execution.coroutines import Signal
+from ..execution.current import current
+from ..execution.host import EngineHost
+from ..objects.action import ParkableAction
+from ..objects.app_object import Host
+
+if TYPE_CHECKING:
+    from .element import Element
+
+#: Who gives no limit waits for a week, as a call does at most: nobody meant longer, and a timer has to end some day.
+LIMIT_S = 7 * 86_400.0
+
+
+class Waiter:
+    """Somebody who is to be told once: what he waited for, or why he waits in vain. Told from any thread."""
+
+    __slots__ = ("asking", "element", "error", "is_told")
+
+    def __init__(self) -> None:
+        #: The request whose execution waits; None: somebody outside.
+        self.asking: Element | None = None
+        #: What he is given; None: nothing of that owner exists.
+        self.element: Element | None = None
+        self.error: BackplaneError | None = None
+        self.is_told = False
+
+    def tell(self, element: Element | None) -> None:
+        """Here it is."""
+        self.element = element
+        self.is_told = True
+        self._go_on()
+
+    def fail(self, error: BackplaneError) -> None:
+        """It will never come."""
+        self.error = error
+        self.is_told = True
+        self._go_on()
+
+    def _go_on(self) -> None:
+        raise NotImplementedError
+
+
+class ThreadWaiter(Waiter):
+    """Waits in its thread."""
+
+    __slots__ = ("_gate",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._gate = threading.Lock()
+        self._gate.acquire()
+
+    def wait(self, limit_s: float | None) -> bool:
+        """Whether it was told in time."""
+        timeout = LIMIT_S if limit_s is None else limit_s
+        engine, action = current.engine, current.action
+        if engine is None or not isinstance(action, ParkableAction):
+            return self._gate.acquire(timeout=timeout)
+        host = EngineHost(engine)
+        host.begins_to_block(action)
+        try:
+            return self._gate.acquire(timeout=timeout)
+        finally:
+            host.blocks_no_more(action)
+
+    def _go_on(self) -> None:
+        self._gate.release()
+
+
+class SignalWaiter(Waiter):
+    """Waits in a coroutine: `await waiter.signal`."""
+
+    __slots__ = ("_host", "signal")
+
+    def __init__(self, host: Host, limit_s: float | None) -> None:
+        super().__init__()
+        self._host = host
+        self.signal = Signal(round((LIMIT_S if limit_s is None else limit_s) * 1e9))
+
+    def _go_on(self) -> None:
+        self._host.set(self.signal)
