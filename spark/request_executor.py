@@ -3,8 +3,8 @@
 Keeps the port of `runtime/requests/executor.py`; the kernel finds it by its entry point, and runtime never imports it. A worker
 has one job of Spark's at a time, so `policy.workers` is how many jobs there are at once: 2 to 4 keep any cluster busy, whose
 cores are the jobs' affair (requests/sizing.py). A session takes seconds to start, so that is done beside: what is posted
-meanwhile waits in the ready pool. One that cannot be had, or dies, is started again: what it was executing is lost, what was not
-taken is not. It costs a JVM of 1 GB beside this process and 10 ms a task: what takes less than 0.1 ms is work for threads.
+meanwhile waits in the ready pool. One that cannot be had, or dies, is started again: what it was executing is lost, what was
+not taken is not. It costs a JVM of 1 GB beside this process and 10 ms a task: what takes below 0.1 ms is work for threads.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from appbackplane.runtime.requests.executor import Port
 
 from . import java
 from .master import check_answers, parsed
 from .requests.code import archive, folders_of
 from .requests.settings import SparkSettings, settings_of
+from .requests.task import Place
 from .session import check_installed, in_a_line
 
 if TYPE_CHECKING:
@@ -45,7 +48,7 @@ class SparkExecutor:
 
     def __init__(self) -> None:
         self._settings = SparkSettings()
-        self._folders: tuple[str, ...] = ()
+        self._place = Place({}, "", ())
         self._name = ""
         self._wanted = 0
         self._crew: Crew | None = None
@@ -59,7 +62,10 @@ class SparkExecutor:
         `FailedPrecondition` for runnables that nobody else can import.
         """
         self._settings = settings_of(desk.policy.spark)
-        self._folders = folders_of(desk.specs.values())
+        runnables = {name: spec.where for name, spec in desk.specs.items()}
+        cls = type(kernel)
+        whole = f"{cls.__module__}:{cls.__qualname__}" if cls.resources else ""
+        self._place = Place(runnables, whole, folders_of([*runnables.values(), *([whole] if whole else [])]))
         check_installed()
         java.java_home()
         check_answers(parsed(self._settings.master))
@@ -80,7 +86,7 @@ class SparkExecutor:
             crew.resize(workers)
 
     def workers(self) -> list[dict[str, Any]]:
-        """Each with its `name`, `state`, and `requests`: those of its job that have not ended. `problem`: why there is no Spark."""
+        """Each with `name`, `state`, and `requests`: those of its job that have not ended. `problem`: why there is no Spark."""
         if (crew := self._crew) is not None:
             return crew.told()
         from .requests.crew import name_of
@@ -121,14 +127,17 @@ class SparkExecutor:
         from .requests.crew import Crew
 
         context = spark.sparkContext
-        is_here = parsed(context.master).kind == "local"
+        place = self._place
+        is_here = parsed(str(context.master)).kind == "local"
         if not is_here and self._settings.code == "sent":
             with tempfile.TemporaryDirectory(prefix="appbackplane-") as folder:
-                made = archive(self._folders, Path(folder))
+                made = archive(place.folders, Path(folder))
                 if made is not None:
                     context.addPyFile(str(made))
+        if not is_here:
+            place = msgspec.structs.replace(place, folders=())
         group = f"appbackplane-requests-{next(_numbers)}"
-        crew = Crew(spark, desk, self._settings, self._folders if is_here else (), self._wanted, group)
+        crew = Crew(spark, desk, self._settings, place, self._wanted, group)
         log.info("requests are executed by Spark: %s, %d cores", context.master, context.defaultParallelism)
         self._crew = crew
         try:

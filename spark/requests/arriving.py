@@ -1,8 +1,8 @@
 """Arriving: what tasks have gathered comes to the driver when each of them ends, not when the last of its job does.
 
-By an accumulator, the one way that Spark has for it: it adds up what each task gathered once, in the driver, however often the
-task was tried; and has done so before the job ends. Here nothing is added up: each part is handed on at once. Measured, it costs
-no more than to collect results at the end, and the first of 64 tasks is heard of after 40 ms instead of 700.
+By an accumulator, the one way that Spark has for it: it adds up what each task gathered once, in the driver, however often
+the task was tried; and has done so before the job ends. Here nothing is added up: each part is handed on at once. Measured, it
+costs no more than to collect results at the end, and the first of 64 tasks is heard of after 40 ms instead of 700.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Code: how the user's modules come to where their runnables are executed.
 
-Where that is this machine, its Python workers search the folders that they lie in here. On a cluster the modules are sent, as an
-archive of all the Python files of these folders: so a runnable finds its neighbours, but no data files. Whoever has installed
-them on the cluster says so (`code = "installed"`), and that is the way for what is more than Python. What lies among the
-installed packages is never sent, nor is this package: all workers have `appbackplane[spark]` in the version of the driver.
+Where that is this machine, its Python workers search the folders that they lie in here. On a cluster the modules are sent, as
+an archive of all the Python files of these folders: so a runnable finds its neighbours, but no data files. Whoever has
+installed them on the cluster says so (`code = "installed"`), and that is the way for what is more than Python. What lies among
+the installed packages is never sent, nor is this package: all workers have `appbackplane[spark]` in the driver's version.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from appbackplane.runtime.requests.runnable import RunnableSpec
 from appbackplane.transport.errors import FailedPrecondition
 
 #: What is more than this is no component's folder but a home directory, say. Each worker is sent all of it.
@@ -25,14 +24,14 @@ BYTES_MAX: Final = 32 << 20
 _NEVER: Final = {"__pycache__", "node_modules"}
 
 
-def folders_of(specs: Iterable[RunnableSpec]) -> tuple[str, ...]:
-    """Where modules of runnables lie that are not installed. Raises `FailedPrecondition` for one that nobody else can import."""
+def folders_of(places: Iterable[str]) -> tuple[str, ...]:
+    """Where modules lie that are not installed, of "module:Class". Raises `FailedPrecondition` for one that none can import."""
     installed = tuple(
         Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")
     )
     found: dict[str, None] = {}
-    for spec in specs:
-        folder = _folder(spec)
+    for where in places:
+        folder = _folder(where)
         if not any(folder.is_relative_to(place) for place in installed):
             found[str(folder)] = None
     return tuple(found)
@@ -46,8 +45,8 @@ def archive(folders: Iterable[str], to: Path) -> Path | None:
     bytes_count = sum(path.stat().st_size for path, _ in files)
     if len(files) > FILES_MAX or bytes_count > BYTES_MAX:
         raise FailedPrecondition(
-            f"policy.spark: {', '.join(folders)} with {len(files):,} Python files and {bytes_count >> 20} MiB is too much to send "
-            f'(at most {FILES_MAX:,} and {BYTES_MAX >> 20} MiB): install it on the workers and set code = "installed"'
+            f"policy.spark: {', '.join(folders)} with {len(files):,} Python files, {bytes_count >> 20} MiB, is too much to "
+            f'send (at most {FILES_MAX:,} and {BYTES_MAX >> 20} MiB): install it on the workers and set code = "installed"'
         )
     made = to / "runnables.zip"
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as written:
@@ -56,15 +55,15 @@ def archive(folders: Iterable[str], to: Path) -> Path | None:
     return made
 
 
-def _folder(spec: RunnableSpec) -> Path:
+def _folder(where: str) -> Path:
     """From which its module is imported."""
-    module_name, _, class_name = spec.where.partition(":")
+    module_name, _, class_name = where.partition(":")
     if module_name == "__main__" or "<locals>" in class_name:
         why = "is part of the program itself" if module_name == "__main__" else "is made in a function"
-        raise FailedPrecondition(f"{spec.where} {why}, so no worker of Spark's can import it: move it into a module")
+        raise FailedPrecondition(f"{where} {why}, so no worker of Spark's can import it: move it into a module")
     file = getattr(sys.modules.get(module_name), "__file__", None)
     if file is None:
-        raise FailedPrecondition(f"{spec.where}: its module is no file, so no worker of Spark's can import it")
+        raise FailedPrecondition(f"{where}: its module is no file, so no worker of Spark's can import it")
     path = Path(file).resolve()
     parts = module_name.split(".")
     return path.parents[len(parts) if path.stem == "__init__" else len(parts) - 1]

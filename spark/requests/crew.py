@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from appbackplane.runtime.requests.element import Element
 from appbackplane.runtime.requests.executor import Port
 
 from .arriving import Arriving
@@ -18,6 +20,7 @@ from .job import Batches
 from .settings import SparkSettings
 from .sharing import is_alive
 from .sizing import Sizing
+from .task import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,7 +41,8 @@ class Worker:
         self.number, self.batches = number, batches
         self.name = name_of(number)
         self.state = "idle"
-        #: There may be something to take, or an end to it.
+        #: It is to take; and, as well for other reasons: it is to look.
+        self.is_kicked = threading.Event()
         self.wake = threading.Event()
         self.thread: threading.Thread | None = None
 
@@ -51,12 +55,12 @@ class Crew:
         spark: SparkSession,
         desk: Port,
         settings: SparkSettings,
-        folders: tuple[str, ...],
+        place: Place,
         workers: int,
         group: str,
     ) -> None:
         """`group`: of jobs, to cancel these and no others."""
-        self._spark, self._desk, self._folders, self._group = spark, desk, folders, group
+        self._spark, self._desk, self._place, self._group = spark, desk, place, group
         self._context = spark.sparkContext
         self._arriving = Arriving()
         self._gathered = self._context.accumulator([], self._arriving)
@@ -82,6 +86,7 @@ class Crew:
         """There is something for this one."""
         known = self._workers.get(worker)
         if known is not None:
+            known.is_kicked.set()
             known.wake.set()
 
     def resize(self, workers: int) -> None:
@@ -119,7 +124,7 @@ class Crew:
             if known is None or known.thread is None or not known.thread.is_alive():
                 batches = Batches(
                     self._context, self._arriving, self._gathered, self._desk, name_of(number), self._sizing,
-                    self._folders, self.is_over,
+                    self._place, self.is_over,
                 )  # fmt: skip
                 worker = Worker(number, batches)
                 worker.thread = InheritableThread(target=self._work, args=(worker,), name=worker.name, daemon=True)
@@ -130,18 +135,19 @@ class Crew:
         """The thread of one."""
         try:
             self._context.setJobGroup(self._group, f"requests of {worker.name}")
+            is_to_take = True
             while worker.number <= self._wanted and not self._over.is_set():
                 worker.wake.clear()
-                taken = self._desk.take(worker.name, self._sizing.take_count(self._wanted))
-                if not taken:
-                    worker.state = "idle"
+                if not (is_to_take or worker.is_kicked.is_set()):
                     worker.wake.wait()
                     continue
-                worker.state = "executing"
-                if self.is_over():
-                    self._desk.give_back(worker.name, taken)
-                    break
-                worker.batches.run(taken, self._wanted)
+                worker.is_kicked.clear()
+                taken = self._desk.take(worker.name, self._sizing.take_count(self._wanted))
+                is_to_take = bool(taken)
+                if taken:
+                    worker.state = "executing"
+                    self._execute(worker, taken)
+                    worker.state = "idle"
         except Exception:
             if not self.is_over():
                 log.exception("%s has failed; all are started again", worker.name)
@@ -149,7 +155,14 @@ class Crew:
         finally:
             self._workers.pop(worker.name, None)
             self._desk.dismiss(worker.name)
+            self._desk.give_back(worker.name, ())  # if it was kicked just now, somebody else is
             self._changed.set()  # it may be wanted again meanwhile
+
+    def _execute(self, worker: Worker, taken: Sequence[Element]) -> None:
+        if self.is_over():
+            self._desk.give_back(worker.name, taken)
+        else:
+            worker.batches.run(taken, self._wanted)
 
     def _see_them_off(self) -> None:
         """Cancel what they wait for, and wait for them."""

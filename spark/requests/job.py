@@ -1,9 +1,9 @@
 """Job: what one worker has taken, executed by Spark; each request ends exactly once, as a result, a failure or lost.
 
 A request ends when its answer arrives, and only if it has not ended before: a task may be tried again. A task that kills its
-Python worker takes, after Spark's own tries, all tasks of its job with it. So what such a job leaves is cut up by task, each part
-a job of its own, down to the one request that does it: that one is lost, and the others are not. Who can say which it was would
-save that; Spark's message cannot. It costs those in between being executed again, a few times at most (`RETRIES_MAX`).
+Python worker takes, after Spark's own tries, all tasks of its job with it. So what such a job leaves is cut up by task, each
+part a job of its own, down to the one request that does it: that one is lost, the others are not. It costs those in between
+being executed again, and `RETRIES_MAX` bounds it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from appbackplane.runtime.requests.runnable import RunnableSpec
 
 from ..session import in_a_line
 from .sizing import Sizing, cut
-from .task import Answer, Asked, Slice, execute
+from .task import Answer, Asked, Place, Slice, execute
 
 if TYPE_CHECKING:
     from pyspark import Accumulator, SparkContext
@@ -46,14 +46,13 @@ class Batches:
         desk: Port,
         worker: str,
         sizing: Sizing,
-        folders: tuple[str, ...],
+        place: Place,
         is_over: Callable[[], bool],
     ) -> None:
         """`is_over`: whether Spark is to be left alone, or is gone."""
         self._context, self._arriving, self._gathered = context, arriving, gathered
-        self._desk, self._worker, self._sizing, self._folders, self._is_over = desk, worker, sizing, folders, is_over
+        self._desk, self._worker, self._sizing, self._place, self._is_over = desk, worker, sizing, place, is_over
         self._specs: Mapping[str, RunnableSpec] = desk.specs
-        self._where = {name: spec.where for name, spec in self._specs.items()}
         self._lock = threading.Lock()
         #: What has not ended, by number.
         self._open: dict[int, Element] = {}
@@ -79,7 +78,7 @@ class Batches:
         bytes_count = 0
         for place, element in enumerate(elements):
             try:
-                request = self._specs[element.runnable].pack(element.request)
+                request = element.packed or self._specs[element.runnable].pack(element.request)
             except Exception as error:
                 self._desk.ended(self._worker, [Done(element, None, Failure(str(error)), 0)])
                 continue
@@ -116,7 +115,7 @@ class Batches:
         """Why it did not come to its end; None: it did."""
         number = self._arriving.expect(self._ended)
         encode = msgspec.msgpack.Encoder().encode
-        slices = [encode(Slice(number, self._where, self._folders, list(part))) for part in parts]
+        slices = [encode(Slice(number, self._place, list(part))) for part in parts]
         try:
             if self._is_over():
                 raise InterruptedError("Spark was stopped")

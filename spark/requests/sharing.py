@@ -25,7 +25,7 @@ def acquire(settings: SparkSettings, name: str) -> SparkSession:
     """A session to be released again. Raises what `session` does."""
     with _lock:
         was = running()
-        spark = session(settings.master, name, **settings.session)
+        spark = session(settings.master, name, stderr=None, **settings.session)
         if spark is not was:
             _users[spark] = 1
         elif spark in _users:

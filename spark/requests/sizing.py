@@ -7,6 +7,7 @@ cost little, jobs of as many as keep all cores busy, and no more is taken than t
 
 from __future__ import annotations
 
+import itertools
 from typing import Final
 
 from .settings import SparkSettings
@@ -57,4 +58,4 @@ def cut(count: int, pieces: int) -> list[tuple[int, int]]:
     """From where to where each of so many pieces goes, none of them empty, the first ones at most one longer."""
     short, long_count = divmod(count, pieces)
     ends = [number * short + min(number, long_count) for number in range(pieces + 1)]
-    return [(start, stop) for start, stop in zip(ends, ends[1:], strict=False) if start < stop]
+    return [(start, stop) for start, stop in itertools.pairwise(ends) if start < stop]

@@ -8,16 +8,21 @@ once (job.py), their effects are theirs. There is no way back to the kernel from
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import time
 import traceback
 from collections.abc import Iterable, Iterator
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
+from appbackplane.runtime.requests.resources import ResourceTable
 from appbackplane.runtime.requests.runnable import RunnableSpec
-from appbackplane.transport.errors import FailedPrecondition
+from appbackplane.transport.errors import FailedPrecondition, text_of
+
+#: Of a traceback, characters: a recursion without end has thousands of lines.
+TRACE_MAX: Final = 64 << 10
 
 
 class Asked(msgspec.Struct, frozen=True, array_like=True):
@@ -28,14 +33,22 @@ class Asked(msgspec.Struct, frozen=True, array_like=True):
     request: bytes
 
 
+class Place(msgspec.Struct, frozen=True, array_like=True):
+    """Where things are: classes as "module:Class"."""
+
+    #: By the name of the runnable.
+    runnables: dict[str, str]
+    #: Of the kernel, whose `resources` they ask for; "": it has none.
+    kernel: str
+    #: To be searched, beside what Python searches anyway.
+    folders: tuple[str, ...]
+
+
 class Slice(msgspec.Struct, frozen=True, array_like=True):
     """What one task executes."""
 
     job: int
-    #: Of runnables by their names: "module:Class".
-    where: dict[str, str]
-    #: To be searched for them, too.
-    folders: tuple[str, ...]
+    place: Place
     asked: list[Asked]
 
 
@@ -64,7 +77,11 @@ class Gathered(Protocol):
 
 
 class InTask:
-    """The kernel, as a runnable sees it from here."""
+    """The kernel, as a runnable sees it from here: what its worker holds, and nothing else."""
+
+    def __init__(self, kernel: str) -> None:
+        """Raises what is wrong with that class."""
+        self.resources = ResourceTable(_found(kernel).resources if kernel else {}).of(f"spark-{os.getpid()}")
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -75,42 +92,55 @@ class InTask:
 
 
 _decoder = msgspec.msgpack.Decoder(Slice)
-#: Of this process.
+#: Of this process, by where they are.
 _specs: dict[str, RunnableSpec] = {}
-_kernel = InTask()
+_kernels: dict[str, InTask] = {}
 
 
 def execute(gathered: Gathered, slices: Iterable[bytes]) -> Iterator[Any]:
     """What Spark calls, in a task, with the slices of one partition. Nothing comes out but by `gathered`."""
     for packed in slices:
         mine = _decoder.decode(packed)
-        sys.path.extend(folder for folder in mine.folders if folder not in sys.path)
-        answers = [_answer(asked, mine.where[asked.runnable]) for asked in mine.asked]
+        sys.path.extend(folder for folder in mine.place.folders if folder not in sys.path)
+        answers = [_answer(asked, mine.place) for asked in mine.asked]
         gathered.add([msgspec.msgpack.encode(Answers(mine.job, answers))])
     return iter(())
 
 
-def _answer(asked: Asked, where: str) -> Answer:
-    start_ns = time.monotonic_ns()
+def _answer(asked: Asked, place: Place) -> Answer:
+    begun_ns = time.monotonic_ns()
     try:
-        spec = _specs.get(where)
-        if spec is None:
-            spec = _specs[where] = _made(where)
+        spec = _spec(place.runnables[asked.runnable])
+        kernel = _kernels.get(place.kernel) or _kernels.setdefault(place.kernel, InTask(place.kernel))
         request = spec.unpack(asked.request)
-        start_ns = time.monotonic_ns()
-        result = spec.execute(request, _kernel)
-        if spec.is_async:
-            result = _awaited(spec, result)
-        run_ns = time.monotonic_ns() - start_ns
+        begun_ns = time.monotonic_ns()
+        try:
+            result = spec.execute(request, kernel)
+            if spec.is_async:
+                result = _awaited(spec, result)
+        finally:
+            kernel.resources.request_ended()
+        run_ns = time.monotonic_ns() - begun_ns
         return Answer(asked.number, run_ns, spec.pack_result(result))
-    except (Exception, SystemExit) as error:
-        trace = "".join(traceback.format_exception(error))
-        said = " ".join(str(error).split())
-        return Answer(asked.number, time.monotonic_ns() - start_ns, None, f"{type(error).__name__}: {said}", trace)
+    except BaseException as error:  # the edge: sys.exit() in a request ends the request, not its task
+        said = " ".join(text_of(error).split())
+        name = type(error).__name__
+        trace = text_of("".join(traceback.format_exception(error)), TRACE_MAX)
+        run_ns = time.monotonic_ns() - begun_ns
+        return Answer(asked.number, run_ns, None, f"{name}: {said}" if said else name, trace)
 
 
-def _made(where: str) -> RunnableSpec:
-    """Raises what is wrong with the name, or with the class."""
+def _spec(where: str) -> RunnableSpec:
+    """Made once. Raises what is wrong with the name, or with the class."""
+    spec = _specs.get(where)
+    if spec is None:
+        spec = RunnableSpec(_found(where))
+        spec.make()
+        _specs[where] = spec
+    return spec
+
+
+def _found(where: str) -> Any:
     module_name, _, class_name = where.partition(":")
     try:
         found: Any = importlib.import_module(module_name)
@@ -120,9 +150,7 @@ def _made(where: str) -> RunnableSpec:
         raise FailedPrecondition(
             f"{where} cannot be imported where Spark executes it: {type(error).__name__}: {error}"
         ) from error
-    spec = RunnableSpec(found)
-    spec.make()
-    return spec
+    return found
 
 
 def _awaited(spec: RunnableSpec, coroutine: Any) -> Any:
