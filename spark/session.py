@@ -109,11 +109,17 @@ def end(spark: SparkSession) -> None:
     from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway
-    with suppress(Exception):  # whatever it says of a JVM that is gone
+    context: Any = spark.sparkContext
+    server = context._accumulatorServer
+    with suppress(Exception):  # whatever it says of a JVM that is gone; then the rest is left to us
         spark.stop()
+    if context._accumulatorServer is not None:
+        server.shutdown()
+    if server is not None:
+        server.server_close()
     kind: Any = type(spark)
     kind._instantiatedSession = kind._activeSession = None
-    spark.sparkContext._jsc = None
+    context._jsc = context._accumulatorServer = None
     SparkContext._active_spark_context = None
     SparkContext._gateway = SparkContext._jvm = None
     if gateway is None:

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
 #: Of a job, in bytes of requests: Spark keeps them in memory three times while it hands out tasks.
 BYTES_MAX: Final = 64 << 20
-#: Further jobs for what a job has left. Where one request in a batch of 10,000 kills its worker, 40 are needed; where all do,
-#: each job takes a tenth of a second to say so.
+#: Into so many tasks what was left is cut at least. A Python worker that is killed costs a second, a task 10 ms.
+TASKS_AGAIN: Final = 16
+#: Further jobs for what is left of a batch. Where one request in 10,000 kills its worker, some 40 are needed.
 RETRIES_MAX: Final = 128
 
 
@@ -98,18 +99,19 @@ class Batches:
             return
         if problem is None:
             self._lose(left, "Spark has executed it, and its result did not arrive")
-        elif self._is_over() or is_not_theirs(problem):
-            self._lose(left, in_a_line(problem))
+        elif self._is_over() or is_nobodys(problem):
+            self._lose(left, "its session of Spark has ended" if self._is_over() else in_a_line(problem))
         elif len(asked) == 1:
-            self._lose(left, _why(problem))
+            self._lose(left, why_of(problem))
         else:
-            again = left if len(parts) > 1 else [left[0][start:stop] for start, stop in cut(len(left[0]), 2)]
-            for part in again:
+            for part in left:
                 if self._retries_left == 0:
-                    self._lose([part], f"too many of those taken with it have ended a job of Spark's: {_why(problem)}")
+                    self._lose(
+                        [part], f"too many of those taken with it have ended a job of Spark's: {why_of(problem)}"
+                    )
                     continue
                 self._retries_left -= 1
-                self._execute(part, min(len(part), max(2, tasks)))
+                self._execute(part, min(len(part), max(TASKS_AGAIN, tasks)))
 
     def _job(self, parts: Sequence[Sequence[Asked]]) -> Exception | None:
         """Why it did not come to its end; None: it did."""
@@ -151,13 +153,14 @@ class Batches:
                 self._desk.lost(self._worker, lost, why)
 
 
-def is_not_theirs(problem: Exception) -> bool:
+def is_nobodys(problem: Exception) -> bool:
     """Whether no request can be at fault: what they raise is caught, so Python itself could not work there."""
     from pyspark.errors import PythonException
 
     return isinstance(problem, PythonException)
 
 
-def _why(problem: Exception) -> str:
-    """The last of what Spark says, which is what happened; before it stands what Spark did about it."""
-    return in_a_line(problem).rpartition("most recent failure: ")[2]
+def why_of(problem: Exception) -> str:
+    """What happened, of all that Spark says: before it stands what Spark did about it, and behind it what one might set."""
+    said = in_a_line(problem).rpartition("most recent failure: ")[2]
+    return said.rpartition("SparkException: ")[2].partition(". Consider ")[0]

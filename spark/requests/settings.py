@@ -60,7 +60,7 @@ def settings_of(table: Mapping[str, Any]) -> SparkSettings:
                 else f"expected {', '.join(sorted(known))}, or a setting of Spark's"
             )
             raise InvalidArgument(f"policy.spark: no setting {name!r} ({hint})")
-    session = {name: _as_spark_writes(value) for name, value in table.items() if name.startswith(_OWN)}
+    session = {name: str(value) for name, value in table.items() if name.startswith(_OWN)}
     try:
         found = msgspec.convert({**own, "session": session}, SparkSettings)
         parsed(found.master)
@@ -69,7 +69,3 @@ def settings_of(table: Mapping[str, Any]) -> SparkSettings:
     if "spark.master" in session:
         raise InvalidArgument("policy.spark: write master, not spark.master")
     return found
-
-
-def _as_spark_writes(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

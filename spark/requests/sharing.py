@@ -6,8 +6,9 @@ and left alone.
 
 from __future__ import annotations
 
+import subprocess
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..session import end, running, session
 from .settings import SparkSettings
@@ -46,8 +47,11 @@ def release(spark: SparkSession) -> None:
 
 def is_alive(spark: SparkSession) -> bool:
     """Whether it can still do anything."""
-    context = spark.sparkContext
+    context: Any = spark.sparkContext
+    process: subprocess.Popen[bytes] | None = getattr(context._gateway, "proc", None)
+    if process is not None and process.poll() is not None:
+        return False  # to ask py4j would be answered by pages in the log
     try:
-        return context._jsc is not None and not context._jsc.sc().isStopped()
+        return context._jsc is not None and not bool(context._jsc.sc().isStopped())
     except Exception:  # whatever py4j says where there is no JVM
         return False
