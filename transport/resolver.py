@@ -15,6 +15,8 @@ from .errors import Unavailable, UnknownRoute
 
 #: When a caller may look again for a place that is down: a process is back in 56 ms (TRAPS 21), imports take longer.
 RETRY_AFTER_S = 0.25
+#: A key that begins so and goes on with the name of a backplane is at home there: for who means a replica, not an object.
+AT = "@"
 _OWN = f"{addressing.BACKPLANE}."
 
 
@@ -64,7 +66,8 @@ class Resolver:
         return tuple(name for name in up if self._directory.backplanes[name].is_ready) or up
 
     def _by_key(self, route: str, key: str) -> str:
-        name = home(self._serving(route), key)
+        names = self._serving(route)
+        name = key[1:] if key.startswith(AT) and key[1:] in names else home(names, key)
         if not self._takes(name, route):
             raise self._unavailable(f"{route!r}, key {key!r}", (name,))
         return name

@@ -171,13 +171,13 @@ class EngineHost:
         with engine.lead:
             engine.outgoing.set(signal, engine.clock.now_ns())
 
-    def begins_to_block(self, action: ParkableAction) -> None:
+    def begins_to_block(self, action: Action) -> None:
         """It is about to wait in its thread."""
         engine = self._engine
         with engine.lead:
             engine.parking.begins_to_block(action, engine.clock.now_ns())
 
-    def blocks_no_more(self, action: ParkableAction) -> None:
+    def blocks_no_more(self, action: Action) -> None:
         """It has what it waited for in its thread."""
         with self._engine.lead:
             self._engine.parking.blocks_no_more(action)
@@ -198,6 +198,16 @@ class EngineHost:
         No lead: a directory is never changed, and which one is the newest is read in one step.
         """
         return self._engine.outgoing.directory.routes.get(route, ())
+
+    def places_up(self, route: str) -> tuple[str, ...]:
+        """Those of them that take work now: up, and not being drained."""
+        places = self._engine.outgoing.directory.backplanes
+        found = (name for name in self.places(route) if name in places)
+        return tuple(name for name in found if places[name].is_up and not places[name].is_draining)
+
+    def hear_directory(self, function: Callable[[], None]) -> None:
+        """Have this called with each new directory, with the lead."""
+        self._engine.outgoing.hearers.append(function)
 
     def add_object(self, component: Component, object: AppObject) -> None:
         """While running."""

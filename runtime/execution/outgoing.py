@@ -8,7 +8,7 @@ for it. It ends once: by an answer, by its deadline, or because the process that
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +58,8 @@ class Outgoing:
         self.again = TryingAgain()
         #: Calls that found no place, by the id of their wait.
         self._unplaced: dict[int, MethodAction] = {}
+        #: Called with each new directory.
+        self.hearers: list[Callable[[], None]] = []
 
     def start(self, action: MethodAction, now_ns: int) -> None:
         """Let what an action awaits begin; its object is in the wait queue already."""
@@ -205,6 +207,8 @@ class Outgoing:
             self._say_farewell(name, now_ns)
         if self._unplaced:
             self._look_again(now_ns)
+        for hear in self.hearers:
+            hear()
 
     def _say_farewell(self, name: str, now_ns: int) -> None:
         """It is drained: from now on we ask elsewhere. This comes there after all that we have asked."""

@@ -83,21 +83,22 @@ class Parking:
 
     # -- who waits in his thread: he runs, to the scheduler -----------------------------------------------------------
 
-    def begins_to_block(self, action: ParkableAction, now_ns: int) -> None:
+    def begins_to_block(self, action: Action, now_ns: int) -> None:
         """`action` is about to wait in its thread; what else that one would have done is somebody else's."""
         engine = self._engine
         asked = action.priority
         engine.inheritance.awaits(action)
         engine.inheritance.blocked_count += 1
-        if action.priority != asked:
-            action.boosted()
-        self.hurry(action, now_ns)
+        if isinstance(action, ParkableAction):
+            if action.priority != asked:
+                action.boosted()
+            self.hurry(action, now_ns)
         if engine.outbox:
             engine.flush(now_ns)
         engine.watch.hand_over()
         engine.nudge()
 
-    def blocks_no_more(self, action: ParkableAction) -> None:
+    def blocks_no_more(self, action: Action) -> None:
         """It goes on."""
         self._engine.inheritance.goes_on(action)
         self._engine.inheritance.blocked_count -= 1

@@ -17,13 +17,15 @@ from appbackplane.transport.errors import Busy, DeadlineExceeded, InvalidArgumen
 from ..execution.coroutines import should_stop
 from ..objects.app_object import Host
 from .desk import Desk
-from .element import LANE_DEFAULT, LANES, Element
+from .element import LANE_DEFAULT, LANES, Element, Packed, State
 from .owners import Rejoin
 from .policy import KernelPolicy
 from .runnable import Runnable, RunnableSpec
 from .thread_resources import ThreadResources
 from .waiting import SignalWaiter, ThreadWaiter
 
+#: Stands for a request that is known only as it travels.
+PACKED: Final = object()
 #: The owner of what is posted from outside and names none.
 MAIN: Final = "main"
 
@@ -186,7 +188,8 @@ class Context:
         self, request: Any, runnable: Any, owner: Hashable, priority: Any, lane: Any, rejoin: bool, boost: bool
     ) -> Element:  # hot: scripts/bench requests
         spec = self._spec(runnable)
-        spec.check(request)
+        if request is not PACKED:
+            spec.check(request)
         if type(priority) is not int:
             raise InvalidArgument(f"priority={priority!r}: expected a whole number, larger is more urgent")
         if type(lane) is not int or not 0 <= lane < LANES:
@@ -208,6 +211,14 @@ class Context:
             0, request, spec.name, whose, priority, lane, is_rejoined=rejoin, is_boosted=boost, parent=self.element
         )
 
+    def _element_packed(
+        self, runnable: Any, packed: bytes, owner: Hashable, priority: Any, lane: Any, rejoin: bool, boost: bool
+    ) -> Element:
+        """As it came from another process, which has checked what is in it."""
+        element = self._element(PACKED, runnable, owner, priority, lane, rejoin, boost)
+        element.packed = packed
+        return element
+
     def _spec(self, runnable: Any) -> RunnableSpec:
         name: Any = runnable if isinstance(runnable, str) else getattr(runnable, "__name__", None)
         spec = self._specs.get(name) if isinstance(name, str) else None
@@ -223,17 +234,26 @@ class LocalContext(Context):
     """In the kernel's own process."""
 
     def __init__(
-        self, desk: Desk, host: Host, element: Element | None, resources: ThreadResources, is_packed: bool
+        self,
+        desk: Desk,
+        host: Host,
+        element: Element | None,
+        resources: ThreadResources,
+        is_packed: bool,
+        *,
+        is_window: bool = False,
     ) -> None:
         super().__init__(desk.name, desk.specs, element, resources)
         self._desk, self._host = desk, host
         #: Whether requests are to travel, and are packed when they are posted: what cannot be is told to who posts it.
         self._is_packed = is_packed
+        #: Whether what rejoins travels on.
+        self._is_window = is_window
 
     def _post(self, elements: list[Element], wait: bool, timeout: float | None) -> None:  # hot: scripts/bench requests
         desk = self._desk
         for element in elements:
-            if self._is_packed:
+            if self._is_packed and element.request is not PACKED:
                 self._pack(element)
             waiter = ThreadWaiter() if wait else None
             if desk.post(element, waiter):
@@ -246,7 +266,7 @@ class LocalContext(Context):
 
     async def _apost(self, elements: list[Element], wait: bool, timeout: float | None) -> None:
         for element in elements:
-            if self._is_packed:
+            if self._is_packed and element.request is not PACKED:
                 self._pack(element)
             waiter = SignalWaiter(self._host, timeout) if wait else None
             if self._desk.post(element, waiter):
@@ -266,7 +286,7 @@ class LocalContext(Context):
         waiter = ThreadWaiter() if wait else None
         found, element = self._desk.rejoin(owner, waiter, self.element)
         if found is not Rejoin.NONE_READY or waiter is None:
-            return found, element
+            return found, self._unpacked(element)
         if not waiter.wait(timeout) and self._desk.forget(owner, waiter):
             raise self._nothing_ended(owner, timeout)
         return self._answer(waiter)
@@ -275,7 +295,7 @@ class LocalContext(Context):
         waiter = SignalWaiter(self._host, timeout) if wait else None
         found, element = self._desk.rejoin(owner, waiter, self.element)
         if found is not Rejoin.NONE_READY or waiter is None:
-            return found, element
+            return found, self._unpacked(element)
         try:
             await waiter.signal
         except BaseException:
@@ -289,7 +309,21 @@ class LocalContext(Context):
     def _answer(self, waiter: ThreadWaiter | SignalWaiter) -> tuple[Rejoin, Element | None]:
         if waiter.error is not None:
             raise waiter.error
-        return (Rejoin.NONE_EXIST if waiter.element is None else Rejoin.RETURNED), waiter.element
+        return (Rejoin.NONE_EXIST if waiter.element is None else Rejoin.RETURNED), self._unpacked(waiter.element)
+
+    def _unpacked(self, element: Element | None) -> Element | None:
+        """As its owner wants it."""
+        if element is None or not self._is_packed or self._is_window:
+            return element
+        spec = self._specs[element.runnable]
+        try:
+            if element.request is PACKED:
+                element.request = spec.unpack(element.packed)
+            if isinstance(element.result, Packed):
+                element.result = spec.unpack_result(element.result.data)
+        except InvalidArgument as error:
+            element.result, element.error, element.state = None, error.message, State.FAILED
+        return element
 
     def _fresh_owner(self) -> Hashable:
         return object()

@@ -1,8 +1,8 @@
 """Desk: the ledger behind its mutex, and who is told when it changes: posters, rejoiners and idle workers.
 
 Everything that happens to a request happens here, in the thread of whoever brings it about: there is no dispatcher thread, no
-polling and no semaphore a thread, as the source needs them (seed 001, section 3.2). The mutex is held for a few steps, and nobody
-takes the backplane's lead while he holds it; who may go on is told after it has been released.
+polling and no semaphore a thread, as the source needs them (seed 001, section 3.2). The mutex is held for a few steps, and
+nobody takes the backplane's lead while he holds it; who may go on is told after it has been released.
 """
 
 from __future__ import annotations
@@ -97,10 +97,16 @@ class Desk:
 
     def take(self, worker: str, count_max: int) -> list[Element]:
         """As `executor.Port.take`."""
+        return self.take_batch(worker, count_max, None, 0, 0)
+
+    def take_batch(
+        self, worker: str, count_max: int, costs: Mapping[str, int] | None, budget_ns: int, bytes_max: int
+    ) -> list[Element]:
+        """`take`, as many as are expected to take so long together; one at least. `costs`: of each runnable, ns."""
         wake = ""
         now_ns = self.now_ns()
         with self._mutex:
-            taken = [] if self.is_held else self._ledger.take(worker, count_max, now_ns)
+            taken = [] if self.is_held else self._ledger.take(worker, count_max, now_ns, costs, budget_ns, bytes_max)
             if not taken:
                 self._rests(worker)
             elif self._idle and self._ledger.has_takeable:
@@ -144,6 +150,13 @@ class Desk:
         """As `executor.Port.give_back`."""
         with self._mutex:
             self._ledger.give_back(worker, elements, self.now_ns())
+        self.wake()
+
+    def give_back_by_id(self, worker: str, ids: Sequence[int]) -> None:
+        """`give_back`, of requests that a worker process names."""
+        with self._mutex:
+            found = [each for each in (self._ledger.find(id, worker) for id in ids) if each is not None]
+            self._ledger.give_back(worker, found, self.now_ns())
         self.wake()
 
     def lost(self, worker: str, elements: Sequence[Element], why: str) -> None:
@@ -266,10 +279,10 @@ class Desk:
             best = self._ledger.best()
             return 0 if best is None else self._ledger.ready.urgency(best)
 
-    def find(self, id: int) -> Element | None:
-        """A request that has not ended, by its number."""
+    def find(self, id: int, worker: str) -> Element | None:
+        """A request that this worker executes, by its number."""
         with self._mutex:
-            return self._ledger.find(id)
+            return self._ledger.find(id, worker)
 
     def figures(self) -> Figures:
         """All counts, of one moment."""

@@ -38,6 +38,15 @@ class Failure(NamedTuple):
     trace: str | None = None
 
 
+class Packed:
+    """A result as it travels; unpacked when it rejoins, by who wants it."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+
 class Done(NamedTuple):
     """How one request ended, as its worker says."""
 

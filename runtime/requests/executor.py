@@ -45,8 +45,11 @@ class Port(Protocol):
     def lost(self, worker: str, elements: Sequence[Element], why: str) -> None:
         """Nobody knows what became of these: they fail."""
 
+    def begins(self, worker: str) -> bool:
+        """It is a worker from now on, and takes by itself; False: it is one already."""
+
     def dismiss(self, worker: str) -> None:
-        """It asks no more."""
+        """It is to take no more, if it rests; one that does not leaves by itself."""
 
     def now_ns(self) -> int:
         """The time, monotonic."""

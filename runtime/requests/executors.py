@@ -17,7 +17,9 @@ from .threads import ThreadExecutor
 def executor_of(policy: KernelPolicy) -> Executor:
     """A new one. Raises `FailedPrecondition` where it is not installed."""
     if policy.kernel == "local":
-        return ThreadExecutor() if policy.kind == "threads" else ProcessExecutor()
+        if policy.kind == "threads":
+            return ThreadExecutor()
+        return ProcessExecutor()
     for entry in entry_points(group=ENTRY_POINTS, name=policy.kernel):
         make: Callable[[], Any] = entry.load()
         made: Executor = make()

@@ -1,8 +1,8 @@
 """RequestKernel: bulk work that splits into sub-requests, runs on many workers, and joins again. A component like any other.
 
-The kernel of the Domino eXplorer (seed 001) on top of the scheduler: requests are executed by priority, in lanes, by threads of
-this backplane, by processes, or by a cluster (executor.py), and urgent work stays ahead of them all. What may be posted, taken and
-rejoined is decided in ledger.py; here it is wired to the backplane: threads, timers, the watchdog.
+The kernel of the Domino eXplorer (seed 001) on top of the scheduler: requests are executed by priority, in lanes, by threads
+of this backplane, by processes, or by a cluster (executor.py), and urgent work stays ahead of them all. What may be posted,
+taken and rejoined is decided in ledger.py; here it is wired to the backplane: threads, timers, the watchdog.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, Self
 from appbackplane.transport.errors import FailedPrecondition, InvalidArgument
 
 from ..objects.action import Action
-from ..objects.app_object import AppObject, WorkHandle
+from ..objects.app_object import WorkHandle
 from ..objects.component import Component
 from ..objects.module_state import ModuleState
 from ..objects.operation import DeclarationError
@@ -28,6 +28,7 @@ from .resource import Resource
 from .resources import ResourceTable
 from .runnable import Runnable, RunnableSpec
 from .thread_resources import ThreadResources
+from .window import Window
 
 #: How often the watchdog looks whether anything goes on. It costs 20 us; who sees that nothing does looks for seconds.
 WATCH_NS: Final = 500_000_000
@@ -56,7 +57,7 @@ class RequestKernel(Component):
 
     def __new__(cls, *arguments: Any, **keywords: Any) -> Self:
         self = super().__new__(cls, *arguments, **keywords)
-        self._specs = specs_of(cls.runnables)
+        self._specs = cls.specs()
         self._table = ResourceTable(cls.resources)
         self._resources = ThreadResources(self._table)
         self._executor = self._kernel = None
@@ -94,11 +95,18 @@ class RequestKernel(Component):
         self.policy = policy
         return policy
 
+    @classmethod
+    def specs(cls) -> dict[str, RunnableSpec]:
+        """Its runnables, by name. Raises `DeclarationError`."""
+        return specs_of(cls.runnables)
+
     # -- as a component -----------------------------------------------------------------------------------------------
 
     def _set_up(self, priorities: int) -> None:
         super()._set_up(priorities)
         self._priorities = priorities
+        if self.policy.kernel == "local" and self.policy.kind == "processes":
+            self.add(Window(self), key="window")  # its routes have to be known (law 12); each worker has one of its own
 
     def _enters(self, state: ModuleState) -> None:
         if state is ModuleState.INITIALIZING and self._executor is None:

@@ -1,9 +1,9 @@
 """Lanes: how many requests of each level may be executing, and ready, so that those below always find a place.
 
 Constrained multi-lane scheduling (seed 001, section 5.1.3). With workers equal and hierarchies deep, all workers may come to
-execute requests that wait for sub-requests, which nobody is left to execute. So lanes 0 to 2 have a share each, in percent of the
-workers and of the entries of the ready pool; a lane may use its own share and what the lanes above it (of smaller number) leave
-of theirs; lane 3 is never constrained. In sums: the first k lanes together never have more than their shares together.
+execute requests that wait for sub-requests, which nobody is left to execute. So lanes 0 to 2 have a share each, in percent of
+the workers and of the entries of the ready pool; a lane may use its own share and what the lanes above it (of smaller number)
+leave of theirs; lane 3 is never constrained. In sums: the first k lanes together never have more than their shares together.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ so that the limits of lanes hold to the letter however they travel. Ending never
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from .element import LANES, Element, Failure, State
@@ -118,8 +118,15 @@ class Ledger:
 
     # -- executing ----------------------------------------------------------------------------------------------------
 
-    def take(self, worker: str, count_max: int, now_ns: int) -> list[Element]:  # hot: scripts/bench requests
-        """What a worker is to execute: of one lane, the most urgent first; [] : nothing that it may execute now."""
+    def take(
+        self, worker: str, count_max: int, now_ns: int, costs: Mapping[str, int] | None = None, budget_ns: int = 0,
+        bytes_max: int = 0,
+    ) -> list[Element]:  # fmt: skip  # hot: scripts/bench requests
+        """What a worker is to execute: of one lane, the most urgent first; [] : nothing that it may execute now.
+
+        `costs`: what a request of each runnable takes; no more than `budget_ns` and `bytes_max` together, if there is more
+        than one; of what is not known, one.
+        """
         held = self.workers.get(worker)
         if held is None:
             held = self.workers[worker] = Held(worker)
@@ -135,10 +142,17 @@ class Ledger:
         self.ready.take(first)
         first.worker = worker
         self._begin(first, now_ns)
+        last = first
         while len(held.elements) < count_max:
+            if costs is not None:
+                budget_ns -= costs.get(last.runnable, budget_ns)
+                bytes_max -= len(last.packed)
+                if budget_ns <= 0 or bytes_max <= 0:
+                    break
             following = self.ready.head(lane)
             if following is None:
                 break
+            last = following
             self.ready.take(following)
             following.worker = worker
             held.elements.append(following)
@@ -217,13 +231,10 @@ class Ledger:
         """Whether a worker that asked now would be given something."""
         return self.ready.count > 0 and self.best() is not None
 
-    def find(self, id: int) -> Element | None:
-        """One that is executing, by its number."""
-        for held in self.workers.values():
-            for element in held.elements:
-                if element.id == id:
-                    return element
-        return None
+    def find(self, id: int, worker: str) -> Element | None:
+        """One that a worker has taken, by its number."""
+        held = self.workers.get(worker)
+        return None if held is None else next((each for each in held.elements if each.id == id), None)
 
     def end_waiting(self, *, everybody: bool) -> list[Any]:
         """Who waits in the execution of a request, or everybody who waits, waits no more; who they are."""

@@ -1,9 +1,9 @@
 """Owners: which requests there are of each owner, so that "no more exist" is the truth at the moment it is said.
 
-The source searches three pools and, should it find nothing, has its dispatcher thread search them again, because a request may be
-between two of them (seed 001, section 5.4.3). Here a request is counted from before it is admitted until it is handed over, in one
-step under the kernel's mutex with each change of its state: what the count says is authoritative, and costs nothing to ask. An
-owner is whatever can be a key of a dictionary; of a request's own sub-requests it is that request.
+The source searches three pools and, should it find nothing, has its dispatcher thread search them again, because a request
+may be between two of them (seed 001, section 5.4.3). Here a request is counted from before it is admitted until it is handed
+over, in one step under the kernel's mutex with each change of its state: what the count says is authoritative, and costs
+nothing to ask. An owner is whatever can be a key of a dictionary; of a request's own sub-requests it is that request.
 """
 
 from __future__ import annotations

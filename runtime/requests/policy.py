@@ -1,8 +1,8 @@
 """KernelPolicy: the settings of one request kernel, checked whole; a new one may take its place while the kernel runs.
 
-The source's ThreadManagerPolicy (seed 001, section 2). Written in the TOML as `[backplane.NAME.settings.CLASS.policy]`; times are in
-seconds. What makes no sense is refused in one sentence that names the setting and says what is expected: at start, and at each change,
-of which nothing has happened then.
+The source's ThreadManagerPolicy (seed 001, section 2). Written in the TOML as `[backplane.NAME.settings.CLASS.policy]`; times
+are in seconds. What makes no sense is refused in one sentence that names the setting and says what is expected: at start, and
+at each change, of which nothing has happened then.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             together = shares(self.lanes, total)[-1]
             if together >= total:
                 raise ValueError(
-                    f"{what} = {total} with lanes = {self.lanes}: lanes 0 to 2 may have {together} of them, which leaves none to "
-                    f"lane 3: expected {what} above {together}"
+                    f"{what} = {total} with lanes = {self.lanes}: lanes 0 to 2 may have {together} of them, which leaves "
+                    f"none to lane 3: expected {what} above {together}"
                 )
 
 

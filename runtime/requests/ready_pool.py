@@ -1,9 +1,9 @@
 """ReadyPool: requests that wait for a worker, the most urgent first; those that wait grow older, and so more urgent.
 
-The source's scheduler thread visits every entry at each interval and adds 1 to its priority, and the boost on top for those that
-are marked (seed 001, section 5.2). All unmarked ones grow alike, so their order among themselves never changes, and the same holds
-for the marked: a heap for either in each lane, keyed by what an element would have had at age 0, keeps the order without visiting
-anybody, and only the heads are compared. Equal ones go in the order in which they were posted.
+The source's scheduler thread visits every entry at each interval and adds 1 to its priority, and the boost on top for those
+that are marked (seed 001, section 5.2). All unmarked ones grow alike, so their order among themselves never changes, and the
+same holds for the marked: a heap for either in each lane, keyed by what an element would have had at age 0, keeps the order
+without visiting anybody, and only the heads are compared. Equal ones go in the order in which they were posted.
 """
 
 from __future__ import annotations

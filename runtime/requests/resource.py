@@ -83,8 +83,8 @@ class Asked:
 
     def __init__(self, item: object, declared: Iterable[str]) -> None:
         """Raises `UnknownResource`, or `InvalidArgument` for what is no name and key."""
-        name, *key = item if isinstance(item, tuple) else (item,)
-        if not isinstance(name, str) or isinstance(item, tuple) != bool(key) or len(key) > 1:
+        name, key = (item[0], list(item[1:])) if isinstance(item, tuple) and len(item) == 2 else (item, [])
+        if not isinstance(name, str):
             raise InvalidArgument(f'resources[{text_of(item)}]: expected resources["name"] or resources["name", key]')
         if name not in declared:
             raise UnknownResource(name, declared)

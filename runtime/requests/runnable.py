@@ -16,6 +16,7 @@ import msgspec
 from appbackplane.transport.errors import InvalidArgument
 
 from ..objects.operation import DeclarationError
+from .wire import ITEM_BYTES_MAX
 
 if TYPE_CHECKING:
     from .context import Context
@@ -78,12 +79,17 @@ class RunnableSpec:
     def pack(self, request: Any) -> bytes:
         """A request as it travels. Raises `InvalidArgument` for one that cannot."""
         try:
-            return msgspec.msgpack.encode(request)
+            packed = msgspec.msgpack.encode(request)
         except Exception as error:
             raise InvalidArgument(
                 f"{self.name}: this {type(request).__qualname__} cannot travel to another process: {error} "
                 "(plain data, dataclasses and msgspec structs can)"
             ) from error
+        if len(packed) > ITEM_BYTES_MAX:
+            raise InvalidArgument(
+                f"{self.name}: a request of {len(packed):,} bytes: at most {ITEM_BYTES_MAX:,} travel; send a path, or parts"
+            )
+        return packed
 
     def unpack(self, packed: bytes) -> Any:
         """And as it is executed. Raises `InvalidArgument`."""

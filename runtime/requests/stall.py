@@ -1,9 +1,9 @@
 """Stall: whether the requests of a kernel wait for each other so that none of them can ever go on, and why.
 
-The source's thread exhaustion (seed 001, section 5.1.3): all workers execute requests that wait for sub-requests, which no worker is
-left to execute, or for room to post them. Here it is seen, not guessed from time that passes: every execution waits in the kernel,
-for something that only another execution could bring about, and nothing that is ready may be begun. What waits for somebody outside
-(a full rejoin pool) is no stall yet: he may come.
+The source's thread exhaustion (seed 001, section 5.1.3): all workers execute requests that wait for sub-requests, which no
+worker is left to execute, or for room to post them. Here it is seen, not guessed from time that passes: every execution waits
+in the kernel, for something that only another execution could bring about, and nothing that is ready may be begun. What waits
+for somebody outside (a full rejoin pool) is no stall yet: he may come.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NAMED_MAX = 8
 class Stall(NamedTuple):
     """Nothing goes on."""
 
-    #: "workers": all of them execute; "lanes": what is ready is of lanes that have all they may have; "nothing": nothing is ready.
+    #: "workers": all of them execute; "lanes": what is ready is of lanes that have all that they may; "nothing": nothing is.
     cause: str
     #: For people: what waits for what, and the remedy.
     text: str
@@ -44,11 +44,23 @@ def stall_of(ledger: Ledger) -> Stall | None:
             if ledger.policy.mode == "plain"
             else "post sub-requests in a lane below that of who waits for them"
         )
-        return Stall("workers", f"thread exhaustion: all {len(executing)} workers execute requests that wait: {waiting}; {ready} requests are ready, and no worker is left to execute them: {remedy}")  # fmt: skip
+        return Stall(
+            "workers",
+            f"thread exhaustion: all {len(executing)} workers execute requests that wait: {waiting}; {ready} requests are "
+            f"ready, and no worker is left to execute them: {remedy}",
+        )
     if ready:
         lanes = [lane for lane, count in enumerate(ledger.entries.counts) if count]
-        return Stall("lanes", f"all executing requests wait: {waiting}; the {ready} that are ready are of lanes {lanes}, which have as many workers as they may have: post sub-requests in a lane below that of who waits for them")  # fmt: skip
-    return Stall("nothing", f"all executing requests wait: {waiting}; nothing is ready, and what they wait for is executed by none of them: does one wait for its own owner?")  # fmt: skip
+        return Stall(
+            "lanes",
+            f"all executing requests wait: {waiting}; the {ready} that are ready are of lanes {lanes}, which have as many "
+            "workers as they may have: post sub-requests in a lane below that of who waits for them",
+        )
+    return Stall(
+        "nothing",
+        f"all executing requests wait: {waiting}; nothing is ready, and what they wait for is executed by none of them: does "
+        "one wait for its own owner?",
+    )
 
 
 def _is_hopeless(element: Element, ledger: Ledger) -> bool:

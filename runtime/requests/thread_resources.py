@@ -1,8 +1,8 @@
 """ThreadResources: what the thread that asks holds of the kernel's resources.
 
-A worker of the kernel is an object, which one thread of the backplane serves now and another later; but handles such as sqlite3's
-belong to the thread that opened them. So each thread has its own part of the table, found here by who asks. It is closed by its
-thread, at the very end of it: a thread's own variables are let go of by itself, last of all.
+A worker of the kernel is an object, which one thread of the backplane serves now and another later; but handles such as
+sqlite3's belong to the thread that opened them. So each thread has its own part of the table, found here by who asks. It is
+closed by its thread, at the very end of it: a thread's own variables are let go of by itself, last of all.
 """
 
 from __future__ import annotations
@@ -11,17 +11,19 @@ import threading
 from collections.abc import Hashable
 from typing import Any
 
-from .resources import Held, ResourceTable
+from .held import Held
+from .resources import ResourceTable
 
 
 class _Part:
     """Of one thread."""
 
     def __init__(self, held: Held) -> None:
-        self.held = held
+        self.held, self._thread = held, threading.get_ident()
 
     def __del__(self) -> None:
-        self.held.close()
+        if threading.get_ident() == self._thread:  # or the table itself is dropped, and its handles with it
+            self.held.close()
 
 
 class ThreadResources:
@@ -44,6 +46,8 @@ class ThreadResources:
     def _part(self) -> _Part:
         part = getattr(self._local, "part", None)
         if part is None:
-            part = self._local.part = _Part(self._table.of(f"{threading.current_thread().name}"))
+            part = self._local.part = _Part(
+                self._table.of(f"{threading.current_thread().name}-{threading.get_native_id()}")
+            )
         assert isinstance(part, _Part)
         return part

@@ -1,26 +1,26 @@
 """Threads: requests executed by the workers of the kernel's own backplane.
 
-A worker of the kernel is an object of its component; what it executes is an action (law 8), so that requests run by priority, quota
-and CPU budget, and stand back for whatever is more urgent, like all work. One action executes requests one after the other for a
-slice of time, because choosing an action costs as much as an empty request; the most urgent request is taken each time. One that
-waits in its thread for sub-requests keeps it: the backplane has a thread for each worker, beside its own.
+A worker of the kernel is an object of its component; what it executes is an action (law 8), so that requests run by priority,
+quota and CPU budget, and stand back for whatever is more urgent, like all work. One action executes requests one after the
+other for a slice of time, because choosing an action costs as much as an empty request; the most urgent request is taken each
+time. One that waits in its thread for sub-requests keeps it: the backplane has a thread for each worker, beside its own.
 """
 
 from __future__ import annotations
 
-import traceback
 from typing import TYPE_CHECKING, Any, Final
 
-from appbackplane.transport.errors import BackplaneError, text_of
+from appbackplane.transport.errors import BackplaneError
 
 from ..execution.coroutines import should_yield
-from ..execution.host import EngineHost
 from ..execution.method_action import MethodAction
-from ..objects.action import DONE, YIELDED, Action, Outcome, ParkableAction
+from ..objects.action import DONE, Action, Outcome, ParkableAction
 from ..objects.app_object import AppObject
 from .context import LocalContext
 from .desk import Desk
 from .element import Element, Failure
+from .executor import Port
+from .failures import failure_of
 from .urgency import backplane_priority
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class ThreadExecutor:
         self._kernel: Any = None
         self._desk: Any = None
 
-    def start(self, kernel: RequestKernel, desk: Desk) -> None:
+    def start(self, kernel: RequestKernel, desk: Port) -> None:
         """As `executor.Executor`, like all here."""
         self._kernel, self._desk = kernel, desk
         self.resize(desk.policy.workers)
@@ -175,11 +175,3 @@ class Serving(ParkableAction):
 async def _execute(worker: Worker, desk: Desk, element: Element, context: LocalContext) -> Any:
     """A coroutine's request, as an operation of its worker."""
     return await desk.specs[element.runnable].execute(element.request, context)
-
-
-def failure_of(error: BaseException) -> Failure:
-    """What its owner is told, and what he may look up."""
-    said = text_of(error)
-    name = type(error).__name__
-    trace = text_of("".join(traceback.format_exception(error)), 64 * 1024)
-    return Failure(f"{name}: {said}" if said else name, trace)

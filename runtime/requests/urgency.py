@@ -1,8 +1,9 @@
 """Urgency: which priority of the backplane a request has; the one place that turns the one scale into the other.
 
-Requests have any whole number, larger is more urgent (seed 001, section 5.1.2); a backplane has priorities 0..N-1, and 0 is highest.
-What is posted with priority 0 or less runs at the policy's `base`, by default the lowest; each `step` above it is one priority
-higher, up to 1. Priority 0 is not for requests: something must always be able to come before bulk work, however old it grows.
+Requests have any whole number, larger is more urgent (seed 001, section 5.1.2); a backplane has priorities 0..N-1, and 0 is
+highest. What is posted with priority 0 or less runs at the policy's `base`, by default the lowest; each `step` above it is
+one priority higher, up to 1. Priority 0 is not for requests: something must always be able to come before bulk work, however
+old it grows.
 """
 
 from __future__ import annotations

@@ -13,8 +13,6 @@ from appbackplane.transport.errors import BackplaneError
 
 from ..execution.coroutines import Signal
 from ..execution.current import current
-from ..execution.host import EngineHost
-from ..objects.action import ParkableAction
 from ..objects.app_object import Host
 
 if TYPE_CHECKING:
@@ -67,14 +65,15 @@ class ThreadWaiter(Waiter):
         """Whether it was told in time."""
         timeout = LIMIT_S if limit_s is None else limit_s
         engine, action = current.engine, current.action
-        if engine is None or not isinstance(action, ParkableAction):
+        if engine is None or action is None:
             return self._gate.acquire(timeout=timeout)
-        host = EngineHost(engine)
-        host.begins_to_block(action)
+        with engine.lead:
+            engine.parking.begins_to_block(action, engine.now_ns())
         try:
             return self._gate.acquire(timeout=timeout)
         finally:
-            host.blocks_no_more(action)
+            with engine.lead:
+                engine.parking.blocks_no_more(action)
 
     def _go_on(self) -> None:
         self._gate.release()

@@ -1,0 +1,62 @@
+"""Blocking: a call that a plain operation makes, waiting for the answer in its thread.
+
+For whole systems on top of the scheduler, whose users write plain functions that wait (seed 001); the backplane has a thread
+more for each of them (`Host.keep_threads`). An operation that can be `async` had better be: it waits without a thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from appbackplane.transport.request import TIMEOUT_MAX_S
+
+from ..objects.action import Action
+from ..objects.app_object import AppObject
+from .current import current
+from .method_action import MethodAction
+
+
+def blocking_call(object: AppObject, route: str, arguments: Mapping[str, Any]) -> Any:
+    """Call an operation on behalf of what runs now, of `object`, and give its result. Raises the error in which it ended."""
+    engine, running = current.engine, current.action
+    assert engine is not None and running is not None, "only what runs can call"
+    gate = threading.Lock()
+    gate.acquire()
+    asking = MethodAction(
+        Caller.of(object), running.name, running.priority, _ask, (route, arguments), running.deadline_ns
+    )
+    asking.chain = (*running.chain, (object.name, running.name))
+    asking.trace = running.trace
+
+    def has_ended(action: Action) -> None:
+        gate.release()
+
+    asking.on_end = has_ended
+    with engine.lead:
+        engine.parking.begins_to_block(running, engine.now_ns())
+        engine.post(asking, engine.now_ns())
+    try:
+        gate.acquire()
+    finally:
+        with engine.lead:
+            engine.parking.blocks_no_more(running)
+    if asking.error is not None:
+        raise asking.error
+    return asking.result
+
+
+class Caller(AppObject):
+    """Makes the calls of an object whose operations wait in their threads."""
+
+    @staticmethod
+    def of(object: AppObject) -> Caller:
+        """One for each call: it costs less than to look for one that is free."""
+        caller = Caller()
+        caller._component, caller._name = object._component, object.name
+        return caller
+
+
+async def _ask(caller: Caller, route: str, arguments: Mapping[str, Any]) -> Any:
+    return await caller.request(route, arguments, timeout=TIMEOUT_MAX_S, retry=False)

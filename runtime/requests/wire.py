@@ -1,0 +1,20 @@
+"""Wire: what a kernel and its worker processes call each other by, and how much travels at once.
+
+The kernel calls the worker's `execute` with requests; the execution of a request calls the kernel's `post_requests` and
+`rejoin_requests`. All of it is msgpack in ordinary calls, so deadlines, deaths and priorities are those of any call.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: The operations.
+EXECUTE: Final = "execute"
+POST: Final = "post_requests"
+REJOIN: Final = "rejoin_requests"
+#: Requests posted with one call, and at most so many that have rejoined in one answer: a millisecond's work to pack.
+ITEMS_MAX: Final = 256
+#: Bytes of requests or results in one message, of a frame's 16 MiB: beyond, the cost of a message is nothing any more.
+BATCH_BYTES_MAX: Final = 1 << 20
+#: Bytes of one request or result.
+ITEM_BYTES_MAX: Final = 15 << 20
