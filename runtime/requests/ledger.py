@@ -183,8 +183,8 @@ class Ledger:
         for element in elements:
             if held is None or element.worker != worker or element not in held.elements:
                 continue
+            self.entries.add(element.lane)  # of one that was begun: one too many perhaps, until somebody takes one
             if element.state is State.EXECUTING:
-                self.entries.add(element.lane)  # one too many perhaps, until somebody takes one
                 self.wait_ns_total -= now_ns - element.ready_ns
             self._release(held, element, now_ns)
             element.state, element.worker, element.started_ns = State.READY, "", 0
