@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-import tempfile
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -22,7 +20,7 @@ from appbackplane.runtime.requests.executor import Port
 
 from . import java
 from .master import check_answers, parsed
-from .requests.code import archive, folders_of
+from .requests.code import folders_of, send
 from .requests.settings import SparkSettings, settings_of
 from .requests.task import Place
 from .session import check_installed, in_a_line
@@ -129,14 +127,11 @@ class SparkExecutor:
         context = spark.sparkContext
         place = self._place
         is_here = parsed(str(context.master)).kind == "local"
-        if not is_here and self._settings.code == "sent":
-            with tempfile.TemporaryDirectory(prefix="appbackplane-") as folder:
-                made = archive(place.folders, Path(folder))
-                if made is not None:
-                    context.addPyFile(str(made))
-        if not is_here:
-            place = msgspec.structs.replace(place, folders=())
         group = f"appbackplane-requests-{next(_numbers)}"
+        if not is_here:
+            if self._settings.code == "sent":
+                send(place.folders, context, group)
+            place = msgspec.structs.replace(place, folders=())
         crew = Crew(spark, desk, self._settings, place, self._wanted, group)
         log.info("requests are executed by Spark: %s, %d cores", context.master, context.defaultParallelism)
         self._crew = crew

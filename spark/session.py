@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -78,24 +78,36 @@ class NoSpark(Unavailable):
 def session(
     master: str = LOCAL, name: str = "appbackplane", *, stderr: IO[bytes] | None = None, **settings: str
 ) -> SparkSession:
-    """The session of this process, started if need be; `settings`, with dots or with _ for them, go before `SETTINGS`. One
-    that somebody else has started stays as it is, its master and time zone and all, but for what our source cannot do without.
+    """The session of this process, started if need be; `settings` with _ for the dots go before `SETTINGS`. One that somebody
+    else has started stays as it is, its master and time zone and all, but for what our source cannot do without.
 
     `stderr`: where what its JVM and its workers say goes, if not where this process does: at the end of a process that does
     not wait for them, they complain of that.
 
     Raises `NotInstalled`, `NoJava`, `NoMaster`, `NoSpark`, and `InvalidArgument` for what is no name of a master.
     """
+    return session_with({key.replace("_", "."): value for key, value in settings.items()}, master, name, stderr=stderr)
+
+
+def session_with(
+    settings: Mapping[str, str],
+    master: str,
+    name: str,
+    *,
+    stderr: IO[bytes] | None = None,
+    limit_s: float | None = None,
+) -> SparkSession:
+    """`session`, with settings by their own names. `limit_s`: for a master to let it in, if not as long as a person waits."""
     check_installed()
     whose = parsed(master)
     check_answers(whose)
     if (found := running()) is not None:
         found.conf.set(_PUSHDOWN, "true")
         return found
-    wanted = SETTINGS | {_dotted(key): value for key, value in settings.items()}
+    wanted = SETTINGS | dict(settings)
     wanted[_JAVA_OPTIONS] = f"{_LOG} {wanted.get(_JAVA_OPTIONS, '')}".strip()
     _set_environment(whose)
-    spark = _started(whose, name, wanted, stderr)
+    spark = _started(whose, name, wanted, stderr, limit_s)
     if whose.kind == "spark":
         _await_executor(spark, whose)
     return spark
@@ -117,11 +129,8 @@ def end(spark: SparkSession) -> None:
         server.shutdown()
     if server is not None:
         server.server_close()
-    kind: Any = type(spark)
-    kind._instantiatedSession = kind._activeSession = None
     context._jsc = context._accumulatorServer = None
-    SparkContext._active_spark_context = None
-    SparkContext._gateway = SparkContext._jvm = None
+    _forget()
     if gateway is None:
         return
     with suppress(Exception):
@@ -136,16 +145,23 @@ def end(spark: SparkSession) -> None:
             process.wait()
 
 
+def _forget() -> None:
+    """What PySpark keeps of a JVM for all that comes after, which it does even when that is gone."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    kind: Any = SparkSession
+    kind._instantiatedSession = kind._activeSession = None
+    SparkContext._active_spark_context = None
+    SparkContext._gateway = SparkContext._jvm = None
+
+
 def running() -> SparkSession | None:
     """That of this process, whoever has started it."""
     from pyspark.sql import SparkSession
 
     found: Any = getattr(SparkSession, "_instantiatedSession", None)
     return None if found is None or found.sparkContext._jsc is None else found
-
-
-def _dotted(key: str) -> str:
-    return key if "." in key else key.replace("_", ".")
 
 
 def check_installed() -> None:
@@ -167,7 +183,9 @@ def _set_environment(master: Master) -> None:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 
-def _started(master: Master, name: str, settings: dict[str, str], stderr: IO[bytes] | None) -> SparkSession:
+def _started(
+    master: Master, name: str, settings: dict[str, str], stderr: IO[bytes] | None, limit_s: float | None
+) -> SparkSession:
     """In a thread of its own where starting may take for ever: only the end of the JVM ends it then."""
     from pyspark import SparkConf, SparkContext, java_gateway
     from pyspark.sql import SparkSession
@@ -195,10 +213,12 @@ def _started(master: Master, name: str, settings: dict[str, str], stderr: IO[byt
     else:
         maker = threading.Thread(target=make, name="start-spark", daemon=True)
         maker.start()
-        limit_s = START_LIMIT_S if master.kind == "spark" else MANAGED_LIMIT_S
+        limit_s = limit_s or (START_LIMIT_S if master.kind == "spark" else MANAGED_LIMIT_S)
         maker.join(limit_s)
         if maker.is_alive():
             _kill(set(psutil.Process().children()) - others)
+            maker.join(END_LIMIT_S)
+            _forget()  # that JVM, or the next try would ask for it
             raise no_master(master, [f"it has not let Spark in for {limit_s:g} s"])
     if raised:
         if isinstance(raised[0], Exception):

@@ -14,9 +14,12 @@ import sysconfig
 import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from appbackplane.transport.errors import FailedPrecondition
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 #: What is more than this is no component's folder but a home directory, say. Each worker is sent all of it.
 FILES_MAX: Final = 5_000
@@ -37,6 +40,22 @@ def folders_of(places: Iterable[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def send(folders: Iterable[str], context: SparkContext, name: str) -> None:
+    """Have the workers import from these folders; `name` is used once in a session. Raises `FailedPrecondition`.
+
+    Workers that come later fetch it, too, so it lies where Spark removes it in the end.
+    """
+    from pyspark import SparkFiles
+
+    kept = Path(SparkFiles.getRootDirectory())
+    place = kept / name
+    place.mkdir()
+    made = archive(folders, place / f"{name}.zip")
+    if made is not None:
+        context.addPyFile(str(made))
+        sys.path.remove(str(kept / made.name))  # PySpark would have this process import from there, too
+
+
 def archive(folders: Iterable[str], to: Path) -> Path | None:
     """All Python files of these folders; None: there are none. Raises `FailedPrecondition` for what is too much to send."""
     files = [(path, path.relative_to(folder)) for folder in folders for path in _python_files(Path(folder))]
@@ -48,11 +67,10 @@ def archive(folders: Iterable[str], to: Path) -> Path | None:
             f"policy.spark: {', '.join(folders)} with {len(files):,} Python files, {bytes_count >> 20} MiB, is too much to "
             f'send (at most {FILES_MAX:,} and {BYTES_MAX >> 20} MiB): install it on the workers and set code = "installed"'
         )
-    made = to / "runnables.zip"
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as written:
+    with zipfile.ZipFile(to, "w", zipfile.ZIP_DEFLATED) as written:
         for path, name in files:
             written.write(path, str(name))
-    return made
+    return to
 
 
 def _folder(where: str) -> Path:

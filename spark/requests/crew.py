@@ -153,16 +153,20 @@ class Crew:
                 log.exception("%s has failed; all are started again", worker.name)
                 self.end()
         finally:
-            self._workers.pop(worker.name, None)
             self._desk.dismiss(worker.name)
             self._desk.give_back(worker.name, ())  # if it was kicked just now, somebody else is
+            self._workers.pop(worker.name, None)  # last: until then nobody else has its name at the desk
             self._changed.set()  # it may be wanted again meanwhile
 
     def _execute(self, worker: Worker, taken: Sequence[Element]) -> None:
         if self.is_over():
             self._desk.give_back(worker.name, taken)
-        else:
+            return
+        try:
             worker.batches.run(taken, self._wanted)
+        except Exception as error:
+            self._desk.lost(worker.name, taken, f"{type(error).__name__}: {error}")  # but for those that have ended
+            raise
 
     def _see_them_off(self) -> None:
         """Cancel what they wait for, and wait for them."""

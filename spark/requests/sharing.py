@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import subprocess
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from ..session import end, running, session
+from ..session import end, running, session_with
 from .settings import SparkSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+#: For a master to let us in. Nobody sits and waits for it, and a machine on which much else starts takes a minute.
+START_LIMIT_S: Final = 120.0
 #: Held while a session starts: whoever comes meanwhile has to wait for it anyway.
 _lock = threading.Lock()
 #: Of those that were started here: by how many each is used.
@@ -23,10 +25,10 @@ _users: dict[SparkSession, int] = {}
 
 
 def acquire(settings: SparkSettings, name: str) -> SparkSession:
-    """A session to be released again. Raises what `session` does."""
+    """A session to be released again. Raises what `session_with` does."""
     with _lock:
         was = running()
-        spark = session(settings.master, name, stderr=None, **settings.session)
+        spark = session_with(settings.session, settings.master, name, limit_s=START_LIMIT_S)
         if spark is not was:
             _users[spark] = 1
         elif spark in _users:

@@ -25,7 +25,7 @@ from appbackplane.runtime.requests.waiting import ThreadWaiter
 from appbackplane.spark.request_executor import SparkExecutor
 
 #: For a job on a machine that does much else.
-LIMIT_S = 60.0
+LIMIT_S = 90.0
 OWNER = "test"
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import zipfile
 from pathlib import Path
 from types import ModuleType
 
+import msgspec
 import pytest
 
 from appbackplane.spark.requests import code
@@ -27,7 +29,9 @@ def test_folders_are_those_that_modules_are_imported_from(monkeypatch: pytest.Mo
     known(monkeypatch, "flat", tmp_path / "one" / "flat.py")
     known(monkeypatch, "shapes", tmp_path / "two" / "shapes" / "__init__.py")
     known(monkeypatch, "shapes.round", tmp_path / "two" / "shapes" / "round.py")
-    found = folders_of(["flat:A", "shapes:B", "shapes.round:C", "msgspec:Struct", "json:JSONDecoder"])
+    found = folders_of(
+        ["flat:A", "shapes:B", "shapes.round:C", f"{msgspec.__name__}:Struct", f"{json.__name__}:JSONDecoder"]
+    )
     assert found == (str(tmp_path / "one"), str(tmp_path / "two"))
 
 
@@ -59,12 +63,12 @@ def test_an_archive_holds_all_python_files_and_no_others(tmp_path: Path) -> None
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(name)
     to.mkdir()
-    made = archive([str(folder)], to)
+    made = archive([str(folder)], to / "made.zip")
     assert made is not None
     with zipfile.ZipFile(made) as found:
         assert sorted(found.namelist()) == ["a.py", "b/__init__.py", "b/c.py"]
         assert found.read("b/c.py") == b"b/c.py"
-    assert archive([str(to)], to) is None
+    assert archive([str(tmp_path / "none")], to) is None
 
 
 def test_a_home_directory_is_not_sent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
