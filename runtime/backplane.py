@@ -119,7 +119,7 @@ class Backplane:
                     relief = ReliefWorker(self.engine, -number)
                     relief.start()
                     self.engine.watch.stands_by(relief)
-        self._host.on_threads = self._match_threads
+        self._host.on_threads = self.engine.parking.on_spares = self._match_threads
         self.set_threads(threads)
 
     def set_threads(self, count: int) -> None:
@@ -134,7 +134,7 @@ class Backplane:
         """Have as many as were asked for, and as components keep."""
         engine = self.engine
         with engine.lead:
-            count = self._threads + sum(self._host.kept.values())
+            count = min(THREADS_MAX, self._threads + sum(self._host.kept.values()) + engine.parking.spares)
             staying = [worker for worker in engine.watch.workers if not worker.is_stopping]
             for worker in staying[count:]:
                 worker.is_stopping = True

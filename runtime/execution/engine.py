@@ -36,6 +36,7 @@ from .os_priority import OsPriority
 from .outgoing import Outgoing
 from .parking import Parking
 from .presence import Presence
+from .progress import is_long
 from .publishing import Publishing
 from .reports import Reports
 from .watch import QUANTUM_NS, Watch
@@ -211,7 +212,7 @@ class Engine:
         self.scheduler.budget.charge(cpu_ns)
         account: OperationStatistics = action.account or self.statistics.of(action.name)
         account.typical_ns += (run_ns - account.typical_ns) >> 3 if account.typical_ns else run_ns
-        if run_ns >= self.reports.slow_actions.threshold_ns:
+        if run_ns >= self.reports.slow_actions.threshold_ns and not is_long(action):
             account.slow_count += 1
             self.reports.was_slow(action, run_ns, now_ns)
 

@@ -7,6 +7,7 @@ priority (law 10). What has a stack to come back to waits in its thread; for inh
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from appbackplane.transport.errors import BackplaneError
@@ -26,6 +27,10 @@ class Parking:
         self._engine = engine
         #: What waits, by identity: an action may compare equal to others.
         self.parked: dict[int, ParkableAction] = {}
+        #: Operations that wait in their threads now, and the most there ever were: as many threads are spare.
+        self._blocked_count = self.spares = 0
+        #: Sees to it that there are that many.
+        self.on_spares: Callable[[], None] | None = None
 
     def begins_to_wait(self, action: Action, now_ns: int) -> None:
         """`action` has returned WAITING, and its object is in the wait queue."""
@@ -93,6 +98,8 @@ class Parking:
             if action.priority != asked:
                 action.boosted()
             self.hurry(action, now_ns)
+        else:
+            self._spare()
         if engine.outbox:
             engine.flush(now_ns)
         engine.watch.hand_over()
@@ -102,3 +109,13 @@ class Parking:
         """It goes on."""
         self._engine.inheritance.goes_on(action)
         self._engine.inheritance.blocked_count -= 1
+        if not isinstance(action, ParkableAction):
+            self._blocked_count -= 1
+
+    def _spare(self) -> None:
+        """An operation waits in its thread, which nobody has reckoned with: another does what that one would have done."""
+        self._blocked_count += 1
+        if self._blocked_count > self.spares:
+            self.spares = self._blocked_count
+            if self.on_spares is not None:
+                self.on_spares()

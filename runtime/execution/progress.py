@@ -36,7 +36,7 @@ class Progress:
         workers = list(engine.watch.workers)
         # A step of a coroutine is a beginning, too: it gives way to others, so the scheduler does its work.
         now = (engine.statistics.actions_count, *[worker.started_ns for worker in engine.watch.team])
-        if now != self._before or any(_is_long(worker.action) for worker in workers):
+        if now != self._before or any(is_long(worker.action) for worker in workers):
             self._before, self._since_ns = now, now_ns
         return ready_count(engine.scheduler, workers) + _has_unseen(engine), self._since_ns
 
@@ -65,5 +65,8 @@ def _has_unseen(engine: Engine) -> bool:
         return watch.poller is None and engine.link.has_input()
 
 
-def _is_long(action: Action | None) -> bool:
-    return isinstance(action, MethodAction) and action.spec is not None and action.spec.mark.is_long
+def is_long(action: Action | None) -> bool:
+    """Whether it was declared to take as long as it likes."""
+    if isinstance(action, MethodAction):
+        return action.spec is not None and action.spec.mark.is_long
+    return action is not None and action.is_long

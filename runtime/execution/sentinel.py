@@ -27,7 +27,7 @@ from .control import Answer, Control
 from .draining import LOOK_NS, Draining
 from .engine import Engine
 from .os_priority import OsPriority
-from .progress import Progress
+from .progress import Progress, is_long
 from .watch import QUANTUM_NS
 from .worker import Worker
 
@@ -180,7 +180,7 @@ class Sentinel:
 
     def _notice_slow(self, worker: Worker, started_ns: int, now_ns: int) -> None:
         action = worker.action
-        if action is None or self._engine.reports.is_noticed(action):
+        if action is None or is_long(action) or self._engine.reports.is_noticed(action):
             return
         frame = sys._current_frames().get(worker.ident)
         with self._engine.lead:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from mypy_extensions import mypyc_attr
 
@@ -99,6 +99,9 @@ class Action:
         self.account: Any = None
         #: Time in queues, time running and CPU time so far.
         self.wait_ns = self.run_ns = self.cpu_ns = 0
+
+    #: Whether it may run for as long as it likes: nobody takes its backplane for wedged, or says that it is slow.
+    is_long: ClassVar[bool] = False
 
     @property
     def has_begun(self) -> bool:

@@ -37,7 +37,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     joined_total: int
     #: Posts that were answered `Busy`.
     refused_total: int
-    #: From having an entry until they were begun; and executing.
+    #: From being posted until they were begun; and executing.
     wait_ns_total: int
     run_ns_total: int
     #: Of each worker: requests ended, ns they ran, and requests that it has.
@@ -54,7 +54,7 @@ def figures_of(ledger: Ledger, now_ns: int) -> Figures:
         ready=tuple(ledger.entries.counts),
         executing_lanes=tuple(ledger.executing.counts),
         rejoinable=tuple(ledger.rejoinable),
-        posting=ledger.posting_count,
+        posting=ledger.posters.count,
         owners=len(ledger.owners),
         posted_total=ledger.posted_total,
         ended_total=ledger.ended_total,

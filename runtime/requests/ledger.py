@@ -8,14 +8,15 @@ so that the limits of lanes hold to the letter however they travel. Ending never
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
+from .disowning import disown
 from .element import LANES, Element, Failure, State
 from .lanes import Lanes, shares
 from .owners import Account, Owners, Rejoin
 from .policy import KernelPolicy
+from .posters import Posters
 from .ready_pool import ReadyPool
 
 _ALL_LANES = list(range(LANES))
@@ -46,9 +47,8 @@ class Ledger:
         self.entries = Lanes(policy.ready)
         #: In the rejoin pool, by lane.
         self.rejoinable = [0] * LANES
-        #: Posters that wait for an entry, by lane: the most urgent first.
-        self._posting: list[list[tuple[int, int, Element]]] = [[] for _ in range(LANES)]
-        self.posting_count = self.blocked_count = 0
+        self.posters = Posters()
+        self.blocked_count = 0
         self.posted_total = self.ended_total = self.failed_total = self.joined_total = 0
         self.lost_total = self.refused_total = self.unclaimed_total = self.withdrawn_total = 0
         self.wait_ns_total = self.run_ns_total = 0
@@ -73,8 +73,7 @@ class Ledger:
     def post(self, element: Element, now_ns: int) -> bool:  # hot: scripts/bench requests
         """It is ready; False: there is no room, and nothing has changed. See `wait`, `refuse`."""
         lane = element.lane
-        posting = self._posting[lane]
-        if (posting and posting[0][0] <= -element.priority) or not self.has_room(lane):
+        if not self.has_room(lane) or (self.posters.count and self.posters.goes_before(element)):
             return False
         element.posted_ns = now_ns
         self.owners.posts(element.owner)
@@ -85,18 +84,14 @@ class Ledger:
         """Its poster waits for room; until then it exists, and is in `admitted` when it has its entry."""
         element.posted_ns = now_ns
         self.posted_total += 1
-        self.posting_count += 1
         self.owners.posts(element.owner)
-        heapq.heappush(self._posting[element.lane], (-element.priority, self.posted_total, element))
+        self.posters.add(element)
 
     def withdraw(self, element: Element) -> bool:
         """Its poster waits no more; False: it has been admitted meanwhile."""
         if element.state is not State.POSTED:
             return False
-        posting = self._posting[element.lane]
-        posting[:] = [place for place in posting if place[2] is not element]
-        heapq.heapify(posting)
-        self.posting_count -= 1
+        self.posters.remove(element)
         self._exists_no_more(element)
         self._admit_posters()
         return True
@@ -156,7 +151,7 @@ class Ledger:
             self.ready.take(following)
             following.worker = worker
             held.elements.append(following)
-        if self.posting_count:
+        if self.posters.count:
             self._admit_posters()
         return held.elements.copy()
 
@@ -173,7 +168,7 @@ class Ledger:
         element.run_ns = run_ns
         self._release(held, element, now_ns)
         self._end(element, result, failure, now_ns)
-        if self.posting_count:
+        if self.posters.count:
             self._admit_posters()
         return True
 
@@ -187,6 +182,7 @@ class Ledger:
             if element.state is State.EXECUTING:
                 self.wait_ns_total -= now_ns - element.ready_ns
             self._release(held, element, now_ns)
+            self.entries.add(element.lane)  # one too many perhaps, if it was executing, until somebody takes one
             element.state, element.worker, element.started_ns = State.READY, "", 0
             self.ready.put_back(element)
 
@@ -239,12 +235,11 @@ class Ledger:
     def end_waiting(self, *, everybody: bool) -> list[Any]:
         """Who waits in the execution of a request, or everybody who waits, waits no more; who they are."""
         ended: list[Any] = []
-        for posting in self._posting:
-            for _, _, element in [place for place in posting if everybody or place[2].parent is not None]:
-                ended.append(element.waiter)
-                if element.parent is not None:
-                    self.blocks(element.parent, "")
-                self.withdraw(element)
+        for element in [each for each in self.posters if everybody or each.parent is not None]:
+            ended.append(element.waiter)
+            if element.parent is not None:
+                self.blocks(element.parent, "")
+            self.withdraw(element)
         for account in self.owners:
             for waiter in [each for each in account.waiters if everybody or each.asking is not None]:
                 account.waiters.remove(waiter)
@@ -266,7 +261,7 @@ class Ledger:
         self.rejoinable[element.lane] -= 1
         self._join(element)
         self.owners.close_if_empty(account)
-        if self.posting_count:
+        if self.posters.count:
             self._admit_posters()
         return Rejoin.RETURNED, element
 
@@ -280,7 +275,7 @@ class Ledger:
         if account.waiters:
             self._join(element)
             self.handed.append((account.waiters.popleft(), element))
-            self._tell_none_exist(account)
+            self.tell_none_exist(account)
             return
         element.state = State.REJOINABLE
         self.rejoinable[element.lane] += 1
@@ -318,15 +313,10 @@ class Ledger:
 
     def _admit_posters(self) -> None:
         """Those that wait, the most urgent first, while there is room."""
-        while self.posting_count:
-            best: list[tuple[int, int, Element]] | None = None
-            for lane, posting in enumerate(self._posting):
-                if posting and (best is None or posting[0][:2] < best[0][:2]) and self.has_room(lane):
-                    best = posting
-            if best is None:
+        while self.posters.count:
+            element = self.posters.pop(self.has_room)
+            if element is None:
                 return
-            element = heapq.heappop(best)[2]
-            self.posting_count -= 1
             self.posted_total -= 1  # it was counted when it began to wait
             self._admit(element, element.posted_ns)
             self.admitted.append(element)
@@ -362,7 +352,7 @@ class Ledger:
             self.failed_total += 1
         own = self.owners.get(element)
         if own is not None:
-            self._disown(own, element)
+            disown(self, own, element)
         if not element.is_rejoined:
             element.state = State.DONE
             self._exists_no_more(element)
@@ -373,7 +363,7 @@ class Ledger:
         if account.waiters:
             self._join(element)
             self.handed.append((account.waiters.popleft(), element))
-            self._tell_none_exist(account)
+            self.tell_none_exist(account)
         else:
             element.state = State.REJOINABLE
             self.rejoinable[element.lane] += 1
@@ -387,40 +377,12 @@ class Ledger:
         account = self.owners.get(element.owner)
         if account is not None:
             account.existing_count -= 1
-            self._tell_none_exist(account)
+            self.tell_none_exist(account)
 
-    def _tell_none_exist(self, account: Account) -> None:
+    def tell_none_exist(self, account: Account) -> None:
+        """Those who wait for what there will not be."""
         if account.existing_count or account.done:
             return
         while account.waiters:
             self.handed.append((account.waiters.popleft(), None))
         self.owners.close_if_empty(account)
-
-    def _disown(self, account: Account, owner: Element) -> None:
-        """A request has ended, and not all of its own have rejoined: nobody will ask for them any more.
-
-        If it failed, those that have not begun never will: the work that they are part of has failed.
-        """
-        for element in account.done:
-            self.rejoinable[element.lane] -= 1
-            element.state = State.DONE
-            self.unclaimed_total += 1
-        account.done.clear()
-        if owner.error is not None:
-            for element in [each for each in self.ready if each.owner is owner]:
-                self.ready.remove(element)
-                self.entries.remove(element.lane)
-                element.state, element.error = State.FAILED, f"withdrawn: its owner {owner!r} failed"
-                element.ended_ns = owner.ended_ns
-                self.withdrawn_total += 1
-                account.existing_count -= 1
-        for held in self.workers.values():
-            for element in held.elements:
-                if element.owner is owner and element.is_rejoined:
-                    element.is_rejoined = False
-                    self.unclaimed_total += 1
-        for element in self.ready:
-            if element.owner is owner and element.is_rejoined:
-                element.is_rejoined = False
-                self.unclaimed_total += 1
-        self._tell_none_exist(account)

@@ -102,10 +102,8 @@ class RequestWorker(Component):
 
     def _enters(self, state: ModuleState) -> None:
         if state is ModuleState.INITIALIZING and self._seat is None:
-            host = self._host
             self._seat = Seat(self)
-            self.add(self._seat, key=f"{AT}{host.backplane}")
-            host.keep_threads(self, 1)
+            self.add(self._seat, key=f"{AT}{self._host.backplane}")
 
 
 def kernel_class(named: str) -> Any:

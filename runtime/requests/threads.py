@@ -92,6 +92,7 @@ class Serving(ParkableAction):
     """A slice of one worker's time."""
 
     __slots__ = ("_desk", "_executor", "_kernel", "_worker", "element")
+    is_long = True
 
     def __init__(
         self, object: Worker, kernel: RequestKernel, desk: Desk, executor: ThreadExecutor, worker: str, priority: int
