@@ -178,7 +178,6 @@ class Ledger:
         for element in elements:
             if held is None or element.worker != worker or element not in held.elements:
                 continue
-            self.entries.add(element.lane)  # of one that was begun: one too many perhaps, until somebody takes one
             if element.state is State.EXECUTING:
                 self.wait_ns_total -= now_ns - element.ready_ns
             self._release(held, element, now_ns)
