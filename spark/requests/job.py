@@ -11,11 +11,11 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from appbackplane.runtime.requests.element import Done, Element, Failure
+from appbackplane.runtime.requests.element import Done, Element, Failure, Packed
 from appbackplane.runtime.requests.executor import Port
 from appbackplane.runtime.requests.runnable import RunnableSpec
 
@@ -135,22 +135,19 @@ class Batches:
             fresh = [(answer, self._open.pop(answer.number)) for answer in answers if answer.number in self._open]
             self._sizing.learn(len(fresh), sum(answer.run_ns for answer, _ in fresh))
             if fresh:
-                self._desk.ended(self._worker, [self._done(answer, element) for answer, element in fresh])
-
-    def _done(self, answer: Answer, element: Element) -> Done:
-        if answer.result is None:
-            return Done(element, None, Failure(answer.error, answer.trace), answer.run_ns)
-        try:
-            result: Any = self._specs[element.runnable].unpack_result(answer.result)
-        except Exception as error:
-            return Done(element, None, Failure(str(error)), answer.run_ns)
-        return Done(element, result, None, answer.run_ns)
+                self._desk.ended(self._worker, [_done(answer, element) for answer, element in fresh])
 
     def _lose(self, parts: Sequence[Sequence[Asked]], why: str) -> None:
         with self._lock:
             lost = [self._open.pop(one.number) for part in parts for one in part if one.number in self._open]
             if lost:
                 self._desk.lost(self._worker, lost, why)
+
+
+def _done(answer: Answer, element: Element) -> Done:
+    if answer.result is None:
+        return Done(element, None, Failure(answer.error, answer.trace), answer.run_ns)
+    return Done(element, Packed(answer.result), None, answer.run_ns)
 
 
 def is_nobodys(problem: Exception) -> bool:

@@ -155,6 +155,8 @@ class Office:
                 element = waiter.element
             if element is None:
                 return found
+            if element.result is not None:  # as contexts do it
+                element.result = self.desk.specs[element.runnable].unpack_result(element.result.data)
             found.append(element)
 
     def done(self, requests: Iterable[Any], runnable: type[Runnable]) -> list[Element]:
