@@ -118,12 +118,13 @@ def end(spark: SparkSession) -> None:
 
     A second session may be started then; whatever else used this one fails.
     """
+    from py4j.protocol import Py4JError
     from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway
     context: Any = spark.sparkContext
     server = context._accumulatorServer
-    with suppress(Exception):  # whatever it says of a JVM that is gone; then the rest is left to us
+    with suppress(Py4JError, OSError):  # of a JVM that is gone; then the rest is left to us
         spark.stop()
     if context._accumulatorServer is not None:
         server.shutdown()
@@ -133,7 +134,7 @@ def end(spark: SparkSession) -> None:
     _forget()
     if gateway is None:
         return
-    with suppress(Exception):
+    with suppress(Py4JError, OSError):
         gateway.shutdown()
     process: subprocess.Popen[bytes] | None = gateway.proc
     if process is not None and process.stdin is not None:

@@ -1,24 +1,26 @@
-"""On a cluster: modules are sent there, Spark's own tries are made, and in the end nothing of it is left."""
+"""On a cluster: a kernel of a running system, by its policy alone; nothing of it is left when the system is down."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 pytest.importorskip("pyspark", reason="the extra is not installed: pip install 'appbackplane[spark]'")
 
-from ..cluster import LIMIT_S, cluster
+from appbackplane.spark.session import SHORT_LIVED
+from appbackplane.transport import connect
+
+from ..cluster import cluster
+from ..systems import running
 
 #: What a user has, in a folder that no worker searches.
-APP = {
-    "neighbour.py": "def double(number):\n    return 2 * number\n",
-    "app.py": """
+NEIGHBOUR = "def double(number):\n    return 2 * number\n"
+APP = """
 import os
 from pathlib import Path
+from appbackplane.runtime import AppObject, operation
 from appbackplane.runtime.requests import RequestKernel, Runnable
 from neighbour import double
 
@@ -31,47 +33,59 @@ class Double(Runnable):
             os._exit(3)
         return double(number), __file__
 
+class Asked(AppObject):
+    def __init__(self, app):
+        self.app = app
+
+    @operation(priority=1)
+    async def run(self, folder: str, numbers: list[int]) -> list:
+        kernel = self.app.kernel
+        await kernel.apost_all([(folder, number) for number in numbers], Double)
+        return [[done.request[1], done.result, done.error] async for done in kernel.ajoined()]
+
 class App(RequestKernel):
     runnables = (Double,)
-""",
-}
-RUN = """
-import json, logging, sys, threading
-import psutil
-sys.path.insert(0, sys.argv[2])
-from app import App, Double
-from tests.spark.requests.made import office
-from appbackplane.spark.session import SHORT_LIVED
-JAVA = SHORT_LIVED["spark_driver_extraJavaOptions"]
-logging.disable(logging.CRITICAL)
-settings = {"master": sys.argv[1], "spark.executor.memory": "512m"} | {"spark.driver.extraJavaOptions": JAVA}
-with office(cls=App, **settings) as opened:
-    done = opened.done([(sys.argv[3], number) for number in range(100)], Double)
-    results = [element.result or (element.error, "") for element in done]
-    (lost,) = opened.done([(sys.argv[3], -1)], Double)
-left = [process.name() for process in psutil.Process().children(recursive=True) if process.status() != "zombie"]
-threads = [thread.name for thread in threading.enumerate() if thread.name.startswith("spark")]
-print(json.dumps({"results": results, "lost": lost.error, "left": left, "threads": threads}))
+
+    def setup(self):
+        self.add(Asked(self))
+"""
+TOML = """
+[backplane.app]
+components = ["app:App"]
+[backplane.app.settings.App.policy]
+kernel = "spark"
+workers = 2
+ready = 1000
+[backplane.app.settings.App.policy.spark]
+master = "{master}"
+"spark.executor.memory" = "512m"
+"spark.driver.extraJavaOptions" = "{java}"
 """
 
 
-@pytest.mark.timeout(300)  # three JVMs: 20 s, but on a machine that does much else
-def test_a_cluster_executes_what_was_sent_there(tmp_path: Path) -> None:
-    """A runnable that leans on this machine's folders works until somebody has more than one machine."""
-    app, tries = tmp_path / "app", tmp_path / "tries"
-    app.mkdir()
+@pytest.mark.timeout(300)  # four JVMs and a system: 25 s, but on a machine that does much else
+def test_a_cluster_executes_what_a_kernel_is_told_to(tmp_path: Path) -> None:
+    """What leans on this machine's folders, or on this process, works until somebody has more than one machine."""
+    logs, tries = tmp_path / "logs", tmp_path / "tries"
+    logs.mkdir()
     tries.mkdir()
-    for name, text in APP.items():
-        app.joinpath(name).write_text(text)
-    with cluster(tmp_path) as master:
-        ran = subprocess.run(
-            [sys.executable, "-c", RUN, master, str(app), str(tries)],
-            cwd=Path(__file__).parents[3], capture_output=True, text=True, timeout=3 * LIMIT_S, check=False,
-        )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
-    told = json.loads(ran.stdout)
-    assert [result[0] for result in told["results"]] == [2 * number for number in range(100)]
-    assert all(result[1].endswith(".zip/app.py") for result in told["results"])
-    assert told["lost"] == "lost worker: Python worker exited unexpectedly (crashed)"
-    assert len((tries / "tries").read_text()) == 4, "Spark tries a task four times"
-    assert told["left"] == told["threads"] == []
+    with cluster(logs) as master:
+        toml = TOML.format(master=master, java=SHORT_LIVED["spark_driver_extraJavaOptions"])
+        with running(tmp_path, toml, app=APP, neighbour=NEIGHBOUR) as run_dir, connect(str(run_dir)) as client:
+            done = client.call("app.run", folder=str(tries), numbers=list(range(100)), timeout=120)
+            results = {number: result for number, result, _ in done}
+            assert {number: result and result[0] for number, result in results.items()} == {
+                number: 2 * number for number in range(100)
+            }, done[:3]
+            assert all(result[1].endswith(".zip/app.py") for result in results.values())
+            lost = client.call("app.run", folder=str(tries), numbers=[-1], timeout=120)
+            assert lost == [[-1, None, "lost worker: Python worker exited unexpectedly (crashed)"]]
+            assert len((tries / "tries").read_text()) == 4, "Spark tries a task four times"
+            (driver,) = (process for process in psutil.process_iter(["cmdline"]) if is_driver(process, master))
+        assert not driver.is_running()
+
+
+def is_driver(process: psutil.Process, master: str) -> bool:
+    """Whether it is the JVM of a session with this master."""
+    words = process.info["cmdline"] or ()
+    return "org.apache.spark.deploy.SparkSubmit" in words and f"spark.master={master}" in words
