@@ -162,9 +162,10 @@ def test_when_spark_has_ended_nothing_is_tried_again() -> None:
     assert {element.error for element in run.joined()} == {"lost worker: its session of Spark has ended"}
 
 
-def test_a_task_that_was_tried_twice_counts_once() -> None:
-    """The kernel would fail at the second: its worker has it no more."""
+def test_a_task_that_was_tried_twice_counts_once(caplog: pytest.LogCaptureFixture) -> None:
+    """The kernel would be told of what its worker has no more, and how long requests take be learned from what they did not."""
     run = Run(range(10), Spark(is_twice=True))
+    assert caplog.records == []
     assert sorted(element.result for element in run.joined()) == list(range(10))
     assert run.desk.figures().ended_total == 10
 
