@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appbackplane.spark.requests.settings import SparkSettings
+from appbackplane.spark.requests.settings import BATCH, SparkSettings
 from appbackplane.spark.requests.sizing import TASK_NS, TASKS_PER_CORE, Sizing, cut
 
 MS = 1_000_000
@@ -27,8 +27,9 @@ def test_as_long_as_nothing_is_known_each_task_has_one_request() -> None:
 
 def test_short_requests_share_a_task() -> None:
     """Each in a task of its own, a request of 1 ms costs ten times that."""
-    sizing = learned(1 * MS)
+    sizing = learned(1 * MS, batch=10_000)
     assert sizing.take_count(1) == 8 * TASKS_PER_CORE * TASK_NS // MS
+    assert learned(1 * MS).take_count(1) == BATCH
     assert sizing.tasks(8_000, 1) == 8 * TASKS_PER_CORE
     assert sizing.tasks(40, 1) == 2
     assert sizing.tasks(5, 1) == 1
@@ -42,7 +43,7 @@ def test_long_requests_do_not_share_one() -> None:
 
 def test_all_jobs_together_keep_the_cores_busy_and_take_no_more() -> None:
     """What is taken cannot be overtaken by what is more urgent."""
-    sizing = learned(10 * MS)
+    sizing = learned(10 * MS, batch=10_000)
     one, four = sizing.take_count(1), 4 * sizing.take_count(4)
     assert one == four == 8 * TASKS_PER_CORE * 25
 
