@@ -9,6 +9,7 @@ means. Read `ledger.py` first, then `kernel.py`.
 
 from .context import Context
 from .element import Element, Failure, State
+from .errors import RequestFailed
 from .figures import Figures
 from .kernel import RequestKernel
 from .owners import Rejoin
@@ -24,6 +25,7 @@ __all__ = [
     "Figures",
     "KernelPolicy",
     "Rejoin",
+    "RequestFailed",
     "RequestKernel",
     "RequestWorker",
     "Resource",
