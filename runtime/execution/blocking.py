@@ -7,8 +7,8 @@ more for each of them (`Host.keep_threads`). An operation that can be `async` ha
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
 
 from appbackplane.transport.request import TIMEOUT_MAX_S
 
@@ -17,15 +17,20 @@ from ..objects.app_object import AppObject
 from .current import current
 from .method_action import MethodAction
 
+#: Waits at a gate, for so many seconds, instead of a thread.
+StandIn: TypeAlias = Callable[[threading.Lock, float], bool]
 #: Longer than any call.
 LIMIT_S: Final = 2 * TIMEOUT_MAX_S
 
 
-def wait_at(gate: threading.Lock, limit_s: float) -> bool:
-    """Wait in this thread until the gate is opened: whether it was in time. What runs here is given up for as long."""
+def wait_at(gate: threading.Lock, limit_s: float, outside: StandIn | None = None) -> bool:
+    """Wait in this thread until the gate is opened: whether it was in time. What runs here is given up for as long.
+
+    `outside`: who waits for a thread in which nothing runs; None: it does so itself.
+    """
     engine, running = current.engine, current.action
     if engine is None or running is None:
-        return gate.acquire(timeout=limit_s)
+        return gate.acquire(timeout=limit_s) if outside is None else outside(gate, limit_s)
     with engine.lead:
         engine.parking.begins_to_block(running, engine.now_ns())
     try:

@@ -255,7 +255,7 @@ class LocalContext(Context):
         for element in elements:
             if self._is_packed and element.request is not PACKED:
                 self._pack(element)
-            waiter = ThreadWaiter() if wait else None
+            waiter = ThreadWaiter(self._host) if wait else None
             if desk.post(element, waiter):
                 continue
             assert waiter is not None
@@ -283,7 +283,7 @@ class LocalContext(Context):
                 raise waiter.error
 
     def _rejoin(self, owner: Hashable, wait: bool, timeout: float | None) -> tuple[Rejoin, Element | None]:
-        waiter = ThreadWaiter() if wait else None
+        waiter = ThreadWaiter(self._host) if wait else None
         found, element = self._desk.rejoin(owner, waiter, self.element)
         if found is not Rejoin.NONE_READY or waiter is None:
             return found, self._unpacked(element)

@@ -54,16 +54,17 @@ class Waiter:
 class ThreadWaiter(Waiter):
     """Waits in its thread."""
 
-    __slots__ = ("_gate",)
+    __slots__ = ("_gate", "_host")
 
-    def __init__(self) -> None:
+    def __init__(self, host: Host) -> None:
         super().__init__()
+        self._host = host
         self._gate = threading.Lock()
         self._gate.acquire()
 
     def wait(self, limit_s: float | None) -> bool:
         """Whether it was told in time."""
-        return wait_at(self._gate, LIMIT_S if limit_s is None else limit_s)
+        return wait_at(self._gate, LIMIT_S if limit_s is None else limit_s, self._host.stand_in)
 
     def _go_on(self) -> None:
         self._gate.release()

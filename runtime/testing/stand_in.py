@@ -29,12 +29,10 @@ class StandIn:
         self._count = 0
 
     def wait(self, gate: threading.Lock, limit_s: float) -> bool:
-        """As `Engine.stand_in`."""
+        """As `Engine.stand_in`; also for the test itself, outside any action."""
         backplane, outer = self._backplane, current.worker
         engine, clock = backplane.backplane.engine, backplane.clock
-        assert outer is not None
-        waiting, started_ns = outer.action, outer.started_ns
-        assert waiting is not None
+        waiting, started_ns = (None, 0) if outer is None else (outer.action, outer.started_ns)
         end_ns = clock.now_ns() + min(round(limit_s * 1e9), PATIENCE_NS)
         worker = current.worker = self._worker()
         try:
@@ -46,16 +44,18 @@ class StandIn:
                     if limit_s * 1e9 <= PATIENCE_NS:
                         clock.move(max(end_ns, clock.now_ns()))
                         return gate.acquire(blocking=False)
+                    who = "the test" if waiting is None else waiting.name
                     raise AssertionError(
-                        f"{waiting.name} waits in its thread, for what nothing in this test brings about: nothing else is "
-                        f"left to run, and {PATIENCE_NS // 10**9} s have passed. Does it wait for the test, which waits for it?"
+                        f"{who} waits in its thread, for what nothing in this test brings about: nothing else is "
+                        f"left to run, and {PATIENCE_NS // 10**9} s have passed"
                     )
                 clock.move(max(wake_ns, clock.now_ns()))
             return True
         finally:
             self._free.append(worker)
             current.worker = outer
-            outer.action, outer.started_ns = waiting, started_ns
+            if outer is not None:
+                outer.action, outer.started_ns = waiting, started_ns
 
     def _worker(self) -> Worker:
         if self._free:

@@ -109,3 +109,14 @@ def test_what_failed_is_raised_where_its_result_is_asked_for() -> None:
     with pytest.raises(RequestFailed, match=r"Slow 1: ValueError: backwards") as raised:
         done.get()
     assert raised.value.trace is not None and "in execute" in raised.value.trace
+
+
+def test_the_test_itself_may_wait() -> None:
+    """It posts as any thread outside would; and is told, too, what never comes."""
+    kernel = Kernel()
+    VirtualBackplane(kernel).run_until_idle()
+    assert [done.get() for done in kernel.kernel.map_unordered([2, 2], Tree, lane=2)] == [3, 3]
+    kernel.change(mode="plain", workers=1)
+    kernel.kernel.post(2, Tree)
+    with pytest.raises(AssertionError, match="the test waits in its thread"):
+        list(kernel.kernel.joined())
