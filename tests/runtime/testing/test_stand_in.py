@@ -111,12 +111,19 @@ def test_what_failed_is_raised_where_its_result_is_asked_for() -> None:
     assert raised.value.trace is not None and "in execute" in raised.value.trace
 
 
+def test_thread_exhaustion_ends_in_a_failure() -> None:
+    """In a process it would wait for ever; the watchdog names the cause in both."""
+    kernel = Kernel(KernelPolicy(workers=1))
+    VirtualBackplane(kernel).run_until_idle()
+    (done,) = kernel.kernel.map_unordered([2], Tree)
+    assert done.error is not None and "nothing in this test brings about" in done.error
+
+
 def test_the_test_itself_may_wait() -> None:
     """It posts as any thread outside would; and is told, too, what never comes."""
     kernel = Kernel()
     VirtualBackplane(kernel).run_until_idle()
     assert [done.get() for done in kernel.kernel.map_unordered([2, 2], Tree, lane=2)] == [3, 3]
-    kernel.change(mode="plain", workers=1)
-    kernel.kernel.post(2, Tree)
+    kernel.kernel.post(100.0, Slow)
     with pytest.raises(AssertionError, match="the test waits in its thread"):
         list(kernel.kernel.joined())
