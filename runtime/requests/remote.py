@@ -21,7 +21,7 @@ from .owners import Rejoin
 from .policy import KernelPolicy
 from .runnable import RunnableSpec
 from .thread_resources import ThreadResources
-from .wire import ITEMS_MAX, POST, REJOIN
+from .wire import DISOWN, ITEMS_MAX, POST, REJOIN
 
 if TYPE_CHECKING:
     from .seat import Seat
@@ -73,6 +73,10 @@ class RemoteContext(Context):
         arguments = self._rejoining(owner, wait, timeout)
         answer = await self._seat.request(f"{self._name}.{REJOIN}", arguments, timeout=TIMEOUT_MAX_S, retry=False)
         return self._has_joined(owner, answer)
+
+    def _disown(self, owner: Hashable) -> None:
+        self._joined.pop(owner, None)
+        self._seat.cast(f"{self._name}.{DISOWN}", asked=self._asked(), owner=self._wire_owner(owner))
 
     def _fresh_owner(self) -> Hashable:
         assert self.element is not None
