@@ -7,6 +7,8 @@ of this backplane (`threads.py`), backplanes of their own (`processes.py`), or a
 means. Read `ledger.py` first, then `kernel.py`.
 """
 
+from .command import command
+from .commands import CommandHandler
 from .context import Context
 from .element import Element, Failure, State
 from .errors import RequestFailed
@@ -19,6 +21,7 @@ from .runnable import Runnable
 from .seat import RequestWorker
 
 __all__ = [
+    "CommandHandler",
     "Context",
     "Element",
     "Failure",
@@ -31,4 +34,5 @@ __all__ = [
     "Resource",
     "Runnable",
     "State",
+    "command",
 ]

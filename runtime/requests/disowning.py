@@ -7,6 +7,7 @@ the kernel says so.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,7 @@ def disown(ledger: Ledger, account: Account, owner: Hashable, because: str, now_
     for held in ledger.workers.values():
         for element in held.elements:
             _drop(ledger, element, owner)
-    for element in ledger.ready:
+    for element in itertools.chain(ledger.posters, ledger.ready):
         _drop(ledger, element, owner)
     ledger.tell_none_exist(account)
 
