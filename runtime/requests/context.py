@@ -59,7 +59,7 @@ class Context:
         Raises `InvalidArgument` for what makes no sense, `Busy`, `DeadlineExceeded`, `FailedPrecondition`.
         """
         element = self._element(request, runnable, owner, priority, lane, rejoin, boost)
-        self._post([element], wait, timeout)
+        self._post([element], wait, _limit(timeout))
         return element
 
     async def apost(
@@ -68,7 +68,7 @@ class Context:
     ) -> Element:  # fmt: skip
         """`post`, from a coroutine: it waits without its thread."""
         element = self._element(request, runnable, owner, priority, lane, rejoin, boost)
-        await self._apost([element], wait, timeout)
+        await self._apost([element], wait, _limit(timeout))
         return element
 
     def post_all(
@@ -97,13 +97,13 @@ class Context:
         NONE_EXIST is authoritative: of this owner nothing is posted, ready, executing or waiting to rejoin. `wait`: until there
         is one, or none exists. Raises `DeadlineExceeded` after `timeout` seconds.
         """
-        return self._rejoin(self._owner(owner), wait, timeout)
+        return self._rejoin(self._owner(owner), wait, _limit(timeout))
 
     async def arejoin(
         self, owner: Hashable = None, *, wait: bool = True, timeout: float | None = None
     ) -> tuple[Rejoin, Element | None]:
         """`rejoin`, from a coroutine."""
-        return await self._arejoin(self._owner(owner), wait, timeout)
+        return await self._arejoin(self._owner(owner), wait, _limit(timeout))
 
     def joined(self, owner: Hashable = None) -> Iterator[Element]:
         """All requests of an owner, as they end, until none exists any more."""
@@ -306,7 +306,12 @@ class LocalContext(Context):
             if desk.post(element, waiter):
                 continue
             assert waiter is not None
-            if not waiter.wait(timeout) and desk.withdraw(element):
+            try:
+                is_told = waiter.wait(timeout)
+            except BaseException:  # Ctrl-C: nobody is there to be told
+                desk.withdraw(element)
+                raise
+            if not is_told and desk.withdraw(element):
                 raise self._too_late(element, timeout)
             if waiter.error is not None:
                 raise waiter.error
@@ -334,7 +339,13 @@ class LocalContext(Context):
         found, element = self._desk.rejoin(owner, waiter, self.element)
         if found is not Rejoin.NONE_READY or waiter is None:
             return found, self._unpacked(element)
-        if not waiter.wait(timeout) and self._desk.forget(owner, waiter):
+        try:
+            is_told = waiter.wait(timeout)
+        except BaseException:
+            if not self._desk.forget(owner, waiter) and waiter.element is not None:
+                self._desk.unjoin(waiter.element)
+            raise
+        if not is_told and self._desk.forget(owner, waiter):
             raise self._nothing_ended(owner, timeout)
         return self._answer(waiter)
 
@@ -389,3 +400,10 @@ class LocalContext(Context):
 
     def _nothing_ended(self, owner: Hashable, timeout: float | None) -> DeadlineExceeded:
         return DeadlineExceeded(f"{self._name}: none of the requests of {owner!r:.100} ended within {timeout} s")
+
+
+def _limit(timeout: Any) -> float | None:
+    """Checked before anything is posted: what is posted is executed, whatever its poster is told then."""
+    if timeout is None or (type(timeout) in (int, float) and timeout >= 0):
+        return timeout  # type: ignore[no-any-return]
+    raise InvalidArgument(f"timeout={timeout!r:.100}: expected seconds, 0 or more, or None")
