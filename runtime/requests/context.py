@@ -23,7 +23,7 @@ from .owners import Rejoin
 from .policy import KernelPolicy
 from .runnable import Runnable, RunnableSpec
 from .thread_resources import ThreadResources
-from .waiting import SignalWaiter, ThreadWaiter
+from .waiting import SignalWaiter, ThreadWaiter, checked_limit
 
 #: Stands for a request that is known only as it travels.
 PACKED: Final = object()
@@ -59,7 +59,7 @@ class Context:
         Raises `InvalidArgument` for what makes no sense, `Busy`, `DeadlineExceeded`, `FailedPrecondition`.
         """
         element = self._element(request, runnable, owner, priority, lane, rejoin, boost)
-        self._post([element], wait, _limit(timeout))
+        self._post([element], wait, checked_limit(timeout))
         return element
 
     async def apost(
@@ -68,7 +68,7 @@ class Context:
     ) -> Element:  # fmt: skip
         """`post`, from a coroutine: it waits without its thread."""
         element = self._element(request, runnable, owner, priority, lane, rejoin, boost)
-        await self._apost([element], wait, _limit(timeout))
+        await self._apost([element], wait, checked_limit(timeout))
         return element
 
     def post_all(
@@ -97,13 +97,13 @@ class Context:
         NONE_EXIST is authoritative: of this owner nothing is posted, ready, executing or waiting to rejoin. `wait`: until there
         is one, or none exists. Raises `DeadlineExceeded` after `timeout` seconds.
         """
-        return self._rejoin(self._owner(owner), wait, _limit(timeout))
+        return self._rejoin(self._owner(owner), wait, checked_limit(timeout))
 
     async def arejoin(
         self, owner: Hashable = None, *, wait: bool = True, timeout: float | None = None
     ) -> tuple[Rejoin, Element | None]:
         """`rejoin`, from a coroutine."""
-        return await self._arejoin(self._owner(owner), wait, _limit(timeout))
+        return await self._arejoin(self._owner(owner), wait, checked_limit(timeout))
 
     def joined(self, owner: Hashable = None) -> Iterator[Element]:
         """All requests of an owner, as they end, until none exists any more."""
@@ -400,10 +400,3 @@ class LocalContext(Context):
 
     def _nothing_ended(self, owner: Hashable, timeout: float | None) -> DeadlineExceeded:
         return DeadlineExceeded(f"{self._name}: none of the requests of {owner!r:.100} ended within {timeout} s")
-
-
-def _limit(timeout: Any) -> float | None:
-    """Checked before anything is posted: what is posted is executed, whatever its poster is told then."""
-    if timeout is None or (type(timeout) in (int, float) and timeout >= 0):
-        return timeout  # type: ignore[no-any-return]
-    raise InvalidArgument(f"timeout={timeout!r:.100}: expected seconds, 0 or more, or None")

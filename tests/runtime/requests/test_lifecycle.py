@@ -121,7 +121,7 @@ def test_a_drained_kernel_finishes_what_it_has(live: Callable[..., Live]) -> Non
     engine = at.backplane.engine
     with engine.lead:
         engine.modules.suspend_timers()
-    with pytest.raises(FailedPrecondition, match="takes no requests|drain"):
+    with pytest.raises(FailedPrecondition, match=r"takes no requests|drain"):
         context.post(1, Echo)
     Held.may_end.set()
     assert [(done.result, done.error) for done in context.joined("a")] == [(5, None)]
