@@ -69,10 +69,7 @@ class Desk:
         ledger = self._ledger
         now_ns = self.now_ns()
         with self._mutex:
-            if self.is_closed and (element.parent is None or self._end):
-                raise FailedPrecondition(self._end or f"{self.name} takes no requests: it is quiesced, or goes down")
-            if element.parent is not None and element.parent.state is not State.EXECUTING:
-                raise FailedPrecondition(f"{element.parent!r} has ended: it posts nothing any more")
+            self._check_taken(element)
             self._ids += 1
             element.id = self._ids
             if ledger.post(element, now_ns):
@@ -91,6 +88,23 @@ class Desk:
         if wake:
             self._kick(wake)
         return is_ready
+
+    def try_post(self, element: Element) -> bool:  # hot: scripts/bench requests
+        """`post` by who does not wait, and has something else to do; False: there is no room."""
+        wake = ""
+        ledger = self._ledger
+        now_ns = self.now_ns()
+        with self._mutex:
+            self._check_taken(element)
+            if not ledger.post(element, now_ns):
+                return False
+            self._ids += 1
+            element.id = self._ids
+            if self._idle and not self.is_held and ledger.executing.has_room(element.lane):
+                wake = self._rouse()
+        if wake:
+            self._kick(wake)
+        return True
 
     def withdraw(self, element: Element) -> bool:
         """Its poster waits no more; False: it was admitted meanwhile."""
@@ -387,6 +401,14 @@ class Desk:
         self._go_on(told)
 
     # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _check_taken(self, element: Element) -> None:
+        """Raises `FailedPrecondition` where nothing is taken from who posts this."""
+        parent = element.parent
+        if self.is_closed and (parent is None or self._end):
+            raise FailedPrecondition(self._end or f"{self.name} takes no requests: it is quiesced, or goes down")
+        if parent is not None and parent.state is not State.EXECUTING:
+            raise FailedPrecondition(f"{parent!r} has ended: it posts nothing any more")
 
     def _rests(self, worker: str) -> None:
         self._active.discard(worker)
