@@ -26,9 +26,14 @@ DECIDERS = (
     "supervisor.logs.filter",
     "supervisor.logs.text",
     "runtime.observation.log_line",
+    "runtime.requests.optimiser.*",
     "supervisor.control.status",
     "supervisor.doctor.checkup",
     "supervisor.metrics.exposition",
+    "supervisor.metrics.metric",
+    "supervisor.metrics.request_metrics",
+    "runtime.requests.instrumentation.described",
+    "runtime.requests.instrumentation.interval",
     "supervisor.live.*",
 )
 #: The ones in those rooms that do: few and dull.
