@@ -16,7 +16,6 @@ from typing import Any, ClassVar, Final, Self
 
 from appbackplane.transport.errors import FailedPrecondition, InvalidArgument
 
-from ..execution.clock import RealClock
 from ..objects.action import Action
 from ..objects.app_object import AppObject, WorkHandle
 from ..objects.component import Component
@@ -181,7 +180,7 @@ class RequestKernel(Component):
         executor.start(self, desk)
         self._executor = executor
         self._instrumentation = Instrumentation(
-            self.component_name, host.backplane, Path(host.run_dir), policy, desk.interval_figures, RealClock.unix_ns,
+            self.component_name, host.backplane, Path(host.run_dir), policy, desk.interval_figures, host.unix_ns,
             host.publish,
         )  # fmt: skip
         self._operating = Operating(self.name, desk, host, partial(self._timer, "operating"))
