@@ -113,14 +113,9 @@ class Context:
                 return
             yield element
 
-    async def ajoined(self, owner: Hashable = None) -> AsyncIterator[Element]:
+    def ajoined(self, owner: Hashable = None) -> AsyncIterator[Element]:
         """`joined`, from a coroutine: `async for done in kernel.ajoined(owner)`."""
-        whose = self._owner(owner)
-        while True:
-            _, element = await self._arejoin(whose, True, None)
-            if element is None:
-                return
-            yield element
+        return Joining(self, self._owner(owner))
 
     def map_unordered(
         self, requests: Iterable[Any], runnable: type[Runnable] | str, *, priority: int = 0, lane: int = LANE_DEFAULT,
@@ -228,6 +223,22 @@ class Context:
                 f"runnable={runnable!r:.100}: {self._name} has {known}; name the class in its `runnables`"
             )
         return spec
+
+
+class Joining:
+    """`async for`, over what rejoins. (No async generator: mypyc knows none.)"""
+
+    def __init__(self, context: Context, owner: Hashable) -> None:
+        self._context, self._owner = context, owner
+
+    def __aiter__(self) -> Joining:
+        return self
+
+    async def __anext__(self) -> Element:
+        _, element = await self._context._arejoin(self._owner, True, None)
+        if element is None:
+            raise StopAsyncIteration
+        return element
 
 
 class LocalContext(Context):

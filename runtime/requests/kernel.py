@@ -177,12 +177,13 @@ class RequestKernel(Component):
             self._automatic.end()
         self._desk.close(is_closed=True)
         self._operating.close()
+        self._desk.hold(is_held=True)
         executor.stop()
         left = self._desk.figures()
         waiting = left.posting + sum(left.ready) + left.executing
         if waiting:
             log.warning("%s goes down with %d requests that have not ended: they are lost with it", self.name, waiting)
-        self._desk.end_waiting(FailedPrecondition(f"{self.name} goes down"), everybody=True)
+        self._desk.end(f"{self.name} goes down")
 
     def _set_timers(self, policy: KernelPolicy) -> None:
         for timer in self._timers:
@@ -219,7 +220,7 @@ class RequestKernel(Component):
             return
         log.error("%s: nothing goes on any more: %s", self.name, stall.text)
         if self.policy.on_stall == "fail":
-            self._desk.end_waiting(FailedPrecondition(f"{self.name}: {stall.text}"), everybody=False)
+            self._desk.end_waiting(f"{self.name}: {stall.text}", everybody=False)
 
     # -- for its executors --------------------------------------------------------------------------------------------
 

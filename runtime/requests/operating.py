@@ -146,10 +146,8 @@ class Operating:
             self._timer = None
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
-            if error is None:
-                waiter.tell(None)
-            else:
-                waiter.fail(error)
+            waiter.tell(None, error)
+            waiter.go_on()
 
     def _check_not_draining(self) -> None:
         if self._is_draining:
