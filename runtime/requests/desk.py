@@ -342,6 +342,14 @@ class Desk:
         with self._mutex:
             return figures_of(self._ledger, self.now_ns())
 
+    def interval_figures(self) -> Figures:
+        """The same, at the end of an interval: peaks begin anew."""
+        with self._mutex:
+            figures = figures_of(self._ledger, self.now_ns())
+            self._ledger.entries.take_peaks()
+            self._ledger.executing.take_peaks()
+        return figures
+
     def look_for_stall(self) -> Stall | None:
         """What keeps everything from going on, if that is new; None: nothing, or it is known."""
         with self._mutex:

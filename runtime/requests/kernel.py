@@ -11,15 +11,18 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
 from appbackplane.transport.errors import FailedPrecondition, InvalidArgument
 
+from ..execution.clock import RealClock
 from ..objects.action import Action
 from ..objects.app_object import AppObject, WorkHandle
 from ..objects.component import Component
 from ..objects.module_state import ModuleState
 from ..objects.operation import DeclarationError
+from .action_records import RequestNames
 from .automatic import Automatic
 from .command_routes import CommandRoutes
 from .commands import CommandHandler, handler_of
@@ -28,6 +31,7 @@ from .desk import Desk
 from .executor import Executor
 from .executors import executor_of
 from .figures import Figures
+from .instrumentation import Instrumentation, IntervalRecord
 from .operating import Operating
 from .policy import KernelPolicy
 from .resource import Resource
@@ -59,6 +63,7 @@ class RequestKernel(Component):
     _desk: Desk
     _executor: Executor | None
     _specs: dict[str, RunnableSpec]
+    _names: RequestNames
     _table: ResourceTable
     _resources: ThreadResources
     _priorities: int
@@ -68,13 +73,15 @@ class RequestKernel(Component):
     _automatic: Automatic | None
     _operating: Operating
     _pace: Pace
+    _instrumentation: Instrumentation | None
 
     def __new__(cls, *arguments: Any, **keywords: Any) -> Self:
         self = super().__new__(cls, *arguments, **keywords)
         self._specs = cls.specs()
+        self._names = RequestNames(self.component_name)
         self._table = ResourceTable(cls.resources)
         self._resources = ThreadResources(self._table)
-        self._executor = self._kernel = None
+        self._executor = self._kernel = self._instrumentation = None
         self._priorities = 0
         self._timers = []
         self._routes = self._automatic = None
@@ -98,11 +105,16 @@ class RequestKernel(Component):
         """What it has done and has to do, of this moment."""
         return self._desk.figures()
 
+    @property
+    def last_interval(self) -> IntervalRecord | None:
+        """What it did in the last interval; None: there was none yet."""
+        return None if self._instrumentation is None else self._instrumentation.last
+
     def change(self, **settings: Any) -> KernelPolicy:
         """Review settings while it runs; what is not named stays. Raises `InvalidArgument`; then nothing has changed."""
         return self._change(settings)[1]
 
-    def _change(self, settings: Mapping[str, Any]) -> tuple[KernelPolicy, KernelPolicy]:
+    def _change(self, settings: Mapping[str, Any], reason: str = "asked for") -> tuple[KernelPolicy, KernelPolicy]:
         """The policy before, and after. Others may change it at the same time: nothing of either is lost."""
         while True:
             before = self._desk.policy
@@ -115,8 +127,10 @@ class RequestKernel(Component):
             if self._desk.change(policy, before):
                 break
         self.policy = policy
-        if (policy.ageing, policy.interval) != (before.ageing, before.interval):
+        if _rhythm(policy) != _rhythm(before):
             self._set_timers(policy)
+        if self._instrumentation is not None:
+            self._instrumentation.changed(before, policy, reason)
         if policy.schedule != before.schedule and self._automatic is not None:
             self._automatic.begin(self._lines(policy))
         return before, policy
@@ -164,6 +178,10 @@ class RequestKernel(Component):
         desk.executor = executor
         executor.start(self, desk)
         self._executor = executor
+        self._instrumentation = Instrumentation(
+            self.component_name, host.backplane, Path(host.run_dir), policy, desk.interval_figures, RealClock.unix_ns,
+            host.publish,
+        )  # fmt: skip
         self._operating = Operating(self.name, desk, host, partial(self._timer, "operating"))
         self._pace = Pace()
         if self._routes is not None:
@@ -176,19 +194,22 @@ class RequestKernel(Component):
         if self._automatic is not None:
             self._automatic.end()
         self._desk.close(is_closed=True)
-        self._operating.close()
         self._desk.hold(is_held=True)
+        self._operating.close()
         executor.stop()
         left = self._desk.figures()
         waiting = left.posting + sum(left.ready) + left.executing
         if waiting:
             log.warning("%s goes down with %d requests that have not ended: they are lost with it", self.name, waiting)
         self._desk.end(f"{self.name} goes down")
+        if self._instrumentation is not None:
+            self._instrumentation.close()
+            self._instrumentation = None
 
     def _set_timers(self, policy: KernelPolicy) -> None:
         for timer in self._timers:
             timer.cancel()
-        every = [("watch", WATCH_NS, self._watch)]
+        every = [("watch", WATCH_NS, self._watch), ("record", round(policy.record_interval * 1e9), self._record)]
         if policy.ageing:
             every.append(("age", round(policy.interval * 1e9), self._age))
         self._timers = [self._timer(name, interval_ns, function) for name, interval_ns, function in every]
@@ -207,6 +228,14 @@ class RequestKernel(Component):
             self._routes.check(policy.schedule)
         elif policy.schedule:
             raise InvalidArgument(f"{self.component_name}: a schedule, and no commands (commands = None)")
+
+    def _record(self) -> None:
+        if self._instrumentation is not None:
+            self._instrumentation.record()
+
+    def _requests(self) -> dict[str, Any] | None:
+        instrumentation = self._instrumentation
+        return None if instrumentation is None else instrumentation.figures(self._desk.figures(), self.policy)
 
     def _age(self) -> None:
         self._desk.grow_older()
@@ -232,6 +261,11 @@ class RequestKernel(Component):
     def _serve(self, action: Action) -> None:
         """Have a worker's action run."""
         self._host.post_own(self, action)
+
+
+def _rhythm(policy: KernelPolicy) -> tuple[object, ...]:
+    """On what its timers depend."""
+    return policy.ageing, policy.interval, policy.record_interval
 
 
 def specs_of(runnables: Sequence[Any]) -> dict[str, RunnableSpec]:

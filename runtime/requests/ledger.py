@@ -51,7 +51,7 @@ class Ledger:
         self.blocked_count = 0
         self.posted_total = self.ended_total = self.failed_total = self.joined_total = 0
         self.lost_total = self.refused_total = self.unclaimed_total = self.withdrawn_total = 0
-        self.wait_ns_total = self.run_ns_total = 0
+        self.begun_total = self.wait_ns_total = self.run_ns_total = 0
         #: What the last calls have brought about, for the kernel to take and act upon: posters that have an entry now, and
         #: waiters with what they waited for (None: nothing of their owner exists any more).
         self.admitted: list[Element] = []
@@ -182,7 +182,7 @@ class Ledger:
             if held is None or element.worker != worker or element not in held.elements:
                 continue
             if element.state is State.EXECUTING:
-                self.wait_ns_total -= element.started_ns - element.ready_ns
+                element.ready_ns = now_ns  # until it was begun it has waited, and now it waits again: no total shrinks
             self._release(held, element, now_ns)
             self.entries.add(element.lane)  # one too many perhaps, if it was executing, until somebody takes one
             element.state, element.worker, element.started_ns = State.READY, "", 0
@@ -328,6 +328,7 @@ class Ledger:
         self.entries.remove(element.lane)
         element.state = State.EXECUTING
         element.started_ns = now_ns
+        self.begun_total += 1
         self.wait_ns_total += now_ns - element.ready_ns
 
     def _release(self, held: Held, element: Element, now_ns: int) -> None:  # hot: scripts/bench requests

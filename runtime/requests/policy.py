@@ -20,6 +20,8 @@ from .schedule import lines_of
 WORKERS_MAX: Final = 256
 #: An entry takes 700 bytes and its request: a pool this full is 0.7 GB.
 POOL_MAX: Final = 1_000_000
+#: Seconds for which records may be kept: ten years.
+_AGE_MAX: Final = 10 * 366 * 86_400
 #: Settings that decide what kind of kernel it is: another one is another start.
 FIXED: Final = ("kernel", "kind", "pool", "spark")
 
@@ -51,6 +53,13 @@ class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     interval: float = 0.1
     #: Between two records of what the kernel did, and moves of the optimiser, seconds.
     record_interval: float = 1.0
+    #: Whether these records are written to files (instrumentation/). Off: a run directory may lie in memory, and who asks
+    #: for files says for how long. The topic and the statistics have them anyway.
+    record: bool = False
+    #: In BACKPLANE/COMPONENT.interval of this folder; "": of `records` in the run directory. At most so many bytes, so old.
+    record_dir: str = ""
+    record_size: int = 16 << 20
+    record_age: float = 7 * 86_400.0
     #: Whether the kernel looks for the numbers of workers and entries with the highest throughput by itself.
     optimise: bool = False
     #: The backplane's priority of requests with priority 0; its lowest if None. And by how much a request's priority must be
@@ -73,6 +82,11 @@ class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         for name, seconds in (("interval", self.interval), ("record_interval", self.record_interval)):
             if not 0.001 <= seconds <= 3600:
                 raise ValueError(f"{name} = {seconds}: expected seconds, 0.001 to 3600")
+        _check("record_size", self.record_size, 1 << 16, 1 << 40)
+        if not 1 <= self.record_age <= _AGE_MAX:
+            raise ValueError(f"record_age = {self.record_age}: expected seconds, 1 to {_AGE_MAX:,}")
+        if self.record_dir and not self.record_dir.startswith(("/", "~")):
+            raise ValueError(f"record_dir = {self.record_dir!r}: expected a path from / or from ~")
         if self.base is not None:
             _check("base", self.base, 0, 255)
         if self.kind == "processes" and not self.pool:
