@@ -197,6 +197,11 @@ class EngineHost:
             self._engine.reports.failed(action, error, self._engine.clock.now_ns())
 
     @property
+    def stand_in(self) -> Callable[[Any, float], bool] | None:
+        """Who waits at a gate for threads in which nothing runs; None: they do (blocking.py)."""
+        return self._engine.stand_in
+
+    @property
     def is_recording(self) -> bool:
         """Whether actions are recorded here. No lead: it is decided before anything runs."""
         return self._engine.endings.recorder is not None

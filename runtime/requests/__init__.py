@@ -11,6 +11,7 @@ from .command import command
 from .commands import CommandHandler
 from .context import Context
 from .element import Element, Failure, State
+from .errors import RequestFailed
 from .figures import Figures
 from .kernel import RequestKernel
 from .owners import Rejoin
@@ -27,6 +28,7 @@ __all__ = [
     "Figures",
     "KernelPolicy",
     "Rejoin",
+    "RequestFailed",
     "RequestKernel",
     "RequestWorker",
     "Resource",

@@ -266,6 +266,12 @@ class Desk:
         self._go_on(told)
         return is_forgotten
 
+    def disown(self, owner: Hashable) -> None:
+        """Nobody will ask for what there is of this owner."""
+        with self._mutex:
+            self._ledger.disown(owner, self.now_ns())
+        self._tell()
+
     def unjoin(self, element: Element) -> None:
         """Who was handed it has been cancelled: somebody else may have it."""
         with self._mutex:

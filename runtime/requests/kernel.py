@@ -33,6 +33,7 @@ from .executors import executor_of
 from .figures import Figures
 from .instrumentation import Instrumentation, IntervalRecord
 from .operating import Operating
+from .optimising import Looking, Optimising
 from .policy import KernelPolicy
 from .resource import Resource
 from .resources import ResourceTable
@@ -74,6 +75,7 @@ class RequestKernel(Component):
     _operating: Operating
     _pace: Pace
     _instrumentation: Instrumentation | None
+    _optimising: Optimising | None
 
     def __new__(cls, *arguments: Any, **keywords: Any) -> Self:
         self = super().__new__(cls, *arguments, **keywords)
@@ -81,7 +83,7 @@ class RequestKernel(Component):
         self._names = RequestNames(self.component_name)
         self._table = ResourceTable(cls.resources)
         self._resources = ThreadResources(self._table)
-        self._executor = self._kernel = self._instrumentation = None
+        self._executor = self._kernel = self._instrumentation = self._optimising = None
         self._priorities = 0
         self._timers = []
         self._routes = self._automatic = None
@@ -212,6 +214,11 @@ class RequestKernel(Component):
         every = [("watch", WATCH_NS, self._watch), ("record", round(policy.record_interval * 1e9), self._record)]
         if policy.ageing:
             every.append(("age", round(policy.interval * 1e9), self._age))
+        if policy.optimise:
+            if self._optimising is None:
+                self._optimising = Optimising(self)
+                self.add(self._optimising, key="optimiser")
+            every.append(("optimise", round(policy.record_interval * 1e9), self._optimise))
         self._timers = [self._timer(name, interval_ns, function) for name, interval_ns, function in every]
 
     def _timer(self, name: str, interval_ns: int, make: Callable[[], Action | None]) -> WorkHandle:
@@ -240,6 +247,12 @@ class RequestKernel(Component):
     def _age(self) -> None:
         self._desk.grow_older()
 
+    def _optimise(self) -> None:
+        optimising = self._optimising
+        if optimising is not None and not optimising.is_looking:
+            self._serve(Looking(optimising, f"{self.component_name}.optimise", 0))
+            optimising.is_looking = True
+
     def _watch(self) -> None:
         self._pace.look(self._desk.figures())
         if self._automatic is not None:
@@ -250,6 +263,15 @@ class RequestKernel(Component):
         log.error("%s: nothing goes on any more: %s", self.name, stall.text)
         if self.policy.on_stall == "fail":
             self._desk.end_waiting(f"{self.name}: {stall.text}", everybody=False)
+
+    def workers_up(self) -> int:
+        """Workers that there are; other than asked for while they come and go."""
+        executor = self._executor
+        return 0 if executor is None else sum(worker["state"] == "up" for worker in executor.workers())
+
+    def optimiser_workers(self) -> int | None:
+        """The number of workers that the optimiser takes for the best, as far as it is; None: it never ran."""
+        return None if self._optimising is None else self._optimising.workers_held
 
     # -- for its executors --------------------------------------------------------------------------------------------
 
@@ -265,7 +287,7 @@ class RequestKernel(Component):
 
 def _rhythm(policy: KernelPolicy) -> tuple[object, ...]:
     """On what its timers depend."""
-    return policy.ageing, policy.interval, policy.record_interval
+    return policy.ageing, policy.interval, policy.record_interval, policy.optimise
 
 
 def specs_of(runnables: Sequence[Any]) -> dict[str, RunnableSpec]:

@@ -284,6 +284,13 @@ class Ledger:
         self.rejoinable[element.lane] += 1
         account.done.appendleft(element)
 
+    def disown(self, owner: Hashable, now_ns: int) -> None:
+        """Nobody will ask for what there is of this owner; what has not begun never will."""
+        account = self.owners.get(owner)
+        if account is not None:
+            disown(self, account, owner, f"nobody rejoins the requests of {owner!r:.100}", now_ns)
+            self._admit_posters()
+
     def await_rejoin(self, owner: Hashable, waiter: Any) -> None:
         """Have it in `handed` as soon as there is an answer. There is none yet: `rejoin` has just said NONE_READY."""
         account = self.owners.get(owner)
@@ -356,7 +363,8 @@ class Ledger:
             self.failed_total += 1
         own = self.owners.get(element)
         if own is not None:
-            disown(self, own, element)
+            because = "" if element.error is None else f"its owner {element!r} failed"
+            disown(self, own, element, because, now_ns)
         if not element.is_rejoined:
             element.state = State.DONE
             self._exists_no_more(element)

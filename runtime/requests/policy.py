@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from .lanes import shares
+from .optimiser.policy import OptimiserPolicy
 from .schedule import lines_of
 
 #: Threads beyond a few dozen wait for each other's GIL; processes take 30 MB each. As many as a backplane may have workers.
@@ -62,6 +63,8 @@ class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     record_age: float = 7 * 86_400.0
     #: Whether the kernel looks for the numbers of workers and entries with the highest throughput by itself.
     optimise: bool = False
+    #: How far it may go.
+    optimiser: OptimiserPolicy = OptimiserPolicy()
     #: The backplane's priority of requests with priority 0; its lowest if None. And by how much a request's priority must be
     #: larger for each priority of the backplane above that (urgency.py).
     base: int | None = None
