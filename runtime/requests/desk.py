@@ -48,8 +48,6 @@ class Desk:
         self.executor: Executor | None = None
         #: Whether new requests from outside are refused, and whether ready ones are held.
         self.is_closed = self.is_held = False
-        #: Whether there are to be no workers.
-        self.is_stopped = False
         self._mutex = threading.Lock()
         self._ledger = Ledger(policy)
         #: Workers that asked and were given nothing.
@@ -295,35 +293,16 @@ class Desk:
     # -- the kernel's duties ------------------------------------------------------------------------------------------
 
     def change(self, policy: KernelPolicy, instead_of: KernelPolicy) -> bool:
-        """Another policy from now on. False: meanwhile somebody else has changed it, and nothing has happened."""
+        """Another policy from now on; workers are for `Operating` to match. False: somebody else has changed it meanwhile."""
         with self._mutex:
             if self.policy is not instead_of:
                 return False
             self.policy = policy
             self._ledger.change(policy)
             self._stall = None  # what is to be done about it may be another thing now
-        self.match_workers()
         self._tell()
         self.wake()
         return True
-
-    def stop(self, *, is_stopped: bool) -> None:
-        """There are to be no workers any more; or as many as the policy says."""
-        with self._mutex:
-            self.is_stopped = is_stopped
-        self.match_workers()
-        self.wake()
-
-    def match_workers(self) -> None:
-        """Have the executor have as many as there are to be; whoever changes that number last looks again after it."""
-        executor = self.executor
-        wanted = -1
-        while executor is not None:
-            so_far = wanted
-            wanted = 0 if self.is_stopped else self.policy.workers
-            if wanted == so_far:
-                return
-            executor.resize(wanted)
 
     def inspect(self, look: Callable[[Ledger, int], Seen]) -> Seen:
         """Have something look at the ledger, all of one moment. It is quick, and keeps nothing that changes."""

@@ -127,6 +127,7 @@ class RequestKernel(Component):
                 self._check_schedule(policy)
             if self._desk.change(policy, before):
                 break
+        self._operating.match_workers()
         self.policy = policy
         if _rhythm(policy) != _rhythm(before):
             self._set_timers(policy)
@@ -183,7 +184,7 @@ class RequestKernel(Component):
             self.component_name, host.backplane, Path(host.run_dir), policy, desk.interval_figures, host.unix_ns,
             host.publish,
         )  # fmt: skip
-        self._operating = Operating(self.name, desk, host, partial(self._timer, "operating"))
+        self._operating = Operating(self.name, desk, executor, host, partial(self._timer, "operating"))
         self._pace = Pace()
         if self._routes is not None:
             self._automatic = Automatic(self._routes, partial(self._timer, "schedule"), self._serve, self._wall_clock)
@@ -248,7 +249,7 @@ class RequestKernel(Component):
 
     def _optimise(self) -> None:
         optimising = self._optimising
-        if optimising is not None and not optimising.is_looking:
+        if optimising is not None and not optimising.is_looking and self._operating.begins:
             self._serve(Looking(optimising, f"{self.component_name}.optimise", 0))
             optimising.is_looking = True
 
