@@ -189,6 +189,10 @@ class Context:
         """Without waiting."""
         raise NotImplementedError
 
+    def _give_up(self, owner: Hashable) -> None:
+        """`_disown` before long: takes no lock."""
+        raise NotImplementedError
+
     def _maker(self, runnable: type[Runnable] | str, priority: int, lane: int, boost: bool) -> mapping.Make:
         def make(request: Any, owner: Hashable) -> Element:
             return self._element(request, runnable, owner, priority, lane, True, boost)
@@ -392,6 +396,9 @@ class LocalContext(Context):
 
     def _disown(self, owner: Hashable) -> None:
         self._desk.disown(owner)
+
+    def _give_up(self, owner: Hashable) -> None:
+        self._desk.given_up.append(owner)
 
     def _fresh_owner(self) -> Hashable:
         return object()

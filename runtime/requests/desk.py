@@ -55,6 +55,8 @@ class Desk:
         #: Workers that are to ask, or execute.
         self._active: set[str] = set()
         self._ids = 0
+        #: Owners that are to be disowned; noted without the mutex, which whoever notes it may hold (mapping.py).
+        self.given_up: deque[Hashable] = deque()
         #: Why nobody waits here any more; "": it goes on.
         self._end = ""
         self._stall: Stall | None = None
@@ -66,6 +68,8 @@ class Desk:
         wake = ""
         ledger = self._ledger
         now_ns = self.now_ns()
+        if self.given_up:
+            self.look_for_given_up()
         with self._mutex:
             self._check_taken(element)
             self._ids += 1
@@ -280,9 +284,17 @@ class Desk:
 
     def disown(self, owner: Hashable) -> None:
         """Nobody will ask for what there is of this owner."""
-        with self._mutex:
-            self._ledger.disown(owner, self.now_ns())
-        self._tell()
+        self.given_up.append(owner)
+        self.look_for_given_up()
+
+    def look_for_given_up(self) -> None:
+        """Disown what has been noted."""
+        if self.given_up:
+            with self._mutex:
+                while self.given_up:
+                    self._ledger.disown(self.given_up.popleft(), self.now_ns())
+                told = self._settle()
+            self._go_on(told)
 
     def unjoin(self, element: Element) -> None:
         """Who was handed it has been cancelled: somebody else may have it."""
@@ -338,6 +350,7 @@ class Desk:
 
     def figures(self) -> Figures:
         """All counts, of one moment."""
+        self.look_for_given_up()
         with self._mutex:
             return figures_of(self._ledger, self.now_ns())
 
