@@ -15,7 +15,7 @@ from typing import Any
 
 from appbackplane.transport.errors import Busy, FailedPrecondition
 
-from .element import Done, Element, Failure, State
+from .element import Done, Element, Failure, Packed, State
 from .executor import Executor
 from .figures import Figures, figures_of
 from .ledger import Ledger
@@ -41,6 +41,8 @@ class Desk:
         self.policy = policy
         self.specs = specs
         self.now_ns = now_ns
+        #: Which start of the kernel this is: its requests are counted from 1 each time, and workers may outlive it.
+        self.started_ns = now_ns()
         self.executor: Executor | None = None
         #: Whether new requests from outside are refused, and whether ready ones are held.
         self.is_closed = self.is_held = False
@@ -51,6 +53,8 @@ class Desk:
         #: Workers that are to ask, or execute.
         self._active: set[str] = set()
         self._ids = 0
+        #: Why nobody waits here any more; "": it goes on.
+        self._end = ""
         self._stall: Stall | None = None
 
     # -- posting ------------------------------------------------------------------------------------------------------
@@ -61,8 +65,8 @@ class Desk:
         ledger = self._ledger
         now_ns = self.now_ns()
         with self._mutex:
-            if self.is_closed and element.parent is None:
-                raise FailedPrecondition(f"{self.name} takes no requests: it is quiesced, or goes down")
+            if self.is_closed and (element.parent is None or self._end):
+                raise FailedPrecondition(self._end or f"{self.name} takes no requests: it is quiesced, or goes down")
             if element.parent is not None and element.parent.state is not State.EXECUTING:
                 raise FailedPrecondition(f"{element.parent!r} has ended: it posts nothing any more")
             self._ids += 1
@@ -90,7 +94,8 @@ class Desk:
             is_withdrawn = self._ledger.withdraw(element)
             if is_withdrawn and element.parent is not None:
                 self._ledger.blocks(element.parent, "")
-        self._tell()
+            told = self._settle()
+        self._go_on(told)
         return is_withdrawn
 
     # -- for executors ------------------------------------------------------------------------------------------------
@@ -143,6 +148,19 @@ class Desk:
         with self._mutex:
             for element, result, failure, run_ns in done:
                 self._ledger.end(worker, element, result, failure, run_ns, now_ns)
+        self._tell()
+        self.wake()
+
+    def answered(self, worker: str, answers: Sequence[Sequence[Any]]) -> None:
+        """`ended`, as a worker process says it (`Seat.execute`). What is not with it any more counts for nothing."""
+        now_ns = self.now_ns()
+        ledger = self._ledger
+        with self._mutex:
+            for id, packed, error, trace, run_ns in answers:
+                element = ledger.find(id, worker)
+                if element is not None:
+                    failure = None if error is None else Failure(error, trace)
+                    ledger.end(worker, element, None if packed is None else Packed(packed), failure, run_ns, now_ns)
         self._tell()
         self.wake()
 
@@ -223,20 +241,25 @@ class Desk:
         with self._mutex:
             found, element = ledger.rejoin(owner)
             if found is Rejoin.NONE_READY and waiter is not None:
+                if self._end:
+                    raise FailedPrecondition(self._end)
                 ledger.await_rejoin(owner, waiter)
                 if asking is not None:
                     waiter.asking = asking
                     ledger.blocks(asking, "rejoin")
         if ledger.admitted:
             self._tell()
+            self.wake()
         return found, element
 
     def forget(self, owner: Hashable, waiter: Waiter) -> bool:
-        """It waits no more; False: it was told meanwhile."""
+        """It waits no more; False: it was told meanwhile, and `waiter` has it."""
         with self._mutex:
             is_forgotten = self._ledger.forget(owner, waiter)
             if is_forgotten and waiter.asking is not None:
                 self._ledger.blocks(waiter.asking, "")
+            told = self._settle()
+        self._go_on(told)
         return is_forgotten
 
     def unjoin(self, element: Element) -> None:
@@ -252,6 +275,7 @@ class Desk:
         with self._mutex:
             self.policy = policy
             self._ledger.change(policy)
+            self._stall = None  # what is to be done about it may be another thing now
         if self.executor is not None:
             self.executor.resize(policy.workers)
         self._tell()
@@ -302,12 +326,22 @@ class Desk:
         """As at the last look."""
         return self._stall
 
-    def end_waiting(self, error: FailedPrecondition, *, everybody: bool) -> None:
+    def end(self, why: str) -> None:
+        """Everybody who waits is told this instead, and so is who would wait."""
+        self._end = why
+        self.end_waiting(why, everybody=True)
+
+    def end_waiting(self, why: str, *, everybody: bool) -> None:
         """Whoever waits in the execution of a request, or everybody who waits, is told this instead."""
         with self._mutex:
+            self._stall = None  # what comes next is another one
+            told = self._settle()
             waiters = self._ledger.end_waiting(everybody=everybody)
-        for waiter in waiters:
-            waiter.fail(error)
+            for waiter in waiters:
+                waiter.tell(None, FailedPrecondition(why))
+            told += waiters
+            told += self._settle()  # who waited for what now was never posted
+        self._go_on(told)
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
@@ -326,22 +360,34 @@ class Desk:
         self.executor.kick(worker)
 
     def _tell(self) -> None:
-        """Those that may go on. Without the mutex: they may take the lead."""
+        """Those that may go on, go on."""
         ledger = self._ledger
-        if not (ledger.admitted or ledger.handed):
-            return
-        with self._mutex:
-            admitted, ledger.admitted = ledger.admitted, []
-            handed, ledger.handed = ledger.handed, []
-            for element in admitted:
-                if element.parent is not None:
-                    ledger.blocks(element.parent, "")
-            for waiter, _ in handed:
-                if waiter.asking is not None:
-                    ledger.blocks(waiter.asking, "")
-        for element in admitted:
-            told, element.waiter = element.waiter, None
-            if told is not None:
-                told.tell(element)
-        for waiter, element_or_none in handed:
+        if ledger.admitted or ledger.handed:
+            with self._mutex:
+                told = self._settle()
+            self._go_on(told)
+
+    def _settle(self) -> list[Waiter]:
+        """Give those that may go on what they waited for: with the mutex. Who they are."""
+        ledger = self._ledger
+        told: list[Waiter] = []
+        for element in ledger.admitted:
+            if element.parent is not None:
+                ledger.blocks(element.parent, "")
+            waiter, element.waiter = element.waiter, None
+            if waiter is not None:
+                waiter.tell(element)
+                told.append(waiter)
+        for waiter, element_or_none in ledger.handed:
+            if waiter.asking is not None:
+                ledger.blocks(waiter.asking, "")
             waiter.tell(element_or_none)
+            told.append(waiter)
+        ledger.admitted.clear()
+        ledger.handed.clear()
+        return told
+
+    def _go_on(self, told: list[Waiter]) -> None:
+        """Without the mutex: they may take the lead."""
+        for waiter in told:
+            waiter.go_on()

@@ -7,6 +7,7 @@ says so.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 from .element import Element, State
@@ -34,7 +35,7 @@ def disown(ledger: Ledger, account: Account, owner: Element) -> None:
     for held in ledger.workers.values():
         for element in held.elements:
             _drop(ledger, element, owner)
-    for element in ledger.ready:
+    for element in itertools.chain(ledger.posters, ledger.ready):
         _drop(ledger, element, owner)
     ledger.tell_none_exist(account)
 

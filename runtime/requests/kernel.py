@@ -117,7 +117,8 @@ class RequestKernel(Component):
             self._stop()
 
     def _drains(self) -> None:
-        self._desk.close(is_closed=True)
+        if self._executor is not None:
+            self._desk.close(is_closed=True)
 
     def _start(self) -> None:
         host = self._host
@@ -137,12 +138,13 @@ class RequestKernel(Component):
         executor, self._executor = self._executor, None
         assert executor is not None
         self._desk.close(is_closed=True)
+        self._desk.hold(is_held=True)
         executor.stop()
         left = self._desk.figures()
         waiting = left.posting + sum(left.ready) + left.executing
         if waiting:
             log.warning("%s goes down with %d requests that have not ended: they are lost with it", self.name, waiting)
-        self._desk.end_waiting(FailedPrecondition(f"{self.name} goes down"), everybody=True)
+        self._desk.end(f"{self.name} goes down")
 
     def _set_timers(self, policy: KernelPolicy) -> None:
         for timer in self._timers:
@@ -175,7 +177,7 @@ class RequestKernel(Component):
             return
         log.error("%s: nothing goes on any more: %s", self.name, stall.text)
         if self.policy.on_stall == "fail":
-            self._desk.end_waiting(FailedPrecondition(f"{self.name}: {stall.text}"), everybody=False)
+            self._desk.end_waiting(f"{self.name}: {stall.text}", everybody=False)
 
     def workers_up(self) -> int:
         """Workers that there are; other than asked for while they come and go."""

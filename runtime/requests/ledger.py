@@ -65,7 +65,8 @@ class Ledger:
         self.executing.total_max, self.executing.limits = policy.workers, shares(percents, policy.workers)
         self.entries.total_max, self.entries.limits = policy.ready, shares(percents, policy.ready)
         if self.ready.boost != policy.boost:
-            self.ready.change_boost(policy.boost)
+            taken = [element for held in self.workers.values() for element in held.elements]
+            self.ready.change_boost(policy.boost, taken)
         self._admit_posters()
 
     # -- posting ------------------------------------------------------------------------------------------------------
@@ -92,6 +93,8 @@ class Ledger:
         if element.state is not State.POSTED:
             return False
         self.posters.remove(element)
+        self.withdrawn_total += 1
+        element.state, element.error = State.FAILED, "withdrawn: its poster waits no more"
         self._exists_no_more(element)
         self._admit_posters()
         return True
@@ -179,7 +182,7 @@ class Ledger:
             if held is None or element.worker != worker or element not in held.elements:
                 continue
             if element.state is State.EXECUTING:
-                self.wait_ns_total -= now_ns - element.ready_ns
+                self.wait_ns_total -= element.started_ns - element.ready_ns
             self._release(held, element, now_ns)
             self.entries.add(element.lane)  # one too many perhaps, if it was executing, until somebody takes one
             element.state, element.worker, element.started_ns = State.READY, "", 0
@@ -220,6 +223,7 @@ class Ledger:
     def grow_older(self) -> None:
         """An interval has passed, and ageing is on."""
         self.ready.age += 1
+        self.posters.age += 1
 
     @property
     def has_takeable(self) -> bool:

@@ -1,8 +1,8 @@
 """Remote: the kernel as the execution of a request sees it in a worker process; each step is a call to the kernel's backplane.
 
 A plain `execute` waits for the answer in its thread, an `async` one in the wait queue. Many requests travel in one call, and
-as many that have rejoined as there are; those are kept here until somebody asks. Before anything that may wait, whatever this
-worker has that has not begun goes back to the kernel, in the same call.
+as many that have rejoined as there are; those are kept here until somebody asks. With each call the kernel hears how what this
+worker executed before has ended, and has back what has not begun: others may wait for it, and nobody knows how long this takes.
 """
 
 from __future__ import annotations
@@ -34,10 +34,16 @@ class RemoteContext(Context):
     """Of one request, in a process that is a worker."""
 
     def __init__(
-        self, kernel: str, specs: Mapping[str, RunnableSpec], element: Element, resources: ThreadResources, seat: Seat
+        self,
+        kernel: str,
+        start: int,
+        specs: Mapping[str, RunnableSpec],
+        element: Element,
+        resources: ThreadResources,
+        seat: Seat,
     ) -> None:
         super().__init__(kernel, specs, element, resources)
-        self._seat = seat
+        self._seat, self._start = seat, start
         #: What has been posted from here for this very request, by number, until it rejoins.
         self._posted: dict[int, Element] = {}
         #: What has rejoined and was not asked for yet.
@@ -47,32 +53,24 @@ class RemoteContext(Context):
     def _post(self, elements: list[Element], wait: bool, timeout: float | None) -> None:
         for first in range(0, len(elements), ITEMS_MAX):
             part = elements[first : first + ITEMS_MAX]
-            self._has_posted(
-                part, blocking_call(self._seat, f"{self._name}.{POST}", self._posting(part, wait, timeout))
-            )
+            self._has_posted(part, self._call(POST, self._posting(part, wait, timeout)))
 
     async def _apost(self, elements: list[Element], wait: bool, timeout: float | None) -> None:
         for first in range(0, len(elements), ITEMS_MAX):
             part = elements[first : first + ITEMS_MAX]
-            arguments = self._posting(part, wait, timeout)
-            self._has_posted(
-                part, await self._seat.request(f"{self._name}.{POST}", arguments, timeout=TIMEOUT_MAX_S, retry=False)
-            )
+            self._has_posted(part, await self._acall(POST, self._posting(part, wait, timeout)))
 
     def _rejoin(self, owner: Hashable, wait: bool, timeout: float | None) -> tuple[Rejoin, Element | None]:
         found = self._kept(owner)
         if found is not None:
             return Rejoin.RETURNED, found
-        arguments = self._rejoining(owner, wait, timeout)
-        return self._has_joined(owner, blocking_call(self._seat, f"{self._name}.{REJOIN}", arguments))
+        return self._has_joined(owner, self._call(REJOIN, self._rejoining(owner, wait, timeout)))
 
     async def _arejoin(self, owner: Hashable, wait: bool, timeout: float | None) -> tuple[Rejoin, Element | None]:
         found = self._kept(owner)
         if found is not None:
             return Rejoin.RETURNED, found
-        arguments = self._rejoining(owner, wait, timeout)
-        answer = await self._seat.request(f"{self._name}.{REJOIN}", arguments, timeout=TIMEOUT_MAX_S, retry=False)
-        return self._has_joined(owner, answer)
+        return self._has_joined(owner, await self._acall(REJOIN, self._rejoining(owner, wait, timeout)))
 
     def _fresh_owner(self) -> Hashable:
         assert self.element is not None
@@ -83,6 +81,23 @@ class RemoteContext(Context):
         return _ANY
 
     # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _call(self, operation: str, arguments: dict[str, Any]) -> list[Any]:
+        try:
+            answer: list[Any] = blocking_call(self._seat, f"{self._name}.{operation}", arguments)
+        except BaseException:
+            self._seat.put_back(arguments["asked"][3])  # the kernel may have heard nothing; what it has is told twice
+            raise
+        return answer
+
+    async def _acall(self, operation: str, arguments: dict[str, Any]) -> list[Any]:
+        route = f"{self._name}.{operation}"
+        try:
+            answer: list[Any] = await self._seat.request(route, arguments, timeout=TIMEOUT_MAX_S, retry=False)
+        except BaseException:
+            self._seat.put_back(arguments["asked"][3])
+            raise
+        return answer
 
     def _posting(self, elements: list[Element], wait: bool, timeout: float | None) -> dict[str, Any]:
         return {
@@ -142,11 +157,12 @@ class RemoteContext(Context):
         return element
 
     def _asked(self) -> list[Any]:
-        """Who asks, and what goes back."""
+        """Who asks, how those before it ended, and what goes back."""
         assert self.element is not None
-        component = self._seat._component
+        seat = self._seat
+        component = seat._component
         assert component is not None
-        return [component._host.backplane, self.element.id, self._seat.give_back()]
+        return [component._host.backplane, self._start, self.element.id, seat.take_answers(), seat.give_back()]
 
     def _wire_owner(self, owner: Hashable) -> str | int | None:
         """None: the request that is executed."""

@@ -34,6 +34,8 @@ def stall_of(ledger: Ledger) -> Stall | None:
     executing = [held.elements[0] for held in ledger.workers.values() if held.elements]
     if not executing or ledger.blocked_count < len(executing) or ledger.has_takeable:
         return None
+    if ledger.admitted or ledger.handed:  # they have what they wait for, and are being told
+        return None
     if any(not _is_hopeless(element, ledger) for element in executing):
         return None
     waiting = _waiting(executing)

@@ -47,6 +47,10 @@ class ThreadExecutor:
     def start(self, kernel: RequestKernel, desk: Port) -> None:
         """As `executor.Executor`, like all here."""
         self._kernel, self._desk = kernel, desk
+        # Those of an earlier time that it was up.
+        self._workers = {
+            each._key: each for each in kernel.objects if isinstance(each, Worker) and each._key is not None
+        }
         self.resize(desk.policy.workers)
 
     def kick(self, worker: str) -> None:
@@ -117,8 +121,12 @@ class Serving(ParkableAction):
         while True:
             if not self._executor.is_wanted(worker):
                 desk.leave(worker, element, result, failure, run_ns)
+                if self._executor.is_wanted(worker) and desk.begins(
+                    worker
+                ):  # again, between the question and the leaving
+                    self._go_on()
                 return DONE
-            if started_ns >= end_ns or should_yield():
+            if element is not None and (started_ns >= end_ns or should_yield()):
                 desk.end_one(worker, element, result, failure, run_ns)
                 self._go_on()
                 return DONE

@@ -35,19 +35,13 @@ class Waiter:
         self.error: BackplaneError | None = None
         self.is_told = False
 
-    def tell(self, element: Element | None) -> None:
-        """Here it is."""
-        self.element = element
+    def tell(self, element: Element | None, error: BackplaneError | None = None) -> None:
+        """Here it is; or why it will never come. With the kernel's mutex: who then takes back his waiting sees it."""
+        self.element, self.error = element, error
         self.is_told = True
-        self._go_on()
 
-    def fail(self, error: BackplaneError) -> None:
-        """It will never come."""
-        self.error = error
-        self.is_told = True
-        self._go_on()
-
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
+        """Now. Without the mutex: it may take the lead."""
         raise NotImplementedError
 
 
@@ -75,7 +69,7 @@ class ThreadWaiter(Waiter):
             with engine.lead:
                 engine.parking.blocks_no_more(action)
 
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
         self._gate.release()
 
 
@@ -89,5 +83,5 @@ class SignalWaiter(Waiter):
         self._host = host
         self.signal = Signal(round((LIMIT_S if limit_s is None else limit_s) * 1e9))
 
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
         self._host.set(self.signal)

@@ -65,10 +65,16 @@ class Window(AppObject):
 
     def _context(self, asked: list[Any]) -> LocalContext:
         try:
-            worker, id, given_back = asked
+            worker, start, id, answers, given_back = asked
         except ValueError as error:
-            raise InvalidArgument("asked: expected [worker, request, requests given back]") from error
+            raise InvalidArgument("asked: expected [worker, start, request, answers, requests given back]") from error
         desk = self._kernel._desk
+        if start != desk.started_ns:
+            raise FailedPrecondition(
+                f"{desk.name} has been started again since: nobody waits for request {id} of before"
+            )
+        if answers:
+            desk.answered(worker, answers)
         if given_back:
             desk.give_back_by_id(worker, given_back)
         element = desk.find(id, worker)
