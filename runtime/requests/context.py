@@ -16,6 +16,7 @@ from appbackplane.transport.errors import Busy, DeadlineExceeded, InvalidArgumen
 
 from ..execution.coroutines import should_stop
 from ..objects.app_object import Host
+from . import mapping
 from .desk import Desk
 from .element import LANE_DEFAULT, LANES, Element, Packed, State
 from .owners import Rejoin
@@ -121,18 +122,36 @@ class Context:
         self, requests: Iterable[Any], runnable: type[Runnable] | str, *, priority: int = 0, lane: int = LANE_DEFAULT,
         boost: bool = False,
     ) -> Iterator[Element]:  # fmt: skip
-        """Post each as there is room, and give each back as it ends: any number of requests through pools of any size."""
-        owner = self._fresh_owner()
-        for request in requests:
-            element = self._element(request, runnable, owner, priority, lane, True, boost)
-            while not self._try_post(element):
-                found, done = self._rejoin(owner, True, None)
-                if done is not None:
-                    yield done
-                elif found is Rejoin.NONE_EXIST:  # it is others who fill the pools
-                    self._post([element], True, None)
-                    break
-        yield from self.joined(owner)
+        """Post each as there is room, and give each back as it ends: any number of requests through pools of any size.
+
+        They are nobody else's. An iteration that is broken off disowns what it has not given.
+        """
+        return mapping.map_unordered(self, requests, self._maker(runnable, priority, lane, boost))
+
+    def amap_unordered(
+        self, requests: Iterable[Any], runnable: type[Runnable] | str, *, priority: int = 0, lane: int = LANE_DEFAULT,
+        boost: bool = False,
+    ) -> AsyncIterator[Element]:  # fmt: skip
+        """`map_unordered`, from a coroutine: `async for done in kernel.amap_unordered(requests, Add)`."""
+        return mapping.amap_unordered(self, requests, self._maker(runnable, priority, lane, boost))
+
+    def run(
+        self, request: Any, runnable: type[Runnable] | str, *, priority: int = 0, lane: int = LANE_DEFAULT,
+        boost: bool = False,
+    ) -> Any:  # fmt: skip
+        """Post one, wait for it, and give its result. Raises `RequestFailed`."""
+        return mapping.run(self, request, self._maker(runnable, priority, lane, boost))
+
+    async def arun(
+        self, request: Any, runnable: type[Runnable] | str, *, priority: int = 0, lane: int = LANE_DEFAULT,
+        boost: bool = False,
+    ) -> Any:  # fmt: skip
+        """`run`, from a coroutine."""
+        return await mapping.arun(self, request, self._maker(runnable, priority, lane, boost))
+
+    def disown(self, owner: Hashable = None) -> None:
+        """Nobody will rejoin what there is of an owner: what has not begun never will, what is executed ends for nobody."""
+        self._disown(self._owner(owner))
 
     def should_stop(self) -> bool:
         """Whether the backplane finishes what it has, and goes down: a long request had better end."""
@@ -158,6 +177,23 @@ class Context:
         except Busy:
             return False
         return True
+
+    async def _atry_post(self, element: Element) -> bool:
+        try:
+            await self._apost([element], False, None)
+        except Busy:
+            return False
+        return True
+
+    def _disown(self, owner: Hashable) -> None:
+        """Without waiting."""
+        raise NotImplementedError
+
+    def _maker(self, runnable: type[Runnable] | str, priority: int, lane: int, boost: bool) -> mapping.Make:
+        def make(request: Any, owner: Hashable) -> Element:
+            return self._element(request, runnable, owner, priority, lane, True, boost)
+
+        return make
 
     def _fresh_owner(self) -> Hashable:
         """One that nobody else has."""
@@ -266,7 +302,7 @@ class LocalContext(Context):
         for element in elements:
             if self._is_packed and element.request is not PACKED:
                 self._pack(element)
-            waiter = ThreadWaiter() if wait else None
+            waiter = ThreadWaiter(self._host) if wait else None
             if desk.post(element, waiter):
                 continue
             assert waiter is not None
@@ -294,7 +330,7 @@ class LocalContext(Context):
                 raise waiter.error
 
     def _rejoin(self, owner: Hashable, wait: bool, timeout: float | None) -> tuple[Rejoin, Element | None]:
-        waiter = ThreadWaiter() if wait else None
+        waiter = ThreadWaiter(self._host) if wait else None
         found, element = self._desk.rejoin(owner, waiter, self.element)
         if found is not Rejoin.NONE_READY or waiter is None:
             return found, self._unpacked(element)
@@ -335,6 +371,9 @@ class LocalContext(Context):
         except InvalidArgument as error:
             element.result, element.error, element.state = None, error.message, State.FAILED
         return element
+
+    def _disown(self, owner: Hashable) -> None:
+        self._desk.disown(owner)
 
     def _fresh_owner(self) -> Hashable:
         return object()

@@ -11,7 +11,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from appbackplane.transport.errors import Busy, FailedPrecondition
 
@@ -27,6 +27,8 @@ from .waiting import Waiter
 
 #: When a poster may come again that would not wait: a few requests later.
 RETRY_AFTER_S = 0.01
+
+Seen = TypeVar("Seen")
 
 log = logging.getLogger("appbackplane.runtime")
 
@@ -46,6 +48,8 @@ class Desk:
         self.executor: Executor | None = None
         #: Whether new requests from outside are refused, and whether ready ones are held.
         self.is_closed = self.is_held = False
+        #: Whether there are to be no workers.
+        self.is_stopped = False
         self._mutex = threading.Lock()
         self._ledger = Ledger(policy)
         #: Workers that asked and were given nothing.
@@ -262,6 +266,12 @@ class Desk:
         self._go_on(told)
         return is_forgotten
 
+    def disown(self, owner: Hashable) -> None:
+        """Nobody will ask for what there is of this owner."""
+        with self._mutex:
+            self._ledger.disown(owner, self.now_ns())
+        self._tell()
+
     def unjoin(self, element: Element) -> None:
         """Who was handed it has been cancelled: somebody else may have it."""
         with self._mutex:
@@ -270,16 +280,41 @@ class Desk:
 
     # -- the kernel's duties ------------------------------------------------------------------------------------------
 
-    def change(self, policy: KernelPolicy) -> None:
-        """Another policy from now on."""
+    def change(self, policy: KernelPolicy, instead_of: KernelPolicy) -> bool:
+        """Another policy from now on. False: meanwhile somebody else has changed it, and nothing has happened."""
         with self._mutex:
+            if self.policy is not instead_of:
+                return False
             self.policy = policy
             self._ledger.change(policy)
             self._stall = None  # what is to be done about it may be another thing now
-        if self.executor is not None:
-            self.executor.resize(policy.workers)
+        self.match_workers()
         self._tell()
         self.wake()
+        return True
+
+    def stop(self, *, is_stopped: bool) -> None:
+        """There are to be no workers any more; or as many as the policy says."""
+        with self._mutex:
+            self.is_stopped = is_stopped
+        self.match_workers()
+        self.wake()
+
+    def match_workers(self) -> None:
+        """Have the executor have as many as there are to be; whoever changes that number last looks again after it."""
+        executor = self.executor
+        wanted = -1
+        while executor is not None:
+            so_far = wanted
+            wanted = 0 if self.is_stopped else self.policy.workers
+            if wanted == so_far:
+                return
+            executor.resize(wanted)
+
+    def inspect(self, look: Callable[[Ledger, int], Seen]) -> Seen:
+        """Have something look at the ledger, all of one moment. It is quick, and keeps nothing that changes."""
+        with self._mutex:
+            return look(self._ledger, self.now_ns())
 
     def hold(self, *, is_held: bool) -> None:
         """What is ready stays so for now; or goes on."""
@@ -312,6 +347,14 @@ class Desk:
         """All counts, of one moment."""
         with self._mutex:
             return figures_of(self._ledger, self.now_ns())
+
+    def interval_figures(self) -> Figures:
+        """The same, at the end of an interval: peaks begin anew."""
+        with self._mutex:
+            figures = figures_of(self._ledger, self.now_ns())
+            self._ledger.entries.take_peaks()
+            self._ledger.executing.take_peaks()
+        return figures
 
     def look_for_stall(self) -> Stall | None:
         """What keeps everything from going on, if that is new; None: nothing, or it is known."""

@@ -51,7 +51,7 @@ class Ledger:
         self.blocked_count = 0
         self.posted_total = self.ended_total = self.failed_total = self.joined_total = 0
         self.lost_total = self.refused_total = self.unclaimed_total = self.withdrawn_total = 0
-        self.wait_ns_total = self.run_ns_total = 0
+        self.begun_total = self.wait_ns_total = self.run_ns_total = 0
         #: What the last calls have brought about, for the kernel to take and act upon: posters that have an entry now, and
         #: waiters with what they waited for (None: nothing of their owner exists any more).
         self.admitted: list[Element] = []
@@ -182,7 +182,7 @@ class Ledger:
             if held is None or element.worker != worker or element not in held.elements:
                 continue
             if element.state is State.EXECUTING:
-                self.wait_ns_total -= element.started_ns - element.ready_ns
+                element.ready_ns = now_ns  # until it was begun it has waited, and now it waits again: no total shrinks
             self._release(held, element, now_ns)
             self.entries.add(element.lane)  # one too many perhaps, if it was executing, until somebody takes one
             element.state, element.worker, element.started_ns = State.READY, "", 0
@@ -284,6 +284,13 @@ class Ledger:
         self.rejoinable[element.lane] += 1
         account.done.appendleft(element)
 
+    def disown(self, owner: Hashable, now_ns: int) -> None:
+        """Nobody will ask for what there is of this owner; what has not begun never will."""
+        account = self.owners.get(owner)
+        if account is not None:
+            disown(self, account, owner, f"nobody rejoins the requests of {owner!r:.100}", now_ns)
+            self._admit_posters()
+
     def await_rejoin(self, owner: Hashable, waiter: Any) -> None:
         """Have it in `handed` as soon as there is an answer. There is none yet: `rejoin` has just said NONE_READY."""
         account = self.owners.get(owner)
@@ -328,6 +335,7 @@ class Ledger:
         self.entries.remove(element.lane)
         element.state = State.EXECUTING
         element.started_ns = now_ns
+        self.begun_total += 1
         self.wait_ns_total += now_ns - element.ready_ns
 
     def _release(self, held: Held, element: Element, now_ns: int) -> None:  # hot: scripts/bench requests
@@ -355,7 +363,8 @@ class Ledger:
             self.failed_total += 1
         own = self.owners.get(element)
         if own is not None:
-            disown(self, own, element)
+            because = "" if element.error is None else f"its owner {element!r} failed"
+            disown(self, own, element, because, now_ns)
         if not element.is_rejoined:
             element.state = State.DONE
             self._exists_no_more(element)

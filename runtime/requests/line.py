@@ -53,9 +53,13 @@ class Line(AppObject):
         #: Whether an answer of a recall was lost, of what it has now.
         self.is_unsure = False
 
-    async def drive(self) -> None:
-        """Give the worker what there is for it, until there is nothing."""
-        executor, desk, worker = self.executor, self.executor.desk, self.worker
+    async def drive(self, executor: ProcessExecutor) -> None:
+        """Give the worker what there is for it, until there is nothing.
+
+        A kernel that went down and came up has another executor; its first drive begins when the last of before has ended.
+        """
+        self.executor = executor
+        desk, worker = executor.desk, self.worker
         while True:
             if not executor.is_wanted(worker):
                 desk.leave(worker, None, None, None, 0)
@@ -187,9 +191,9 @@ class Recaller(AppObject):
             self._line.executor.kernel._host.set(ending)
 
 
-async def drive(line: Line) -> None:
+async def drive(line: Line, executor: ProcessExecutor) -> None:
     """As an operation of the line."""
-    await line.drive()
+    await line.drive(executor)
 
 
 async def recall(recaller: Recaller) -> None:

@@ -52,6 +52,8 @@ class Optimising(AppObject):
         optimiser = self._optimiser
         after = kernel.figures()
         before, self._before = self._before, after
+        if before is not None and after.posted_total < before.posted_total:
+            before = None  # the kernel went down and came up, and counts anew
         if policy.optimiser != self._bounds:
             self._bounds = policy.optimiser
             optimiser.review(possible(policy))
@@ -69,7 +71,9 @@ class Optimising(AppObject):
         if setting == setting_of(kernel.policy):
             return
         try:
-            kernel.change(workers=setting.workers, ready=setting.ready, rejoin=setting.rejoin)
+            kernel._change(
+                {"workers": setting.workers, "ready": setting.ready, "rejoin": setting.rejoin}, f"optimiser: {reason}"
+            )
         except InvalidArgument as error:
             log.warning("%s: %s was refused: %s", kernel.name, words(setting), error)
             self._optimiser.adopt(setting_of(kernel.policy))

@@ -7,17 +7,22 @@ at each change, of which nothing has happened then.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 import msgspec
 
 from .lanes import shares
 from .optimiser.policy import OptimiserPolicy
+from .schedule import lines_of
 
 #: Threads beyond a few dozen wait for each other's GIL; processes take 30 MB each. As many as a backplane may have workers.
 WORKERS_MAX: Final = 256
 #: An entry takes 700 bytes and its request: a pool this full is 0.7 GB.
 POOL_MAX: Final = 1_000_000
+#: Seconds for which records may be kept: ten years.
+_AGE_MAX: Final = 10 * 366 * 86_400
 #: Settings that decide what kind of kernel it is: another one is another start.
 FIXED: Final = ("kernel", "kind", "pool", "spark")
 
@@ -49,6 +54,13 @@ class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     interval: float = 0.1
     #: Between two records of what the kernel did, and moves of the optimiser, seconds.
     record_interval: float = 1.0
+    #: Whether these records are written to files (instrumentation/). Off: a run directory may lie in memory, and who asks
+    #: for files says for how long. The topic and the statistics have them anyway.
+    record: bool = False
+    #: In BACKPLANE/COMPONENT.interval of this folder; "": of `records` in the run directory. At most so many bytes, so old.
+    record_dir: str = ""
+    record_size: int = 16 << 20
+    record_age: float = 7 * 86_400.0
     #: Whether the kernel looks for the numbers of workers and entries with the highest throughput by itself.
     optimise: bool = False
     #: How far it may go.
@@ -59,6 +71,8 @@ class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     step: int = 10
     #: When no request can ever go on: say so, and go on waiting; or also end those that wait, with the reason.
     on_stall: Literal["report", "fail"] = "report"
+    #: Commands that run by themselves (schedule.py): `"every 30s"`, `"22:00"` or `"mon-fri 22:00"` to a line, or several.
+    schedule: dict[str, str | list[str]] = {}
     #: With `kernel = "spark"`: settings of its executor.
     spark: dict[str, str | int] = {}
 
@@ -71,12 +85,21 @@ class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         for name, seconds in (("interval", self.interval), ("record_interval", self.record_interval)):
             if not 0.001 <= seconds <= 3600:
                 raise ValueError(f"{name} = {seconds}: expected seconds, 0.001 to 3600")
+        _check("record_size", self.record_size, 1 << 16, 1 << 40)
+        if not 1 <= self.record_age <= _AGE_MAX:
+            raise ValueError(f"record_age = {self.record_age}: expected seconds, 1 to {_AGE_MAX:,}")
+        if self.record_dir and not self.record_dir.startswith(("/", "~")):
+            raise ValueError(f"record_dir = {self.record_dir!r}: expected a path from / or from ~")
         if self.base is not None:
             _check("base", self.base, 0, 255)
         if self.kind == "processes" and not self.pool:
             raise ValueError('pool = "": expected the component whose replicas are the workers')
         if self.mode == "lanes":
             self._check_lanes()
+        try:
+            lines_of(self.schedule)
+        except ValueError as error:
+            raise ValueError(f"schedule: {error}") from None
 
     def changed(self, **settings: Any) -> KernelPolicy:
         """This one with other settings. Raises ValueError, and TypeError for one that does not exist or is fixed."""
@@ -89,7 +112,7 @@ class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         try:
             return msgspec.convert({**msgspec.to_builtins(self), **settings}, KernelPolicy)
         except msgspec.ValidationError as error:
-            raise ValueError(str(error)) from error
+            raise ValueError(_explained(str(error), settings)) from error
 
     def _check_lanes(self) -> None:
         for lane, percent in enumerate(self.lanes):
@@ -106,6 +129,13 @@ class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
                     f"{what} = {total} with lanes = {self.lanes}: lanes 0 to 2 may have {together} of them, which leaves "
                     f"none to lane 3: expected {what} above {together}"
                 )
+
+
+def _explained(said: str, settings: Mapping[str, Any]) -> str:
+    """As the checks here say it: `Expected `int`, got `str` - at `$.workers`` says where at its end, if at all."""
+    problem, _, where = said.partition(" - at `$.")
+    name = re.match(r"\w*", where)[0]  # type: ignore[index]
+    return f"{name} = {settings[name]!r:.100}: {problem[0].lower()}{problem[1:]}" if name in settings else said
 
 
 def _check(name: str, value: int, least: int, most: int) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from appbackplane.transport.resolver import AT
+
 from ..execution.method_action import MethodAction
 from .executor import Port
 from .line import Line, drive
@@ -87,18 +89,15 @@ class ProcessExecutor:
                 self.desk.dismiss(name)
         for name in wanted:
             if name not in self._lines:
-                line = self._lines[name] = Line(self, name)
-                # Others each time that the kernel comes up: those of before may still wait for answers.
-                which = f"{name}-{self.desk.started_ns}"
-                self.kernel.add(line, key=f"line-{which}")
-                self.kernel.add(line.recaller, key=f"recaller-{which}")
-                self.kernel.add(Window(self.kernel), key=f"window-{which}")
+                line = self._lines[name] = self.kernel._object(f"line{AT}{name}", lambda name=name: Line(self, name))
+                self.kernel._object(f"recaller{AT}{name}", lambda line=line: line.recaller)
+                self.kernel._object(f"window{AT}{name}", lambda: Window(self.kernel))
             if self.desk.begins(name):
                 self._serve(self._lines[name])
 
     def _serve(self, line: Line) -> None:
         kernel, desk = self.kernel, self.desk
         priority = backplane_priority(desk.urgency(), desk.policy, kernel._priorities)
-        action = MethodAction(line, f"{kernel.component_name}.requests", priority, drive, ())
+        action = MethodAction(line, f"{kernel.component_name}.requests", priority, drive, (self,))
         action.on_end = line.stopped
         kernel._serve(action)

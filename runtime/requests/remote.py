@@ -21,7 +21,7 @@ from .owners import Rejoin
 from .policy import KernelPolicy
 from .runnable import RunnableSpec
 from .thread_resources import ThreadResources
-from .wire import ITEMS_MAX, POST, REJOIN
+from .wire import DISOWN, ITEMS_MAX, POST, REJOIN
 
 if TYPE_CHECKING:
     from .seat import Seat
@@ -71,6 +71,10 @@ class RemoteContext(Context):
         if found is not None:
             return Rejoin.RETURNED, found
         return self._has_joined(owner, await self._acall(REJOIN, self._rejoining(owner, wait, timeout)))
+
+    def _disown(self, owner: Hashable) -> None:
+        self._joined.pop(owner, None)
+        self._seat.cast(f"{self._name}.{DISOWN}", asked=self._asked(), owner=self._wire_owner(owner))
 
     def _fresh_owner(self) -> Hashable:
         assert self.element is not None

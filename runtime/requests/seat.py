@@ -18,11 +18,15 @@ from collections import deque
 from contextlib import suppress
 from typing import Any
 
+from appbackplane.transport.errors import InternalError
+
 from ..execution.clock import RealClock
+from ..execution.current import current
 from ..objects.app_object import AppObject
 from ..objects.component import Component
 from ..objects.module_state import ModuleState
 from ..objects.operation import DeclarationError, operation
+from .action_records import RequestNames, records_of
 from .element import Element, Failure
 from .failures import failure_of
 from .kernel import RequestKernel
@@ -54,6 +58,9 @@ class Seat(AppObject):
         self._start = start
         self._answers.clear()
         waiting = self._waiting = deque(items)
+        action = current.action
+        assert action is not None
+        records = records_of(action, worker._host, worker.names(kernel))
         size = 0
         while waiting and size < BATCH_BYTES_MAX:
             try:
@@ -61,11 +68,12 @@ class Seat(AppObject):
             except IndexError:  # the last one has just been recalled
                 break
             started_ns = RealClock.now_ns()
+            element = Element(id, None, name, None, 0, lane)
             result: bytes | None = None
             failure: Failure | None = None
             try:
                 spec = worker.specs[name]
-                element = Element(id, spec.unpack(packed), name, None, 0, lane)
+                element.request = spec.unpack(packed)
                 context = worker.context(self, kernel, start, element)
                 if spec.is_async:
                     returned = await spec.execute(element.request, context)
@@ -75,11 +83,17 @@ class Seat(AppObject):
                 if len(result) > ITEM_BYTES_MAX:
                     said = f"{name} returned {len(result):,} bytes: at most {ITEM_BYTES_MAX:,} can travel"
                     result, failure = None, Failure(said)
+                    if records is not None:
+                        records.failed(InternalError(said))
             except BaseException as raised:  # the edge: sys.exit() in a request ends the request, not the worker
                 result, failure = None, failure_of(raised)
+                if records is not None:
+                    records.failed(raised)
             worker.resources.request_ended()
             size += len(result or b"") + (0 if failure is None else len(failure.trace or ""))
             run_ns = RealClock.now_ns() - started_ns
+            if records is not None and name in worker.specs:
+                records.executed(element, started_ns, run_ns)
             self._answers.append([id, result, *(failure or (None, None)), run_ns])
         return self.take_answers()
 
@@ -134,6 +148,13 @@ class RequestWorker(Component):
             spec.make()
         self.resources = ThreadResources(ResourceTable(cls.resources))
         self._seat: Seat | None = None
+        self._names = RequestNames("")
+
+    def names(self, kernel: str) -> RequestNames:
+        """Under which the requests of this kernel are recorded: of the one that it works for, nearly always the last one."""
+        if self._names.kernel != kernel:
+            self._names = RequestNames(kernel)
+        return self._names
 
     def context(self, seat: Seat, kernel: str, start: int, element: Element) -> RemoteContext:
         """For one request."""

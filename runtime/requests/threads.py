@@ -16,6 +16,7 @@ from ..execution.coroutines import should_yield
 from ..execution.method_action import MethodAction
 from ..objects.action import DONE, Action, Outcome, ParkableAction
 from ..objects.app_object import AppObject
+from .action_records import records_of
 from .context import LocalContext
 from .desk import Desk
 from .element import Element, Failure
@@ -69,8 +70,7 @@ class ThreadExecutor:
                 self._desk.dismiss(name)
                 continue
             if name not in self._workers:
-                worker = self._workers[name] = Worker()
-                self._kernel.add(worker, key=name)
+                self._workers[name] = self._kernel._object(name, Worker)
             if self._desk.begins(name):
                 self._serve(self._workers[name], name)
 
@@ -114,6 +114,7 @@ class Serving(ParkableAction):
         started_ns = now_ns()
         end_ns = started_ns + SLICE_NS
         held = kernel._resources
+        records = records_of(self, kernel._host, kernel._names)
         element: Element | None = None
         result: Any = None
         failure: Failure | None = None
@@ -145,10 +146,14 @@ class Serving(ParkableAction):
                 result = spec.execute(element.request, context)
             except BaseException as error:  # the edge: sys.exit() in a request ends the request, not the worker
                 failure = failure_of(error)
+                if records is not None:
+                    records.failed(error)
             self.element = None
             held.request_ended()
             ended_ns = now_ns()
             run_ns = ended_ns - started_ns
+            if records is not None:
+                records.executed(element, started_ns, run_ns)
             started_ns = ended_ns
 
     def doing(self) -> str:
@@ -167,7 +172,9 @@ class Serving(ParkableAction):
         self._executor._serve(worker, self._worker)
 
     def _run_async(self, element: Element, context: LocalContext) -> None:
-        action = MethodAction(self.object, self.name, self.priority, _execute, (self._desk, element, context))
+        name = self._kernel._names.of(element.runnable).name
+        action = MethodAction(self.object, name, self.priority, _execute, (self._desk, element, context))
+        action.lane, action.wait_ns = element.lane, element.started_ns - element.ready_ns
         action.on_end = self._has_ended
         self._kernel._serve(action)
 

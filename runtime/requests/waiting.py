@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from appbackplane.transport.errors import BackplaneError
 
+from ..execution.blocking import wait_at
 from ..execution.coroutines import Signal
-from ..execution.current import current
 from ..objects.app_object import Host
 
 if TYPE_CHECKING:
@@ -48,26 +48,17 @@ class Waiter:
 class ThreadWaiter(Waiter):
     """Waits in its thread."""
 
-    __slots__ = ("_gate",)
+    __slots__ = ("_gate", "_host")
 
-    def __init__(self) -> None:
+    def __init__(self, host: Host) -> None:
         super().__init__()
+        self._host = host
         self._gate = threading.Lock()
         self._gate.acquire()
 
     def wait(self, limit_s: float | None) -> bool:
         """Whether it was told in time."""
-        timeout = LIMIT_S if limit_s is None else limit_s
-        engine, action = current.engine, current.action
-        if engine is None or action is None:
-            return self._gate.acquire(timeout=timeout)
-        with engine.lead:
-            engine.parking.begins_to_block(action, engine.now_ns())
-        try:
-            return self._gate.acquire(timeout=timeout)
-        finally:
-            with engine.lead:
-                engine.parking.blocks_no_more(action)
+        return wait_at(self._gate, LIMIT_S if limit_s is None else limit_s, self._host.stand_in)
 
     def go_on(self) -> None:
         self._gate.release()

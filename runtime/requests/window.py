@@ -63,6 +63,12 @@ class Window(AppObject):
             _, element = context._desk.rejoin(whose, None, None)
         return [Rejoin.RETURNED.value if rows else found.value, rows]
 
+    @operation(priority=7)
+    def disown_requests(self, asked: list[Any], owner: str | int | None) -> None:
+        """For worker processes: nobody will rejoin what there is of this owner."""
+        context = self._context(asked)
+        context._disown(context.element if owner is None else owner)
+
     def _context(self, asked: list[Any]) -> LocalContext:
         try:
             worker, start, id, answers, given_back = asked

@@ -16,6 +16,7 @@ EXECUTE: Final = "execute"
 RECALL: Final = "recall"
 POST: Final = "post_requests"
 REJOIN: Final = "rejoin_requests"
+DISOWN: Final = "disown_requests"
 #: Requests posted with one call, and at most so many that have rejoined in one answer: a millisecond's work to pack.
 ITEMS_MAX: Final = 256
 #: Bytes of requests or results in one message, of a frame's 16 MiB: beyond, the cost of a message is nothing any more.

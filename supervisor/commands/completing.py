@@ -49,6 +49,39 @@ def routes(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> l
     ]
 
 
+def kernels(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The request kernels of the system that the line is about."""
+    from click.shell_completion import CompletionItem
+
+    from .requests import LINE, SUMMARY
+
+    return [
+        CompletionItem(entry["component"])
+        for entry in _ask(ctx, "supervisor.routes") or []
+        if entry["route"] == f"{entry['component']}.{LINE}"
+        and entry["summary"] == SUMMARY
+        and entry["component"].startswith(incomplete)
+    ]
+
+
+def command_words(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The commands of the kernel that the line is about; of what follows a command, nothing is known."""
+    from click.shell_completion import CompletionItem
+
+    from .requests import LINE
+
+    kernel = ctx.params.get("kernel")
+    if ctx.params.get("words"):
+        return []
+    return [
+        CompletionItem(name, help=entry["signature"])
+        for entry in _ask(ctx, "supervisor.routes") or []
+        # A command is served while its kernel is initialized, too, and before all other work.
+        if entry["component"] == kernel and entry["priority"] == 0 and "initializing" in entry["states"]
+        if (name := entry["route"].rpartition(".")[2]) != LINE and name.startswith(incomplete)
+    ]
+
+
 def _ask(ctx: click.Context, route: str) -> Any:
     """None: nobody says."""
     from .asking import ask

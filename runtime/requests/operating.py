@@ -1,0 +1,162 @@
+"""Operating: whether a kernel takes requests from outside, begins those that are ready, and has workers at all.
+
+Open, held, quiesced, stopped: what its operator tells it. Quiescing ends by itself, when nothing is posted, ready or executing
+any more; stopping goes on from there and has the workers end. Nothing is ever thrown away by it: what has not begun stays
+where it is, visible, and goes on when the kernel resumes. Whether all has ended is looked at 50 times a second, and only
+while that is of interest, so that it costs the requests nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from appbackplane.transport.errors import FailedPrecondition
+
+from ..objects.app_object import Host, WorkHandle
+from .desk import Desk
+from .ledger import Ledger
+from .waiting import SignalWaiter
+
+#: How soon it is known that all has ended. A look takes 3 us.
+LOOK_NS: Final = 20_000_000
+
+log = logging.getLogger("appbackplane.runtime")
+
+
+class Operating:
+    """How one kernel is run. Its commands come one after the other; `look` is called by its timer."""
+
+    def __init__(
+        self, name: str, desk: Desk, host: Host, set_timer: Callable[[int, Callable[[], None]], WorkHandle]
+    ) -> None:
+        """`set_timer`: has a function run so often, ns."""
+        self.name = name
+        self._desk, self._host, self._set_timer = desk, host, set_timer
+        #: What the operator wants: the workers are to end when nothing is left, or as soon as they can.
+        self._is_stopping = False
+        #: The backplane goes down in order: there is nothing to resume.
+        self._is_draining = False
+        self._waiters: list[SignalWaiter] = []
+        self._timer: WorkHandle | None = None
+
+    # -- what the operator may do -------------------------------------------------------------------------------------
+
+    def quiesce(self) -> None:
+        """Take nothing new from outside; what is posted is executed, and may post its sub-requests."""
+        self._desk.close(is_closed=True)
+
+    def hold(self) -> None:
+        """Begin nothing any more. What is executing ends, and what is posted is taken while there is room."""
+        self._check_not_draining()
+        self._desk.hold(is_held=True)
+
+    def stop(self, *, is_now: bool) -> None:
+        """Take nothing new; when all that is posted has ended, workers end. `is_now`: those that are ready are not begun."""
+        self._check_not_draining()
+        self._desk.close(is_closed=True)
+        self._is_stopping = True
+        if is_now:
+            self._desk.hold(is_held=True)
+            self._desk.stop(is_stopped=True)
+        self._watch()
+        self.look()
+
+    def resume(self) -> None:
+        """Take requests from outside, begin them, and have workers. Who waits for all to have ended waits in vain."""
+        self._check_not_draining()
+        self._is_stopping = False
+        self._desk.close(is_closed=False)
+        self._desk.hold(is_held=False)
+        if self._desk.is_stopped:
+            self._desk.stop(is_stopped=False)
+        self._let_go(FailedPrecondition(f"{self.name} has been resumed before all requests had ended"))
+
+    def drain(self) -> None:
+        """The backplane goes down in order: what is posted is finished, so that it may."""
+        self._is_draining = True
+        self._desk.close(is_closed=True)
+        self._desk.hold(is_held=False)
+
+    async def ended(self) -> None:
+        """Until nothing is posted, ready or executing; of a kernel that is to stop now, until nothing is executing."""
+        while self.left_count():
+            waiter = SignalWaiter(self._host, None)
+            self._waiters.append(waiter)
+            self._watch()
+            try:
+                await waiter.signal
+            finally:
+                if waiter in self._waiters:
+                    self._waiters.remove(waiter)
+            if waiter.error is not None:
+                raise waiter.error
+
+    # -- how it is ----------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> str:
+        """In one word."""
+        desk = self._desk
+        if self._is_stopping:
+            return "stopped" if desk.is_stopped and not self.left_count() else "stopping"
+        if desk.is_closed:
+            return "quiescing" if self.left_count() else "quiesced"
+        return "held" if desk.is_held else "open"
+
+    def left_count(self) -> int:
+        """Requests that have to end before all is at rest."""
+        return self._desk.inspect(_executing if self._desk.is_stopped else _not_ended)
+
+    def told(self) -> dict[str, Any]:
+        """For who has changed it."""
+        figures = self._desk.figures()
+        return {
+            "state": self.state,
+            "held": self._desk.is_held,
+            "posting": figures.posting,
+            "ready": sum(figures.ready),
+            "executing": figures.executing,
+            "rejoinable": sum(figures.rejoinable),
+        }
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Has all ended?"""
+        if self.left_count():
+            return
+        if self._is_stopping and not self._desk.is_stopped:
+            self._desk.stop(is_stopped=True)
+            log.info("%s is stopped: all requests have ended, and so have its workers", self.name)
+        self._let_go(None)
+
+    def close(self) -> None:
+        """The kernel goes down."""
+        self._let_go(FailedPrecondition(f"{self.name} goes down"))
+
+    def _watch(self) -> None:
+        if self._timer is None:
+            self._timer = self._set_timer(LOOK_NS, self.look)
+
+    def _let_go(self, error: FailedPrecondition | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            waiter.tell(None, error)
+            waiter.go_on()
+
+    def _check_not_draining(self) -> None:
+        if self._is_draining:
+            raise FailedPrecondition(f"{self.name} goes down with its backplane: it finishes what it has")
+
+
+def _executing(ledger: Ledger, _now_ns: int) -> int:
+    return ledger.executing.total
+
+
+def _not_ended(ledger: Ledger, _now_ns: int) -> int:
+    return ledger.executing.total + ledger.ready.count + ledger.posters.count
