@@ -13,11 +13,12 @@ from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from appbackplane.transport.errors import Busy, FailedPrecondition
+from appbackplane.transport.errors import Busy, FailedPrecondition, InvalidArgument
 
 from .element import Done, Element, Failure, Packed, State
 from .executor import Executor
 from .figures import Figures, figures_of
+from .lanes import shares
 from .ledger import Ledger
 from .owners import Rejoin
 from .policy import KernelPolicy
@@ -305,10 +306,21 @@ class Desk:
     # -- the kernel's duties ------------------------------------------------------------------------------------------
 
     def change(self, policy: KernelPolicy, instead_of: KernelPolicy) -> bool:
-        """Another policy from now on; workers are for `Operating` to match. False: somebody else has changed it meanwhile."""
+        """Another policy from now on; workers are for `Operating` to match. False: somebody else has changed it meanwhile.
+
+        Raises `InvalidArgument` where it would leave requests without a worker for ever.
+        """
         with self._mutex:
             if self.policy is not instead_of:
                 return False
+            limits = shares(policy.lanes, policy.workers) if policy.mode == "lanes" else ()
+            waiting = self._ledger.waiting_by_lane()
+            for lane, limit in enumerate(limits):
+                if waiting[lane] and not limit:
+                    raise InvalidArgument(
+                        f"{self.name}: lanes = {policy.lanes} leave lane {lane} no worker, and {waiting[lane]} requests of it "
+                        "wait for one: give it a share"
+                    )
             self.policy = policy
             self._ledger.change(policy)
             self._stall = None  # what is to be done about it may be another thing now
