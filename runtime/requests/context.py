@@ -19,7 +19,7 @@ from ..objects.app_object import Host
 from . import mapping
 from .desk import Desk
 from .element import LANE_DEFAULT, LANES, Element, Packed, State
-from .owners import Rejoin
+from .owners import Part, Rejoin
 from .policy import KernelPolicy
 from .runnable import Runnable, RunnableSpec
 from .thread_resources import ThreadResources
@@ -189,7 +189,7 @@ class Context:
         """Without waiting."""
         raise NotImplementedError
 
-    def _give_up(self, owner: Hashable) -> None:
+    def _give_up(self, part: Part) -> None:
         """`_disown` before long: takes no lock."""
         raise NotImplementedError
 
@@ -199,9 +199,14 @@ class Context:
 
         return make
 
-    def _fresh_owner(self) -> Hashable:
-        """One that nobody else has."""
-        raise NotImplementedError
+    def _new_part(self) -> Part:
+        """An owner that nobody else has."""
+        element = self.element
+        if element is None:
+            return Part(None, 0)
+        part = Part(element, len(element.parts))
+        element.parts.append(part)
+        return part
 
     def _policy(self) -> KernelPolicy:
         raise NotImplementedError
@@ -397,11 +402,8 @@ class LocalContext(Context):
     def _disown(self, owner: Hashable) -> None:
         self._desk.disown(owner)
 
-    def _give_up(self, owner: Hashable) -> None:
-        self._desk.given_up.append(owner)
-
-    def _fresh_owner(self) -> Hashable:
-        return object()
+    def _give_up(self, part: Part) -> None:
+        self._desk.given_up.append(part)
 
     def _policy(self) -> KernelPolicy:
         return self._desk.policy

@@ -97,6 +97,8 @@ class Desk:
         wake = ""
         ledger = self._ledger
         now_ns = self.now_ns()
+        if self.given_up:
+            self.look_for_given_up()
         with self._mutex:
             self._check_taken(element)
             if not ledger.post(element, now_ns):
@@ -376,6 +378,7 @@ class Desk:
 
     def look_for_stall(self) -> Stall | None:
         """What keeps everything from going on, if that is new; None: nothing, or it is known."""
+        self.look_for_given_up()
         with self._mutex:
             stall = stall_of(self._ledger)
             is_new = stall is not None and (self._stall is None or self._stall.cause != stall.cause)
