@@ -17,11 +17,11 @@ from ..execution.method_action import MethodAction
 from ..objects.action import DONE, Action, Outcome, ParkableAction
 from ..objects.app_object import AppObject
 from .action_records import records_of
-from .context import LocalContext
 from .desk import Desk
 from .element import Element, Failure
 from .executor import Port
 from .failures import failure_of
+from .local_context import LocalContext
 from .urgency import backplane_priority
 
 if TYPE_CHECKING:
