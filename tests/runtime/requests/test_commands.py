@@ -418,7 +418,7 @@ def test_by_interval(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_at_times_of_day() -> None:
     """The machine's local time, found twice a second."""
-    kernel = Index(KernelPolicy(schedule={"22:00": "workers 4", "06:00": ["workers 2", "beat"]}))
+    kernel = Index(KernelPolicy(workers=2, schedule={"22:00": "workers 4", "06:00": ["workers 2", "beat"]}))
     backplane = VirtualBackplane(kernel)
     clock = backplane.clock
     clock.unix_ahead_ns = round(datetime(2033, 5, 16, 21, 59, 58).timestamp() * 1e9) - clock.now_ns()
