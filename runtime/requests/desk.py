@@ -13,11 +13,12 @@ from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from appbackplane.transport.errors import Busy, FailedPrecondition
+from appbackplane.transport.errors import Busy, FailedPrecondition, InvalidArgument
 
 from .element import Done, Element, Failure, Packed, State
 from .executor import Executor
 from .figures import Figures, figures_of
+from .lanes import shares
 from .ledger import Ledger
 from .owners import Rejoin
 from .policy import KernelPolicy
@@ -55,6 +56,8 @@ class Desk:
         #: Workers that are to ask, or execute.
         self._active: set[str] = set()
         self._ids = 0
+        #: Owners that are to be disowned; noted without the mutex, which whoever notes it may hold (mapping.py).
+        self.given_up: deque[Hashable] = deque()
         #: Why nobody waits here any more; "": it goes on.
         self._end = ""
         self._stall: Stall | None = None
@@ -66,11 +69,10 @@ class Desk:
         wake = ""
         ledger = self._ledger
         now_ns = self.now_ns()
+        if self.given_up:
+            self.look_for_given_up()
         with self._mutex:
-            if self.is_closed and (element.parent is None or self._end):
-                raise FailedPrecondition(self._end or f"{self.name} takes no requests: it is quiesced, or goes down")
-            if element.parent is not None and element.parent.state is not State.EXECUTING:
-                raise FailedPrecondition(f"{element.parent!r} has ended: it posts nothing any more")
+            self._check_taken(element)
             self._ids += 1
             element.id = self._ids
             if ledger.post(element, now_ns):
@@ -89,6 +91,25 @@ class Desk:
         if wake:
             self._kick(wake)
         return is_ready
+
+    def try_post(self, element: Element) -> bool:  # hot: scripts/bench requests
+        """`post` by who does not wait, and has something else to do; False: there is no room."""
+        wake = ""
+        ledger = self._ledger
+        now_ns = self.now_ns()
+        if self.given_up:
+            self.look_for_given_up()
+        with self._mutex:
+            self._check_taken(element)
+            if not ledger.post(element, now_ns):
+                return False
+            self._ids += 1
+            element.id = self._ids
+            if self._idle and not self.is_held and ledger.executing.has_room(element.lane):
+                wake = self._rouse()
+        if wake:
+            self._kick(wake)
+        return True
 
     def withdraw(self, element: Element) -> bool:
         """Its poster waits no more; False: it was admitted meanwhile."""
@@ -266,9 +287,17 @@ class Desk:
 
     def disown(self, owner: Hashable) -> None:
         """Nobody will ask for what there is of this owner."""
-        with self._mutex:
-            self._ledger.disown(owner, self.now_ns())
-        self._tell()
+        self.given_up.append(owner)
+        self.look_for_given_up()
+
+    def look_for_given_up(self) -> None:
+        """Disown what has been noted."""
+        if self.given_up:
+            with self._mutex:
+                while self.given_up:
+                    self._ledger.disown(self.given_up.popleft(), self.now_ns())
+                told = self._settle()
+            self._go_on(told)
 
     def unjoin(self, element: Element) -> None:
         """Who was handed it has been cancelled: somebody else may have it."""
@@ -279,10 +308,21 @@ class Desk:
     # -- the kernel's duties ------------------------------------------------------------------------------------------
 
     def change(self, policy: KernelPolicy, instead_of: KernelPolicy) -> bool:
-        """Another policy from now on; workers are for `Operating` to match. False: somebody else has changed it meanwhile."""
+        """Another policy from now on; workers are for `Operating` to match. False: somebody else has changed it meanwhile.
+
+        Raises `InvalidArgument` where it would leave requests without a worker for ever.
+        """
         with self._mutex:
             if self.policy is not instead_of:
                 return False
+            limits = shares(policy.lanes, policy.workers) if policy.mode == "lanes" else ()
+            waiting = self._ledger.waiting_by_lane()
+            for lane, limit in enumerate(limits):
+                if waiting[lane] and not limit:
+                    raise InvalidArgument(
+                        f"{self.name}: lanes = {policy.lanes} leave lane {lane} no worker, and {waiting[lane]} requests of it "
+                        "wait for one: give it a share"
+                    )
             self.policy = policy
             self._ledger.change(policy)
             self._stall = None  # what is to be done about it may be another thing now
@@ -324,6 +364,7 @@ class Desk:
 
     def figures(self) -> Figures:
         """All counts, of one moment."""
+        self.look_for_given_up()
         with self._mutex:
             return figures_of(self._ledger, self.now_ns())
 
@@ -337,6 +378,7 @@ class Desk:
 
     def look_for_stall(self) -> Stall | None:
         """What keeps everything from going on, if that is new; None: nothing, or it is known."""
+        self.look_for_given_up()
         with self._mutex:
             stall = stall_of(self._ledger)
             is_new = stall is not None and (self._stall is None or self._stall.cause != stall.cause)
@@ -366,6 +408,14 @@ class Desk:
         self._go_on(told)
 
     # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _check_taken(self, element: Element) -> None:
+        """Raises `FailedPrecondition` where nothing is taken from who posts this."""
+        parent = element.parent
+        if self.is_closed and (parent is None or self._end):
+            raise FailedPrecondition(self._end or f"{self.name} takes no requests: it is quiesced, or goes down")
+        if parent is not None and parent.state is not State.EXECUTING:
+            raise FailedPrecondition(f"{parent!r} has ended: it posts nothing any more")
 
     def _rests(self, worker: str) -> None:
         self._active.discard(worker)
