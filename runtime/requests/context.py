@@ -19,7 +19,7 @@ from ..objects.app_object import Host
 from . import mapping
 from .desk import Desk
 from .element import LANE_DEFAULT, LANES, Element, Packed, State
-from .owners import Rejoin
+from .owners import Part, Rejoin
 from .policy import KernelPolicy
 from .runnable import Runnable, RunnableSpec
 from .thread_resources import ThreadResources
@@ -189,7 +189,7 @@ class Context:
         """Without waiting."""
         raise NotImplementedError
 
-    def _give_up(self, owner: Hashable) -> None:
+    def _give_up(self, part: Part) -> None:
         """`_disown` before long: takes no lock."""
         raise NotImplementedError
 
@@ -199,9 +199,14 @@ class Context:
 
         return make
 
-    def _fresh_owner(self) -> Hashable:
-        """One that nobody else has."""
-        raise NotImplementedError
+    def _new_part(self) -> Part:
+        """An owner that nobody else has."""
+        element = self.element
+        if element is None:
+            return Part(None, 0)
+        part = Part(element, len(element.parts))
+        element.parts.append(part)
+        return part
 
     def _policy(self) -> KernelPolicy:
         raise NotImplementedError
@@ -306,6 +311,8 @@ class LocalContext(Context):
         for element in elements:
             if self._is_packed and element.request is not PACKED:
                 self._pack(element)
+            if wait and desk.try_post(element):  # who need not wait needs no gate to wait at
+                continue
             waiter = ThreadWaiter(self._host) if wait else None
             if desk.post(element, waiter):
                 continue
@@ -319,6 +326,8 @@ class LocalContext(Context):
         for element in elements:
             if self._is_packed and element.request is not PACKED:
                 self._pack(element)
+            if wait and self._desk.try_post(element):
+                continue
             waiter = SignalWaiter(self._host, timeout) if wait else None
             if self._desk.post(element, waiter):
                 continue
@@ -334,18 +343,24 @@ class LocalContext(Context):
                 raise waiter.error
 
     def _rejoin(self, owner: Hashable, wait: bool, timeout: float | None) -> tuple[Rejoin, Element | None]:
-        waiter = ThreadWaiter(self._host) if wait else None
+        found, element = self._desk.rejoin(owner, None, None)
+        if found is not Rejoin.NONE_READY or not wait:
+            return found, self._unpacked(element)
+        waiter = ThreadWaiter(self._host)
         found, element = self._desk.rejoin(owner, waiter, self.element)
-        if found is not Rejoin.NONE_READY or waiter is None:
+        if found is not Rejoin.NONE_READY:
             return found, self._unpacked(element)
         if not waiter.wait(timeout) and self._desk.forget(owner, waiter):
             raise self._nothing_ended(owner, timeout)
         return self._answer(waiter)
 
     async def _arejoin(self, owner: Hashable, wait: bool, timeout: float | None) -> tuple[Rejoin, Element | None]:
-        waiter = SignalWaiter(self._host, timeout) if wait else None
+        found, element = self._desk.rejoin(owner, None, None)
+        if found is not Rejoin.NONE_READY or not wait:
+            return found, self._unpacked(element)
+        waiter = SignalWaiter(self._host, timeout)
         found, element = self._desk.rejoin(owner, waiter, self.element)
-        if found is not Rejoin.NONE_READY or waiter is None:
+        if found is not Rejoin.NONE_READY:
             return found, self._unpacked(element)
         try:
             await waiter.signal
@@ -376,14 +391,19 @@ class LocalContext(Context):
             element.result, element.error, element.state = None, error.message, State.FAILED
         return element
 
+    def _try_post(self, element: Element) -> bool:
+        if self._is_packed and not element.packed:
+            self._pack(element)
+        return self._desk.try_post(element)
+
+    async def _atry_post(self, element: Element) -> bool:
+        return self._try_post(element)
+
     def _disown(self, owner: Hashable) -> None:
         self._desk.disown(owner)
 
-    def _give_up(self, owner: Hashable) -> None:
-        self._desk.given_up.append(owner)
-
-    def _fresh_owner(self) -> Hashable:
-        return object()
+    def _give_up(self, part: Part) -> None:
+        self._desk.given_up.append(part)
 
     def _policy(self) -> KernelPolicy:
         return self._desk.policy

@@ -14,7 +14,7 @@ from typing import Any
 from .disowning import disown
 from .element import LANES, Element, Failure, State
 from .lanes import Lanes, shares
-from .owners import Account, Owners, Rejoin
+from .owners import Account, Owners, Part, Rejoin
 from .policy import KernelPolicy
 from .posters import Posters
 from .ready_pool import ReadyPool
@@ -113,6 +113,13 @@ class Ledger:
         if self.entries.total >= self.entries.total_max:
             return f"the ready pool is full: {self.entries.total} of {policy.ready} entries"
         return f"lane {lane} is full: it and those above it have {self.entries.limits[lane]} entries of the ready pool together"
+
+    def waiting_by_lane(self) -> list[int]:
+        """How many are to be executed and are not yet."""
+        counts = list(self.entries.counts)
+        for element in self.posters:
+            counts[element.lane] += 1
+        return counts
 
     # -- executing ----------------------------------------------------------------------------------------------------
 
@@ -271,6 +278,14 @@ class Ledger:
     def unjoin(self, element: Element) -> None:
         """It was handed to somebody who was no more: it has ended, and waits to rejoin."""
         self.joined_total -= 1
+        owner = element.owner
+        is_over = (
+            owner.is_over if isinstance(owner, Part) else owner is element.parent and not _executes(element.parent)
+        )
+        if is_over:
+            element.state = State.DONE
+            self.unclaimed_total += 1
+            return
         self.owners.posts(element.owner)
         account = self.owners.get(element.owner)
         assert account is not None
@@ -286,9 +301,11 @@ class Ledger:
 
     def disown(self, owner: Hashable, now_ns: int) -> None:
         """Nobody will ask for what there is of this owner; what has not begun never will."""
+        if isinstance(owner, Part):
+            owner.is_over = True
         account = self.owners.get(owner)
         if account is not None:
-            disown(self, account, owner, f"nobody rejoins the requests of {owner!r:.100}", now_ns)
+            disown(self, account, f"nobody rejoins the requests of {owner!r:.100}", now_ns)
             self._admit_posters()
 
     def await_rejoin(self, owner: Hashable, waiter: Any) -> None:
@@ -364,7 +381,9 @@ class Ledger:
         own = self.owners.get(element)
         if own is not None:
             because = "" if element.error is None else f"its owner {element!r} failed"
-            disown(self, own, element, because, now_ns)
+            disown(self, own, because, now_ns)
+        for part in element.parts:
+            self.disown(part, now_ns)
         if not element.is_rejoined:
             element.state = State.DONE
             self._exists_no_more(element)
@@ -398,3 +417,7 @@ class Ledger:
         while account.waiters:
             self.handed.append((account.waiters.popleft(), None))
         self.owners.close_if_empty(account)
+
+
+def _executes(element: Element | None) -> bool:
+    return element is not None and element.state is State.EXECUTING

@@ -23,7 +23,7 @@ Make: TypeAlias = Callable[[Any, Hashable], Element]
 
 def run(kernel: Context, request: Any, make: Make) -> Any:
     """As `Context.run`."""
-    owner = kernel._fresh_owner()
+    owner = kernel._new_part()
     try:
         kernel._post([make(request, owner)], True, None)
         _, done = kernel._rejoin(owner, True, None)
@@ -36,7 +36,7 @@ def run(kernel: Context, request: Any, make: Make) -> Any:
 
 async def arun(kernel: Context, request: Any, make: Make) -> Any:
     """As `Context.arun`."""
-    owner = kernel._fresh_owner()
+    owner = kernel._new_part()
     try:
         await kernel._apost([make(request, owner)], True, None)
         _, done = await kernel._arejoin(owner, True, None)
@@ -49,7 +49,7 @@ async def arun(kernel: Context, request: Any, make: Make) -> Any:
 
 def map_unordered(kernel: Context, requests: Iterable[Any], make: Make) -> Iterator[Element]:
     """As `Context.map_unordered`."""
-    owner = kernel._fresh_owner()
+    owner = kernel._new_part()
     is_over = False
     try:
         for request in requests:
@@ -69,7 +69,7 @@ def map_unordered(kernel: Context, requests: Iterable[Any], make: Make) -> Itera
 
 async def amap_unordered(kernel: Context, requests: Iterable[Any], make: Make) -> AsyncIterator[Element]:
     """As `Context.amap_unordered`."""
-    owner = kernel._fresh_owner()
+    owner = kernel._new_part()
     is_over = False
     try:
         for request in requests:

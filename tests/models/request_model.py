@@ -170,7 +170,7 @@ class RequestModel:
         for job in jobs:
             if job.worker == worker and job.state in (READY, EXECUTING):
                 if job.state == EXECUTING:
-                    job.waited_ns = 0
+                    job.ready_ns = now_ns  # what it waited before it was begun, it has waited
                 job.state, job.worker = READY, ""
                 self._next_begins(worker, now_ns)
         self._settle()
@@ -227,7 +227,8 @@ class RequestModel:
         job.state, job.urgency, job.turn, job.ready_ns = READY, job.priority, next(self._turns), now_ns
 
     def _begin(self, job: Job, now_ns: int) -> None:
-        job.state, job.waited_ns = EXECUTING, now_ns - job.ready_ns
+        job.state = EXECUTING
+        job.waited_ns += now_ns - job.ready_ns
 
     def _next_begins(self, worker: str, now_ns: int) -> None:
         held = self.held_by(worker)
