@@ -189,6 +189,10 @@ class Context:
         """Without waiting."""
         raise NotImplementedError
 
+    def _give_up(self, owner: Hashable) -> None:
+        """`_disown` before long: takes no lock."""
+        raise NotImplementedError
+
     def _maker(self, runnable: type[Runnable] | str, priority: int, lane: int, boost: bool) -> mapping.Make:
         def make(request: Any, owner: Hashable) -> Element:
             return self._element(request, runnable, owner, priority, lane, True, boost)
@@ -302,6 +306,8 @@ class LocalContext(Context):
         for element in elements:
             if self._is_packed and element.request is not PACKED:
                 self._pack(element)
+            if wait and desk.try_post(element):  # who need not wait needs no gate to wait at
+                continue
             waiter = ThreadWaiter(self._host) if wait else None
             if desk.post(element, waiter):
                 continue
@@ -315,6 +321,8 @@ class LocalContext(Context):
         for element in elements:
             if self._is_packed and element.request is not PACKED:
                 self._pack(element)
+            if wait and self._desk.try_post(element):
+                continue
             waiter = SignalWaiter(self._host, timeout) if wait else None
             if self._desk.post(element, waiter):
                 continue
@@ -330,18 +338,24 @@ class LocalContext(Context):
                 raise waiter.error
 
     def _rejoin(self, owner: Hashable, wait: bool, timeout: float | None) -> tuple[Rejoin, Element | None]:
-        waiter = ThreadWaiter(self._host) if wait else None
+        found, element = self._desk.rejoin(owner, None, None)
+        if found is not Rejoin.NONE_READY or not wait:
+            return found, self._unpacked(element)
+        waiter = ThreadWaiter(self._host)
         found, element = self._desk.rejoin(owner, waiter, self.element)
-        if found is not Rejoin.NONE_READY or waiter is None:
+        if found is not Rejoin.NONE_READY:
             return found, self._unpacked(element)
         if not waiter.wait(timeout) and self._desk.forget(owner, waiter):
             raise self._nothing_ended(owner, timeout)
         return self._answer(waiter)
 
     async def _arejoin(self, owner: Hashable, wait: bool, timeout: float | None) -> tuple[Rejoin, Element | None]:
-        waiter = SignalWaiter(self._host, timeout) if wait else None
+        found, element = self._desk.rejoin(owner, None, None)
+        if found is not Rejoin.NONE_READY or not wait:
+            return found, self._unpacked(element)
+        waiter = SignalWaiter(self._host, timeout)
         found, element = self._desk.rejoin(owner, waiter, self.element)
-        if found is not Rejoin.NONE_READY or waiter is None:
+        if found is not Rejoin.NONE_READY:
             return found, self._unpacked(element)
         try:
             await waiter.signal
@@ -372,8 +386,19 @@ class LocalContext(Context):
             element.result, element.error, element.state = None, error.message, State.FAILED
         return element
 
+    def _try_post(self, element: Element) -> bool:
+        if self._is_packed and not element.packed:
+            self._pack(element)
+        return self._desk.try_post(element)
+
+    async def _atry_post(self, element: Element) -> bool:
+        return self._try_post(element)
+
     def _disown(self, owner: Hashable) -> None:
         self._desk.disown(owner)
+
+    def _give_up(self, owner: Hashable) -> None:
+        self._desk.given_up.append(owner)
 
     def _fresh_owner(self) -> Hashable:
         return object()

@@ -13,11 +13,12 @@ from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from appbackplane.transport.errors import Busy, FailedPrecondition
+from appbackplane.transport.errors import Busy, FailedPrecondition, InvalidArgument
 
 from .element import Done, Element, Failure, Packed, State
 from .executor import Executor
 from .figures import Figures, figures_of
+from .lanes import shares
 from .ledger import Ledger
 from .owners import Rejoin
 from .policy import KernelPolicy
@@ -48,8 +49,6 @@ class Desk:
         self.executor: Executor | None = None
         #: Whether new requests from outside are refused, and whether ready ones are held.
         self.is_closed = self.is_held = False
-        #: Whether there are to be no workers.
-        self.is_stopped = False
         self._mutex = threading.Lock()
         self._ledger = Ledger(policy)
         #: Workers that asked and were given nothing.
@@ -57,6 +56,8 @@ class Desk:
         #: Workers that are to ask, or execute.
         self._active: set[str] = set()
         self._ids = 0
+        #: Owners that are to be disowned; noted without the mutex, which whoever notes it may hold (mapping.py).
+        self.given_up: deque[Hashable] = deque()
         #: Why nobody waits here any more; "": it goes on.
         self._end = ""
         self._stall: Stall | None = None
@@ -68,11 +69,10 @@ class Desk:
         wake = ""
         ledger = self._ledger
         now_ns = self.now_ns()
+        if self.given_up:
+            self.look_for_given_up()
         with self._mutex:
-            if self.is_closed and (element.parent is None or self._end):
-                raise FailedPrecondition(self._end or f"{self.name} takes no requests: it is quiesced, or goes down")
-            if element.parent is not None and element.parent.state is not State.EXECUTING:
-                raise FailedPrecondition(f"{element.parent!r} has ended: it posts nothing any more")
+            self._check_taken(element)
             self._ids += 1
             element.id = self._ids
             if ledger.post(element, now_ns):
@@ -91,6 +91,23 @@ class Desk:
         if wake:
             self._kick(wake)
         return is_ready
+
+    def try_post(self, element: Element) -> bool:  # hot: scripts/bench requests
+        """`post` by who does not wait, and has something else to do; False: there is no room."""
+        wake = ""
+        ledger = self._ledger
+        now_ns = self.now_ns()
+        with self._mutex:
+            self._check_taken(element)
+            if not ledger.post(element, now_ns):
+                return False
+            self._ids += 1
+            element.id = self._ids
+            if self._idle and not self.is_held and ledger.executing.has_room(element.lane):
+                wake = self._rouse()
+        if wake:
+            self._kick(wake)
+        return True
 
     def withdraw(self, element: Element) -> bool:
         """Its poster waits no more; False: it was admitted meanwhile."""
@@ -268,9 +285,17 @@ class Desk:
 
     def disown(self, owner: Hashable) -> None:
         """Nobody will ask for what there is of this owner."""
-        with self._mutex:
-            self._ledger.disown(owner, self.now_ns())
-        self._tell()
+        self.given_up.append(owner)
+        self.look_for_given_up()
+
+    def look_for_given_up(self) -> None:
+        """Disown what has been noted."""
+        if self.given_up:
+            with self._mutex:
+                while self.given_up:
+                    self._ledger.disown(self.given_up.popleft(), self.now_ns())
+                told = self._settle()
+            self._go_on(told)
 
     def unjoin(self, element: Element) -> None:
         """Who was handed it has been cancelled: somebody else may have it."""
@@ -281,35 +306,27 @@ class Desk:
     # -- the kernel's duties ------------------------------------------------------------------------------------------
 
     def change(self, policy: KernelPolicy, instead_of: KernelPolicy) -> bool:
-        """Another policy from now on. False: meanwhile somebody else has changed it, and nothing has happened."""
+        """Another policy from now on; workers are for `Operating` to match. False: somebody else has changed it meanwhile.
+
+        Raises `InvalidArgument` where it would leave requests without a worker for ever.
+        """
         with self._mutex:
             if self.policy is not instead_of:
                 return False
+            limits = shares(policy.lanes, policy.workers) if policy.mode == "lanes" else ()
+            waiting = self._ledger.waiting_by_lane()
+            for lane, limit in enumerate(limits):
+                if waiting[lane] and not limit:
+                    raise InvalidArgument(
+                        f"{self.name}: lanes = {policy.lanes} leave lane {lane} no worker, and {waiting[lane]} requests of it "
+                        "wait for one: give it a share"
+                    )
             self.policy = policy
             self._ledger.change(policy)
             self._stall = None  # what is to be done about it may be another thing now
-        self.match_workers()
         self._tell()
         self.wake()
         return True
-
-    def stop(self, *, is_stopped: bool) -> None:
-        """There are to be no workers any more; or as many as the policy says."""
-        with self._mutex:
-            self.is_stopped = is_stopped
-        self.match_workers()
-        self.wake()
-
-    def match_workers(self) -> None:
-        """Have the executor have as many as there are to be; whoever changes that number last looks again after it."""
-        executor = self.executor
-        wanted = -1
-        while executor is not None:
-            so_far = wanted
-            wanted = 0 if self.is_stopped else self.policy.workers
-            if wanted == so_far:
-                return
-            executor.resize(wanted)
 
     def inspect(self, look: Callable[[Ledger, int], Seen]) -> Seen:
         """Have something look at the ledger, all of one moment. It is quick, and keeps nothing that changes."""
@@ -345,6 +362,7 @@ class Desk:
 
     def figures(self) -> Figures:
         """All counts, of one moment."""
+        self.look_for_given_up()
         with self._mutex:
             return figures_of(self._ledger, self.now_ns())
 
@@ -387,6 +405,14 @@ class Desk:
         self._go_on(told)
 
     # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _check_taken(self, element: Element) -> None:
+        """Raises `FailedPrecondition` where nothing is taken from who posts this."""
+        parent = element.parent
+        if self.is_closed and (parent is None or self._end):
+            raise FailedPrecondition(self._end or f"{self.name} takes no requests: it is quiesced, or goes down")
+        if parent is not None and parent.state is not State.EXECUTING:
+            raise FailedPrecondition(f"{parent!r} has ended: it posts nothing any more")
 
     def _rests(self, worker: str) -> None:
         self._active.discard(worker)

@@ -8,6 +8,7 @@ taken and rejoined is decided in ledger.py; here it is wired to the backplane: t
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -67,7 +68,8 @@ class RequestKernel(Component):
     _table: ResourceTable
     _resources: ThreadResources
     _priorities: int
-    _timers: list[WorkHandle]
+    _timers: dict[str, tuple[int, WorkHandle]]
+    _timers_lock: threading.Lock
     _kernel: Context | None
     _routes: CommandRoutes | None
     _automatic: Automatic | None
@@ -84,7 +86,8 @@ class RequestKernel(Component):
         self._resources = ThreadResources(self._table)
         self._executor = self._kernel = self._instrumentation = self._optimising = None
         self._priorities = 0
-        self._timers = []
+        self._timers = {}
+        self._timers_lock = threading.Lock()
         self._routes = self._automatic = None
         return self
 
@@ -127,9 +130,10 @@ class RequestKernel(Component):
                 self._check_schedule(policy)
             if self._desk.change(policy, before):
                 break
+        self._operating.match_workers()
         self.policy = policy
         if _rhythm(policy) != _rhythm(before):
-            self._set_timers(policy)
+            self._set_timers()
         if self._instrumentation is not None:
             self._instrumentation.changed(before, policy, reason)
         if policy.schedule != before.schedule and self._automatic is not None:
@@ -183,11 +187,12 @@ class RequestKernel(Component):
             self.component_name, host.backplane, Path(host.run_dir), policy, desk.interval_figures, host.unix_ns,
             host.publish,
         )  # fmt: skip
-        self._operating = Operating(self.name, desk, host, partial(self._timer, "operating"))
+        self._operating = Operating(self.name, desk, executor, host, partial(self._timer, "operating"))
         self._pace = Pace()
         if self._routes is not None:
             self._automatic = Automatic(self._routes, partial(self._timer, "schedule"), self._serve, self._wall_clock)
-        self._set_timers(policy)
+        self._timers.clear()  # they were cancelled when it went down
+        self._set_timers()
 
     def _stop(self) -> None:
         executor, self._executor = self._executor, None
@@ -207,18 +212,26 @@ class RequestKernel(Component):
             self._instrumentation.close()
             self._instrumentation = None
 
-    def _set_timers(self, policy: KernelPolicy) -> None:
-        for timer in self._timers:
-            timer.cancel()
-        every = [("watch", WATCH_NS, self._watch), ("record", round(policy.record_interval * 1e9), self._record)]
-        if policy.ageing:
-            every.append(("age", round(policy.interval * 1e9), self._age))
-        if policy.optimise:
-            if self._optimising is None:
-                self._optimising = Optimising(self)
-                self.add(self._optimising, key="optimiser")
-            every.append(("optimise", round(policy.record_interval * 1e9), self._optimise))
-        self._timers = [self._timer(name, interval_ns, function) for name, interval_ns, function in every]
+    def _set_timers(self) -> None:
+        """Those that the policy of the moment asks for; one whose interval is as before goes on undisturbed."""
+        with self._timers_lock:
+            policy = self._desk.policy
+            record_ns = round(policy.record_interval * 1e9)
+            every = {"watch": (WATCH_NS, self._watch), "record": (record_ns, self._record)}
+            if policy.ageing:
+                every["age"] = (round(policy.interval * 1e9), self._age)
+            if policy.optimise:
+                if self._optimising is None:
+                    self._optimising = Optimising(self)
+                    self.add(self._optimising, key="optimiser")
+                every["optimise"] = (record_ns, self._optimise)
+            for name, (interval_ns, timer) in list(self._timers.items()):
+                if name not in every or every[name][0] != interval_ns:
+                    timer.cancel()
+                    del self._timers[name]
+            for name, (interval_ns, function) in every.items():
+                if name not in self._timers:
+                    self._timers[name] = interval_ns, self._timer(name, interval_ns, function)
 
     def _timer(self, name: str, interval_ns: int, make: Callable[[], Action | None]) -> WorkHandle:
         return self._host.later(self, f"{self.component_name}.{name}", interval_ns, interval_ns, make)
@@ -248,7 +261,7 @@ class RequestKernel(Component):
 
     def _optimise(self) -> None:
         optimising = self._optimising
-        if optimising is not None and not optimising.is_looking:
+        if optimising is not None and not optimising.is_looking and self._operating.begins:
             self._serve(Looking(optimising, f"{self.component_name}.optimise", 0))
             optimising.is_looking = True
 

@@ -76,7 +76,3 @@ class Lanes:
     def take_peaks(self) -> None:
         """They begin anew."""
         self.peaks = self.counts.copy()
-
-    def never(self, lane: int) -> bool:
-        """Whether a lane can never have any: neither it nor one above it has a share."""
-        return self.total_max < 1 or (lane < len(self.limits) and self.limits[lane] == 0)

@@ -114,6 +114,13 @@ class Ledger:
             return f"the ready pool is full: {self.entries.total} of {policy.ready} entries"
         return f"lane {lane} is full: it and those above it have {self.entries.limits[lane]} entries of the ready pool together"
 
+    def waiting_by_lane(self) -> list[int]:
+        """How many are to be executed and are not yet."""
+        counts = list(self.entries.counts)
+        for element in self.posters:
+            counts[element.lane] += 1
+        return counts
+
     # -- executing ----------------------------------------------------------------------------------------------------
 
     def take(

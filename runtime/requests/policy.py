@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from .element import LANES
 from .lanes import shares
 from .optimiser.policy import OptimiserPolicy
 from .schedule import lines_of
@@ -25,6 +26,13 @@ POOL_MAX: Final = 1_000_000
 _AGE_MAX: Final = 10 * 366 * 86_400
 #: Settings that decide what kind of kernel it is: another one is another start.
 FIXED: Final = ("kernel", "kind", "pool", "spark")
+#: What each of these may be.
+CHOICES: Final = {
+    "kernel": ("local", "spark"),
+    "kind": ("threads", "processes"),
+    "mode": ("plain", "lanes"),
+    "on_stall": ("report", "fail"),
+}
 
 
 class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -77,23 +85,30 @@ class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     spark: dict[str, str | int] = {}
 
     def __post_init__(self) -> None:
+        # What comes from a TOML has these types already; what a program writes is not looked at by anybody else.
+        for name, choices in CHOICES.items():
+            if (chosen := getattr(self, name)) not in choices:
+                raise ValueError(f"{name} = {chosen!r}: expected {' or '.join(map(repr, choices))}")
+        for name in ("ageing", "optimise"):
+            if type(switch := getattr(self, name)) is not bool:
+                raise ValueError(f"{name} = {switch!r}: expected True or False")
         _check("workers", self.workers, 1, WORKERS_MAX)
         _check("ready", self.ready, 1, POOL_MAX)
         _check("rejoin", self.rejoin, 1, POOL_MAX)
         _check("boost", self.boost, 0, 1_000_000)
         _check("step", self.step, 1, 1_000_000)
         for name, seconds in (("interval", self.interval), ("record_interval", self.record_interval)):
-            if not 0.001 <= seconds <= 3600:
-                raise ValueError(f"{name} = {seconds}: expected seconds, 0.001 to 3600")
+            if type(seconds) not in (int, float) or not 0.001 <= seconds <= 3600:
+                raise ValueError(f"{name} = {seconds!r}: expected seconds, 0.001 to 3600")
         _check("record_size", self.record_size, 1 << 16, 1 << 40)
         if not 1 <= self.record_age <= _AGE_MAX:
             raise ValueError(f"record_age = {self.record_age}: expected seconds, 1 to {_AGE_MAX:,}")
         if self.record_dir and not self.record_dir.startswith(("/", "~")):
             raise ValueError(f"record_dir = {self.record_dir!r}: expected a path from / or from ~")
         if self.base is not None:
-            _check("base", self.base, 0, 255)
-        if self.kind == "processes" and not self.pool:
-            raise ValueError('pool = "": expected the component whose replicas are the workers')
+            _check("base", self.base, 1, 255)  # 0 is not for requests (urgency.py)
+        if not isinstance(self.pool, str) or not self.pool:
+            raise ValueError(f"pool = {self.pool!r}: expected the component whose replicas are the workers")
         if self.mode == "lanes":
             self._check_lanes()
         try:
@@ -115,8 +130,10 @@ class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             raise ValueError(_explained(str(error), settings)) from error
 
     def _check_lanes(self) -> None:
+        if not isinstance(self.lanes, tuple) or len(self.lanes) != LANES - 1:
+            raise ValueError(f"lanes = {self.lanes!r}: expected the percentages of lanes 0, 1 and 2")
         for lane, percent in enumerate(self.lanes):
-            if not 0 <= percent <= 100:
+            if type(percent) is not int or not 0 <= percent <= 100:
                 raise ValueError(f"lanes = {self.lanes}: lane {lane} has {percent} %, expected 0 to 100")
         if sum(self.lanes) >= 100:
             raise ValueError(
@@ -139,5 +156,5 @@ def _explained(said: str, settings: Mapping[str, Any]) -> str:
 
 
 def _check(name: str, value: int, least: int, most: int) -> None:
-    if not least <= value <= most:
-        raise ValueError(f"{name} = {value}: expected {least} to {most:,}")
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(f"{name} = {value!r}: expected a whole number, {least} to {most:,}")

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from appbackplane.transport.errors import Busy, DeadlineExceeded, FailedPrecondition, InvalidArgument
+from appbackplane.transport.errors import Busy, DeadlineExceeded, FailedPrecondition, InvalidArgument, PeerError
 from appbackplane.transport.request import TIMEOUT_MAX_S
 
 from ..execution.blocking import blocking_call
@@ -49,6 +49,7 @@ class RemoteContext(Context):
         #: What has rejoined and was not asked for yet.
         self._joined: dict[Hashable, deque[Element]] = {}
         self._owners_count = 0
+        self._given_up: list[Hashable] = []
 
     def _post(self, elements: list[Element], wait: bool, timeout: float | None) -> None:
         for first in range(0, len(elements), ITEMS_MAX):
@@ -74,7 +75,20 @@ class RemoteContext(Context):
 
     def _disown(self, owner: Hashable) -> None:
         self._joined.pop(owner, None)
-        self._seat.cast(f"{self._name}.{DISOWN}", asked=self._asked(), owner=self._wire_owner(owner))
+        assert self.element is not None
+        asked = [self._backplane(), self._start, self.element.id, [], []]  # it may be lost: nothing is told with it
+        self._seat.cast(f"{self._name}.{DISOWN}", asked=asked, owner=self._wire_owner(owner))
+
+    def _give_up(self, owner: Hashable) -> None:
+        self._given_up.append(owner)
+
+    def ends(self) -> None:
+        """The request has been executed: what it has given up is disowned."""
+        for owner in self._given_up:
+            try:
+                self._disown(owner)
+            except PeerError:
+                return  # the kernel is gone, and all its requests with it
 
     def _fresh_owner(self) -> Hashable:
         assert self.element is not None
@@ -164,9 +178,12 @@ class RemoteContext(Context):
         """Who asks, how those before it ended, and what goes back."""
         assert self.element is not None
         seat = self._seat
-        component = seat._component
+        return [self._backplane(), self._start, self.element.id, seat.take_answers(), seat.give_back()]
+
+    def _backplane(self) -> str:
+        component = self._seat._component
         assert component is not None
-        return [component._host.backplane, self._start, self.element.id, seat.take_answers(), seat.give_back()]
+        return component._host.backplane
 
     def _wire_owner(self, owner: Hashable) -> str | int | None:
         """None: the request that is executed."""

@@ -79,6 +79,7 @@ class Seat(AppObject):
                     returned = await spec.execute(element.request, context)
                 else:
                     returned = spec.execute(element.request, context)
+                context.ends()
                 result = spec.pack_result(returned)
                 if len(result) > ITEM_BYTES_MAX:
                     said = f"{name} returned {len(result):,} bytes: at most {ITEM_BYTES_MAX:,} can travel"

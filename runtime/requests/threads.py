@@ -82,9 +82,9 @@ class ThreadExecutor:
     def stop(self) -> None:
         """Nothing of its own runs."""
 
-    def is_wanted(self, worker: str) -> bool:
-        """Whether a worker is to go on; if not, it is dismissed."""
-        return int(worker.rpartition("-")[2]) <= self._wanted
+    def is_wanted(self, number: int) -> bool:
+        """Whether the worker of this number is to go on; if not, it is dismissed."""
+        return number <= self._wanted
 
     def _serve(self, object: Worker, worker: str) -> None:
         kernel, desk = self._kernel, self._desk
@@ -95,7 +95,7 @@ class ThreadExecutor:
 class Serving(ParkableAction):
     """A slice of one worker's time."""
 
-    __slots__ = ("_desk", "_executor", "_kernel", "_worker", "element")
+    __slots__ = ("_desk", "_executor", "_kernel", "_number", "_worker", "element")
     is_long = True
 
     def __init__(
@@ -104,6 +104,7 @@ class Serving(ParkableAction):
         super().__init__(object, f"{kernel.component_name}.requests", priority)
         self._kernel: Any = kernel
         self._desk, self._executor, self._worker = desk, executor, worker
+        self._number = int(worker.rpartition("-")[2])
         #: What it executes now.
         self.element: Element | None = None
 
@@ -120,11 +121,10 @@ class Serving(ParkableAction):
         failure: Failure | None = None
         run_ns = 0
         while True:
-            if not self._executor.is_wanted(worker):
+            if not self._executor.is_wanted(self._number):
                 desk.leave(worker, element, result, failure, run_ns)
-                if self._executor.is_wanted(worker) and desk.begins(
-                    worker
-                ):  # again, between the question and the leaving
+                is_back = self._executor.is_wanted(self._number) and desk.begins(worker)  # since the question
+                if is_back:
                     self._go_on()
                 return DONE
             if element is not None and (started_ns >= end_ns or should_yield()):
