@@ -182,12 +182,15 @@ class Serving(ParkableAction):
         """Of a coroutine: with the lead, whatever became of it."""
         assert isinstance(action, MethodAction)
         element: Element = action.arguments[1]
-        failure = None if action.error is None else failure_of(action.error)
+        result, failure = action.result if action.error is None else (None, failure_of(action.error))
         self._kernel._resources.request_ended()
-        self._desk.end_one(self._worker, element, action.result, failure, action.run_ns)
+        self._desk.end_one(self._worker, element, result, failure, action.run_ns)
         self._go_on()
 
 
-async def _execute(worker: Worker, desk: Desk, element: Element, context: LocalContext) -> Any:
-    """A coroutine's request, as an operation of its worker."""
-    return await desk.specs[element.runnable].execute(element.request, context)
+async def _execute(worker: Worker, desk: Desk, element: Element, context: LocalContext) -> tuple[Any, Failure | None]:
+    """A coroutine's request, as an operation of its worker. What it raises is its owner's to hear, and not for the log."""
+    try:
+        return await desk.specs[element.runnable].execute(element.request, context), None
+    except BaseException as error:  # the edge, as above
+        return None, failure_of(error)
