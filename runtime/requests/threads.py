@@ -96,7 +96,6 @@ class Serving(ParkableAction):
     """A slice of one worker's time."""
 
     __slots__ = ("_desk", "_executor", "_kernel", "_number", "_worker", "element")
-    is_long = True
 
     def __init__(
         self, object: Worker, kernel: RequestKernel, desk: Desk, executor: ThreadExecutor, worker: str, priority: int
@@ -107,6 +106,11 @@ class Serving(ParkableAction):
         self._number = int(worker.rpartition("-")[2])
         #: What it executes now.
         self.element: Element | None = None
+
+    @property
+    def is_long(self) -> bool:
+        """A request may take as long as it likes."""
+        return True
 
     def run(self) -> Outcome:  # hot: scripts/bench requests
         """Execute what there is, for a slice."""
