@@ -21,6 +21,7 @@ from .owners import Part, Rejoin
 from .policy import KernelPolicy
 from .runnable import Runnable, RunnableSpec
 from .thread_resources import ThreadResources
+from .waiting import checked_limit
 
 #: Stands for a request that is known only as it travels.
 PACKED: Final = object()
@@ -56,7 +57,7 @@ class Context:
         Raises `InvalidArgument` for what makes no sense, `Busy`, `DeadlineExceeded`, `FailedPrecondition`.
         """
         element = self._element(request, runnable, owner, priority, lane, rejoin, boost)
-        self._post([element], wait, timeout)
+        self._post([element], wait, checked_limit(timeout))
         return element
 
     async def apost(
@@ -65,7 +66,7 @@ class Context:
     ) -> Element:  # fmt: skip
         """`post`, from a coroutine: it waits without its thread."""
         element = self._element(request, runnable, owner, priority, lane, rejoin, boost)
-        await self._apost([element], wait, timeout)
+        await self._apost([element], wait, checked_limit(timeout))
         return element
 
     def post_all(
@@ -94,13 +95,13 @@ class Context:
         NONE_EXIST is authoritative: of this owner nothing is posted, ready, executing or waiting to rejoin. `wait`: until there
         is one, or none exists. Raises `DeadlineExceeded` after `timeout` seconds.
         """
-        return self._rejoin(self._owner(owner), wait, timeout)
+        return self._rejoin(self._owner(owner), wait, checked_limit(timeout))
 
     async def arejoin(
         self, owner: Hashable = None, *, wait: bool = True, timeout: float | None = None
     ) -> tuple[Rejoin, Element | None]:
         """`rejoin`, from a coroutine."""
-        return await self._arejoin(self._owner(owner), wait, timeout)
+        return await self._arejoin(self._owner(owner), wait, checked_limit(timeout))
 
     def joined(self, owner: Hashable = None) -> Iterator[Element]:
         """All requests of an owner, as they end, until none exists any more."""

@@ -51,7 +51,12 @@ class LocalContext(Context):
             if desk.post(element, waiter):
                 continue
             assert waiter is not None
-            if not waiter.wait(timeout) and desk.withdraw(element):
+            try:
+                is_told = waiter.wait(timeout)
+            except BaseException:  # Ctrl-C: nobody is there to be told
+                desk.withdraw(element)
+                raise
+            if not is_told and desk.withdraw(element):
                 raise self._too_late(element, timeout)
             if waiter.error is not None:
                 raise waiter.error
@@ -84,7 +89,13 @@ class LocalContext(Context):
         found, element = self._desk.rejoin(owner, waiter, self.element)
         if found is not Rejoin.NONE_READY:
             return found, self._unpacked(element)
-        if not waiter.wait(timeout) and self._desk.forget(owner, waiter):
+        try:
+            is_told = waiter.wait(timeout)
+        except BaseException:
+            if not self._desk.forget(owner, waiter) and waiter.element is not None:
+                self._desk.unjoin(waiter.element)
+            raise
+        if not is_told and self._desk.forget(owner, waiter):
             raise self._nothing_ended(owner, timeout)
         return self._answer(waiter)
 
