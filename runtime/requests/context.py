@@ -12,10 +12,12 @@ from typing import Any, Final
 
 from mypy_extensions import mypyc_attr
 
-from appbackplane.transport.errors import Busy, DeadlineExceeded, InvalidArgument
+from appbackplane.transport.errors import Busy, DeadlineExceeded, FailedPrecondition, InvalidArgument
 
+from ..execution.blocking import blocking_call
 from ..execution.coroutines import should_stop
-from ..objects.app_object import Host
+from ..execution.current import current
+from ..objects.app_object import AppObject, Host
 from .desk import Desk
 from .element import LANE_DEFAULT, LANES, Element, Packed, State
 from .owners import Rejoin
@@ -139,6 +141,25 @@ class Context:
                     break
         yield from self.joined(owner)
 
+    def call(
+        self, route: str, /, *, key: str | None = None, priority: int | None = None, timeout: float | None = None,
+        **arguments: Any,
+    ) -> Any:  # fmt: skip
+        """Call an operation of any component, here or elsewhere, and wait for its result in this thread.
+
+        As `AppObject.call`, on behalf of what runs now, with its priority. Raises the `BackplaneError` in which it ended.
+        """
+        self._before_call()
+        return blocking_call(_running(route), route, arguments, key=key, priority=priority, timeout=timeout, retry=True)
+
+    async def acall(
+        self, route: str, /, *, key: str | None = None, priority: int | None = None, timeout: float | None = None,
+        **arguments: Any,
+    ) -> Any:  # fmt: skip
+        """`call`, from a coroutine."""
+        await self._abefore_call()
+        return await _running(route).request(route, arguments, key=key, priority=priority, timeout=timeout)
+
     def should_stop(self) -> bool:
         """Whether the backplane finishes what it has, and goes down: a long request had better end."""
         return should_stop()
@@ -156,6 +177,12 @@ class Context:
 
     async def _arejoin(self, owner: Hashable, wait: bool, timeout: float | None) -> tuple[Rejoin, Element | None]:
         raise NotImplementedError
+
+    def _before_call(self) -> None:
+        """It is about to wait for somebody who may wait for requests of this kernel."""
+
+    async def _abefore_call(self) -> None:
+        """`_before_call`, from a coroutine."""
 
     def _try_post(self, element: Element) -> bool:
         try:
@@ -228,6 +255,14 @@ class Context:
                 f"runnable={runnable!r:.100}: {self._name} has {known}; name the class in its `runnables`"
             )
         return spec
+
+
+def _running(route: str) -> AppObject:
+    """The object whose action runs now: it is who calls."""
+    action = current.action
+    if action is None:
+        raise FailedPrecondition(f"{route}: only what runs can call: an operation, or the execution of a request")
+    return action.object
 
 
 class LocalContext(Context):

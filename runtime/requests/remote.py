@@ -74,6 +74,15 @@ class RemoteContext(Context):
         answer = await self._seat.request(f"{self._name}.{REJOIN}", arguments, timeout=TIMEOUT_MAX_S, retry=False)
         return self._has_joined(owner, answer)
 
+    def _before_call(self) -> None:
+        if self._seat.waiting:
+            blocking_call(self._seat, f"{self._name}.{POST}", self._posting([], False, None))
+
+    async def _abefore_call(self) -> None:
+        if self._seat.waiting:
+            nothing = self._posting([], False, None)
+            await self._seat.request(f"{self._name}.{POST}", nothing, timeout=TIMEOUT_MAX_S, retry=False)
+
     def _fresh_owner(self) -> Hashable:
         assert self.element is not None
         self._owners_count += 1
