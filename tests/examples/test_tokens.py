@@ -3,16 +3,19 @@
 import ast
 from pathlib import Path
 
+import msgspec
 import pytest
 from codesearch import tokens
 from codesearch.tokens import (
     LINES_MAX,
     PORTION_TOKENS,
+    Found,
     Portion,
     Scan,
     batches,
     decode,
     pack,
+    parts,
     portions,
     shard_of,
     unpack,
@@ -89,6 +92,21 @@ def test_slices_do_not_change_what_is_found(text: str, slice_lines: int) -> None
     """A long file is read in slices so that others may run in between; a line lost at a seam would never be found."""
     whole, sliced = scanned(text), scanned(text, slice_lines)
     assert (whole.tokens, whole.definitions, whole.lines) == (sliced.tokens, sliced.definitions, sliced.lines)
+
+
+@given(st.text(st.sampled_from("abé_1 \n.()def\t"), max_size=300), st.integers(1, 40))
+def test_parts_do_not_change_what_is_found(text: str, size: int) -> None:
+    """Parts of a large file are read by different workers; what was found is put together again as if by one."""
+    cut = list(parts(text, size))
+    assert "\n".join(part for _, part in cut) == text, "nothing is lost, and nothing is there twice"
+    assert all(len(part) <= size or "\n" not in part for _, part in cut)
+    joined = Scan("")
+    for first, part in cut:
+        scan = Scan(part, first)
+        while not scan.advance(7):
+            pass
+        joined.add(msgspec.msgpack.decode(msgspec.msgpack.encode(scan.found()), type=Found))
+    assert list(portions("x.py", joined, 3)) == list(portions("x.py", scanned(text), 3))
 
 
 @given(st.lists(st.text(st.sampled_from("abcdé_"), min_size=2, max_size=4), max_size=40), st.integers(1, 9))
