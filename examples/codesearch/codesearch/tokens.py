@@ -20,6 +20,8 @@ from zlib import crc32
 
 import msgspec
 
+from .lines import Lines
+
 #: Lines a token is remembered at in one file: enough to see how a file uses a name; `self` would be half of the index.
 LINES_MAX = 8
 #: Characters of a line kept as context: what fits beside a path on a wide terminal.
@@ -134,7 +136,7 @@ class Portion:
     shard: int
     tokens: dict[str, bytes] = field(default_factory=dict)
     definitions: dict[str, bytes] = field(default_factory=dict)
-    lines: dict[int, str] = field(default_factory=dict)
+    lines: Lines = field(default_factory=Lines)
     is_first: bool = True
     is_last: bool = True
 
@@ -197,11 +199,11 @@ def unpacked(data: bytes) -> list[Portion]:
     return _decoder.decode(data)
 
 
-def _lines_of(scan: Scan, tokens: list[str]) -> dict[int, str]:
+def _lines_of(scan: Scan, tokens: list[str]) -> Lines:
     numbers: set[int] = set()
     for token in tokens:
         numbers.update(scan.tokens.get(token, ()), scan.definitions.get(token, ()))
-    return {number: scan.lines[number] for number in numbers}
+    return Lines.of(scan.lines, numbers)
 
 
 def pack(lines: list[int]) -> bytes:
