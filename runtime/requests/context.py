@@ -12,9 +12,12 @@ from typing import Any, Final
 
 from mypy_extensions import mypyc_attr
 
-from appbackplane.transport.errors import Busy, InvalidArgument
+from appbackplane.transport.errors import Busy, FailedPrecondition, InvalidArgument
 
+from ..execution.blocking import blocking_call
 from ..execution.coroutines import should_stop
+from ..execution.current import current
+from ..objects.app_object import AppObject
 from . import mapping
 from .element import LANE_DEFAULT, LANES, Element
 from .owners import Part, Rejoin
@@ -112,9 +115,14 @@ class Context:
                 return
             yield element
 
-    def ajoined(self, owner: Hashable = None) -> AsyncIterator[Element]:
+    async def ajoined(self, owner: Hashable = None) -> AsyncIterator[Element]:
         """`joined`, from a coroutine: `async for done in kernel.ajoined(owner)`."""
-        return Joining(self, self._owner(owner))
+        whose = self._owner(owner)
+        while True:
+            _, element = await self._arejoin(whose, True, None)
+            if element is None:
+                return
+            yield element
 
     def map_unordered(
         self, requests: Iterable[Any], runnable: type[Runnable] | str, *, priority: int = 0, lane: int = LANE_DEFAULT,
@@ -151,6 +159,25 @@ class Context:
         """Nobody will rejoin what there is of an owner: what has not begun never will, what is executed ends for nobody."""
         self._disown(self._owner(owner))
 
+    def call(
+        self, route: str, /, *, key: str | None = None, priority: int | None = None, timeout: float | None = None,
+        **arguments: Any,
+    ) -> Any:  # fmt: skip
+        """Call an operation of any component, here or elsewhere, and wait for its result in this thread.
+
+        As `AppObject.call`, on behalf of what runs now, with its priority. Raises the `BackplaneError` in which it ended.
+        """
+        self._before_call()
+        return blocking_call(_running(route), route, arguments, key=key, priority=priority, timeout=timeout, retry=True)
+
+    async def acall(
+        self, route: str, /, *, key: str | None = None, priority: int | None = None, timeout: float | None = None,
+        **arguments: Any,
+    ) -> Any:  # fmt: skip
+        """`call`, from a coroutine."""
+        await self._abefore_call()
+        return await _running(route).request(route, arguments, key=key, priority=priority, timeout=timeout)
+
     def should_stop(self) -> bool:
         """Whether the backplane finishes what it has, and goes down: a long request had better end."""
         return should_stop()
@@ -168,6 +195,12 @@ class Context:
 
     async def _arejoin(self, owner: Hashable, wait: bool, timeout: float | None) -> tuple[Rejoin, Element | None]:
         raise NotImplementedError
+
+    def _before_call(self) -> None:
+        """It is about to wait for somebody who may wait for requests of this kernel."""
+
+    async def _abefore_call(self) -> None:
+        """`_before_call`, from a coroutine."""
 
     def _try_post(self, element: Element) -> bool:
         try:
@@ -268,17 +301,9 @@ class Context:
         return spec
 
 
-class Joining:
-    """`async for`, over what rejoins. (No async generator: mypyc knows none.)"""
-
-    def __init__(self, context: Context, owner: Hashable) -> None:
-        self._context, self._owner = context, owner
-
-    def __aiter__(self) -> Joining:
-        return self
-
-    async def __anext__(self) -> Element:
-        _, element = await self._context._arejoin(self._owner, True, None)
-        if element is None:
-            raise StopAsyncIteration
-        return element
+def _running(route: str) -> AppObject:
+    """The object whose action runs now: it is who calls."""
+    action = current.action
+    if action is None:
+        raise FailedPrecondition(f"{route}: only what runs can call: an operation, or the execution of a request")
+    return action.object
