@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from .ledger import Ledger
 
 
-def disown(ledger: Ledger, account: Account, owner: Hashable, because: str, now_ns: int) -> None:
-    """`account` is that of `owner`. `because`: why what has not begun never will; "": it will."""
+def disown(ledger: Ledger, account: Account, because: str, now_ns: int) -> None:
+    """`because`: why what has not begun of this owner never will; "": it will."""
+    owner = account.owner
     for element in account.done:
         ledger.rejoinable[element.lane] -= 1
         element.state = State.DONE

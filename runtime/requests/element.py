@@ -64,7 +64,7 @@ class Element:
     """One request, and what becomes of it."""
 
     __slots__ = (
-        "ended_ns", "error", "id", "is_boosted", "is_rejoined", "key", "lane", "owner", "packed", "parent",
+        "ended_ns", "error", "id", "is_boosted", "is_rejoined", "key", "lane", "owner", "packed", "parent", "parts",
         "posted_ns",
         "priority", "ready_ns", "request", "result", "run_ns", "runnable", "sequence", "started_ns", "state", "trace",
         "waiter", "waits_for", "worker",
@@ -100,6 +100,8 @@ class Element:
         self.is_boosted = is_boosted
         #: The request whose execution posted it; None: it came from outside.
         self.parent = parent
+        #: Owners that end with it (owners.Part).
+        self.parts: list[Any] = []
         #: The request as it travels; b"": it does not.
         self.packed = b""
         self.state = State.POSTED

@@ -17,7 +17,6 @@ from typing import Any, ClassVar, Final, Self
 
 from appbackplane.transport.errors import FailedPrecondition, InvalidArgument
 
-from ..execution.clock import RealClock
 from ..objects.action import Action
 from ..objects.app_object import AppObject, WorkHandle
 from ..objects.component import Component
@@ -27,12 +26,13 @@ from .action_records import RequestNames
 from .automatic import Automatic
 from .command_routes import CommandRoutes
 from .commands import CommandHandler, handler_of
-from .context import Context, LocalContext
+from .context import Context
 from .desk import Desk
 from .executor import Executor
 from .executors import executor_of
 from .figures import Figures
 from .instrumentation import Instrumentation, IntervalRecord
+from .local_context import LocalContext
 from .operating import Operating
 from .optimising import Looking, Optimising
 from .policy import KernelPolicy
@@ -131,6 +131,7 @@ class RequestKernel(Component):
                 self._check_schedule(policy)
             if self._desk.change(policy, before):
                 break
+        self._operating.match_workers()
         self.policy = policy
         if _rhythm(policy) != _rhythm(before):
             self._set_timers()
@@ -184,10 +185,10 @@ class RequestKernel(Component):
         executor.start(self, desk)
         self._executor = executor
         self._instrumentation = Instrumentation(
-            self.component_name, host.backplane, Path(host.run_dir), policy, desk.interval_figures, RealClock.unix_ns,
+            self.component_name, host.backplane, Path(host.run_dir), policy, desk.interval_figures, host.unix_ns,
             host.publish,
         )  # fmt: skip
-        self._operating = Operating(self.name, desk, host, partial(self._timer, "operating"))
+        self._operating = Operating(self.name, desk, executor, host, partial(self._timer, "operating"))
         self._pace = Pace()
         if self._routes is not None:
             self._automatic = Automatic(self._routes, partial(self._timer, "schedule"), self._serve, self._wall_clock)
@@ -261,7 +262,7 @@ class RequestKernel(Component):
 
     def _optimise(self) -> None:
         optimising = self._optimising
-        if optimising is not None and not optimising.is_looking:
+        if optimising is not None and not optimising.is_looking and self._operating.begins:
             self._serve(Looking(optimising, f"{self.component_name}.optimise", 0))
             optimising.is_looking = True
 

@@ -2,7 +2,8 @@
 
 On top of what a Context has. Who posts as there is room and takes back what has ended in between never waits for himself,
 however small the pools are. An iteration that is broken off, or a caller whose deadline has passed, would leave requests that
-nobody can ask for: in the rejoin pool they would stand in everybody's way.
+nobody can ask for: in the rejoin pool they would stand in everybody's way. Such an end may come from the garbage
+collector, in any thread, whatever locks that holds; so they are only noted here (`Context._give_up`).
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ Make: TypeAlias = Callable[[Any, Hashable], Element]
 
 def run(kernel: Context, request: Any, make: Make) -> Any:
     """As `Context.run`."""
-    owner = kernel._fresh_owner()
+    owner = kernel._new_part()
     try:
         kernel._post([make(request, owner)], True, None)
         _, done = kernel._rejoin(owner, True, None)
     except BaseException:
-        kernel._disown(owner)
+        kernel._give_up(owner)
         raise
     assert done is not None, "what is posted rejoins"
     return done.get()
@@ -35,12 +36,12 @@ def run(kernel: Context, request: Any, make: Make) -> Any:
 
 async def arun(kernel: Context, request: Any, make: Make) -> Any:
     """As `Context.arun`."""
-    owner = kernel._fresh_owner()
+    owner = kernel._new_part()
     try:
         await kernel._apost([make(request, owner)], True, None)
         _, done = await kernel._arejoin(owner, True, None)
     except BaseException:
-        kernel._disown(owner)
+        kernel._give_up(owner)
         raise
     assert done is not None, "what is posted rejoins"
     return done.get()
@@ -48,7 +49,7 @@ async def arun(kernel: Context, request: Any, make: Make) -> Any:
 
 def map_unordered(kernel: Context, requests: Iterable[Any], make: Make) -> Iterator[Element]:
     """As `Context.map_unordered`."""
-    owner = kernel._fresh_owner()
+    owner = kernel._new_part()
     is_over = False
     try:
         for request in requests:
@@ -63,12 +64,12 @@ def map_unordered(kernel: Context, requests: Iterable[Any], make: Make) -> Itera
         is_over = True
     finally:
         if not is_over:
-            kernel._disown(owner)
+            kernel._give_up(owner)
 
 
 async def amap_unordered(kernel: Context, requests: Iterable[Any], make: Make) -> AsyncIterator[Element]:
     """As `Context.amap_unordered`."""
-    owner = kernel._fresh_owner()
+    owner = kernel._new_part()
     is_over = False
     try:
         for request in requests:
@@ -88,4 +89,4 @@ async def amap_unordered(kernel: Context, requests: Iterable[Any], make: Make) -
         is_over = True
     finally:
         if not is_over:
-            kernel._disown(owner)
+            kernel._give_up(owner)

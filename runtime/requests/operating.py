@@ -16,6 +16,7 @@ from appbackplane.transport.errors import FailedPrecondition
 
 from ..objects.app_object import Host, WorkHandle
 from .desk import Desk
+from .executor import Executor
 from .ledger import Ledger
 from .waiting import SignalWaiter
 
@@ -29,13 +30,16 @@ class Operating:
     """How one kernel is run. Its commands come one after the other; `look` is called by its timer."""
 
     def __init__(
-        self, name: str, desk: Desk, host: Host, set_timer: Callable[[int, Callable[[], None]], WorkHandle]
-    ) -> None:
+        self, name: str, desk: Desk, executor: Executor, host: Host,
+        set_timer: Callable[[int, Callable[[], None]], WorkHandle],
+    ) -> None:  # fmt: skip
         """`set_timer`: has a function run so often, ns."""
         self.name = name
-        self._desk, self._host, self._set_timer = desk, host, set_timer
+        self._desk, self._executor, self._host, self._set_timer = desk, executor, host, set_timer
         #: What the operator wants: the workers are to end when nothing is left, or as soon as they can.
         self._is_stopping = False
+        #: There are to be none.
+        self._is_stopped = False
         #: The backplane goes down in order: there is nothing to resume.
         self._is_draining = False
         self._waiters: list[SignalWaiter] = []
@@ -59,7 +63,7 @@ class Operating:
         self._is_stopping = True
         if is_now:
             self._desk.hold(is_held=True)
-            self._desk.stop(is_stopped=True)
+            self._stop()
         self._watch()
         self.look()
 
@@ -69,9 +73,17 @@ class Operating:
         self._is_stopping = False
         self._desk.close(is_closed=False)
         self._desk.hold(is_held=False)
-        if self._desk.is_stopped:
-            self._desk.stop(is_stopped=False)
+        if self._is_stopped:
+            self._is_stopped = False
+            self.match_workers()
         self._let_go(FailedPrecondition(f"{self.name} has been resumed before all requests had ended"))
+
+    def match_workers(self) -> None:
+        """Have as many as the settings say, or none. Any thread: whoever comes last finds that nothing has changed since."""
+        wanted = -1
+        while wanted != (wanted_now := 0 if self._is_stopped else self._desk.policy.workers):
+            wanted = wanted_now
+            self._executor.resize(wanted)
 
     def drain(self) -> None:
         """The backplane goes down in order: what is posted is finished, so that it may."""
@@ -100,14 +112,19 @@ class Operating:
         """In one word."""
         desk = self._desk
         if self._is_stopping:
-            return "stopped" if desk.is_stopped and not self.left_count() else "stopping"
+            return "stopped" if self._is_stopped and not self.left_count() else "stopping"
         if desk.is_closed:
             return "quiescing" if self.left_count() else "quiesced"
         return "held" if desk.is_held else "open"
 
     def left_count(self) -> int:
         """Requests that have to end before all is at rest."""
-        return self._desk.inspect(_executing if self._desk.is_stopped else _not_ended)
+        return self._desk.inspect(_executing if self._is_stopped else _not_ended)
+
+    @property
+    def begins(self) -> bool:
+        """Whether requests that are ready are begun: if not, how fast they end says nothing."""
+        return not (self._desk.is_held or self._is_stopped)
 
     def told(self) -> dict[str, Any]:
         """For who has changed it."""
@@ -127,14 +144,18 @@ class Operating:
         """Has all ended?"""
         if self.left_count():
             return
-        if self._is_stopping and not self._desk.is_stopped:
-            self._desk.stop(is_stopped=True)
+        if self._is_stopping and not self._is_stopped:
+            self._stop()
             log.info("%s is stopped: all requests have ended, and so have its workers", self.name)
         self._let_go(None)
 
     def close(self) -> None:
         """The kernel goes down."""
         self._let_go(FailedPrecondition(f"{self.name} goes down"))
+
+    def _stop(self) -> None:
+        self._is_stopped = True
+        self.match_workers()
 
     def _watch(self) -> None:
         if self._timer is None:

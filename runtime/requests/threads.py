@@ -17,11 +17,11 @@ from ..execution.method_action import MethodAction
 from ..objects.action import DONE, Action, Outcome, ParkableAction
 from ..objects.app_object import AppObject
 from .action_records import records_of
-from .context import LocalContext
 from .desk import Desk
 from .element import Element, Failure
 from .executor import Port
 from .failures import failure_of
+from .local_context import LocalContext
 from .urgency import backplane_priority
 
 if TYPE_CHECKING:
@@ -82,9 +82,9 @@ class ThreadExecutor:
     def stop(self) -> None:
         """Nothing of its own runs."""
 
-    def is_wanted(self, worker: str) -> bool:
-        """Whether a worker is to go on; if not, it is dismissed."""
-        return int(worker.rpartition("-")[2]) <= self._wanted
+    def is_wanted(self, number: int) -> bool:
+        """Whether the worker of this number is to go on; if not, it is dismissed."""
+        return number <= self._wanted
 
     def _serve(self, object: Worker, worker: str) -> None:
         kernel, desk = self._kernel, self._desk
@@ -95,8 +95,7 @@ class ThreadExecutor:
 class Serving(ParkableAction):
     """A slice of one worker's time."""
 
-    __slots__ = ("_desk", "_executor", "_kernel", "_worker", "element")
-    is_long = True
+    __slots__ = ("_desk", "_executor", "_kernel", "_number", "_worker", "element")
 
     def __init__(
         self, object: Worker, kernel: RequestKernel, desk: Desk, executor: ThreadExecutor, worker: str, priority: int
@@ -104,8 +103,14 @@ class Serving(ParkableAction):
         super().__init__(object, f"{kernel.component_name}.requests", priority)
         self._kernel: Any = kernel
         self._desk, self._executor, self._worker = desk, executor, worker
+        self._number = int(worker.rpartition("-")[2])
         #: What it executes now.
         self.element: Element | None = None
+
+    @property
+    def is_long(self) -> bool:
+        """A request may take as long as it likes."""
+        return True
 
     def run(self) -> Outcome:  # hot: scripts/bench requests
         """Execute what there is, for a slice."""
@@ -120,11 +125,10 @@ class Serving(ParkableAction):
         failure: Failure | None = None
         run_ns = 0
         while True:
-            if not self._executor.is_wanted(worker):
+            if not self._executor.is_wanted(self._number):
                 desk.leave(worker, element, result, failure, run_ns)
-                if self._executor.is_wanted(worker) and desk.begins(
-                    worker
-                ):  # again, between the question and the leaving
+                is_back = self._executor.is_wanted(self._number) and desk.begins(worker)  # since the question
+                if is_back:
                     self._go_on()
                 return DONE
             if element is not None and (started_ns >= end_ns or should_yield()):
@@ -182,12 +186,15 @@ class Serving(ParkableAction):
         """Of a coroutine: with the lead, whatever became of it."""
         assert isinstance(action, MethodAction)
         element: Element = action.arguments[1]
-        failure = None if action.error is None else failure_of(action.error)
+        result, failure = action.result if action.error is None else (None, failure_of(action.error))
         self._kernel._resources.request_ended()
-        self._desk.end_one(self._worker, element, action.result, failure, action.run_ns)
+        self._desk.end_one(self._worker, element, result, failure, action.run_ns)
         self._go_on()
 
 
-async def _execute(worker: Worker, desk: Desk, element: Element, context: LocalContext) -> Any:
-    """A coroutine's request, as an operation of its worker."""
-    return await desk.specs[element.runnable].execute(element.request, context)
+async def _execute(worker: Worker, desk: Desk, element: Element, context: LocalContext) -> tuple[Any, Failure | None]:
+    """A coroutine's request, as an operation of its worker. What it raises is its owner's to hear, and not for the log."""
+    try:
+        return await desk.specs[element.runnable].execute(element.request, context), None
+    except BaseException as error:  # the edge, as above
+        return None, failure_of(error)

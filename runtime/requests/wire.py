@@ -21,8 +21,8 @@ DISOWN: Final = "disown_requests"
 ITEMS_MAX: Final = 256
 #: Bytes of requests or results in one message, of a frame's 16 MiB: beyond, the cost of a message is nothing any more.
 BATCH_BYTES_MAX: Final = 1 << 20
-#: Bytes of one request or result.
-ITEM_BYTES_MAX: Final = 15 << 20
+#: Bytes of one request or result: one of each fit into a frame together, beside all that travels with them.
+ITEM_BYTES_MAX: Final = 7 << 20
 
 
 def seat_key(backplane: str) -> str:

@@ -14,6 +14,8 @@ import click
 from appbackplane.transport.addressing import BACKPLANE, backplane_route
 from appbackplane.transport.errors import BackplaneError
 
+from .kernels import LINE, kernels_of
+
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
@@ -53,22 +55,13 @@ def kernels(ctx: click.Context, _parameter: click.Parameter, incomplete: str) ->
     """The request kernels of the system that the line is about."""
     from click.shell_completion import CompletionItem
 
-    from .requests import LINE, SUMMARY
-
-    return [
-        CompletionItem(entry["component"])
-        for entry in _ask(ctx, "supervisor.routes") or []
-        if entry["route"] == f"{entry['component']}.{LINE}"
-        and entry["summary"] == SUMMARY
-        and entry["component"].startswith(incomplete)
-    ]
+    found = kernels_of(_ask(ctx, "supervisor.routes") or [])
+    return [CompletionItem(name) for name in found if name.startswith(incomplete)]
 
 
 def command_words(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The commands of the kernel that the line is about; of what follows a command, nothing is known."""
     from click.shell_completion import CompletionItem
-
-    from .requests import LINE
 
     kernel = ctx.params.get("kernel")
     if ctx.params.get("words"):

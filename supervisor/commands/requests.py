@@ -20,16 +20,13 @@ from .asking import ask
 from .call import TIMEOUT_S, TIMEOUT_S_MAX
 from .cli import debug_option, json_option
 from .completing import command_words, kernels
+from .kernels import LINE, kernels_of
 from .quantities import Seconds
 from .systems import check_running, find, system_option
 
 if TYPE_CHECKING:
     from appbackplane.transport.discovery import Location
 
-#: The route of a kernel's lines, below its name, and what it says of itself: runtime/requests/command_routes.py, which a person
-#: at a terminal need not wait for (tests/supervisor/test_requests_command.py).
-LINE: Final = "command"
-SUMMARY: Final = "Do what a line says, as `workers 4`; `help` lists what there is."
 #: A key that begins so names a backplane (transport/resolver.py).
 AT: Final = "@"
 
@@ -83,11 +80,9 @@ def command(kernel: str | None, words: tuple[str, ...], system: str | None, time
 def _places(location: Location, kernel: str | None) -> list[Place]:
     """Each kernel, or the one that is named, in each backplane where it serves. Raises `NotFound`."""
     found: dict[str, list[str]] = {}
-    for entry in ask(location, "supervisor.routes"):
-        name, _, last = entry["route"].rpartition(".")
-        if last == LINE and entry["summary"] == SUMMARY:
-            up = [place for place, is_up in entry["places"].items() if is_up]
-            found[name] = sorted(up or entry["places"])
+    for name, places in kernels_of(ask(location, "supervisor.routes")).items():
+        up = [place for place, is_up in places.items() if is_up]
+        found[name] = sorted(up or places)
     if kernel is not None and kernel not in found:
         import difflib  # only where somebody has mistyped
 

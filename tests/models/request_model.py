@@ -171,7 +171,7 @@ class RequestModel:
         for job in jobs:
             if job.worker == worker and job.state in (READY, EXECUTING):
                 if job.state == EXECUTING:
-                    job.ready_ns = now_ns
+                    job.ready_ns = now_ns  # what it waited before it was begun, it has waited
                 job.state, job.worker = READY, ""
                 self._next_begins(worker, now_ns)
         self._settle()

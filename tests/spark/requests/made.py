@@ -21,11 +21,10 @@ from appbackplane.runtime.requests.owners import Rejoin
 from appbackplane.runtime.requests.policy import KernelPolicy
 from appbackplane.runtime.requests.resource import Resource
 from appbackplane.runtime.requests.runnable import Runnable
-from appbackplane.runtime.requests.waiting import ThreadWaiter
 from appbackplane.spark.request_executor import SparkExecutor
 
 #: For a job on a machine that does much else.
-LIMIT_S = 90.0
+LIMIT_S = 120.0
 OWNER = "test"
 
 
@@ -146,13 +145,12 @@ class Office:
 
     def joined(self) -> list[Element]:
         """All, in the order in which they ended."""
-        found = []
+        found: list[Element] = []
         while True:
-            waiter = ThreadWaiter()
-            how, element = self.desk.rejoin(OWNER, waiter, None)
+            how, element = self.desk.rejoin(OWNER, None, None)
             if how is Rejoin.NONE_READY:
-                assert waiter.wait(LIMIT_S), f"{len(found)} have ended; workers: {self.executor.workers()}"
-                element = waiter.element
+                until(lambda: any(self.desk.figures().rejoinable), f"{len(found)} ended: {self.executor.workers()}")
+                continue
             if element is None:
                 return found
             if element.result is not None:  # as contexts do it

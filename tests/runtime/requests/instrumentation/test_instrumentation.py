@@ -91,10 +91,24 @@ def test_the_interval_may_change_while_it_runs() -> None:
     assert found["interval_ns"] == 5_500_000_000
     (change,) = found["changes"]
     assert change["settings"] == {"record_interval": [10.0, 0.5], "ready": [100, 50]}
-    assert change["reason"] == "asked for" and change["at_ns"] > 10**18
+    assert (
+        change["reason"] == "asked for" and change["at_ns"] == running.backplane.backplane._host.unix_ns() - 500_000_000
+    )
     running.add(1)
     running.backplane.advance(0.5)
     assert running.published[-1]["interval_ns"] == 500_000_000 and running.published[-1]["changes"] == []
+
+
+def test_a_move_of_the_optimiser_is_in_the_record_with_its_reason() -> None:
+    """Who asks why there were eight workers last night finds what it saw beside what it did."""
+    running = Running()
+    running.kernel._change({"workers": 3}, "optimiser: more of them did more")
+    running.backplane.advance(1.0)
+    (body,) = running.published
+    assert [(each["settings"], each["reason"]) for each in body["changes"]] == [
+        ({"workers": [2, 3]}, "optimiser: more of them did more")
+    ]
+    assert body["workers"] == 3
 
 
 def test_nothing_is_recorded_when_it_is_down_but_what_was_left() -> None:
