@@ -7,25 +7,51 @@ more for each of them (`Host.keep_threads`). An operation that can be `async` ha
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
 
 from appbackplane.transport.request import TIMEOUT_MAX_S
 
 from ..objects.action import Action
-from ..objects.app_object import AppObject
+from ..objects.app_object import AppObject, CallOptions
 from .current import current
 from .method_action import MethodAction
 
+#: Waits at a gate, for so many seconds, instead of a thread.
+StandIn: TypeAlias = Callable[[threading.Lock, float], bool]
+#: Longer than any call.
+LIMIT_S: Final = 2 * TIMEOUT_MAX_S
 
-def blocking_call(object: AppObject, route: str, arguments: Mapping[str, Any]) -> Any:
+
+def wait_at(gate: threading.Lock, limit_s: float, outside: StandIn | None = None) -> bool:
+    """Wait in this thread until the gate is opened: whether it was in time. What runs here is given up for as long.
+
+    `outside`: who waits for a thread in which nothing runs; None: it does so itself.
+    """
+    engine, running = current.engine, current.action
+    if engine is None or running is None:
+        return gate.acquire(timeout=limit_s) if outside is None else outside(gate, limit_s)
+    with engine.lead:
+        engine.parking.begins_to_block(running, engine.now_ns())
+    try:
+        return gate.acquire(timeout=limit_s) if engine.stand_in is None else engine.stand_in(gate, limit_s)
+    finally:
+        with engine.lead:
+            engine.parking.blocks_no_more(running)
+
+
+def blocking_call(
+    object: AppObject, route: str, arguments: Mapping[str, Any], *, key: str | None = None, priority: int | None = None,
+    timeout: float | None = TIMEOUT_MAX_S, retry: bool = False,
+) -> Any:  # fmt: skip
     """Call an operation on behalf of what runs now, of `object`, and give its result. Raises the error in which it ended."""
     engine, running = current.engine, current.action
     assert engine is not None and running is not None, "only what runs can call"
     gate = threading.Lock()
     gate.acquire()
+    options = CallOptions(key, priority, timeout, None, retry)
     asking = MethodAction(
-        Caller.of(object), running.name, running.priority, _ask, (route, arguments), running.deadline_ns
+        Caller.of(object), running.name, running.priority, _ask, (route, arguments, options), running.deadline_ns
     )
     asking.chain = (*running.chain, (object.name, running.name))
     asking.trace = running.trace
@@ -35,13 +61,8 @@ def blocking_call(object: AppObject, route: str, arguments: Mapping[str, Any]) -
 
     asking.on_end = has_ended
     with engine.lead:
-        engine.parking.begins_to_block(running, engine.now_ns())
         engine.post(asking, engine.now_ns())
-    try:
-        gate.acquire()
-    finally:
-        with engine.lead:
-            engine.parking.blocks_no_more(running)
+    wait_at(gate, LIMIT_S)  # the call itself ends in time
     if asking.error is not None:
         raise asking.error
     return asking.result
@@ -58,5 +79,5 @@ class Caller(AppObject):
         return caller
 
 
-async def _ask(caller: Caller, route: str, arguments: Mapping[str, Any]) -> Any:
-    return await caller.request(route, arguments, timeout=TIMEOUT_MAX_S, retry=False)
+async def _ask(caller: Caller, route: str, arguments: Mapping[str, Any], options: CallOptions) -> Any:
+    return await caller._host.call(caller, route, arguments, options)

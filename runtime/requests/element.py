@@ -11,6 +11,10 @@ from collections.abc import Hashable
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
+from appbackplane.transport.errors import FailedPrecondition
+
+from .errors import RequestFailed
+
 #: Service requests, feeders, unit transactions, and parts of a transaction (seed 001, section 5.1.3).
 LANES: Final = 4
 #: Where requests go that say nothing: never constrained.
@@ -97,7 +101,7 @@ class Element:
         #: The request whose execution posted it; None: it came from outside.
         self.parent = parent
         #: Owners that end with it (owners.Part).
-        self.parts: tuple[Any, ...] = ()
+        self.parts: list[Any] = []
         #: The request as it travels; b"": it does not.
         self.packed = b""
         self.state = State.POSTED
@@ -121,6 +125,14 @@ class Element:
     def is_failed(self) -> bool:
         """Whether it ended without a result."""
         return self.error is not None
+
+    def get(self) -> Any:
+        """What it returned, now that it has rejoined. Raises `RequestFailed` where it has no result."""
+        if self.error is not None:
+            raise RequestFailed(self)
+        if self.state is not State.JOINED:
+            raise FailedPrecondition(f"{self!r} has not rejoined: ask those that rejoin() and joined() give")
+        return self.result
 
     def __repr__(self) -> str:
         return f"<{self.runnable} {self.id} {self.state.value}, lane {self.lane}, priority {self.priority}>"

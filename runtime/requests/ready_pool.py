@@ -91,6 +91,10 @@ class ReadyPool:
             heapq.heapify(marked)
         self.boost = boost
 
+    def copied(self) -> list[list[_Place]]:
+        """By lane, in no order: for who looks at all of them, and must not hold up the others meanwhile."""
+        return [plain + marked for plain, marked in self._heaps]
+
     def __iter__(self) -> Iterator[Element]:
         for heaps in self._heaps:
             for heap in heaps:

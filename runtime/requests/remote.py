@@ -21,7 +21,7 @@ from .owners import Part, Rejoin
 from .policy import KernelPolicy
 from .runnable import RunnableSpec
 from .thread_resources import ThreadResources
-from .wire import BATCH_BYTES_MAX, ITEMS_MAX, POST, REJOIN
+from .wire import BATCH_BYTES_MAX, DISOWN, ITEMS_MAX, POST, REJOIN
 
 if TYPE_CHECKING:
     from .seat import Seat
@@ -69,8 +69,23 @@ class RemoteContext(Context):
             return Rejoin.RETURNED, found
         return self._has_joined(owner, await self._acall(REJOIN, self._rejoining(owner, wait, timeout)))
 
-    def _abandon(self, part: Part) -> None:
-        part.is_over = True  # the kernel is not called for it: with this request, it ends there
+    def _before_call(self) -> None:
+        if self._seat.has_waiting:
+            self._call(POST, self._posting([], False, None))
+
+    async def _abefore_call(self) -> None:
+        if self._seat.has_waiting:
+            await self._acall(POST, self._posting([], False, None))
+
+    def _disown(self, owner: Hashable) -> None:
+        self._joined.pop(owner, None)
+        assert self.element is not None
+        asked = [self._backplane(), self._start, self.element.id, [], []]  # it may be lost: nothing is told with it
+        self._seat.cast(f"{self._name}.{DISOWN}", asked=asked, owner=self._wire_owner(owner))
+
+    def _give_up(self, part: Part) -> None:
+        """The kernel is not called for it: it ends there with this request."""
+        part.is_over = True
 
     def _policy(self) -> KernelPolicy:
         return _ANY
@@ -78,14 +93,20 @@ class RemoteContext(Context):
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def _call(self, operation: str, arguments: dict[str, Any]) -> list[Any]:
-        answer: list[Any] = blocking_call(self._seat, f"{self._name}.{operation}", arguments)
-        self._seat.answers.clear()  # not before: of a call that was refused the kernel has heard nothing
+        try:
+            answer: list[Any] = blocking_call(self._seat, f"{self._name}.{operation}", arguments)
+        except BaseException:
+            self._seat.put_back(arguments["asked"][3])  # the kernel may have heard nothing; what it has is told twice
+            raise
         return answer
 
     async def _acall(self, operation: str, arguments: dict[str, Any]) -> list[Any]:
         route = f"{self._name}.{operation}"
-        answer: list[Any] = await self._seat.request(route, arguments, timeout=TIMEOUT_MAX_S, retry=False)
-        self._seat.answers.clear()
+        try:
+            answer: list[Any] = await self._seat.request(route, arguments, timeout=TIMEOUT_MAX_S, retry=False)
+        except BaseException:
+            self._seat.put_back(arguments["asked"][3])
+            raise
         return answer
 
     def _messages(self, elements: list[Element]) -> Iterator[tuple[list[Element], list[list[Any]]]]:
@@ -163,9 +184,12 @@ class RemoteContext(Context):
         """Who asks, how those before it ended, and what goes back."""
         assert self.element is not None
         seat = self._seat
-        component = seat._component
+        return [self._backplane(), self._start, self.element.id, seat.take_answers(), seat.give_back()]
+
+    def _backplane(self) -> str:
+        component = self._seat._component
         assert component is not None
-        return [component._host.backplane, self._start, self.element.id, seat.answers, seat.give_back()]
+        return component._host.backplane
 
     def _is_own(self, owner: Hashable) -> bool:
         """Whether nobody else asks for what is of this owner."""

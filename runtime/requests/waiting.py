@@ -7,12 +7,12 @@ somebody else's, and those behind it inherit past it (execution/parking.py). A c
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from appbackplane.transport.errors import BackplaneError
+from appbackplane.transport.errors import BackplaneError, InvalidArgument
 
+from ..execution.blocking import wait_at
 from ..execution.coroutines import Signal
-from ..execution.current import current
 from ..objects.app_object import Host
 
 if TYPE_CHECKING:
@@ -48,26 +48,17 @@ class Waiter:
 class ThreadWaiter(Waiter):
     """Waits in its thread."""
 
-    __slots__ = ("_gate",)
+    __slots__ = ("_gate", "_host")
 
-    def __init__(self) -> None:
+    def __init__(self, host: Host) -> None:
         super().__init__()
+        self._host = host
         self._gate = threading.Lock()
         self._gate.acquire()
 
     def wait(self, limit_s: float | None) -> bool:
         """Whether it was told in time."""
-        timeout = LIMIT_S if limit_s is None else limit_s
-        engine, action = current.engine, current.action
-        if engine is None or action is None:
-            return self._gate.acquire(timeout=timeout)
-        with engine.lead:
-            engine.parking.begins_to_block(action, engine.now_ns())
-        try:
-            return self._gate.acquire(timeout=timeout)
-        finally:
-            with engine.lead:
-                engine.parking.blocks_no_more(action)
+        return wait_at(self._gate, LIMIT_S if limit_s is None else limit_s, self._host.stand_in)
 
     def go_on(self) -> None:
         self._gate.release()
@@ -85,3 +76,10 @@ class SignalWaiter(Waiter):
 
     def go_on(self) -> None:
         self._host.set(self.signal)
+
+
+def checked_limit(timeout: Any) -> float | None:
+    """A limit of waiting, in seconds. Raises `InvalidArgument`, before anything is posted: what is, is executed anyway."""
+    if timeout is None or (type(timeout) in (int, float) and timeout >= 0):
+        return timeout  # type: ignore[no-any-return]
+    raise InvalidArgument(f"timeout={timeout!r:.100}: expected seconds, 0 or more, or None")

@@ -13,8 +13,8 @@ from appbackplane.transport.errors import BackplaneError, Cancelled, FailedPreco
 
 from ..objects.app_object import AppObject
 from ..objects.operation import operation
-from .context import LocalContext
 from .element import Element, Packed
+from .local_context import LocalContext
 from .owners import Part, Rejoin
 from .wire import BATCH_BYTES_MAX, ITEMS_MAX
 
@@ -67,6 +67,12 @@ class Window(AppObject):
                 break
             _, element = context._desk.rejoin(whose, None, None)
         return [Rejoin.RETURNED.value if rows else found.value, rows]
+
+    @operation(priority=7)
+    def disown_requests(self, asked: list[Any], owner: str | int | None) -> None:
+        """For worker processes: nobody will rejoin what there is of this owner."""
+        context = self._context(asked)
+        context._disown(context.element if owner is None else owner)
 
     def _context(self, asked: list[Any]) -> LocalContext:
         try:

@@ -12,7 +12,7 @@ from appbackplane.runtime.backplane import Backplane
 from appbackplane.runtime.execution.clock import RealClock
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.runtime.process_config import ProcessConfig
-from appbackplane.runtime.requests import RequestKernel
+from appbackplane.runtime.requests import Figures, RequestKernel
 from appbackplane.transport.link import Link
 
 #: Nobody waits so long but in vain.
@@ -66,6 +66,17 @@ def live() -> Iterator[Callable[..., Live]]:
     yield start
     for each in started:
         each.backplane.stop(5)
+
+
+def until(kernel: RequestKernel, holds: Callable[[Figures], bool]) -> Figures:
+    """The figures, once they are so: for what tells nobody that it has happened."""
+    pause = threading.Event()
+    for _ in range(round(LIMIT_S / 0.002)):
+        figures = kernel.figures()
+        if holds(figures):
+            return figures
+        pause.wait(0.002)
+    raise AssertionError(f"never: {kernel.figures()}")
 
 
 def joined(thread: threading.Thread) -> None:

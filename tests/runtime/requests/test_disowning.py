@@ -81,7 +81,7 @@ def test_with_a_request_end_the_iterations_that_it_has_left() -> None:
         case.end_parent(failure)
         assert [each.state.value for each in children] == ["done", "executing", "failed"]
         assert children[2].error is not None
-        assert children[2].error.startswith("withdrawn: nobody waits for part 0 of ")
+        assert children[2].error.startswith("withdrawn: nobody rejoins the requests of part 0 of ")
         assert case.ledger.end("worker-2", executing, None, None, 0, 0)
         assert executing.state is State.DONE
         case.assert_empty()

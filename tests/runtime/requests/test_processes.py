@@ -192,7 +192,9 @@ def test_a_kernel_that_was_moved_down_works_again() -> None:
     outside.run()
     assert outside.rejoin("x") == ("returned", again)
     assert outside.check().ended_total == 1
-    assert [each._key for each in outside.kernel.objects] == ["window", "line@worker-1", "window@worker-1"]
+    assert [each._key for each in outside.kernel.objects] == [
+            "commands", "window", "line@worker-1", "recaller@worker-1", "window@worker-1",
+        ]  # fmt: skip
 
 
 def test_a_dead_process_is_given_nothing_more_until_the_next_is_there() -> None:
