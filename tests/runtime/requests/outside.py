@@ -18,7 +18,7 @@ from appbackplane.runtime.testing import OutsideCall, VirtualBackplane, VirtualC
 from appbackplane.transport.directory import Directory, Place
 from appbackplane.transport.envelope import CALL, Envelope
 
-EXECUTE = "request_worker.execute"
+EXECUTE, RECALL = "request_worker.execute", "request_worker.recall"
 
 
 class Work(Runnable):
@@ -77,7 +77,9 @@ class Outside:
             for name, generation in self.generations.items()
         }
         version = engine.outgoing.directory.version + 1
-        directory = Directory("test", version, places, {EXECUTE: tuple(self.generations)}, {}, ())
+        directory = Directory(
+            "test", version, places, dict.fromkeys((EXECUTE, RECALL), tuple(self.generations)), {}, ()
+        )
         engine.outgoing.update(directory, self.virtual.clock.now_ns())
 
     # -- who posts and rejoins in the kernel's backplane -------------------------------------------------------------
@@ -101,10 +103,10 @@ class Outside:
         """The identity of its process."""
         return f"{name}-{self.generations[name]}".encode()
 
-    def given(self, name: str) -> list[OutsideCall]:
-        """The `execute` calls that the living process of this name has had, oldest first."""
+    def given(self, name: str, route: str = EXECUTE) -> list[OutsideCall]:
+        """The calls that the living process of this name has had, oldest first."""
         path = f"/nowhere/{name}-{self.generations[name]}.sock".encode()
-        return [call for call in self.virtual.outside_calls(EXECUTE) if call._peer.endswith(path)]
+        return [call for call in self.virtual.outside_calls(route) if call._peer.endswith(path)]
 
     def batch(self, name: str) -> OutsideCall:
         """The newest of them."""

@@ -96,7 +96,7 @@ def test_an_iteration_from_outside_can_be_left_too() -> None:
     ready = case.post(part)
     waiter = object()
     case.ledger.await_rejoin(part, waiter)
-    case.ledger.abandon(part, 0)
+    case.ledger.disown(part, 0)
     assert (ready.state, case.ledger.handed) == (State.FAILED, [])
     assert case.ledger.end("worker-2", executing, None, None, 0, 0)
     assert case.ledger.handed == [(waiter, None)]

@@ -25,7 +25,7 @@ from appbackplane.transport.errors import (
     Unavailable,
 )
 
-from .outside import Outside, Short, Work, failed, ids, row
+from .outside import RECALL, Outside, Short, Work, failed, ids, row
 
 NAMES = ("worker-1", "worker-2", "worker-3")
 OWNERS = ("a", "b")
@@ -69,6 +69,13 @@ class Play(RuleBasedStateMachine):
             return []
         self.outside.run()
         return [call for call in self.outside.given(name) if id(call) not in self.over]
+
+    def recalls(self, name: str) -> list[OutsideCall]:
+        """That it has not answered."""
+        if not self.outside.is_up.get(name):
+            return []
+        self.outside.run()
+        return [call for call in self.outside.given(name, RECALL) if id(call) not in self.over]
 
     def pick(self, name: str) -> OutsideCall | None:
         """The one that it has."""
@@ -181,6 +188,35 @@ class Play(RuleBasedStateMachine):
             self.over.add(id(batch))
 
     @rule(
+        name=st.sampled_from(NAMES), which=st.integers(0, 9), how=st.sampled_from(("honest", "honest", "strange", "refuses")),
+        is_later=st.booleans(),
+    )  # fmt: skip
+    def recalled(self, name: str, which: int, how: str, is_later: bool) -> None:
+        """It is asked what has ended and what has not begun; perhaps after it has answered."""
+        if not is_later:
+            self.outside.virtual.advance(0.05)
+        batch = self.pick(name)
+        for call in self.recalls(name):
+            self.over.add(id(call))
+            mine = [] if batch is None else ids(batch)
+            at = which % len(mine) if mine else 0
+            if how == "honest":
+                call.reply([[row(each, each) for each in mine[:at]], mine[at + 1 :]])
+            elif how == "strange":
+                call.reply([[row(which, -1)], [which + 1, *mine[:1]]])
+            else:
+                call.fail(REFUSALS[which % len(REFUSALS)][0], is_refused=bool(which % 2))
+
+    @rule(name=st.sampled_from(NAMES), which=st.integers(0, 9), owner=st.sampled_from((None, [0])))
+    def disowns(self, name: str, which: int, owner: Any) -> None:
+        """It asks for them no more, though it goes on."""
+        batch = self.pick(name)
+        if batch is not None and not self.is_waiting(name):
+            mine = ids(batch)
+            asked = self.outside.asked(name, batch, mine[which % len(mine)])
+            self.outside.say(name, "disown_requests", asked=asked, owner=owner)
+
+    @rule(
         name=st.sampled_from(NAMES), which=st.integers(0, 9), owner=st.sampled_from((None, None, [0], [1], *OWNERS)),
         count=st.integers(1, 4), wait=st.booleans(), is_honest=st.sampled_from((True, True, False)),
         lane=st.sampled_from((3, 2)),
@@ -255,6 +291,9 @@ class Play(RuleBasedStateMachine):
         for _ in range(TURNS_MAX):
             outside.virtual.advance(0.1)
             for name in NAMES:
+                for call in self.recalls(name):
+                    call.reply([[], []])
+                    self.over.add(id(call))
                 for batch in self.batches(name):
                     batch.reply([row(each, each) for each in ids(batch)])
                     self.over.add(id(batch))
