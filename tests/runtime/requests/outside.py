@@ -171,11 +171,10 @@ class Outside:
         assert now.blocked <= now.executing, counts
         for account in ledger.owners:
             owner = account.owner
-            is_over = (
-                owner.state is not State.EXECUTING
-                if isinstance(owner, Element)
-                else isinstance(owner, Part) and owner.is_over
-            )
+            if isinstance(owner, Element):
+                is_over = owner.state not in (State.READY, State.EXECUTING)
+            else:
+                is_over = isinstance(owner, Part) and owner.is_over
             assert not (is_over and account.done), f"requests of {owner!r} wait to rejoin, and nobody will ask for them"
         return now
 
