@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
+from rich.table import Table
 from rich.text import Text
 
 from .figures import Throughput
@@ -51,11 +52,17 @@ def draw(look: Look) -> RenderableType:
     failed = Text(f"{look.failed} failed", style="bold red" if look.failed else "green")
     rates = f"{look.bulk.files_s:.0f} files/s, {look.bulk.megabytes_s:.1f} MB/s"
     done = f"{progress['round_files_done']} of {progress['round_files']} files"
+    bar = Table.grid(padding=(0, 1), expand=True)
+    bar.add_column(ratio=1, min_width=10)
+    bar.add_column(no_wrap=True)
+    bar.add_row(
+        ProgressBar(total=max(1, progress["round_files"]), completed=progress["round_files_done"]),
+        Text.assemble(f"{_percent(progress):3d} %  {done}  {rates}  ", failed),
+    )
     return Group(
         Text(f"indexing {progress['root']}", no_wrap=True, overflow="ellipsis"),
-        ProgressBar(total=max(1, progress["round_files"]), completed=progress["round_files_done"]),
-        Text.assemble(f"{_percent(progress):3d} %  {done}  {rates}  ", failed, no_wrap=True, overflow="ellipsis"),
-        Text(f"       {_lanes(progress)}", style="dim", no_wrap=True, overflow="ellipsis"),
+        bar,
+        Text(_lanes(progress), style="dim", no_wrap=True, overflow="ellipsis"),
     )
 
 
