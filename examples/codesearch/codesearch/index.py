@@ -59,6 +59,8 @@ class Progress(TypedDict):
     round: int
     round_files: int
     round_files_done: int
+    round_bytes: int
+    round_failed: int
     is_idle: bool
     files: int
     bytes: int
@@ -291,6 +293,8 @@ class Index(RequestKernel):
             round=work.round_number,
             round_files=work.files_total,
             round_files_done=work.files_done,
+            round_bytes=work.bytes_done,
+            round_failed=work.files_failed,
             is_idle=self.is_idle,
             files=work.files,
             bytes=work.bytes,
