@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from appbackplane.transport.request import TIMEOUT_MAX_S
 
 from ..objects.action import Action
-from ..objects.app_object import AppObject
+from ..objects.app_object import AppObject, CallOptions
 from .current import current
 from .method_action import MethodAction
 
@@ -40,14 +40,18 @@ def wait_at(gate: threading.Lock, limit_s: float, outside: StandIn | None = None
             engine.parking.blocks_no_more(running)
 
 
-def blocking_call(object: AppObject, route: str, arguments: Mapping[str, Any]) -> Any:
+def blocking_call(
+    object: AppObject, route: str, arguments: Mapping[str, Any], *, key: str | None = None, priority: int | None = None,
+    timeout: float | None = TIMEOUT_MAX_S, retry: bool = False,
+) -> Any:  # fmt: skip
     """Call an operation on behalf of what runs now, of `object`, and give its result. Raises the error in which it ended."""
     engine, running = current.engine, current.action
     assert engine is not None and running is not None, "only what runs can call"
     gate = threading.Lock()
     gate.acquire()
+    options = CallOptions(key, priority, timeout, None, retry)
     asking = MethodAction(
-        Caller.of(object), running.name, running.priority, _ask, (route, arguments), running.deadline_ns
+        Caller.of(object), running.name, running.priority, _ask, (route, arguments, options), running.deadline_ns
     )
     asking.chain = (*running.chain, (object.name, running.name))
     asking.trace = running.trace
@@ -75,5 +79,5 @@ class Caller(AppObject):
         return caller
 
 
-async def _ask(caller: Caller, route: str, arguments: Mapping[str, Any]) -> Any:
-    return await caller.request(route, arguments, timeout=TIMEOUT_MAX_S, retry=False)
+async def _ask(caller: Caller, route: str, arguments: Mapping[str, Any], options: CallOptions) -> Any:
+    return await caller._host.call(caller, route, arguments, options)

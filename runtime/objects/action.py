@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from mypy_extensions import mypyc_attr
 
@@ -104,8 +104,10 @@ class Action:
         #: Time in queues, time running and CPU time so far.
         self.wait_ns = self.run_ns = self.cpu_ns = 0
 
-    #: Whether it may run for as long as it likes: nobody takes its backplane for wedged, or says that it is slow.
-    is_long: ClassVar[bool] = False
+    @property
+    def is_long(self) -> bool:
+        """Whether it may run for as long as it likes: nobody takes its backplane for wedged, or says that it is slow."""
+        return False
 
     @property
     def has_begun(self) -> bool:

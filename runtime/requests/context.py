@@ -12,18 +12,19 @@ from typing import Any, Final
 
 from mypy_extensions import mypyc_attr
 
-from appbackplane.transport.errors import Busy, DeadlineExceeded, InvalidArgument
+from appbackplane.transport.errors import Busy, FailedPrecondition, InvalidArgument
 
+from ..execution.blocking import blocking_call
 from ..execution.coroutines import should_stop
-from ..objects.app_object import Host
+from ..execution.current import current
+from ..objects.app_object import AppObject
 from . import mapping
-from .desk import Desk
-from .element import LANE_DEFAULT, LANES, Element, Packed, State
+from .element import LANE_DEFAULT, LANES, Element
 from .owners import Part, Rejoin
 from .policy import KernelPolicy
 from .runnable import Runnable, RunnableSpec
 from .thread_resources import ThreadResources
-from .waiting import SignalWaiter, ThreadWaiter
+from .waiting import checked_limit
 
 #: Stands for a request that is known only as it travels.
 PACKED: Final = object()
@@ -59,7 +60,7 @@ class Context:
         Raises `InvalidArgument` for what makes no sense, `Busy`, `DeadlineExceeded`, `FailedPrecondition`.
         """
         element = self._element(request, runnable, owner, priority, lane, rejoin, boost)
-        self._post([element], wait, timeout)
+        self._post([element], wait, checked_limit(timeout))
         return element
 
     async def apost(
@@ -68,7 +69,7 @@ class Context:
     ) -> Element:  # fmt: skip
         """`post`, from a coroutine: it waits without its thread."""
         element = self._element(request, runnable, owner, priority, lane, rejoin, boost)
-        await self._apost([element], wait, timeout)
+        await self._apost([element], wait, checked_limit(timeout))
         return element
 
     def post_all(
@@ -97,13 +98,13 @@ class Context:
         NONE_EXIST is authoritative: of this owner nothing is posted, ready, executing or waiting to rejoin. `wait`: until there
         is one, or none exists. Raises `DeadlineExceeded` after `timeout` seconds.
         """
-        return self._rejoin(self._owner(owner), wait, timeout)
+        return self._rejoin(self._owner(owner), wait, checked_limit(timeout))
 
     async def arejoin(
         self, owner: Hashable = None, *, wait: bool = True, timeout: float | None = None
     ) -> tuple[Rejoin, Element | None]:
         """`rejoin`, from a coroutine."""
-        return await self._arejoin(self._owner(owner), wait, timeout)
+        return await self._arejoin(self._owner(owner), wait, checked_limit(timeout))
 
     def joined(self, owner: Hashable = None) -> Iterator[Element]:
         """All requests of an owner, as they end, until none exists any more."""
@@ -114,9 +115,14 @@ class Context:
                 return
             yield element
 
-    def ajoined(self, owner: Hashable = None) -> AsyncIterator[Element]:
+    async def ajoined(self, owner: Hashable = None) -> AsyncIterator[Element]:
         """`joined`, from a coroutine: `async for done in kernel.ajoined(owner)`."""
-        return Joining(self, self._owner(owner))
+        whose = self._owner(owner)
+        while True:
+            _, element = await self._arejoin(whose, True, None)
+            if element is None:
+                return
+            yield element
 
     def map_unordered(
         self, requests: Iterable[Any], runnable: type[Runnable] | str, *, priority: int = 0, lane: int = LANE_DEFAULT,
@@ -153,6 +159,25 @@ class Context:
         """Nobody will rejoin what there is of an owner: what has not begun never will, what is executed ends for nobody."""
         self._disown(self._owner(owner))
 
+    def call(
+        self, route: str, /, *, key: str | None = None, priority: int | None = None, timeout: float | None = None,
+        **arguments: Any,
+    ) -> Any:  # fmt: skip
+        """Call an operation of any component, here or elsewhere, and wait for its result in this thread.
+
+        As `AppObject.call`, on behalf of what runs now, with its priority. Raises the `BackplaneError` in which it ended.
+        """
+        self._before_call()
+        return blocking_call(_running(route), route, arguments, key=key, priority=priority, timeout=timeout, retry=True)
+
+    async def acall(
+        self, route: str, /, *, key: str | None = None, priority: int | None = None, timeout: float | None = None,
+        **arguments: Any,
+    ) -> Any:  # fmt: skip
+        """`call`, from a coroutine."""
+        await self._abefore_call()
+        return await _running(route).request(route, arguments, key=key, priority=priority, timeout=timeout)
+
     def should_stop(self) -> bool:
         """Whether the backplane finishes what it has, and goes down: a long request had better end."""
         return should_stop()
@@ -170,6 +195,12 @@ class Context:
 
     async def _arejoin(self, owner: Hashable, wait: bool, timeout: float | None) -> tuple[Rejoin, Element | None]:
         raise NotImplementedError
+
+    def _before_call(self) -> None:
+        """It is about to wait for somebody who may wait for requests of this kernel."""
+
+    async def _abefore_call(self) -> None:
+        """`_before_call`, from a coroutine."""
 
     def _try_post(self, element: Element) -> bool:
         try:
@@ -270,149 +301,9 @@ class Context:
         return spec
 
 
-class Joining:
-    """`async for`, over what rejoins. (No async generator: mypyc knows none.)"""
-
-    def __init__(self, context: Context, owner: Hashable) -> None:
-        self._context, self._owner = context, owner
-
-    def __aiter__(self) -> Joining:
-        return self
-
-    async def __anext__(self) -> Element:
-        _, element = await self._context._arejoin(self._owner, True, None)
-        if element is None:
-            raise StopAsyncIteration
-        return element
-
-
-class LocalContext(Context):
-    """In the kernel's own process."""
-
-    def __init__(
-        self,
-        desk: Desk,
-        host: Host,
-        element: Element | None,
-        resources: ThreadResources,
-        is_packed: bool,
-        *,
-        is_window: bool = False,
-    ) -> None:
-        super().__init__(desk.name, desk.specs, element, resources)
-        self._desk, self._host = desk, host
-        #: Whether requests are to travel, and are packed when they are posted: what cannot be is told to who posts it.
-        self._is_packed = is_packed
-        #: Whether what rejoins travels on.
-        self._is_window = is_window
-
-    def _post(self, elements: list[Element], wait: bool, timeout: float | None) -> None:  # hot: scripts/bench requests
-        desk = self._desk
-        for element in elements:
-            if self._is_packed and element.request is not PACKED:
-                self._pack(element)
-            if wait and desk.try_post(element):  # who need not wait needs no gate to wait at
-                continue
-            waiter = ThreadWaiter(self._host) if wait else None
-            if desk.post(element, waiter):
-                continue
-            assert waiter is not None
-            if not waiter.wait(timeout) and desk.withdraw(element):
-                raise self._too_late(element, timeout)
-            if waiter.error is not None:
-                raise waiter.error
-
-    async def _apost(self, elements: list[Element], wait: bool, timeout: float | None) -> None:
-        for element in elements:
-            if self._is_packed and element.request is not PACKED:
-                self._pack(element)
-            if wait and self._desk.try_post(element):
-                continue
-            waiter = SignalWaiter(self._host, timeout) if wait else None
-            if self._desk.post(element, waiter):
-                continue
-            assert waiter is not None
-            try:
-                await waiter.signal
-            except BaseException:
-                self._desk.withdraw(element)
-                raise
-            if not waiter.is_told and self._desk.withdraw(element):
-                raise self._too_late(element, timeout)
-            if waiter.error is not None:
-                raise waiter.error
-
-    def _rejoin(self, owner: Hashable, wait: bool, timeout: float | None) -> tuple[Rejoin, Element | None]:
-        found, element = self._desk.rejoin(owner, None, None)
-        if found is not Rejoin.NONE_READY or not wait:
-            return found, self._unpacked(element)
-        waiter = ThreadWaiter(self._host)
-        found, element = self._desk.rejoin(owner, waiter, self.element)
-        if found is not Rejoin.NONE_READY:
-            return found, self._unpacked(element)
-        if not waiter.wait(timeout) and self._desk.forget(owner, waiter):
-            raise self._nothing_ended(owner, timeout)
-        return self._answer(waiter)
-
-    async def _arejoin(self, owner: Hashable, wait: bool, timeout: float | None) -> tuple[Rejoin, Element | None]:
-        found, element = self._desk.rejoin(owner, None, None)
-        if found is not Rejoin.NONE_READY or not wait:
-            return found, self._unpacked(element)
-        waiter = SignalWaiter(self._host, timeout)
-        found, element = self._desk.rejoin(owner, waiter, self.element)
-        if found is not Rejoin.NONE_READY:
-            return found, self._unpacked(element)
-        try:
-            await waiter.signal
-        except BaseException:
-            if not self._desk.forget(owner, waiter) and waiter.element is not None:
-                self._desk.unjoin(waiter.element)
-            raise
-        if not waiter.is_told and self._desk.forget(owner, waiter):
-            raise self._nothing_ended(owner, timeout)
-        return self._answer(waiter)
-
-    def _answer(self, waiter: ThreadWaiter | SignalWaiter) -> tuple[Rejoin, Element | None]:
-        if waiter.error is not None:
-            raise waiter.error
-        return (Rejoin.NONE_EXIST if waiter.element is None else Rejoin.RETURNED), self._unpacked(waiter.element)
-
-    def _unpacked(self, element: Element | None) -> Element | None:
-        """As its owner wants it."""
-        if element is None or not self._is_packed or self._is_window:
-            return element
-        spec = self._specs[element.runnable]
-        try:
-            if element.request is PACKED:
-                element.request = spec.unpack(element.packed)
-            if isinstance(element.result, Packed):
-                element.result = spec.unpack_result(element.result.data)
-        except InvalidArgument as error:
-            element.result, element.error, element.state = None, error.message, State.FAILED
-        return element
-
-    def _try_post(self, element: Element) -> bool:
-        if self._is_packed and not element.packed:
-            self._pack(element)
-        return self._desk.try_post(element)
-
-    async def _atry_post(self, element: Element) -> bool:
-        return self._try_post(element)
-
-    def _disown(self, owner: Hashable) -> None:
-        self._desk.disown(owner)
-
-    def _give_up(self, part: Part) -> None:
-        self._desk.given_up.append(part)
-
-    def _policy(self) -> KernelPolicy:
-        return self._desk.policy
-
-    def _pack(self, element: Element) -> None:
-        element.packed = self._specs[element.runnable].pack(element.request)
-
-    def _too_late(self, element: Element, timeout: float | None) -> DeadlineExceeded:
-        return DeadlineExceeded(f"{self._name}: {element.runnable} was not posted: no room within {timeout} s")
-
-    def _nothing_ended(self, owner: Hashable, timeout: float | None) -> DeadlineExceeded:
-        return DeadlineExceeded(f"{self._name}: none of the requests of {owner!r:.100} ended within {timeout} s")
+def _running(route: str) -> AppObject:
+    """The object whose action runs now: it is who calls."""
+    action = current.action
+    if action is None:
+        raise FailedPrecondition(f"{route}: only what runs can call: an operation, or the execution of a request")
+    return action.object

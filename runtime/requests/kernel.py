@@ -26,12 +26,13 @@ from .action_records import RequestNames
 from .automatic import Automatic
 from .command_routes import CommandRoutes
 from .commands import CommandHandler, handler_of
-from .context import Context, LocalContext
+from .context import Context
 from .desk import Desk
 from .executor import Executor
 from .executors import executor_of
 from .figures import Figures
 from .instrumentation import Instrumentation, IntervalRecord
+from .local_context import LocalContext
 from .operating import Operating
 from .optimising import Looking, Optimising
 from .policy import KernelPolicy

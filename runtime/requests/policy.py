@@ -156,5 +156,7 @@ def _explained(said: str, settings: Mapping[str, Any]) -> str:
 
 
 def _check(name: str, value: int, least: int, most: int) -> None:
-    if type(value) is not int or not least <= value <= most:
+    if type(value) is not int:
         raise ValueError(f"{name} = {value!r}: expected a whole number, {least} to {most:,}")
+    if not least <= value <= most:
+        raise ValueError(f"{name} = {value}: expected {least} to {most:,}")

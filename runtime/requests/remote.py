@@ -69,6 +69,14 @@ class RemoteContext(Context):
             return Rejoin.RETURNED, found
         return self._has_joined(owner, await self._acall(REJOIN, self._rejoining(owner, wait, timeout)))
 
+    def _before_call(self) -> None:
+        if self._seat.has_waiting:
+            self._call(POST, self._posting([], False, None))
+
+    async def _abefore_call(self) -> None:
+        if self._seat.has_waiting:
+            await self._acall(POST, self._posting([], False, None))
+
     def _disown(self, owner: Hashable) -> None:
         self._joined.pop(owner, None)
         assert self.element is not None

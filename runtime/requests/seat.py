@@ -105,6 +105,11 @@ class Seat(AppObject):
                 taken.append(self._answers.popleft())
         return taken
 
+    @property
+    def has_waiting(self) -> bool:
+        """Whether something that came with what is executed has not begun."""
+        return bool(self._waiting)
+
     def put_back(self, answers: list[list[Any]]) -> None:
         """Nobody has been told of them after all."""
         self._answers.extendleft(reversed(answers))

@@ -17,11 +17,11 @@ from ..execution.method_action import MethodAction
 from ..objects.action import DONE, Action, Outcome, ParkableAction
 from ..objects.app_object import AppObject
 from .action_records import records_of
-from .context import LocalContext
 from .desk import Desk
 from .element import Element, Failure
 from .executor import Port
 from .failures import failure_of
+from .local_context import LocalContext
 from .urgency import backplane_priority
 
 if TYPE_CHECKING:
@@ -96,7 +96,6 @@ class Serving(ParkableAction):
     """A slice of one worker's time."""
 
     __slots__ = ("_desk", "_executor", "_kernel", "_number", "_worker", "element")
-    is_long = True
 
     def __init__(
         self, object: Worker, kernel: RequestKernel, desk: Desk, executor: ThreadExecutor, worker: str, priority: int
@@ -107,6 +106,11 @@ class Serving(ParkableAction):
         self._number = int(worker.rpartition("-")[2])
         #: What it executes now.
         self.element: Element | None = None
+
+    @property
+    def is_long(self) -> bool:
+        """A request may take as long as it likes."""
+        return True
 
     def run(self) -> Outcome:  # hot: scripts/bench requests
         """Execute what there is, for a slice."""
@@ -182,12 +186,15 @@ class Serving(ParkableAction):
         """Of a coroutine: with the lead, whatever became of it."""
         assert isinstance(action, MethodAction)
         element: Element = action.arguments[1]
-        failure = None if action.error is None else failure_of(action.error)
+        result, failure = action.result if action.error is None else (None, failure_of(action.error))
         self._kernel._resources.request_ended()
-        self._desk.end_one(self._worker, element, action.result, failure, action.run_ns)
+        self._desk.end_one(self._worker, element, result, failure, action.run_ns)
         self._go_on()
 
 
-async def _execute(worker: Worker, desk: Desk, element: Element, context: LocalContext) -> Any:
-    """A coroutine's request, as an operation of its worker."""
-    return await desk.specs[element.runnable].execute(element.request, context)
+async def _execute(worker: Worker, desk: Desk, element: Element, context: LocalContext) -> tuple[Any, Failure | None]:
+    """A coroutine's request, as an operation of its worker. What it raises is its owner's to hear, and not for the log."""
+    try:
+        return await desk.specs[element.runnable].execute(element.request, context), None
+    except BaseException as error:  # the edge, as above
+        return None, failure_of(error)

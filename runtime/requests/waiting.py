@@ -7,9 +7,9 @@ somebody else's, and those behind it inherit past it (execution/parking.py). A c
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from appbackplane.transport.errors import BackplaneError
+from appbackplane.transport.errors import BackplaneError, InvalidArgument
 
 from ..execution.blocking import wait_at
 from ..execution.coroutines import Signal
@@ -76,3 +76,10 @@ class SignalWaiter(Waiter):
 
     def go_on(self) -> None:
         self._host.set(self.signal)
+
+
+def checked_limit(timeout: Any) -> float | None:
+    """A limit of waiting, in seconds. Raises `InvalidArgument`, before anything is posted: what is, is executed anyway."""
+    if timeout is None or (type(timeout) in (int, float) and timeout >= 0):
+        return timeout  # type: ignore[no-any-return]
+    raise InvalidArgument(f"timeout={timeout!r:.100}: expected seconds, 0 or more, or None")

@@ -13,8 +13,8 @@ from appbackplane.transport.errors import BackplaneError, Cancelled, FailedPreco
 
 from ..objects.app_object import AppObject
 from ..objects.operation import operation
-from .context import LocalContext
 from .element import Element, Packed
+from .local_context import LocalContext
 from .owners import Part, Rejoin
 from .wire import BATCH_BYTES_MAX, ITEMS_MAX
 

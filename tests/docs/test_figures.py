@@ -82,7 +82,8 @@ SENTENCES = [
     ("request_workers", f"a request, and a result | {ITEM_BYTES_MAX >> 20} MiB"),
     (
         "request_workers",
-        f"requests in one message | {BATCH_MAX}, or {BATCH_BYTES_MAX >> 20} MiB, or as many as take {seconds(BATCH_NS)} together",
+        f"requests in one message | {BATCH_MAX}, or {BATCH_BYTES_MAX >> 20} MiB, "
+        f"or as many as take {seconds(BATCH_NS)} together",
     ),
     ("request_workers", f"called back after {seconds(RECALL_NS)}"),
     ("request_workers", f"over all keys, {HELD_MAX_DEFAULT} by default"),

@@ -5,11 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from codesearch import index as index_module
-from codesearch.index import FILE_BYTES_MAX, Index
+from codesearch import indexing
+from codesearch.index import BULK, Index
+from codesearch.indexing import FILE_BYTES_MAX
 from codesearch.query import Query
+from codesearch.tokens import Found
 
 from appbackplane.runtime import InvalidArgument, PeerDown
+from appbackplane.runtime.requests import Context, KernelPolicy
 from appbackplane.runtime.testing import OutsideCall, VirtualBackplane
 
 OUTSIDE = ("query.ingest", "query.statistics")
@@ -70,20 +73,21 @@ def test_what_is_in_the_tree_is_found(tree: Path) -> None:
     assert set(backplane.call("index.recent", limit=3).result()) == {"name_39_0", "name_39_1", "name_39_2"}
 
 
-@pytest.mark.parametrize("window", [1, 3])
-def test_no_more_batches_are_outstanding_than_the_window(
-    tree: Path, window: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("workers", "lanes", "window"), [(3, (0, 20, 20), 2), (5, (0, 20, 60), 4)])
+def test_no_more_batches_are_outstanding_than_groups_are_worked_on(
+    tree: Path, workers: int, lanes: tuple[int, int, int], window: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Backpressure: a `query` that is slow must slow the index down, not collect its batches."""
-    monkeypatch.setattr(index_module, "GROUP_BYTES", 4_000)  # else one reader takes all there is
-    backplane = VirtualBackplane(Index(root=str(tree), window=window), outside=OUTSIDE)
+    monkeypatch.setattr(indexing, "GROUP_BYTES", 4_000)  # else one request takes all there is
+    policy = KernelPolicy(workers=workers, mode="lanes", lanes=lanes, base=BULK)
+    backplane = VirtualBackplane(Index(root=str(tree), policy=policy), outside=OUTSIDE)
     query = PlayedQuery(backplane)
     waiting = list(query.answer_all())
-    assert max(waiting) == window
+    assert max(waiting) == window, "the feeder has ended, and leaves its lane to them"
     assert len(waiting) > 20, "too few batches to tell"
     progress = backplane.call("index.progress").result()
-    assert (progress["batches_outstanding"], progress["batches_outstanding_max"]) == (0, window)
     assert progress["round_files_done"] == 40
+    assert (progress["workers"], progress["executing"], progress["ready"]) == (workers, [0, 0, 0, 0], 0)
 
 
 def test_a_refresh_sends_what_changed_and_takes_out_what_is_gone(tree: Path) -> None:
@@ -117,7 +121,7 @@ def test_an_index_that_was_lost_is_fed_again(tree: Path) -> None:
 
 def test_an_index_that_is_lost_on_the_way_is_fed_again(tree: Path) -> None:
     """The batches before the loss are gone with it: going on where it stopped would leave them out."""
-    backplane = VirtualBackplane(Index(root=str(tree), window=2), outside=OUTSIDE)
+    backplane = VirtualBackplane(Index(root=str(tree)), outside=OUTSIDE)
     query = PlayedQuery(backplane)
     steps = query.answer_all()
     for _ in range(8):
@@ -136,11 +140,11 @@ def test_an_index_that_is_lost_on_the_way_is_fed_again(tree: Path) -> None:
 def test_bulk_steps_aside_for_questions(tmp_path: Path) -> None:
     """One long file must not hold up whoever asks the index something."""
     (tmp_path / "long.py").write_text("a_word = 1\n" * 20_000)
-    backplane = VirtualBackplane(Index(root=str(tmp_path), window=1), outside=OUTSIDE)
+    backplane = VirtualBackplane(Index(root=str(tmp_path)), outside=OUTSIDE)
     query = PlayedQuery(backplane)
     asked: list[Any] = []
 
-    class AskingScan(index_module.Scan):
+    class AskingScan(indexing.Scan):
         def advance(self, lines_max: int) -> bool:
             if len(asked) < 3:
                 asked.append(backplane.call("index.progress"))
@@ -149,11 +153,11 @@ def test_bulk_steps_aside_for_questions(tmp_path: Path) -> None:
             return super().advance(lines_max)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index_module, "Scan", AskingScan)
+        patch.setattr(indexing, "Scan", AskingScan)
         query.answer(query.waiting("query.statistics")[0])
         order = backplane.run_until_idle()
     assert len(asked) == 3
-    assert order.index("progress") < len(order) - 1 - order[::-1].index("work"), "answered before the file was through"
+    assert order.index("progress") < order.index("requests", order.index("progress")), "answered before it was through"
 
 
 def test_files_that_cannot_be_read_are_told(tree: Path) -> None:
@@ -168,7 +172,7 @@ def test_files_that_cannot_be_read_are_told(tree: Path) -> None:
 
 def test_rounds_follow_each_other_and_none_is_cut_short(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A round that is stopped for another must not order a third: the index would begin for ever and never end."""
-    monkeypatch.setattr(index_module, "GROUP_BYTES", 4_000)
+    monkeypatch.setattr(indexing, "GROUP_BYTES", 4_000)
     backplane = VirtualBackplane(Index(root=str(tree)), outside=OUTSIDE)
     query = PlayedQuery(backplane)
     answers = query.answer_all()
@@ -217,5 +221,53 @@ def test_progress_is_published(tree: Path) -> None:
 def test_the_default_tree_is_the_running_pythons_own_library(stdlib: Path) -> None:
     """It works on any machine without a word of configuration."""
     assert Index().root == stdlib
-    with pytest.raises(ValueError, match="window = 0: expected 1 or more"):
-        Index(window=0)
+
+
+def test_a_large_file_is_split_and_found_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts are tokenized by whoever is free; a line at a seam, or a line number that begins anew, would be a wrong answer."""
+    monkeypatch.setattr(indexing, "SPLIT_CHARS", 2_000)
+    tokenized: list[indexing.Slice] = []
+    execute = indexing.Part.execute
+
+    async def noted(part: indexing.Part, request: indexing.Slice, kernel: Context) -> Found:
+        tokenized.append(request)
+        if request.part == 3:
+            raise RuntimeError("whoever has it may die")
+        return await execute(part, request, kernel)
+
+    monkeypatch.setattr(indexing.Part, "execute", noted)
+    lines = [f"def name_{n}(shared): pass" for n in range(1_000)]
+    (tmp_path / "large.py").write_text("\n".join(lines))
+    (tmp_path / "small.py").write_text("def small(): pass")
+    backplane = both(tmp_path)
+    assert "\n".join(slice.text for slice in sorted(tokenized, key=lambda slice: slice.part)) == "\n".join(lines)
+    assert max(len(slice.text) for slice in tokenized) <= 1_000
+    for n in (0, 1, 499, 999):
+        (hit,) = backplane.call("query.symbol", name=f"name_{n}").result()
+        assert (hit["line"], hit["context"]) == (n + 1, lines[n])
+    assert [hit["line"] for hit in backplane.call("query.search", text="shared").result()] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert backplane.call("query.symbol", name="small").result() != []
+    assert backplane.call("index.progress").result()["round_files_done"] == 2
+
+
+def test_work_that_fails_is_told_of_each_file(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten files are one request: if that fails, ten files are not in the index, and the next round tries them again."""
+
+    async def fail(files: indexing.Files, request: indexing.Group, kernel: Context) -> indexing.Worked:
+        raise RuntimeError("no such luck")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(indexing.Files, "execute", fail)
+        backplane = both(tree)
+    progress = backplane.call("index.progress").result()
+    assert (progress["failed"], progress["round_files_done"], progress["is_idle"]) == (40, 40, True)
+    assert "not indexed: RuntimeError: no such luck" in backplane.call("index.failures").result()[0]["reason"]
+    assert backplane.call("query.search", text="shared").result() == []
+
+
+def test_files_are_grouped() -> None:
+    """A round trip for each small file would cost as much as the work; a group without end would be lost as one."""
+    sizes = [(b"%d" % number, size) for number, size in enumerate([100, 500_000, 10, 10, 200_000, 5] + [0] * 100)]
+    groups = list(indexing.grouped(sizes))
+    assert [path for group in groups for path in group] == [path for path, _ in sizes]
+    assert [len(group) for group in groups] == [2, 3, 64, 37]

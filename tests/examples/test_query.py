@@ -2,7 +2,7 @@
 
 import pytest
 from codesearch.query import Query
-from codesearch.tokens import Portion, Scan, batches, portions
+from codesearch.tokens import Portion, Scan, batches, packed, portions
 
 from appbackplane.runtime import Busy
 from appbackplane.runtime.testing import VirtualBackplane
@@ -21,7 +21,7 @@ def ingest(backplane: VirtualBackplane, path: str, text: str, shards: int) -> No
     scan = Scan(text)
     scan.advance(1_000_000)
     for shard, batch in batches(portions(path, scan, shards), shards):
-        backplane.call("query.ingest", key=f"shard-{shard}", portions=batch).result()
+        backplane.call("query.ingest", key=f"shard-{shard}", portions=packed(batch)).result()
 
 
 @pytest.mark.parametrize("shards", [1, 2, 8])
@@ -55,7 +55,7 @@ def test_a_search_runs_before_the_bulk_of_other_shards() -> None:
     backplane = VirtualBackplane(Query(shards=2))
     backplane.call("query.statistics").result()
     for n in range(10):
-        backplane.cast("query.ingest", key="shard-0", portions=[Portion(path=f"{n}.py", shard=0)])
+        backplane.cast("query.ingest", key="shard-0", portions=packed([Portion(path=f"{n}.py", shard=0)]))
     words = (
         word for word in ("alpha", "beta", "gamma", "delta") if Query(shards=2).shard_for_name(word, 1) == "shard-1"
     )
@@ -68,7 +68,7 @@ def test_bulk_makes_room_for_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
     """At the limit it is the bulk that comes again later, never the person who waits."""
     monkeypatch.setattr(Query, "max_requests", 3)
     backplane = VirtualBackplane(Query(shards=1))
-    bulk = [backplane.call("query.ingest", key="shard-0", portions=[]) for _ in range(3)]
+    bulk = [backplane.call("query.ingest", key="shard-0", portions=packed([])) for _ in range(3)]
     search = backplane.call("query.search", text="word")
     assert search.result() == []
     assert isinstance(bulk[2].error(), Busy)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from codesearch import shard_index
+from codesearch.lines import Lines
 from codesearch.shard_index import LIMIT_MAX, Hit, ShardIndex
 from codesearch.tokens import Portion, Scan, portions
 from hypothesis import given, settings
@@ -108,11 +109,11 @@ def test_a_file_that_is_replaced_is_found_all_the_time() -> None:
     scan.advance(100)
     (part,) = portions("a.py", scan, 1)
     alpha = {"alpha": part.tokens["alpha"]}
-    index.ingest(Portion(path="a.py", shard=0, tokens=alpha, lines={2: "alpha"}, is_last=False))
+    index.ingest(Portion(path="a.py", shard=0, tokens=alpha, lines=Lines.of({2: "alpha"}, [2]), is_last=False))
     assert index.search("alpha", 9) == [Hit(file="a.py", line=2, context="alpha")]
     assert index.search("beta", 9)[0]["file"] == "a.py"
     beta = {"beta": part.tokens["beta"]}
-    index.ingest(Portion(path="a.py", shard=0, tokens=beta, lines={3: "beta"}, is_first=False))
+    index.ingest(Portion(path="a.py", shard=0, tokens=beta, lines=Lines.of({3: "beta"}, [3]), is_first=False))
     assert [hit["line"] for word in ("alpha", "beta") for hit in index.search(word, 9)] == [2, 3]
 
 

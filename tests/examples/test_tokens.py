@@ -3,16 +3,19 @@
 import ast
 from pathlib import Path
 
+import msgspec
 import pytest
 from codesearch import tokens
 from codesearch.tokens import (
     LINES_MAX,
     PORTION_TOKENS,
+    Found,
     Portion,
     Scan,
     batches,
     decode,
     pack,
+    parts,
     portions,
     shard_of,
     unpack,
@@ -91,6 +94,21 @@ def test_slices_do_not_change_what_is_found(text: str, slice_lines: int) -> None
     assert (whole.tokens, whole.definitions, whole.lines) == (sliced.tokens, sliced.definitions, sliced.lines)
 
 
+@given(st.text(st.sampled_from("abé_1 \n.()def\t"), max_size=300), st.integers(1, 40))
+def test_parts_do_not_change_what_is_found(text: str, size: int) -> None:
+    """Parts of a large file are read by different workers; what was found is put together again as if by one."""
+    cut = list(parts(text, size))
+    assert "\n".join(part for _, part in cut) == text, "nothing is lost, and nothing is there twice"
+    assert all(len(part) <= size or "\n" not in part for _, part in cut)
+    joined = Scan("")
+    for first, part in cut:
+        scan = Scan(part, first)
+        while not scan.advance(7):
+            pass
+        joined.add(msgspec.msgpack.decode(msgspec.msgpack.encode(scan.found()), type=Found))
+    assert list(portions("x.py", joined, 3)) == list(portions("x.py", scanned(text), 3))
+
+
 @given(st.lists(st.text(st.sampled_from("abcdé_"), min_size=2, max_size=4), max_size=40), st.integers(1, 9))
 def test_portions_hold_each_word_once_in_its_own_shard(words: list[str], shards: int) -> None:
     """A word in the wrong shard is never found: a search asks one shard alone."""
@@ -102,7 +120,7 @@ def test_portions_hold_each_word_once_in_its_own_shard(words: list[str], shards:
             assert part.shard == shard_of(word, shards)
             assert word not in found
             found[word] = unpack(packed)
-            assert all(part.lines[line] == scan.lines[line] for line in found[word])
+            assert all(part.lines.get(line) == scan.lines[line] for line in found[word])
     assert found == {word: tuple(lines) for word, lines in scan.tokens.items()}
     assert {part.shard for part in parts} == set(range(shards)), "one that is not told keeps words of an older text"
 

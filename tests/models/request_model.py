@@ -55,6 +55,7 @@ class Job:
     ready_ns: int = 0
     #: How long it has waited in the ready pool, for the figures.
     waited_ns: int = 0
+    begun_count: int = 0
 
     def __repr__(self) -> str:
         return (
@@ -203,6 +204,10 @@ class RequestModel:
         self._waits_to_rejoin(job, at_front=True)
         self._settle()
 
+    def disown(self, owner: Hashable) -> None:
+        self._nobody_rejoins(owner, have_failed=True)
+        self._settle()
+
     def await_rejoin(self, owner: Hashable, waiter: Any) -> None:
         self.waiters.append((owner, waiter))
 
@@ -229,6 +234,7 @@ class RequestModel:
     def _begin(self, job: Job, now_ns: int) -> None:
         job.state = EXECUTING
         job.waited_ns += now_ns - job.ready_ns
+        job.begun_count += 1
 
     def _next_begins(self, worker: str, now_ns: int) -> None:
         held = self.held_by(worker)
@@ -239,15 +245,18 @@ class RequestModel:
         worker = job.worker
         job.state, job.is_failed = DONE, is_failed
         self._next_begins(worker, now_ns)
-        for own in self.of(job):
+        self._nobody_rejoins(job, have_failed=is_failed)
+        if job.rejoins:
+            self._waits_to_rejoin(job, at_front=False)
+
+    def _nobody_rejoins(self, owner: Hashable, *, have_failed: bool) -> None:
+        for own in self.of(owner):
             if own.state == REJOINABLE:
                 own.state = DONE
-            elif is_failed and own.state == READY and not own.worker:
+            elif have_failed and own.state == READY and not own.worker:
                 own.state, own.is_failed = GONE, True
             else:
                 own.rejoins = False
-        if job.rejoins:
-            self._waits_to_rejoin(job, at_front=False)
 
     def _waits_to_rejoin(self, job: Job, *, at_front: bool) -> None:
         job.state, job.turn = REJOINABLE, next(self._fronts if at_front else self._turns)

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from appbackplane.runtime import operation
+from appbackplane.runtime import AppObject, operation
 from appbackplane.runtime.requests import Context, Rejoin, RequestKernel, Resource, Runnable
 from appbackplane.transport.errors import BackplaneError
 
@@ -195,39 +195,50 @@ def open_database() -> sqlite3.Connection:
     return database
 
 
+class Desk(AppObject):
+    """Posts what it is told, and tells what rejoined; one thing at a time, so there are several."""
+
+    def __init__(self, kernel: Bulk) -> None:
+        self.kernel = kernel
+
+    @operation(priority=3, is_long=True)
+    async def run(self, runnable: str, requests: list[Any], lane: int = 3) -> list[list[Any]]:
+        """Of each: request, result, error, traceback, state, worker."""
+        owner, kernel = object(), self.kernel.kernel
+        for each in requests:
+            await kernel.apost(Numbers(**each) if isinstance(each, dict) else each, runnable, owner=owner, lane=lane)
+        return [
+            [
+                done.request if done.runnable != "Total" else None, done.result, done.error, done.trace, done.state.value,
+                done.worker,
+            ]
+            async for done in kernel.ajoined(owner)
+        ]  # fmt: skip
+
+    @operation(priority=3, is_long=True)
+    def run_plain(self, count: int) -> int:
+        """Through `map_unordered`, in a thread that waits."""
+        found = self.kernel.kernel.map_unordered(range(0, 2 * count, 2), Wrong)
+        return len({done.id for done in found if not done.is_failed})
+
+    @operation(priority=3, is_long=True)
+    async def rejoin_all(self, owner: str) -> list[Any]:
+        """Of an owner that others may have posted for."""
+        return [done.result async for done in self.kernel.kernel.ajoined(owner)]
+
+
 class Bulk(RequestKernel):
-    """Posts what it is told, and tells what rejoined."""
+    """The kernel."""
 
     runnables = (
         Total, Pid, Odd, Wrong, AsyncOdd, Hold, Tree, AsyncTree, Mapping, GivesUp, Poster, Misuse, Carry, Row,
     )  # fmt: skip
     resources = {"db": Resource(open=open_database, close=sqlite3.Connection.close)}
 
-    @operation(priority=3, is_long=True)
-    async def run(self, runnable: str, requests: list[Any], lane: int = 3) -> list[list[Any]]:
-        """Of each: request, result, error, traceback, state, worker."""
-        owner = object()
-        for request in requests:
-            await self.kernel.apost(
-                Numbers(**request) if isinstance(request, dict) else request, runnable, owner=owner, lane=lane
-            )
-        return [
-            [
-                done.request if done.runnable != "Total" else None, done.result, done.error, done.trace, done.state.value,
-                done.worker,
-            ]
-            async for done in self.kernel.ajoined(owner)
-        ]  # fmt: skip
-
-    @operation(priority=3, is_long=True)
-    def run_plain(self, count: int) -> int:
-        """Through `map_unordered`, in a thread that waits."""
-        return len({done.id for done in self.kernel.map_unordered(range(0, 2 * count, 2), Wrong) if not done.is_failed})
-
-    @operation(priority=3, is_long=True)
-    async def rejoin_all(self, owner: str) -> list[Any]:
-        """Of an owner that others may have posted for."""
-        return [done.result async for done in self.kernel.ajoined(owner)]
+    def setup(self) -> None:
+        """Its desks."""
+        for number in range(4):
+            self.add(Desk(self), key=f"desk-{number}")
 
     @operation(priority=2)
     def told(self) -> dict[str, Any]:

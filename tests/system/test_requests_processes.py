@@ -236,37 +236,35 @@ def test_a_worker_that_is_restarted_ends_what_it_executes(client: Client, system
     call, pipes = hold(client, system, ["e", "f", "g", "h"])
     load = client.submit("bulk.run", runnable="Tree", requests=[[1, 8]] * 8, lane=1, timeout=2 * LIMIT_S)
     old = system.pids()["worker-2"]
-    with system.connect() as other:
-        restart = other.submit("supervisor.restart", backplane="worker-2", timeout=2 * LIMIT_S)
-        ask_until(client, "supervisor.status", is_leaving)
-        for pipe in pipes:
-            let_go(pipe)
-        restart.result()
+    order = {"backplanes": ["worker-2"], "timeout": LIMIT_S}
+    restart = client.submit("supervisor.restart", arguments=order, timeout=LIMIT_S)
+    ask_until(client, "supervisor.status", is_leaving)
+    for pipe in pipes:
+        let_go(pipe)
+    restart.result()
     rows = call.result()
     assert [row[ERROR] for row in rows] == [None] * 4, rows
     assert old in [row[RESULT] for row in rows]
     assert [row[RESULT] for row in load.result()] == [64] * 8
     assert system.pids()["worker-2"] != old
-    told = client.call("bulk.told")
-    assert told["withdrawn_total"] == client.call("bulk.told")["withdrawn_total"]
 
 
 def is_leaving(status: dict[str, Any]) -> bool:
     """Whether worker-2 is on its way down."""
     entry = next(each for each in status["backplanes"] if each["name"] == "worker-2")
-    return entry["state"] != "up"
+    return bool(entry["state"] == "draining")
 
 
 def test_more_and_fewer_workers_while_it_works(client: Client, system: System) -> None:
     """Processes are the supervisor's; so many of them are used, from the next request on."""
-    load = client.submit("bulk.run", runnable="Odd", requests=["x"] * 3000, timeout=2 * LIMIT_S)
+    load = client.submit("bulk.run", runnable="Odd", requests=["x"] * 900, timeout=2 * LIMIT_S)
     try:
         for count in (3, 4, 3):
             assert client.call("bulk.use", workers=count) == count
         ask_until(
             client, "bulk.run", lambda rows: len({row[WORKER] for row in rows}) == 3, runnable="Pid", requests=[0] * 12
         )
-        assert [row[ERROR] for row in load.result()] == [None] * 3000
+        assert [row[ERROR] for row in load.result()] == [None] * 900
         assert len(client.call("bulk.told")["by_worker"]) == 3
     finally:
         client.call("bulk.use", workers=4)

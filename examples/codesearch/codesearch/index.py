@@ -1,49 +1,48 @@
-"""Index: reads, hashes and tokenizes a source tree and feeds it to the shards. The bulk side.
+"""Index: has a source tree read, hashed and tokenized by a request kernel, and fed to the shards. The bulk side.
 
-Everything here runs at priority 5. Each reader works on a few files at a time and sends what it found in batches, awaiting
-the answer to each: an object has one outstanding reply at most (law 6), so `window` readers never have more than `window`
-batches outstanding, and a slow `query` slows them down by itself. Between slices of a file a reader steps aside for
-whatever is more urgent. When `query` lost its index (its process died), the epoch in its answers says so, and all is read
-again.
+Whoever asks for a round has a feeder posted (indexing.py); from then on the kernel's workers do the work, and all that comes
+back here is what became of each file. Everything runs at priority 5. No file waits here: the ready pool has room for so many
+groups, and the feeder waits while it is full. When `query` lost its index (its process died), the epoch in its answers says
+so, and all is read again.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import sysconfig
-from hashlib import blake2b
+from enum import Enum
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict
+from typing import TypedDict
 
 from appbackplane.runtime import (
     AppObject,
-    BackplaneError,
-    Component,
     DeadlineExceeded,
+    FailedPrecondition,
     InvalidArgument,
     PeerError,
+    StateMachine,
     checkpoint,
     every,
     operation,
     pause,
     should_stop,
 )
+from appbackplane.runtime.requests import Element, KernelPolicy, RequestKernel
 
-from .tokens import Portion, Scan, batches, decode, portions
-from .tree import SUFFIXES, source_files
-from .worklist import Job, Worklist
+from .indexing import LANE_FEED, LANE_FILES, RETRY_S, Feed, Files, Group, Part, Tree, Worked, owner_of, shown
+from .tree import SUFFIXES
+from .worklist import Worklist
 
 #: Priority of all that may wait.
 BULK = 5
-#: Bytes of source a reader takes at once: about ten files, whose words fill a batch for each of eight shards. With single
-#: files most batches hold a dozen words, and the index spends its time on calls.
-GROUP_BYTES = 192 * 1024
-#: Lines tokenized before a reader looks whether something more urgent is there: about half a millisecond.
-SLICE_LINES = 150
-#: Larger files are data, and reading one of them would take longer than any slice.
-FILE_BYTES_MAX = 2 << 20
-#: How long to wait before asking a `query` again that is restarting: it is back in about a second.
-RETRY_S = 0.25
+#: How long a tree may take to be walked, and a round that was stopped to end: nobody waits that long.
+WALK_S_MAX = 3600.0
+#: Five workers keep two cores busy: a feeder, which mostly waits, three or four groups of files, one of which mostly waits for
+#: `query`, and whatever is left for parts of large files, which always have a worker.
+POLICY = KernelPolicy(workers=5, mode="lanes", lanes=(0, 20, 60), base=BULK)
+
+log = logging.getLogger(__name__)
 
 
 class Failure(TypedDict):
@@ -65,95 +64,70 @@ class Progress(TypedDict):
     bytes: int
     entries: int
     failed: int
-    batches_outstanding: int
-    batches_outstanding_max: int
+    #: The kernel's: requests that may be executed at a time, that are, by lane, and that wait for it.
+    workers: int
+    executing: list[int]
+    ready: int
 
 
-class _Read(NamedTuple):
-    """A file that has been read."""
+class Stage(Enum):
+    """How far a round is."""
 
-    job: Job
-    digest: bytes
-    size: int
-    parts: list[Portion]
-    names: list[str]
+    REST = "rest"  # nothing of any round is left
+    WALKING = "walking"  # it is not known yet how many files there are
+    WORKING = "working"
 
 
-class Reader(AppObject):
-    """Works on some files at a time."""
+class Round(StateMachine):
+    """The round of now, as its requests and those who wait for it see it."""
 
-    def __init__(self, index: Index, number: int) -> None:
-        self._index = index
-        self._number = number
+    initial = Stage.REST
 
-    @operation(priority=BULK, calls=("query.ingest",))
-    async def work(self) -> None:
-        """Take files and feed them to the shards; go on as long as there are any."""
-        index, work = self._index, self._index.work
-        epoch, reason = index.epoch, ""
-        group = await self._read_some()
-        try:
-            await self._feed([part for file in group for part in file.parts], epoch)
-        except BackplaneError as error:
-            reason = f"not indexed: {error}"
-        for file in group:
-            if index.epoch != epoch:
-                work.drop(file.job)
-            elif reason:
-                work.fail(file.job, reason)
-            else:
-                entries = sum(len(part.tokens) + len(part.definitions) for part in file.parts)
-                work.done(file.job, file.digest, file.size, entries, file.names)
-        if should_stop():
-            return  # the backplane is about to go down: what is left is found again by the next one
-        if not work.is_empty:
-            self.cast("index.work", key=self.key)
-        elif group and work.is_complete:
-            index.round_ended()
+    def __init__(self, index: Index) -> None:
+        self._work = index.work
 
-    async def _read_some(self) -> list[_Read]:
-        work = self._index.work
-        group: list[_Read] = []
-        size = 0
-        while size < GROUP_BYTES and (job := work.take()) is not None:
-            try:
-                data = b"" if job.is_gone else _bytes_of(Path(job.path))
-            except OSError as error:
-                work.fail(job, error.strerror or str(error))
-                continue
-            size += len(data)
-            digest = blake2b(data, digest_size=16).digest()
-            parts: list[Portion] = []
-            names: list[str] = []
-            if job.is_gone or work.needs_tokens(job, digest):
-                scan = Scan(decode(data)[0])
-                while not scan.advance(SLICE_LINES):
-                    await checkpoint()
-                for part in portions(shown(job.path), scan, self._index.shards):
-                    parts.append(part)
-                    await checkpoint()
-                names = list(scan.definitions)
-            group.append(_Read(job, digest, len(data), parts, names))
-        return group
+    @operation(priority=BULK, accepted_in=(Stage.REST,))
+    def begin(self, is_full: bool) -> int:
+        """Its number."""
+        self.become(Stage.WALKING)
+        return self._work.begin(is_full=is_full)
 
-    async def _feed(self, parts: list[Portion], epoch: str) -> None:
-        """Send it all, a batch at a time; end early if it turns out that the index was lost meanwhile."""
-        index = self._index
-        for shard, batch in batches(parts, index.shards, first=self._number % index.shards):
-            answer = await self._ingest(f"shard-{shard}", batch)
-            if answer["epoch"] != epoch:
-                return index.lost()
+    @operation(priority=BULK)
+    def enlist(self, round: int, paths: list[bytes]) -> bool:
+        """Files that the feeder has found. Whether the round still goes on."""
+        if should_stop() or not self._work.goes_on(round):
+            return False
+        self._work.enlist(os.fsdecode(path) for path in paths)
+        return True
 
-    async def _ingest(self, key: str, batch: list[Portion]) -> Any:
-        while True:
-            self._index.batch_sent()
-            try:
-                return await self.call("query.ingest", key=key, portions=batch)
-            except (PeerError, DeadlineExceeded) as error:
-                retry_after = error.retry_after or RETRY_S
-            finally:
-                self._index.batch_answered()
-            await pause(retry_after)
+    @operation(priority=BULK)
+    def missing(self, round: int, count: int) -> list[bytes]:
+        """All that there are have been found: files that the index has, and the tree no more; [] when all were named."""
+        if not self._work.goes_on(round):
+            return []
+        self.become(Stage.WORKING)
+        return [os.fsencode(path) for path in self._work.missing(count)]
+
+    @operation(priority=BULK)
+    def begin_files(self, round: int, paths: list[bytes]) -> list[bytes] | None:
+        """Of each file the digest of the text that is in the index. None: the round is over."""
+        if should_stop() or not self._work.goes_on(round):
+            return None
+        return [self._work.digest(os.fsdecode(path)) for path in paths]
+
+    @operation(priority=BULK, accepted_in=(Stage.WORKING, Stage.REST), otherwise="defer")
+    def size(self) -> int:
+        """How many files there are in the tree, as soon as that is known."""
+        return self._work.files_present
+
+    @operation(priority=BULK)
+    def end(self) -> None:
+        """None of its requests exists any more."""
+        self.become(Stage.REST)
+
+    @operation(priority=BULK, accepted_in=(Stage.REST,), otherwise="defer")
+    def at_rest(self) -> None:
+        """Answers when nothing of any round is left."""
 
 
 class Walker(AppObject):
@@ -177,7 +151,7 @@ class Walker(AppObject):
     @every(1.0, priority=BULK)
     async def look(self) -> None:
         """See whether the index is still there while nobody feeds it."""
-        if self._index.work.is_idle and self._index.epoch:
+        if self._index.is_idle and self._index.epoch:
             try:
                 statistics = await self.call("query.statistics", timeout=1.0)
             except (PeerError, DeadlineExceeded):
@@ -190,70 +164,141 @@ class Walker(AppObject):
         top = index.root if root is None else Path(root).expanduser()
         if not top.is_dir():
             raise InvalidArgument(f"root: {str(top)!r} is no folder; expected one that holds source files")
-        paths: list[str] = []
-        for folder in source_files(top, index.suffixes):
-            paths += folder
-            await checkpoint()
         index.work.stop()
-        while not index.work.is_idle:
-            await pause(0.01)
+        await self.call("index.at_rest", timeout=WALK_S_MAX)
         while True:
             try:
                 statistics = await self.call("query.statistics")
                 break
             except PeerError as error:
                 await pause(error.retry_after or RETRY_S)
-        index.root, index.epoch, index.shards = top, statistics["epoch"], statistics["shards"]
-        index.work.begin(paths, is_full=is_full)
-        for number in range(index.window):
-            self.cast("index.work", key=f"reader-{number}")
-        return len(paths)
+        index.root, index.epoch, shards = top, statistics["epoch"], statistics["shards"]
+        number = await self.call("index.begin", is_full=is_full)
+        tree = Tree(number, os.fsencode(top), index.suffixes, index.epoch, shards)
+        await index.kernel.apost(tree, Feed, owner=owner_of(number), lane=LANE_FEED)
+        self.cast("index.join", round=number)
+        size: int = await self.call("index.size", timeout=WALK_S_MAX)
+        return size
 
 
-class Index(Component):
+class Joiner(AppObject):
+    """Takes what became of the requests of a round, one round after the other."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+
+    @operation(priority=BULK, is_long=True)
+    async def join(self, round: int) -> None:
+        """Until none is left."""
+        index, is_fed = self._index, True
+        try:
+            async for done in index.kernel.ajoined(owner_of(round)):
+                if done.runnable == Feed.__name__:
+                    is_fed = self._fed(done)
+                else:
+                    await self._worked(done)
+                await checkpoint()
+        except FailedPrecondition as error:
+            log.info("round %d is left: %s", round, error)  # the kernel goes down
+            return
+        await self.call("index.end")
+        if not should_stop():
+            index.round_ended(is_fed=is_fed)
+
+    def _fed(self, done: Element) -> bool:
+        """Whether all files of the tree have been posted, or are not to be."""
+        if done.error is None:
+            return bool(done.result)
+        if is_lost(done):
+            return False
+        self._index.work.remember(str(self._index.root), done.error)
+        return True
+
+    async def _worked(self, done: Element) -> None:
+        index, work = self._index, self._index.work
+        group: Group = done.request
+        if group.epoch != index.epoch:
+            return
+        if done.error is not None:
+            if is_lost(done) and not group.losses:
+                again = Group(
+                    group.round, group.paths, group.epoch, group.shards, group.first_shard, group.is_gone, losses=1
+                )
+                await index.kernel.apost(again, Files, owner=owner_of(group.round), lane=LANE_FILES)
+                return
+            for path in group.paths:
+                work.fail(os.fsdecode(path), f"not indexed: {done.error}")
+            return
+        worked: Worked = done.result
+        if worked.is_lost:
+            index.lost()
+        elif not worked.is_over:
+            for file in worked.files:
+                path = os.fsdecode(file.path)
+                if file.reason:
+                    work.fail(path, file.reason)
+                elif group.is_gone:
+                    work.gone(path)
+                else:
+                    work.done(path, file.digest, file.size, file.entries, file.names)
+
+
+def is_lost(done: Element) -> bool:
+    """Whether it was lost with the process that executed it."""
+    return done.error is not None and done.error.startswith("lost worker")
+
+
+class Index(RequestKernel):
     """The bulk work of one source tree."""
 
     depends_on = ("query",)
+    runnables = (Feed, Files, Part)
+    policy = POLICY
 
-    def __init__(self, root: str | None = None, window: int = 4, suffixes: tuple[str, ...] = SUFFIXES) -> None:
-        if window < 1:
-            raise ValueError(f"window = {window}: expected 1 or more batches outstanding")
+    def __init__(
+        self, root: str | None = None, suffixes: tuple[str, ...] = SUFFIXES, policy: KernelPolicy | None = None
+    ) -> None:
+        super().__init__(policy)
         self.root = Path(root or sysconfig.get_paths()["stdlib"]).expanduser()
-        self.window, self.suffixes = window, tuple(suffixes)
+        self.suffixes = tuple(suffixes)
         self.work = Worklist()
         #: Of the index that was fed; empty: none yet.
         self.epoch = ""
-        self.shards = 1
         self.is_repeating = False
-        self._outstanding = self._outstanding_max = 0
-        self._walker = Walker(self)
+        self._round = Round(self)
 
     def setup(self) -> None:
-        """Readers, as many as there may be batches outstanding."""
-        self.add(self._walker, key="walker")
-        for number in range(self.window):
-            self.add(Reader(self, number), key=f"reader-{number}")
+        """Who begins rounds, who ends them, and what both and all requests see of them."""
+        self.add(self._round, key="round")
+        self.add(Walker(self), key="walker")
+        self.add(Joiner(self), key="joiner")
 
     def on_primary(self) -> None:
         """Begin."""
         self.cast("index.rebuild")
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing of any round is left."""
+        return self._round.state is Stage.REST
+
     @operation(priority=1)
     def progress(self) -> Progress:
         """How far the work has come."""
-        work = self.work
+        work, figures = self.work, self.figures()
         return Progress(
-            root=shown(str(self.root)),
+            root=shown(os.fsencode(self.root)),
             round=work.round_number,
             round_files=work.files_total,
             round_files_done=work.files_done,
-            is_idle=work.is_idle,
+            is_idle=self.is_idle,
             files=work.files,
             bytes=work.bytes,
             entries=work.entries,
             failed=work.failed,
-            batches_outstanding=self._outstanding,
-            batches_outstanding_max=self._outstanding_max,
+            workers=figures.workers,
+            executing=list(figures.executing_lanes),
+            ready=sum(figures.ready),
         )
 
     @operation(priority=1)
@@ -264,7 +309,7 @@ class Index(Component):
     @operation(priority=1)
     def failures(self) -> list[Failure]:
         """The last files that could not be worked on, and why."""
-        return [Failure(file=shown(path), reason=reason) for path, reason in self.work.failures]
+        return [Failure(file=shown(os.fsencode(path)), reason=reason) for path, reason in self.work.failures]
 
     @every(0.25, priority=2)
     def report(self) -> None:
@@ -273,18 +318,11 @@ class Index(Component):
 
     # What its objects tell it.
 
-    def batch_sent(self) -> None:
-        """A batch is outstanding."""
-        self._outstanding += 1
-        self._outstanding_max = max(self._outstanding_max, self._outstanding)
-
-    def batch_answered(self) -> None:
-        """It has ended, however it did."""
-        self._outstanding -= 1
-
-    def round_ended(self) -> None:
-        """All files of a round have been worked on."""
-        if self.is_repeating:
+    def round_ended(self, *, is_fed: bool) -> None:
+        """Nothing of a round is left. `is_fed`: nothing was left out because the feeder was lost."""
+        if not is_fed and not self.work.is_stopped:
+            self.cast("index.refresh")
+        elif self.is_repeating and self.work.is_complete:
             self.cast("index.rebuild")
 
     def lost(self) -> None:
@@ -293,16 +331,3 @@ class Index(Component):
             self.epoch = ""
             self.work.stop()
             self.cast("index.rebuild")
-
-
-def shown(path: str) -> str:
-    """A path as text: file names are bytes, and need not be text in any encoding."""
-    return os.fsencode(path).decode("utf-8", "replace")
-
-
-def _bytes_of(path: Path) -> bytes:
-    with path.open("rb") as file:
-        data = file.read(FILE_BYTES_MAX + 1)
-    if len(data) > FILE_BYTES_MAX:
-        raise OSError(f"larger than {FILE_BYTES_MAX:,} bytes")
-    return data

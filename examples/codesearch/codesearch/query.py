@@ -11,10 +11,12 @@ from __future__ import annotations
 import uuid
 from typing import TypedDict
 
-from appbackplane.runtime import AppObject, Component, operation
+from msgspec import MsgspecError
+
+from appbackplane.runtime import AppObject, Component, InvalidArgument, operation
 
 from .shard_index import Hit, ShardIndex
-from .tokens import Portion, shard_of, words_of
+from .tokens import shard_of, unpacked, words_of
 
 
 class Ingested(TypedDict):
@@ -52,9 +54,16 @@ class Shard(AppObject):
         return self.index.symbol(name, limit)
 
     @operation(priority=5)
-    def ingest(self, portions: list[Portion]) -> Ingested:
-        """Take in a batch of portions (tokens.batches)."""
-        return Ingested(entries=sum(self.index.ingest(portion) for portion in portions), epoch=self._epoch)
+    def ingest(self, portions: bytes) -> Ingested:
+        """Take in a batch of portions (`tokens.batches`, `packed`).
+
+        As bytes: made into portions in one step, here, it costs a third of what general arguments cost on their way.
+        """
+        try:
+            batch = unpacked(portions)
+        except MsgspecError as error:
+            raise InvalidArgument(f"portions: {error}; expected tokens.packed(batch)") from error
+        return Ingested(entries=sum(self.index.ingest(portion) for portion in batch), epoch=self._epoch)
 
 
 class Query(Component):

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypedDict
 
+from .lines import Lines
 from .tokens import Portion, unpack, words_of
 
 #: Files remembered for one word. `self` is in nearly all; nobody reads more than a few screens of them.
@@ -94,7 +95,7 @@ class _Arriving:
     known_definitions: frozenset[str]
     tokens: list[str] = field(default_factory=list)
     definitions: list[str] = field(default_factory=list)
-    lines: dict[int, str] = field(default_factory=dict)
+    lines: Lines = field(default_factory=Lines)
 
 
 class ShardIndex:
@@ -105,8 +106,7 @@ class ShardIndex:
         self._definitions = Table()
         self._paths: list[str] = []
         self._ids: dict[str, int] = {}
-        #: File to line number to text.
-        self._lines: dict[int, dict[int, str]] = {}
+        self._lines: dict[int, Lines] = {}
         self._arriving: dict[int, _Arriving] = {}
 
     def ingest(self, portion: Portion) -> int:
@@ -119,19 +119,19 @@ class ShardIndex:
             self._arriving[file] = arriving
         arriving.tokens.extend(tokens)
         arriving.definitions.extend(definitions)
-        arriving.lines.update(lines)
+        arriving.lines += lines
         self._mentions.enter(file, tokens, arriving.known_tokens)
         self._definitions.enter(file, definitions, arriving.known_definitions)
         if portion.is_last:
             del self._arriving[file]
             self._mentions.settle(file, arriving.tokens, arriving.known_tokens)
             self._definitions.settle(file, arriving.definitions, arriving.known_definitions)
-            if arriving.lines:
+            if arriving.tokens or arriving.definitions:
                 self._lines[file] = arriving.lines
             else:
                 self._lines.pop(file, None)
         else:
-            self._lines.setdefault(file, {}).update(lines)
+            self._lines[file] = lines + self._lines.get(file, Lines())
         return len(tokens) + len(definitions)
 
     def search(self, text: str, limit: int) -> list[Hit]:
@@ -143,7 +143,7 @@ class ShardIndex:
         hits: list[Hit] = []
         seen: set[tuple[int, int]] = set()
         for file, line in self._places(word):
-            context = self._lines[file][line]
+            context = self._context(file, line)
             if (file, line) not in seen and all(other in context for other in others):
                 seen.add((file, line))
                 hits.append(Hit(file=self._paths[file], line=line, context=context))
@@ -157,7 +157,7 @@ class ShardIndex:
         for file, line in self._sorted(self._definitions.postings.get(name, {})):
             if len(hits) >= min(limit, LIMIT_MAX):
                 break
-            hits.append(Hit(file=self._paths[file], line=line, context=self._lines[file][line]))
+            hits.append(Hit(file=self._paths[file], line=line, context=self._context(file, line)))
         return hits
 
     def statistics(self) -> ShardStatistics:
@@ -169,6 +169,11 @@ class ShardIndex:
             entries=sum(table.entries for table in tables),
             beyond=sum(table.beyond for table in tables),
         )
+
+    def _context(self, file: int, line: int) -> str:
+        text = self._lines[file].get(line)
+        assert text is not None, f"{self._paths[file]}:{line} was entered without its text"
+        return text
 
     def _places(self, word: str) -> Iterator[tuple[int, int]]:
         yield from self._sorted(self._definitions.postings.get(word, {}))

@@ -18,6 +18,10 @@ from itertools import islice
 from keyword import kwlist
 from zlib import crc32
 
+import msgspec
+
+from .lines import Lines
+
 #: Lines a token is remembered at in one file: enough to see how a file uses a name; `self` would be half of the index.
 LINES_MAX = 8
 #: Characters of a line kept as context: what fits beside a path on a wide terminal.
@@ -47,8 +51,9 @@ def decode(data: bytes) -> tuple[str, bool]:
 class Scan:
     """One file being tokenized. Call `advance` until it says True, then read `tokens`, `definitions` and `lines`."""
 
-    def __init__(self, text: str) -> None:
-        self._todo = enumerate(text.split("\n"), 1)
+    def __init__(self, text: str, first: int = 1) -> None:
+        """`first`: the number of its first line; more than 1 for a part of a file."""
+        self._todo = enumerate(text.split("\n"), first)
         #: Identifier to the lines it is on, ascending, the first `LINES_MAX` of them.
         self.tokens: dict[str, list[int]] = {}
         #: Name of a function or class to the lines that define it.
@@ -83,6 +88,45 @@ class Scan:
                 self.lines[number] = line.strip()[:CONTEXT_MAX]
         return count < lines_max
 
+    def found(self) -> Found:
+        """What was found, to be added to the scan of another part."""
+        tokens = {token: pack(places) for token, places in self.tokens.items()}
+        definitions = {name: pack(places) for name, places in self.definitions.items()}
+        return Found(tokens, definitions, self.lines)
+
+    def add(self, found: Found) -> None:
+        """What was found in the part that follows all that is in here."""
+        for mine, theirs in ((self.tokens, found.tokens), (self.definitions, found.definitions)):
+            for word, packed in theirs.items():
+                places = mine.setdefault(word, [])
+                if len(places) < LINES_MAX:
+                    places.extend(unpack(packed)[: LINES_MAX - len(places)])
+        self.lines.update(found.lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is in a part of a file, as it travels."""
+
+    tokens: dict[str, bytes]
+    definitions: dict[str, bytes]
+    lines: dict[int, str]
+
+
+def parts(text: str, size: int) -> Iterator[tuple[int, str]]:
+    """A text in parts of up to `size` characters, or of one line that is longer; of each, the number of its first line."""
+    start, first = 0, 1
+    while len(text) - start > size:
+        end = text.rfind("\n", start, start + size)
+        if end < 0:
+            end = text.find("\n", start + size)
+        if end < 0:
+            break
+        yield first, text[start:end]
+        first += text.count("\n", start, end + 1)
+        start = end + 1
+    yield first, text[start:]
+
 
 @dataclass(frozen=True, slots=True)
 class Portion:
@@ -92,7 +136,7 @@ class Portion:
     shard: int
     tokens: dict[str, bytes] = field(default_factory=dict)
     definitions: dict[str, bytes] = field(default_factory=dict)
-    lines: dict[int, str] = field(default_factory=dict)
+    lines: Lines = field(default_factory=Lines)
     is_first: bool = True
     is_last: bool = True
 
@@ -145,11 +189,21 @@ def batches(parts: Iterable[Portion], shards: int, first: int = 0) -> Iterator[t
             yield shard, batch
 
 
-def _lines_of(scan: Scan, tokens: list[str]) -> dict[int, str]:
+def packed(batch: list[Portion]) -> bytes:
+    """A batch as it travels."""
+    return _encoder.encode(batch)
+
+
+def unpacked(data: bytes) -> list[Portion]:
+    """And as a shard takes it in. Raises `msgspec.MsgspecError` for what is none."""
+    return _decoder.decode(data)
+
+
+def _lines_of(scan: Scan, tokens: list[str]) -> Lines:
     numbers: set[int] = set()
     for token in tokens:
         numbers.update(scan.tokens.get(token, ()), scan.definitions.get(token, ()))
-    return {number: scan.lines[number] for number in numbers}
+    return Lines.of(scan.lines, numbers)
 
 
 def pack(lines: list[int]) -> bytes:
@@ -160,6 +214,9 @@ def pack(lines: list[int]) -> bytes:
 def unpack(packed: bytes) -> tuple[int, ...]:
     """Line numbers from bytes."""
     return _PACKERS[len(packed) >> 2].unpack(packed)
+
+
+_encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(list[Portion])
 
 
 def words_of(text: str) -> list[str]:

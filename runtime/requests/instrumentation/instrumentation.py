@@ -1,6 +1,6 @@
 """Instrumentation: has each interval of a kernel recorded: for who listens to its topic, and on the disk.
 
-`record` is called by a timer of the kernel's, every `policy.record_interval`, with the backplane's lead: it takes 60 us, and
+`record` is called by a timer of the kernel's, every `policy.record_interval`, with the backplane's lead: it takes 25 us, and
 waits for nobody. An interval in which nothing happened, with nothing there, is recorded once, so that a reader sees the fall
 to nothing; those behind it are not: a kernel that is idle over night would push its records out of files that are bounded.
 """

@@ -162,6 +162,12 @@ class LedgerMachine(RuleBasedStateMachine):
         self.real.unjoin(element)
         self.model.unjoin(job)
 
+    @rule(data=st.data())
+    def disown(self, data: st.DataObject) -> None:
+        owner, job_owner = data.draw(self._owners())
+        self.real.disown(owner, self.now_ns)
+        self.model.disown(job_owner)
+
     @rule(everybody=st.booleans())
     def end_waiting(self, everybody: bool) -> None:
         ended = Counter(id(each) for each in self.real.end_waiting(everybody=everybody))
@@ -226,6 +232,7 @@ class LedgerMachine(RuleBasedStateMachine):
         assert figures.joined_total == len(model.having(JOINED, FAILED))
         assert figures.run_ns_total == model.run_ns
         assert figures.wait_ns_total == sum(job.waited_ns for job in model.jobs)
+        assert figures.begun_total == sum(job.begun_count for job in model.jobs)
         assert figures.refused_total == 0, "counted by the desk"
         held = {name: count for name, (_, _, count) in figures.by_worker.items() if count}
         assert held == {name: len(model.held_by(name)) for name in WORKERS if model.held_by(name)}

@@ -1,0 +1,308 @@
+"""Indexing: the work of the index as requests of three levels, for workers in this process or in processes of their own.
+
+    Feed   lane 1   walks the tree, and posts all files of it in groups, as fast as the kernel has room for them
+    Files  lane 2   some files, about 200 KB together: reads, hashes, decides what changed, tokenizes, feeds the shards
+    Part   lane 3   a part of a large file: tokenizes it
+
+What travels to a worker are paths; it reads for itself. A small file makes no request of its own: a round trip for 2 KB would
+cost as much as the work. Of a large one the text travels, in bounded parts, so that what is tokenized is what was hashed. What
+was found goes from the worker to the shards directly, a batch at a time: a worker never has more than one outstanding.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from appbackplane.runtime import BackplaneError, DeadlineExceeded, PeerError, checkpoint, pause
+from appbackplane.runtime.requests import Context, Runnable
+
+from .tokens import Found, Portion, Scan, batches, decode, packed, parts, portions
+from .tree import source_files
+
+#: Lanes of the kernel (seed: feeders, unit transactions, and parts of these).
+LANE_FEED, LANE_FILES, LANE_PART = 1, 2, 3
+#: Bytes of source in one request: about ten files, whose words fill a batch for each of eight shards. With single files most
+#: batches hold a dozen words, and the workers spend their time on calls.
+GROUP_BYTES = 192 * 1024
+#: Files in one request, however small.
+GROUP_FILES_MAX = 64
+#: Files with more characters than that are split into parts of half of it: 15 ms of work that another worker may do. A part
+#: costs a tenth more than the same text within its file, as what was found in it travels twice.
+SPLIT_CHARS = 256 * 1024
+#: Lines tokenized before a worker looks whether something more urgent is there: about half a millisecond.
+SLICE_LINES = 150
+#: Larger files are data, and reading one of them would take longer than any slice.
+FILE_BYTES_MAX = 2 << 20
+#: Paths told to the index at once: a millisecond of its time.
+PAGE = 1000
+#: Requests posted before the feeder looks whether its round still goes on.
+POSTED_AT_ONCE = 32
+#: How long to wait before asking a `query` again that is restarting: it is back in about a second.
+RETRY_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """All files below a folder. Paths are bytes, as file names are: they need not be text in any encoding."""
+
+    round: int
+    root: bytes
+    suffixes: tuple[str, ...]
+    #: Of the index that is fed, and how many shards it has.
+    epoch: str
+    shards: int
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Some files, to be worked on together."""
+
+    round: int
+    paths: list[bytes]
+    epoch: str
+    shards: int
+    #: The shard whose batch is sent first: those who send at the same time begin at different ones.
+    first_shard: int
+    #: They are no longer there: take them out of the index.
+    is_gone: bool = False
+    #: How often it has been lost with its worker.
+    losses: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A part of a large file."""
+
+    file: int
+    part: int
+    first_line: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one file."""
+
+    path: bytes
+    digest: bytes = b""
+    size: int = 0
+    entries: int = 0
+    #: Some names that it defines.
+    names: list[str] = field(default_factory=list)
+    #: Why it could not be indexed; "": it was, or had not changed.
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Worked:
+    """What became of a group. Nothing, if its round was over, or the index that it was for turned out to be lost."""
+
+    files: list[Outcome] = field(default_factory=list)
+    is_over: bool = False
+    is_lost: bool = False
+
+
+def owner_of(round: int) -> str:
+    """For whom all requests of a round rejoin: when none exists any more, the round is at its end."""
+    return f"round {round}"
+
+
+class Feed(Runnable):
+    """The feeder."""
+
+    async def execute(self, request: Tree, kernel: Context) -> bool:
+        """Whether all has been posted, or the round was over before."""
+        files: list[tuple[bytes, int]] = []
+        page: list[bytes] = []
+        for folder in source_files(Path(os.fsdecode(request.root)), request.suffixes):
+            for path in folder:
+                files.append((os.fsencode(path), _size_of(path)))
+                page.append(files[-1][0])
+            if len(page) >= PAGE and not await self._enlist(request, kernel, page):
+                return True
+            await checkpoint()
+        if not await self._enlist(request, kernel, page):
+            return True
+        todo = [self._group(request, number, paths) for number, paths in enumerate(grouped(files))]
+        while gone := await kernel.acall("index.missing", round=request.round, count=GROUP_FILES_MAX):
+            todo.append(self._group(request, len(todo), gone, is_gone=True))
+        for start in range(0, len(todo), POSTED_AT_ONCE):
+            if kernel.should_stop():
+                return False
+            if not await kernel.acall("index.enlist", round=request.round, paths=[]):
+                return True
+            await kernel.apost_all(
+                todo[start : start + POSTED_AT_ONCE], Files, owner=owner_of(request.round), lane=LANE_FILES
+            )
+        return True
+
+    async def _enlist(self, request: Tree, kernel: Context, page: list[bytes]) -> bool:
+        for start in range(0, len(page), PAGE):
+            part = page[start : start + PAGE]
+            if not await kernel.acall("index.enlist", round=request.round, paths=part):
+                return False
+        page.clear()
+        return True
+
+    def _group(self, request: Tree, number: int, paths: list[bytes], *, is_gone: bool = False) -> Group:
+        return Group(request.round, paths, request.epoch, request.shards, number % request.shards, is_gone)
+
+
+class Files(Runnable):
+    """The transaction."""
+
+    async def execute(self, request: Group, kernel: Context) -> Worked:
+        """Index some files."""
+        known = await kernel.acall("index.begin_files", round=request.round, paths=request.paths)
+        if known is None:
+            return Worked(is_over=True)
+        files = [_File(path) for path in request.paths]
+        split = 0
+        for number, (file, digest) in enumerate(zip(files, known, strict=True)):
+            if not request.is_gone and not file.read(digest):
+                continue
+            if len(file.text) > SPLIT_CHARS:
+                split += 1
+                await self._split(number, file, kernel)
+            else:
+                await tokenize(file.scan)
+        if split:
+            await self._join(files, kernel)
+        found: list[Portion] = []
+        for file in files:
+            if file.is_changed or request.is_gone:
+                found += portions(shown(file.path), file.scan, request.shards)
+                await checkpoint()
+        try:
+            is_lost = not await self._feed(found, request, kernel)
+        except BackplaneError as error:
+            return Worked([Outcome(file.path, reason=f"not indexed: {error}") for file in files])
+        return Worked([file.outcome() for file in files], is_lost=is_lost)
+
+    async def _split(self, number: int, file: _File, kernel: Context) -> None:
+        slices = [
+            Slice(number, part, first_line, text)
+            for part, (first_line, text) in enumerate(parts(file.text, SPLIT_CHARS // 2))
+        ]
+        await kernel.apost_all(
+            slices, Part, priority=1, lane=LANE_PART
+        )  # before further files: somebody waits for them
+
+    async def _join(self, files: list[_File], kernel: Context) -> None:
+        found: dict[tuple[int, int], Found] = {}
+        async for done in kernel.ajoined():
+            slice: Slice = done.request
+            if done.is_failed:  # its worker died, perhaps: the text is still here
+                found[slice.file, slice.part] = await _found_in(slice)
+            else:
+                found[slice.file, slice.part] = done.result
+        for file, part in sorted(found):
+            files[file].scan.add(found[file, part])
+            await checkpoint()
+
+    async def _feed(self, found: list[Portion], request: Group, kernel: Context) -> bool:
+        """Send it all, a batch at a time; False: it turned out that the index is another one by now."""
+        for shard, batch in batches(found, request.shards, request.first_shard):
+            answer = await self._ingest(f"shard-{shard}", packed(batch), kernel)
+            if answer["epoch"] != request.epoch:
+                return False
+        return True
+
+    async def _ingest(self, key: str, batch: bytes, kernel: Context) -> Any:
+        while True:
+            try:
+                return await kernel.acall("query.ingest", key=key, portions=batch)
+            except (PeerError, DeadlineExceeded) as error:
+                retry_after = error.retry_after or RETRY_S
+            await pause(retry_after)
+
+
+class Part(Runnable):
+    """The part of a transaction."""
+
+    async def execute(self, request: Slice, kernel: Context) -> Found:
+        """What is in it."""
+        return await _found_in(request)
+
+
+class _File:
+    """A file that is worked on."""
+
+    def __init__(self, path: bytes) -> None:
+        self.path = path
+        self.text, self.digest, self.size = "", b"", 0
+        self.is_changed = False
+        self.reason = ""
+        self.scan = Scan("")
+
+    def read(self, known: bytes) -> bool:
+        """Whether there is something to tokenize."""
+        try:
+            data = _bytes_of(self.path)
+        except OSError as error:
+            self.reason = error.strerror or str(error)
+            return False
+        self.size = len(data)
+        self.digest = blake2b(data, digest_size=16).digest()
+        self.is_changed = self.digest != known
+        if self.is_changed:
+            self.text = decode(data)[0]
+            if len(self.text) <= SPLIT_CHARS:
+                self.scan = Scan(self.text)
+        return self.is_changed
+
+    def outcome(self) -> Outcome:
+        """What became of it."""
+        entries = len(self.scan.tokens) + len(self.scan.definitions)
+        return Outcome(self.path, self.digest, self.size, entries, list(self.scan.definitions)[:3], self.reason)
+
+
+def grouped(files: Iterable[tuple[bytes, int]]) -> Iterator[list[bytes]]:
+    """Paths that are worked on together, of (path, size): until they are large enough, or many."""
+    group: list[bytes] = []
+    size = 0
+    for path, bytes_count in files:
+        group.append(path)
+        size += bytes_count
+        if size >= GROUP_BYTES or len(group) >= GROUP_FILES_MAX:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+async def tokenize(scan: Scan) -> None:
+    """All of it, stepping aside between slices for whatever is more urgent."""
+    while not scan.advance(SLICE_LINES):
+        await checkpoint()
+
+
+async def _found_in(slice: Slice) -> Found:
+    scan = Scan(slice.text, slice.first_line)
+    await tokenize(scan)
+    return scan.found()
+
+
+def shown(path: bytes) -> str:
+    """A path as text."""
+    return path.decode("utf-8", "replace")
+
+
+def _size_of(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0  # whoever reads it will say why
+
+
+def _bytes_of(path: bytes) -> bytes:
+    with open(path, "rb") as file:
+        data = file.read(FILE_BYTES_MAX + 1)
+    if len(data) > FILE_BYTES_MAX:
+        raise OSError(f"larger than {FILE_BYTES_MAX:,} bytes")
+    return data
