@@ -19,9 +19,11 @@ from ..objects.app_object import AppObject
 from .action_records import records_of
 from .desk import Desk
 from .element import Element, Failure
+from .executing import execute
 from .executor import Port
 from .failures import failure_of
 from .local_context import LocalContext
+from .runnable import RunnableSpec
 from .urgency import backplane_priority
 
 if TYPE_CHECKING:
@@ -141,7 +143,7 @@ class Serving(ParkableAction):
             spec = desk.specs[element.runnable]
             context = LocalContext(desk, kernel._host, element, held, False)
             if spec.is_async:
-                self._run_async(element, context)
+                self._run_async(spec, element, context)
                 return DONE
             self.element = element
             result = failure = None
@@ -175,9 +177,9 @@ class Serving(ParkableAction):
         worker: Any = self.object
         self._executor._serve(worker, self._worker)
 
-    def _run_async(self, element: Element, context: LocalContext) -> None:
+    def _run_async(self, spec: RunnableSpec, element: Element, context: LocalContext) -> None:
         name = self._kernel._names.of(element.runnable).name
-        action = MethodAction(self.object, name, self.priority, _execute, (self._desk, element, context))
+        action = MethodAction(self.object, name, self.priority, execute, (spec, element, context))
         action.lane, action.wait_ns = element.lane, element.started_ns - element.ready_ns
         action.on_end = self._has_ended
         self._kernel._serve(action)
@@ -190,11 +192,3 @@ class Serving(ParkableAction):
         self._kernel._resources.request_ended()
         self._desk.end_one(self._worker, element, result, failure, action.run_ns)
         self._go_on()
-
-
-async def _execute(worker: Worker, desk: Desk, element: Element, context: LocalContext) -> tuple[Any, Failure | None]:
-    """A coroutine's request, as an operation of its worker. What it raises is its owner's to hear, and not for the log."""
-    try:
-        return await desk.specs[element.runnable].execute(element.request, context), None
-    except BaseException as error:  # the edge, as above
-        return None, failure_of(error)

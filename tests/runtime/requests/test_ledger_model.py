@@ -122,7 +122,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def hand_over(self, data: st.DataObject, worker: str, how: str) -> None:
         """A worker gives back some of what it has, or is lost with it."""
         held = [pair for pair in self.pairs if pair[1] in self.model.held_by(worker)]
-        chosen = data.draw(st.lists(st.sampled_from(held), unique=True)) if held else []
+        chosen = data.draw(st.lists(st.sampled_from(held), unique=True, min_size=1)) if held else []
         elements, jobs = [element for element, _ in chosen], [job for _, job in chosen]
         if how == "give_back":
             self.real.give_back(worker, elements, self.now_ns)
@@ -130,6 +130,28 @@ class LedgerMachine(RuleBasedStateMachine):
         else:
             self.real.lose(worker, elements, "killed", self.now_ns)
             self.model.lose(worker, jobs, self.now_ns)
+
+    @rule(
+        data=st.data(),
+        whats=st.lists(st.sampled_from(["post", "take", "end", "rejoin", "give_back"]), min_size=3, max_size=10),
+        lane=st.sampled_from([3, 3, 2]),
+    )
+    def work(self, data: st.DataObject, whats: list[str], lane: int) -> None:
+        """What there is most of in the life of a kernel, undisturbed: else little gets as far as to rejoin."""
+        for what in whats:
+            worker = data.draw(st.sampled_from(WORKERS))
+            match what:
+                case "post":
+                    self.post(data, lane, 0, True, False, True, 3)
+                case "take":
+                    self.take(worker, data.draw(st.integers(1, 3)))
+                case "end":
+                    self.end(data, False, 1)
+                case "rejoin":
+                    self.rejoin(data, data.draw(st.booleans()))
+                case _:
+                    self.hand_over(data, worker, what)
+            self.all_holds()
 
     @rule(worker=st.sampled_from(WORKERS))
     def dismiss(self, worker: str) -> None:
