@@ -356,7 +356,7 @@ class Intake:
         throttle = self.throttles.get(component.component_name)
         if throttle is None:
             return
-        if throttle.is_full:
+        if throttle.is_full and action.object.is_refusable:
             try:
                 component.make_room(action)
             except BaseException as error:

@@ -121,6 +121,10 @@ class AppObject(Schedulable):
     #: not be held by work that may wait (law 10; Android's Binder calls it minimum priority). None: nothing is lent.
     lends: int | None = None
 
+    #: Whether its calls may be refused because its component is full (law 9). Not those that belong to what was admitted
+    #: already: refused, they would keep it from ending.
+    is_refusable: ClassVar[bool] = True
+
     #: Compiled operations by method name; filled when the class is made.
     __operations__: ClassVar[dict[str, OperationSpec]] = {}
 

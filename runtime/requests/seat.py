@@ -18,7 +18,7 @@ from collections import deque
 from contextlib import suppress
 from typing import Any
 
-from appbackplane.transport.errors import InternalError
+from appbackplane.transport.errors import FailedPrecondition, InternalError
 
 from ..execution.clock import RealClock
 from ..execution.current import current
@@ -72,7 +72,7 @@ class Seat(AppObject):
             result: bytes | None = None
             failure: Failure | None = None
             try:
-                spec = worker.specs[name]
+                spec = worker.spec(name, kernel)
                 element.request = spec.unpack(packed)
                 context = worker.context(self, kernel, start, element)
                 if spec.is_async:
@@ -148,6 +148,7 @@ class RequestWorker(Component):
 
     def __init__(self, kernel: str) -> None:
         cls = kernel_class(kernel)
+        self._kernel = kernel
         self.specs: dict[str, RunnableSpec] = cls.specs()
         for spec in self.specs.values():
             spec.make()
@@ -160,6 +161,16 @@ class RequestWorker(Component):
         if self._names.kernel != kernel:
             self._names = RequestNames(kernel)
         return self._names
+
+    def spec(self, name: str, kernel: str) -> RunnableSpec:
+        """Of a runnable. Raises `FailedPrecondition` where this worker is another kernel's."""
+        spec = self.specs.get(name)
+        if spec is None:
+            raise FailedPrecondition(
+                f"this worker executes the requests of {self._kernel}, which has no runnable {name}: "
+                f"have the `pool` of {kernel} lead to workers of its own"
+            )
+        return spec
 
     def context(self, seat: Seat, kernel: str, start: int, element: Element) -> RemoteContext:
         """For one request."""

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 class Window(AppObject):
     """Serves one worker process."""
 
+    is_refusable = False
+
     def __init__(self, kernel: RequestKernel) -> None:
         self._kernel = kernel
 

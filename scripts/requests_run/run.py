@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -84,6 +84,11 @@ def workers_of(client: Client) -> list[int]:
     return [
         entry["pid"] for entry in told["backplanes"] if entry["replica_of"] == "worker" and entry["pid"] is not None
     ]
+
+
+def is_worker(entry: Mapping[str, Any]) -> bool:
+    """Whether it executes: one that comes up has nothing to lose."""
+    return entry["replica_of"] == "worker" and entry["pid"] is not None and entry["state"] == "up"
 
 
 def run(requests: int, seed: int, kind: str, kill_every_s: float, say: Callable[[str], None] = print) -> Account:

@@ -103,6 +103,14 @@ class Tree(Runnable):
         return sum(done.result for done in kernel.joined())
 
 
+class HoldTree(Runnable):
+    """Both, one after the other."""
+
+    def execute(self, request: str, kernel: Context) -> int:
+        Hold().execute(request, kernel)
+        return Tree().execute([1, 6], kernel)
+
+
 class AsyncTree(Runnable):
     async def execute(self, request: list[int], kernel: Context) -> int:
         level, width = request
@@ -231,7 +239,7 @@ class Bulk(RequestKernel):
     """The kernel."""
 
     runnables = (
-        Total, Pid, Odd, Wrong, AsyncOdd, Hold, Tree, AsyncTree, Mapping, GivesUp, Poster, Misuse, Carry, Row,
+        Total, Pid, Odd, Wrong, AsyncOdd, Hold, HoldTree, Tree, AsyncTree, Mapping, GivesUp, Poster, Misuse, Carry, Row,
     )  # fmt: skip
     resources = {"db": Resource(open=open_database, close=sqlite3.Connection.close)}
 

@@ -11,12 +11,14 @@ from typing import Any
 
 import msgspec
 
+from appbackplane.runtime import operation
 from appbackplane.runtime.requests import Context, Element, Figures, KernelPolicy, RequestKernel, Runnable, State
+from appbackplane.runtime.requests.owners import Part
 from appbackplane.runtime.testing import OutsideCall, VirtualBackplane, VirtualCall
 from appbackplane.transport.directory import Directory, Place
 from appbackplane.transport.envelope import CALL, Envelope
 
-EXECUTE = "request_worker.execute"
+EXECUTE, RECALL = "request_worker.execute", "request_worker.recall"
 
 
 class Work(Runnable):
@@ -34,6 +36,11 @@ class Bulk(RequestKernel):
     """The kernel under test."""
 
     runnables = (Work, Short)
+
+    @operation()
+    async def wait_for(self, owner: str) -> int:
+        """Until nothing of an owner exists."""
+        return len([done async for done in self.kernel.ajoined(owner)])
 
 
 class Outside:
@@ -70,7 +77,9 @@ class Outside:
             for name, generation in self.generations.items()
         }
         version = engine.outgoing.directory.version + 1
-        directory = Directory("test", version, places, {EXECUTE: tuple(self.generations)}, {}, ())
+        directory = Directory(
+            "test", version, places, dict.fromkeys((EXECUTE, RECALL), tuple(self.generations)), {}, ()
+        )
         engine.outgoing.update(directory, self.virtual.clock.now_ns())
 
     # -- who posts and rejoins in the kernel's backplane -------------------------------------------------------------
@@ -94,10 +103,10 @@ class Outside:
         """The identity of its process."""
         return f"{name}-{self.generations[name]}".encode()
 
-    def given(self, name: str) -> list[OutsideCall]:
-        """The `execute` calls that the living process of this name has had, oldest first."""
+    def given(self, name: str, route: str = EXECUTE) -> list[OutsideCall]:
+        """The calls that the living process of this name has had, oldest first."""
         path = f"/nowhere/{name}-{self.generations[name]}.sock".encode()
-        return [call for call in self.virtual.outside_calls(EXECUTE) if call._peer.endswith(path)]
+        return [call for call in self.virtual.outside_calls(route) if call._peer.endswith(path)]
 
     def batch(self, name: str) -> OutsideCall:
         """The newest of them."""
@@ -162,9 +171,12 @@ class Outside:
         assert now.blocked <= now.executing, counts
         for account in ledger.owners:
             owner = account.owner
-            assert not isinstance(owner, Element) or owner.state is State.EXECUTING or not account.done, (
-                f"requests of {owner!r} wait to rejoin, and nobody will ask for them"
+            is_over = (
+                owner.state is not State.EXECUTING
+                if isinstance(owner, Element)
+                else isinstance(owner, Part) and owner.is_over
             )
+            assert not (is_over and account.done), f"requests of {owner!r} wait to rejoin, and nobody will ask for them"
         return now
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pytest
+
 from appbackplane.runtime.requests import State
 from appbackplane.runtime.testing import OutsideCall
-from appbackplane.transport.errors import FailedPrecondition, PeerDown, Unavailable
+from appbackplane.transport.errors import Busy, FailedPrecondition, PeerDown, Unavailable
 
-from .outside import Outside, Short, Work, failed, ids, row
+from .outside import Bulk, Outside, Short, Work, failed, ids, row
 
 
 def learn(outside: Outside, name: str = "worker-1", run_ns: int = 1000) -> None:
@@ -209,3 +211,21 @@ def test_a_dead_process_is_given_nothing_more_until_the_next_is_there() -> None:
     outside.run()
     assert outside.check().lost_total == 1
     assert outside.given("worker-1")
+
+
+def test_a_full_component_still_serves_its_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law 9. What a request in execution posts and rejoins has been admitted with it: refused, it would fail for nothing, and
+    those who fill the component wait for it.
+    """
+    monkeypatch.setattr(Bulk, "max_requests", 1)
+    outside = Outside("worker-1")
+    parent = outside.post(1, owner="x")
+    waiting = outside.virtual.call("bulk.wait_for", owner="x")
+    batch = outside.batch("worker-1")
+    assert isinstance(outside.virtual.call("bulk.wait_for", owner="x").error(), Busy)
+    asked = outside.asked("worker-1", batch, parent.id)
+    assert outside.says_posts("worker-1", asked, 2, rejoin=False).result() == [[parent.id + 1], None]
+    assert outside.says_rejoins("worker-1", asked, wait=False).result() == ["none ready", []]
+    batch.reply([row(parent.id)])
+    outside.run()
+    assert waiting.result() == 1
