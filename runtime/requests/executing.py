@@ -20,5 +20,7 @@ async def execute(
     """What it returns, or how it failed: what it raises is its owner's to hear, and not for the log."""
     try:
         return await spec.execute(element.request, context), None
+    except GeneratorExit:  # it is let go of, perhaps by the collector: nobody hears of it any more
+        raise
     except BaseException as error:  # the edge: sys.exit() in a request ends the request, not the worker
         return None, failure_of(error)

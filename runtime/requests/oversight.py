@@ -131,6 +131,12 @@ class Oversight:
             self._ledger.executing.take_peaks()
         return figures
 
+    def take_unheard(self) -> tuple[int, str]:
+        """How many have failed of which no owner will hear, since the last time, and the last of them."""
+        with self._mutex:
+            count, self._ledger.unheard_count = self._ledger.unheard_count, 0
+            return count, self._ledger.unheard
+
     def look_for_stall(self) -> Stall | None:
         """What keeps everything from going on, if that is new; None: nothing, or it is known."""
         self.look_for_given_up()
