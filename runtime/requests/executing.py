@@ -1,6 +1,6 @@
-"""Executing: a coroutine's request, as an operation of its worker.
+"""Executing: a worker of the kernel as an object, and a coroutine's request as an operation of it.
 
-Apart from threads.py, which is compiled: what mypyc makes of a coroutine is none to anybody else.
+Apart from threads.py, which is compiled: what mypyc makes of a coroutine is none to anybody else, and objects are not compiled.
 """
 
 from __future__ import annotations
@@ -12,6 +12,10 @@ from .context import Context
 from .element import Element, Failure
 from .failures import failure_of
 from .runnable import RunnableSpec
+
+
+class Worker(AppObject):
+    """One worker of the kernel: it executes one request at a time (law 1)."""
 
 
 async def execute(
