@@ -90,6 +90,7 @@ class Backplane:
         for component in components:
             component._set_up(config.priorities)
         self._host = host = EngineHost(engine)
+        host.run_dir = config.run_dir
         for component in (self._own, *components):
             engine.registry.add_component(component)
             component._hosted_by = host
@@ -208,6 +209,7 @@ class Backplane:
         # Without the lead: summing up a histogram takes 10 us, and there are two an operation. One that is being written
         # may be an action behind.
         operations = engine.statistics.snapshot(with_buckets=with_buckets)
+        requests = {name: each._requests() for name, each in engine.registry.components.items()}
         with engine.lead:
             oldest = self._inspection.figures()
             scheduler = engine.scheduler
@@ -254,6 +256,7 @@ class Backplane:
                     "topics_lost_elsewhere": engine.intake.gaps.lost_count,
                 },
                 "replays": engine.intake.replays.figures(),
+                "requests": {name: told for name, told in requests.items() if told is not None},
                 "recording": {} if self.recording is None else self.recording.figures(),
                 "os_priority": None if self.os_priority is None else self.os_priority.describe(),
                 "slow_actions": engine.reports.slow_actions.count,

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -62,6 +63,9 @@ MANAGED_LIMIT_S = 180.0
 #: A worker that has cores to spare starts its first executor in 2 s.
 EXECUTOR_LIMIT_S = 30.0
 
+#: A JVM whose session is stopped takes 0.1 s to end; one that is stopped in the middle of a job, seconds.
+END_LIMIT_S = 10.0
+
 
 class NotInstalled(FailedPrecondition):
     """The extra is missing, or a part of it."""
@@ -82,23 +86,79 @@ def session(
 
     Raises `NotInstalled`, `NoJava`, `NoMaster`, `NoSpark`, and `InvalidArgument` for what is no name of a master.
     """
+    return session_with({key.replace("_", "."): value for key, value in settings.items()}, master, name, stderr=stderr)
+
+
+def session_with(
+    settings: Mapping[str, str],
+    master: str,
+    name: str,
+    *,
+    stderr: IO[bytes] | None = None,
+    limit_s: float | None = None,
+) -> SparkSession:
+    """`session`, with settings by their own names. `limit_s`: for a master to let it in, if not as long as a person waits."""
     check_installed()
     whose = parsed(master)
     check_answers(whose)
-    if (running := _running()) is not None:
-        running.conf.set(_PUSHDOWN, "true")
-        return running
-    wanted = SETTINGS | {key.replace("_", "."): value for key, value in settings.items()}
+    if (found := running()) is not None:
+        found.conf.set(_PUSHDOWN, "true")
+        return found
+    wanted = SETTINGS | dict(settings)
     wanted[_JAVA_OPTIONS] = f"{_LOG} {wanted.get(_JAVA_OPTIONS, '')}".strip()
     _set_environment(whose)
-    spark = _started(whose, name, wanted, stderr)
+    spark = _started(whose, name, wanted, stderr, limit_s)
     if whose.kind == "spark":
         _await_executor(spark, whose)
     return spark
 
 
-def _running() -> SparkSession | None:
-    """Of this process, whoever has started it."""
+def end(spark: SparkSession) -> None:
+    """Stop it, and its JVM; `spark.stop()` leaves that to the end of this process. Also one whose JVM is gone already.
+
+    A second session may be started then; whatever else used this one fails.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway
+    context: Any = spark.sparkContext
+    server = context._accumulatorServer
+    with suppress(Py4JError, OSError):  # of a JVM that is gone; then the rest is left to us
+        spark.stop()
+    if context._accumulatorServer is not None:
+        server.shutdown()
+    if server is not None:
+        server.server_close()
+    context._jsc = context._accumulatorServer = None
+    _forget()
+    if gateway is None:
+        return
+    with suppress(Py4JError, OSError):
+        gateway.shutdown()
+    process: subprocess.Popen[bytes] | None = gateway.proc
+    if process is not None and process.stdin is not None:
+        process.stdin.close()  # at which it ends
+        try:
+            process.wait(END_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _forget() -> None:
+    """What PySpark keeps of a JVM for all that comes after, which it does even when that is gone."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    kind: Any = SparkSession
+    kind._instantiatedSession = kind._activeSession = None
+    SparkContext._active_spark_context = None
+    SparkContext._gateway = SparkContext._jvm = None
+
+
+def running() -> SparkSession | None:
+    """That of this process, whoever has started it."""
     from pyspark.sql import SparkSession
 
     found: Any = getattr(SparkSession, "_instantiatedSession", None)
@@ -124,7 +184,9 @@ def _set_environment(master: Master) -> None:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 
-def _started(master: Master, name: str, settings: dict[str, str], stderr: IO[bytes] | None) -> SparkSession:
+def _started(
+    master: Master, name: str, settings: dict[str, str], stderr: IO[bytes] | None, limit_s: float | None
+) -> SparkSession:
     """In a thread of its own where starting may take for ever: only the end of the JVM ends it then."""
     from pyspark import SparkConf, SparkContext, java_gateway
     from pyspark.sql import SparkSession
@@ -152,10 +214,12 @@ def _started(master: Master, name: str, settings: dict[str, str], stderr: IO[byt
     else:
         maker = threading.Thread(target=make, name="start-spark", daemon=True)
         maker.start()
-        limit_s = START_LIMIT_S if master.kind == "spark" else MANAGED_LIMIT_S
+        limit_s = limit_s or (START_LIMIT_S if master.kind == "spark" else MANAGED_LIMIT_S)
         maker.join(limit_s)
         if maker.is_alive():
             _kill(set(psutil.Process().children()) - others)
+            maker.join(END_LIMIT_S)
+            _forget()  # that JVM, or the next try would ask for it
             raise no_master(master, [f"it has not let Spark in for {limit_s:g} s"])
     if raised:
         if isinstance(raised[0], Exception):

@@ -15,7 +15,8 @@ from .errors import Unavailable, UnknownRoute
 
 #: When a caller may look again for a place that is down: a process is back in 56 ms (TRAPS 21), imports take longer.
 RETRY_AFTER_S = 0.25
-#: A key that begins so and goes on with the name of a backplane is at home there: for who means a replica, not an object.
+#: A key that begins so and goes on with the name of a backplane (and a colon, or no more) is at home there: for who means one
+#: of the replicas.
 AT = "@"
 _OWN = f"{addressing.BACKPLANE}."
 
@@ -67,7 +68,8 @@ class Resolver:
 
     def _by_key(self, route: str, key: str) -> str:
         names = self._serving(route)
-        name = key[1:] if key.startswith(AT) and key[1:] in names else home(names, key)
+        named = key[1:].partition(":")[0] if key.startswith(AT) else ""
+        name = named if named in names else home(names, key)
         if not self._takes(name, route):
             raise self._unavailable(f"{route!r}, key {key!r}", (name,))
         return name

@@ -7,8 +7,8 @@ more for each of them (`Host.keep_threads`). An operation that can be `async` ha
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
 
 from appbackplane.transport.request import TIMEOUT_MAX_S
 
@@ -16,6 +16,28 @@ from ..objects.action import Action
 from ..objects.app_object import AppObject, CallOptions
 from .current import current
 from .method_action import MethodAction
+
+#: Waits at a gate, for so many seconds, instead of a thread.
+StandIn: TypeAlias = Callable[[threading.Lock, float], bool]
+#: Longer than any call.
+LIMIT_S: Final = 2 * TIMEOUT_MAX_S
+
+
+def wait_at(gate: threading.Lock, limit_s: float, outside: StandIn | None = None) -> bool:
+    """Wait in this thread until the gate is opened: whether it was in time. What runs here is given up for as long.
+
+    `outside`: who waits for a thread in which nothing runs; None: it does so itself.
+    """
+    engine, running = current.engine, current.action
+    if engine is None or running is None:
+        return gate.acquire(timeout=limit_s) if outside is None else outside(gate, limit_s)
+    with engine.lead:
+        engine.parking.begins_to_block(running, engine.now_ns())
+    try:
+        return gate.acquire(timeout=limit_s) if engine.stand_in is None else engine.stand_in(gate, limit_s)
+    finally:
+        with engine.lead:
+            engine.parking.blocks_no_more(running)
 
 
 def blocking_call(
@@ -39,13 +61,8 @@ def blocking_call(
 
     asking.on_end = has_ended
     with engine.lead:
-        engine.parking.begins_to_block(running, engine.now_ns())
         engine.post(asking, engine.now_ns())
-    try:
-        gate.acquire()
-    finally:
-        with engine.lead:
-            engine.parking.blocks_no_more(running)
+    wait_at(gate, LIMIT_S)  # the call itself ends in time
     if asking.error is not None:
         raise asking.error
     return asking.result

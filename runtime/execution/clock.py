@@ -22,6 +22,9 @@ class Clock(Protocol):
     def process_cpu_ns(self) -> int:
         """CPU nanoseconds that all threads of this process have used."""
 
+    def unix_offset_ns(self) -> int:
+        """What makes Unix time of `now_ns`, now."""
+
 
 class RealClock:
     """The machine's."""

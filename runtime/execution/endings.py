@@ -69,7 +69,10 @@ class Endings:
             account.error_count += 1
         engine.statistics.actions_count += 1
         if self.recorder is not None:
-            self.recorder.record(action, account, now_ns)
+            if action.parts is None:
+                self.recorder.record(action, account, now_ns)
+            else:
+                self.recorder.record_parts(action, account, now_ns)
         if action.throttle is not None:
             action.throttle.ended(now_ns)
         if isinstance(action, MethodAction) and action.timer is not None:

@@ -58,10 +58,9 @@ SHORT_NS: Final = 100_000
 CPU_MARK_NS: Final = 1_000_000
 #: A peer whose socket was full is offered its envelopes again after this.
 STALLED_RETRY_NS: Final = 2_000_000
-#: Looks at the link before it is closed: what a client has sent before it heard of the end is in there. 100 ms at most.
+#: Looks at the link before it is closed: what a client has sent before it heard of the end is in there.
 STOP_LOOKS_MAX = 100
-#: poll(2) takes an int: a timer of a month would not fit. Waking once an hour for nothing costs nothing.
-WAIT_MAX_MS = 3_600_000
+WAIT_MAX_MS = 3_600_000  # poll(2) takes an int: a timer of a month would not fit
 
 
 class Port(Protocol):
@@ -116,6 +115,7 @@ class Engine:
         self.parking = Parking(self)
         self.modules = Modules(self)
         self.watch = Watch(link.fileno())
+        self.stand_in: Callable[[threading.Lock, float], bool] | None = None  # a test has but one thread (blocking.py)
         self.undelivered_count = 0
         self._drained_ns = 0
         #: Whether anything was sent since the link was last found empty: a send may use up the descriptor's edge.

@@ -34,10 +34,14 @@ class EngineHost:
         self._engine = engine
         #: The time, monotonic: the clock's function itself.
         self.now_ns: Callable[[], int] = engine.now_ns
+        #: CPU time of the calling thread.
+        self.cpu_ns: Callable[[], int] = engine.clock.cpu_ns
         #: Gives the backplane as many threads as it is to have; None: it has not started, or has none of its own.
         self.on_threads: Callable[[], None] | None = None
         #: Threads that components keep for themselves, beside those that the backplane was given.
         self.kept: dict[str, int] = {}
+        #: The system's run directory.
+        self.run_dir = ""
 
     def call(self, caller: AppObject, route: Any, arguments: Mapping[str, Any], options: CallOptions) -> CallRequest:
         """To be awaited by the coroutine that runs now."""
@@ -182,10 +186,25 @@ class EngineHost:
         with self._engine.lead:
             self._engine.parking.blocks_no_more(action)
 
+    def unix_ns(self) -> int:
+        """What calendars show, for what people mean by a time of day; it may go back. For all else `now_ns`."""
+        clock = self._engine.clock
+        return clock.now_ns() + clock.unix_offset_ns()
+
     def report(self, action: Action, error: BaseException) -> None:
         """Something that an action did went wrong, and its caller need not know, or not all of it."""
         with self._engine.lead:
             self._engine.reports.failed(action, error, self._engine.clock.now_ns())
+
+    @property
+    def stand_in(self) -> Callable[[Any, float], bool] | None:
+        """Who waits at a gate for threads in which nothing runs; None: they do (blocking.py)."""
+        return self._engine.stand_in
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether actions are recorded here. No lead: it is decided before anything runs."""
+        return self._engine.endings.recorder is not None
 
     @property
     def backplane(self) -> str:

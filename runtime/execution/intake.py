@@ -136,7 +136,8 @@ class Intake:
                 self._check_cycle(action, chain, is_reentrant=route.is_reentrant)
                 action.chain = chain
             action.trace = envelope.trace
-            self.count_in(action, route.component)
+            if route.is_counted:
+                self.count_in(action, route.component)
         except BackplaneError as error:
             engine.endings.never_posted(action, error, now_ns)
             raise
@@ -355,7 +356,7 @@ class Intake:
         throttle = self.throttles.get(component.component_name)
         if throttle is None:
             return
-        if throttle.is_full:
+        if throttle.is_full and action.object.is_refusable:
             try:
                 component.make_room(action)
             except BaseException as error:

@@ -330,7 +330,11 @@ class Outgoing:
         """Whether work of a backplane that is being drained asks: this one's, or that of one that waits for us."""
         if self.is_draining(self._engine.backplane):
             return True
-        for _, route in chain:
+        for waiting, route in chain:
+            if self.is_draining(
+                waiting.partition("/")[0]
+            ):  # "backplane/object": what it does may be no route of its own
+                return True
             for name in self.directory.routes.get(route, ()):
                 if self.is_draining(name):
                     return True

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from mypy_extensions import mypyc_attr
 
@@ -58,9 +58,9 @@ class Action:
     """
 
     __slots__ = (
-        "account", "call_id", "chain", "continues", "cpu_ns", "deadline_ns", "error", "name", "next", "object",
-        "on_end", "peer", "posted_ns", "priority", "priority_asked", "result", "run_ns", "span", "started_ns", "throttle",
-        "trace", "wait_ns",
+        "account", "call_id", "chain", "continues", "cpu_ns", "deadline_ns", "error", "lane", "name", "next", "object",
+        "on_end", "parts", "peer", "posted_ns", "priority", "priority_asked", "result", "run_ns", "span", "started_ns",
+        "throttle", "trace", "wait_ns",
     )  # fmt: skip
 
     def __init__(self, object: AppObject, name: str, priority: int, deadline_ns: int | None = None) -> None:
@@ -97,11 +97,17 @@ class Action:
         self.started_ns = 0
         #: Where it is booked; found once, when it is first chosen.
         self.account: Any = None
+        #: The lane of the request that it executes (runtime/requests).
+        self.lane = 0
+        #: Where it did several pieces of work, and each is to be recorded as if it had been an action: `recorder.Part`s.
+        self.parts: list[Any] | None = None
         #: Time in queues, time running and CPU time so far.
         self.wait_ns = self.run_ns = self.cpu_ns = 0
 
-    #: Whether it may run for as long as it likes: nobody takes its backplane for wedged, or says that it is slow.
-    is_long: ClassVar[bool] = False
+    @property
+    def is_long(self) -> bool:
+        """Whether it may run for as long as it likes: nobody takes its backplane for wedged, or says that it is slow."""
+        return False
 
     @property
     def has_begun(self) -> bool:

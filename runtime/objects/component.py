@@ -87,6 +87,10 @@ class Component(AppObject):
     def _drains(self) -> None:
         """Its backplane is drained: what has begun may end, but it is to begin nothing by itself."""
 
+    def _requests(self) -> dict[str, Any] | None:
+        """Of a request kernel that runs: its figures, for the statistics of its backplane. Any thread, without the lead."""
+        return None
+
     def add(self, object: AppObject, *, key: str | None = None) -> AppObject:
         """Add an object; a call with this `key` goes to it, one without to the least busy that serves the route."""
         if object._component is not None:

@@ -34,6 +34,10 @@ class Request(NamedTuple):
 class Endpoint:
     """Subclass it, write `create_action`, and `expose` it in the component's `setup`."""
 
+    #: Whether its requests count in `max_requests`. For control, which must come through when the component is full: it then
+    #: has to limit its requests itself.
+    is_counted: bool = True
+
     def __init__(
         self,
         name: str,

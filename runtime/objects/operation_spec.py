@@ -168,4 +168,4 @@ def _convert(kind: type, value: Any) -> Any:
 def _signature(function: Callable[..., Any]) -> str:
     text = str(inspect.signature(function))
     text = re.sub(r"^\(self(, )?", "(", text)
-    return text.replace("'", "")
+    return text.replace("'", "").replace('"', "")  # of annotations that are text, and of names in a Literal

@@ -34,8 +34,8 @@ class Route:
     """One way in: the objects behind it, and the component whose state opens and shuts it."""
 
     __slots__ = (
-        "_states", "component", "cursor", "endpoint", "has_digest", "is_reentrant", "mark", "name", "objects", "priority",
-        "spec", "specs", "states",
+        "_states", "component", "cursor", "endpoint", "has_digest", "is_counted", "is_reentrant", "mark", "name", "objects",
+        "priority", "spec", "specs", "states",
     )  # fmt: skip
 
     def __init__(self, name: str, component: Component, spec: OperationSpec | None, endpoint: Endpoint | None) -> None:
@@ -51,6 +51,7 @@ class Route:
         self.states: tuple[str, ...] = endpoint.states if endpoint is not None else self.mark.states
         self._states = tuple(state for state in ModuleState if state.value in self.states)
         self.has_digest = self.mark.digest is not None
+        self.is_counted = endpoint is None or endpoint.is_counted
         self.is_reentrant = self.mark.reentrant
         self.objects: list[AppObject] = []
         #: Where the search for the least busy object begins next.

@@ -9,7 +9,7 @@ the first record that uses it. Every action is a span; who calls from within it 
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from mypy_extensions import i64
 
@@ -54,6 +54,21 @@ class Room:
         self.size = size
         self.number = number
         self.unix_ns = unix_ns
+
+
+class Part(NamedTuple):
+    """A piece of what an action did, that is recorded as an action of its own (`Action.parts`)."""
+
+    #: By what name.
+    account: OperationStatistics
+    started_ns: int
+    #: In queues, before it was begun.
+    wait_ns: int
+    #: From its begin to its end; it ran for no longer than the action did.
+    took_ns: int
+    cpu_ns: int
+    lane: int
+    error: BaseException | None
 
 
 class Supply(Protocol):
@@ -133,7 +148,8 @@ class Recorder:
             trace_high, trace_low, parent = self._context_of(action.trace, span)
         asked: i64 = action.priority_asked
         effective: i64 = action.priority
-        flags: i64 = asked | (effective << 8)
+        lane: i64 = action.lane
+        flags: i64 = asked | (effective << 8) | (lane << 16)
         if action.error is not None:
             outcome: i64 = outcome_of(action.error)
             flags |= outcome << 24
@@ -151,6 +167,26 @@ class Recorder:
             start, wait, run, cpu, took, margin, trace_high, trace_low, span, parent, names, flags, check,
         )  # fmt: skip
         self._index = index + 1
+
+    def record_parts(self, action: Action, account: OperationStatistics, now_ns: i64) -> None:
+        """Write down the parts of an action that has ended at `now_ns`, and the action with what is left of its times.
+
+        So sums over records are what the workers did. Where it has called somebody, the parts are called by it.
+        """
+        trace = action.trace if action.span == 0 else self.context(action)
+        run_ns, cpu_ns = all_ns, all_cpu_ns = action.run_ns, action.cpu_ns
+        whole = action.started_ns, action.wait_ns, action.span, action.trace, action.error, action.deadline_ns
+        action.span, action.trace, action.deadline_ns = 0, trace, None
+        for part in action.parts or ():
+            action.started_ns, action.wait_ns, action.lane = part.started_ns, part.wait_ns, part.lane
+            action.run_ns, action.cpu_ns = min(part.took_ns, run_ns), min(part.cpu_ns, cpu_ns)
+            action.error = part.error
+            run_ns, cpu_ns = run_ns - action.run_ns, cpu_ns - action.cpu_ns
+            self.record(action, part.account, part.started_ns + part.took_ns)
+        action.started_ns, action.wait_ns, action.span, action.trace, action.error, action.deadline_ns = whole
+        action.run_ns, action.cpu_ns, action.lane = run_ns, cpu_ns, 0
+        self.record(action, account, now_ns)
+        action.run_ns, action.cpu_ns = all_ns, all_cpu_ns
 
     def context(self, action: Action) -> str:
         """What a call made within `action` carries as its trace: the same trace, with this action as its parent."""

@@ -58,7 +58,8 @@ class Field(NamedTuple):
 
 #: Times in ns. `start`: Unix time at which it first ran; `wait`: in queues; `took`: from its start to its end, what it
 #: awaited included; `margin`: what was left of its deadline then. `operation` and `object` are numbers of names of this
-#: segment. `priority` is what was asked for, `effective` what it ended with; `outcome` a Status (0: OK).
+#: segment; `lane` is that of a request, 0 for other actions. `priority` is what was asked for, `effective` what it ended
+#: with; `outcome` a Status (0: OK).
 FIELDS: Final = {
     "start": Field(0),
     "wait": Field(1),

@@ -7,8 +7,11 @@ of this backplane (`threads.py`), backplanes of their own (`processes.py`), or a
 means. Read `ledger.py` first, then `kernel.py`.
 """
 
+from .command import command
+from .commands import CommandHandler
 from .context import Context
 from .element import Element, Failure, State
+from .errors import RequestFailed
 from .figures import Figures
 from .kernel import RequestKernel
 from .owners import Rejoin
@@ -18,15 +21,18 @@ from .runnable import Runnable
 from .seat import RequestWorker
 
 __all__ = [
+    "CommandHandler",
     "Context",
     "Element",
     "Failure",
     "Figures",
     "KernelPolicy",
     "Rejoin",
+    "RequestFailed",
     "RequestKernel",
     "RequestWorker",
     "Resource",
     "Runnable",
     "State",
+    "command",
 ]

@@ -12,19 +12,19 @@ from typing import Any, Final
 
 from mypy_extensions import mypyc_attr
 
-from appbackplane.transport.errors import Busy, DeadlineExceeded, FailedPrecondition, InvalidArgument
+from appbackplane.transport.errors import Busy, FailedPrecondition, InvalidArgument
 
 from ..execution.blocking import blocking_call
 from ..execution.coroutines import should_stop
 from ..execution.current import current
-from ..objects.app_object import AppObject, Host
-from .desk import Desk
-from .element import LANE_DEFAULT, LANES, Element, Packed, State
-from .owners import Rejoin
+from ..objects.app_object import AppObject
+from . import mapping
+from .element import LANE_DEFAULT, LANES, Element
+from .owners import Part, Rejoin
 from .policy import KernelPolicy
 from .runnable import Runnable, RunnableSpec
 from .thread_resources import ThreadResources
-from .waiting import SignalWaiter, ThreadWaiter
+from .waiting import checked_limit
 
 #: Stands for a request that is known only as it travels.
 PACKED: Final = object()
@@ -60,7 +60,7 @@ class Context:
         Raises `InvalidArgument` for what makes no sense, `Busy`, `DeadlineExceeded`, `FailedPrecondition`.
         """
         element = self._element(request, runnable, owner, priority, lane, rejoin, boost)
-        self._post([element], wait, timeout)
+        self._post([element], wait, checked_limit(timeout))
         return element
 
     async def apost(
@@ -69,7 +69,7 @@ class Context:
     ) -> Element:  # fmt: skip
         """`post`, from a coroutine: it waits without its thread."""
         element = self._element(request, runnable, owner, priority, lane, rejoin, boost)
-        await self._apost([element], wait, timeout)
+        await self._apost([element], wait, checked_limit(timeout))
         return element
 
     def post_all(
@@ -98,13 +98,13 @@ class Context:
         NONE_EXIST is authoritative: of this owner nothing is posted, ready, executing or waiting to rejoin. `wait`: until there
         is one, or none exists. Raises `DeadlineExceeded` after `timeout` seconds.
         """
-        return self._rejoin(self._owner(owner), wait, timeout)
+        return self._rejoin(self._owner(owner), wait, checked_limit(timeout))
 
     async def arejoin(
         self, owner: Hashable = None, *, wait: bool = True, timeout: float | None = None
     ) -> tuple[Rejoin, Element | None]:
         """`rejoin`, from a coroutine."""
-        return await self._arejoin(self._owner(owner), wait, timeout)
+        return await self._arejoin(self._owner(owner), wait, checked_limit(timeout))
 
     def joined(self, owner: Hashable = None) -> Iterator[Element]:
         """All requests of an owner, as they end, until none exists any more."""
@@ -128,18 +128,36 @@ class Context:
         self, requests: Iterable[Any], runnable: type[Runnable] | str, *, priority: int = 0, lane: int = LANE_DEFAULT,
         boost: bool = False,
     ) -> Iterator[Element]:  # fmt: skip
-        """Post each as there is room, and give each back as it ends: any number of requests through pools of any size."""
-        owner = self._fresh_owner()
-        for request in requests:
-            element = self._element(request, runnable, owner, priority, lane, True, boost)
-            while not self._try_post(element):
-                found, done = self._rejoin(owner, True, None)
-                if done is not None:
-                    yield done
-                elif found is Rejoin.NONE_EXIST:  # it is others who fill the pools
-                    self._post([element], True, None)
-                    break
-        yield from self.joined(owner)
+        """Post each as there is room, and give each back as it ends: any number of requests through pools of any size.
+
+        They are nobody else's. An iteration that is broken off disowns what it has not given.
+        """
+        return mapping.map_unordered(self, requests, self._maker(runnable, priority, lane, boost))
+
+    def amap_unordered(
+        self, requests: Iterable[Any], runnable: type[Runnable] | str, *, priority: int = 0, lane: int = LANE_DEFAULT,
+        boost: bool = False,
+    ) -> AsyncIterator[Element]:  # fmt: skip
+        """`map_unordered`, from a coroutine: `async for done in kernel.amap_unordered(requests, Add)`."""
+        return mapping.amap_unordered(self, requests, self._maker(runnable, priority, lane, boost))
+
+    def run(
+        self, request: Any, runnable: type[Runnable] | str, *, priority: int = 0, lane: int = LANE_DEFAULT,
+        boost: bool = False,
+    ) -> Any:  # fmt: skip
+        """Post one, wait for it, and give its result. Raises `RequestFailed`."""
+        return mapping.run(self, request, self._maker(runnable, priority, lane, boost))
+
+    async def arun(
+        self, request: Any, runnable: type[Runnable] | str, *, priority: int = 0, lane: int = LANE_DEFAULT,
+        boost: bool = False,
+    ) -> Any:  # fmt: skip
+        """`run`, from a coroutine."""
+        return await mapping.arun(self, request, self._maker(runnable, priority, lane, boost))
+
+    def disown(self, owner: Hashable = None) -> None:
+        """Nobody will rejoin what there is of an owner: what has not begun never will, what is executed ends for nobody."""
+        self._disown(self._owner(owner))
 
     def call(
         self, route: str, /, *, key: str | None = None, priority: int | None = None, timeout: float | None = None,
@@ -191,9 +209,35 @@ class Context:
             return False
         return True
 
-    def _fresh_owner(self) -> Hashable:
-        """One that nobody else has."""
+    async def _atry_post(self, element: Element) -> bool:
+        try:
+            await self._apost([element], False, None)
+        except Busy:
+            return False
+        return True
+
+    def _disown(self, owner: Hashable) -> None:
+        """Without waiting."""
         raise NotImplementedError
+
+    def _give_up(self, part: Part) -> None:
+        """`_disown` before long: takes no lock."""
+        raise NotImplementedError
+
+    def _maker(self, runnable: type[Runnable] | str, priority: int, lane: int, boost: bool) -> mapping.Make:
+        def make(request: Any, owner: Hashable) -> Element:
+            return self._element(request, runnable, owner, priority, lane, True, boost)
+
+        return make
+
+    def _new_part(self) -> Part:
+        """An owner that nobody else has."""
+        element = self.element
+        if element is None:
+            return Part(None, 0)
+        part = Part(element, len(element.parts))
+        element.parts.append(part)
+        return part
 
     def _policy(self) -> KernelPolicy:
         raise NotImplementedError
@@ -263,114 +307,3 @@ def _running(route: str) -> AppObject:
     if action is None:
         raise FailedPrecondition(f"{route}: only what runs can call: an operation, or the execution of a request")
     return action.object
-
-
-class LocalContext(Context):
-    """In the kernel's own process."""
-
-    def __init__(
-        self,
-        desk: Desk,
-        host: Host,
-        element: Element | None,
-        resources: ThreadResources,
-        is_packed: bool,
-        *,
-        is_window: bool = False,
-    ) -> None:
-        super().__init__(desk.name, desk.specs, element, resources)
-        self._desk, self._host = desk, host
-        #: Whether requests are to travel, and are packed when they are posted: what cannot be is told to who posts it.
-        self._is_packed = is_packed
-        #: Whether what rejoins travels on.
-        self._is_window = is_window
-
-    def _post(self, elements: list[Element], wait: bool, timeout: float | None) -> None:  # hot: scripts/bench requests
-        desk = self._desk
-        for element in elements:
-            if self._is_packed and element.request is not PACKED:
-                self._pack(element)
-            waiter = ThreadWaiter() if wait else None
-            if desk.post(element, waiter):
-                continue
-            assert waiter is not None
-            if not waiter.wait(timeout) and desk.withdraw(element):
-                raise self._too_late(element, timeout)
-            if waiter.error is not None:
-                raise waiter.error
-
-    async def _apost(self, elements: list[Element], wait: bool, timeout: float | None) -> None:
-        for element in elements:
-            if self._is_packed and element.request is not PACKED:
-                self._pack(element)
-            waiter = SignalWaiter(self._host, timeout) if wait else None
-            if self._desk.post(element, waiter):
-                continue
-            assert waiter is not None
-            try:
-                await waiter.signal
-            except BaseException:
-                self._desk.withdraw(element)
-                raise
-            if not waiter.is_told and self._desk.withdraw(element):
-                raise self._too_late(element, timeout)
-            if waiter.error is not None:
-                raise waiter.error
-
-    def _rejoin(self, owner: Hashable, wait: bool, timeout: float | None) -> tuple[Rejoin, Element | None]:
-        waiter = ThreadWaiter() if wait else None
-        found, element = self._desk.rejoin(owner, waiter, self.element)
-        if found is not Rejoin.NONE_READY or waiter is None:
-            return found, self._unpacked(element)
-        if not waiter.wait(timeout) and self._desk.forget(owner, waiter):
-            raise self._nothing_ended(owner, timeout)
-        return self._answer(waiter)
-
-    async def _arejoin(self, owner: Hashable, wait: bool, timeout: float | None) -> tuple[Rejoin, Element | None]:
-        waiter = SignalWaiter(self._host, timeout) if wait else None
-        found, element = self._desk.rejoin(owner, waiter, self.element)
-        if found is not Rejoin.NONE_READY or waiter is None:
-            return found, self._unpacked(element)
-        try:
-            await waiter.signal
-        except BaseException:
-            if not self._desk.forget(owner, waiter) and waiter.element is not None:
-                self._desk.unjoin(waiter.element)
-            raise
-        if not waiter.is_told and self._desk.forget(owner, waiter):
-            raise self._nothing_ended(owner, timeout)
-        return self._answer(waiter)
-
-    def _answer(self, waiter: ThreadWaiter | SignalWaiter) -> tuple[Rejoin, Element | None]:
-        if waiter.error is not None:
-            raise waiter.error
-        return (Rejoin.NONE_EXIST if waiter.element is None else Rejoin.RETURNED), self._unpacked(waiter.element)
-
-    def _unpacked(self, element: Element | None) -> Element | None:
-        """As its owner wants it."""
-        if element is None or not self._is_packed or self._is_window:
-            return element
-        spec = self._specs[element.runnable]
-        try:
-            if element.request is PACKED:
-                element.request = spec.unpack(element.packed)
-            if isinstance(element.result, Packed):
-                element.result = spec.unpack_result(element.result.data)
-        except InvalidArgument as error:
-            element.result, element.error, element.state = None, error.message, State.FAILED
-        return element
-
-    def _fresh_owner(self) -> Hashable:
-        return object()
-
-    def _policy(self) -> KernelPolicy:
-        return self._desk.policy
-
-    def _pack(self, element: Element) -> None:
-        element.packed = self._specs[element.runnable].pack(element.request)
-
-    def _too_late(self, element: Element, timeout: float | None) -> DeadlineExceeded:
-        return DeadlineExceeded(f"{self._name}: {element.runnable} was not posted: no room within {timeout} s")
-
-    def _nothing_ended(self, owner: Hashable, timeout: float | None) -> DeadlineExceeded:
-        return DeadlineExceeded(f"{self._name}: none of the requests of {owner!r:.100} ended within {timeout} s")

@@ -8,50 +8,26 @@ nobody takes the backplane's lead while he holds it; who may go on is told after
 from __future__ import annotations
 
 import logging
-import threading
-from collections import deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from appbackplane.transport.errors import Busy, FailedPrecondition
 
-from .element import Done, Element, Failure, State
-from .executor import Executor
-from .figures import Figures, figures_of
-from .ledger import Ledger
+from .element import Done, Element, Failure, Packed, State
+from .oversight import Oversight
 from .owners import Rejoin
-from .policy import KernelPolicy
-from .runnable import RunnableSpec
-from .stall import Stall, stall_of
 from .waiting import Waiter
 
 #: When a poster may come again that would not wait: a few requests later.
 RETRY_AFTER_S = 0.01
 
+Seen = TypeVar("Seen")
+
 log = logging.getLogger("appbackplane.runtime")
 
 
-class Desk:
+class Desk(Oversight):
     """What the kernel, its executor and everybody's context share. Any thread."""
-
-    def __init__(
-        self, name: str, policy: KernelPolicy, specs: Mapping[str, RunnableSpec], now_ns: Callable[[], int]
-    ) -> None:
-        self.name = name
-        self.policy = policy
-        self.specs = specs
-        self.now_ns = now_ns
-        self.executor: Executor | None = None
-        #: Whether new requests from outside are refused, and whether ready ones are held.
-        self.is_closed = self.is_held = False
-        self._mutex = threading.Lock()
-        self._ledger = Ledger(policy)
-        #: Workers that asked and were given nothing.
-        self._idle: deque[str] = deque()
-        #: Workers that are to ask, or execute.
-        self._active: set[str] = set()
-        self._ids = 0
-        self._stall: Stall | None = None
 
     # -- posting ------------------------------------------------------------------------------------------------------
 
@@ -60,11 +36,10 @@ class Desk:
         wake = ""
         ledger = self._ledger
         now_ns = self.now_ns()
+        if self.given_up:
+            self.look_for_given_up()
         with self._mutex:
-            if self.is_closed and element.parent is None:
-                raise FailedPrecondition(f"{self.name} takes no requests: it is quiesced, or goes down")
-            if element.parent is not None and element.parent.state is not State.EXECUTING:
-                raise FailedPrecondition(f"{element.parent!r} has ended: it posts nothing any more")
+            self._check_taken(element)
             self._ids += 1
             element.id = self._ids
             if ledger.post(element, now_ns):
@@ -84,13 +59,33 @@ class Desk:
             self._kick(wake)
         return is_ready
 
+    def try_post(self, element: Element) -> bool:  # hot: scripts/bench requests
+        """`post` by who does not wait, and has something else to do; False: there is no room."""
+        wake = ""
+        ledger = self._ledger
+        now_ns = self.now_ns()
+        if self.given_up:
+            self.look_for_given_up()
+        with self._mutex:
+            self._check_taken(element)
+            if not ledger.post(element, now_ns):
+                return False
+            self._ids += 1
+            element.id = self._ids
+            if self._idle and not self.is_held and ledger.executing.has_room(element.lane):
+                wake = self._rouse()
+        if wake:
+            self._kick(wake)
+        return True
+
     def withdraw(self, element: Element) -> bool:
         """Its poster waits no more; False: it was admitted meanwhile."""
         with self._mutex:
             is_withdrawn = self._ledger.withdraw(element)
             if is_withdrawn and element.parent is not None:
                 self._ledger.blocks(element.parent, "")
-        self._tell()
+            told = self._settle()
+        self._go_on(told)
         return is_withdrawn
 
     # -- for executors ------------------------------------------------------------------------------------------------
@@ -143,6 +138,19 @@ class Desk:
         with self._mutex:
             for element, result, failure, run_ns in done:
                 self._ledger.end(worker, element, result, failure, run_ns, now_ns)
+        self._tell()
+        self.wake()
+
+    def answered(self, worker: str, answers: Sequence[Sequence[Any]]) -> None:
+        """`ended`, as a worker process says it (`Seat.execute`). What is not with it any more counts for nothing."""
+        now_ns = self.now_ns()
+        ledger = self._ledger
+        with self._mutex:
+            for id, packed, error, trace, run_ns in answers:
+                element = ledger.find(id, worker)
+                if element is not None:
+                    failure = None if error is None else Failure(error, trace)
+                    ledger.end(worker, element, None if packed is None else Packed(packed), failure, run_ns, now_ns)
         self._tell()
         self.wake()
 
@@ -204,15 +212,6 @@ class Desk:
         with self._mutex:
             self._rests(worker)
 
-    def wake(self) -> None:
-        """Something has changed: an idle worker is told if there is something for it; it tells the next."""
-        wake = ""
-        with self._mutex:
-            if self._idle and not self.is_held and self._ledger.has_takeable:
-                wake = self._rouse()
-        if wake:
-            self._kick(wake)
-
     # -- rejoining ----------------------------------------------------------------------------------------------------
 
     def rejoin(
@@ -223,21 +222,31 @@ class Desk:
         with self._mutex:
             found, element = ledger.rejoin(owner)
             if found is Rejoin.NONE_READY and waiter is not None:
+                if self._end:
+                    raise FailedPrecondition(self._end)
                 ledger.await_rejoin(owner, waiter)
                 if asking is not None:
                     waiter.asking = asking
                     ledger.blocks(asking, "rejoin")
         if ledger.admitted:
             self._tell()
+            self.wake()
         return found, element
 
     def forget(self, owner: Hashable, waiter: Waiter) -> bool:
-        """It waits no more; False: it was told meanwhile."""
+        """It waits no more; False: it was told meanwhile, and `waiter` has it."""
         with self._mutex:
             is_forgotten = self._ledger.forget(owner, waiter)
             if is_forgotten and waiter.asking is not None:
                 self._ledger.blocks(waiter.asking, "")
+            told = self._settle()
+        self._go_on(told)
         return is_forgotten
+
+    def disown(self, owner: Hashable) -> None:
+        """Nobody will ask for what there is of this owner."""
+        self.given_up.append(owner)
+        self.look_for_given_up()
 
     def unjoin(self, element: Element) -> None:
         """Who was handed it has been cancelled: somebody else may have it."""
@@ -245,103 +254,12 @@ class Desk:
             self._ledger.unjoin(element)
         self._tell()
 
-    # -- the kernel's duties ------------------------------------------------------------------------------------------
-
-    def change(self, policy: KernelPolicy) -> None:
-        """Another policy from now on."""
-        with self._mutex:
-            self.policy = policy
-            self._ledger.change(policy)
-        if self.executor is not None:
-            self.executor.resize(policy.workers)
-        self._tell()
-        self.wake()
-
-    def hold(self, *, is_held: bool) -> None:
-        """What is ready stays so for now; or goes on."""
-        with self._mutex:
-            self.is_held = is_held
-        self.wake()
-
-    def close(self, *, is_closed: bool) -> None:
-        """Whether requests from outside are refused."""
-        with self._mutex:
-            self.is_closed = is_closed
-
-    def grow_older(self) -> None:
-        """An interval has passed."""
-        with self._mutex:
-            self._ledger.grow_older()
-
-    def urgency(self) -> int:
-        """Of the most urgent ready request that may be executed; 0 if there is none."""
-        with self._mutex:
-            best = self._ledger.best()
-            return 0 if best is None else self._ledger.ready.urgency(best)
-
-    def find(self, id: int, worker: str) -> Element | None:
-        """A request that this worker executes, by its number."""
-        with self._mutex:
-            return self._ledger.find(id, worker)
-
-    def figures(self) -> Figures:
-        """All counts, of one moment."""
-        with self._mutex:
-            return figures_of(self._ledger, self.now_ns())
-
-    def look_for_stall(self) -> Stall | None:
-        """What keeps everything from going on, if that is new; None: nothing, or it is known."""
-        with self._mutex:
-            stall = stall_of(self._ledger)
-            is_new = stall is not None and (self._stall is None or self._stall.cause != stall.cause)
-            self._stall = stall
-        return stall if is_new else None
-
-    @property
-    def stall(self) -> Stall | None:
-        """As at the last look."""
-        return self._stall
-
-    def end_waiting(self, error: FailedPrecondition, *, everybody: bool) -> None:
-        """Whoever waits in the execution of a request, or everybody who waits, is told this instead."""
-        with self._mutex:
-            waiters = self._ledger.end_waiting(everybody=everybody)
-        for waiter in waiters:
-            waiter.fail(error)
-
     # -- steps --------------------------------------------------------------------------------------------------------
 
-    def _rests(self, worker: str) -> None:
-        self._active.discard(worker)
-        if worker not in self._idle:
-            self._idle.append(worker)
-
-    def _rouse(self) -> str:
-        worker = self._idle.popleft()
-        self._active.add(worker)
-        return worker
-
-    def _kick(self, worker: str) -> None:
-        assert self.executor is not None
-        self.executor.kick(worker)
-
-    def _tell(self) -> None:
-        """Those that may go on. Without the mutex: they may take the lead."""
-        ledger = self._ledger
-        if not (ledger.admitted or ledger.handed):
-            return
-        with self._mutex:
-            admitted, ledger.admitted = ledger.admitted, []
-            handed, ledger.handed = ledger.handed, []
-            for element in admitted:
-                if element.parent is not None:
-                    ledger.blocks(element.parent, "")
-            for waiter, _ in handed:
-                if waiter.asking is not None:
-                    ledger.blocks(waiter.asking, "")
-        for element in admitted:
-            told, element.waiter = element.waiter, None
-            if told is not None:
-                told.tell(element)
-        for waiter, element_or_none in handed:
-            waiter.tell(element_or_none)
+    def _check_taken(self, element: Element) -> None:
+        """Raises `FailedPrecondition` where nothing is taken from who posts this."""
+        parent = element.parent
+        if self.is_closed and (parent is None or self._end):
+            raise FailedPrecondition(self._end or f"{self.name} takes no requests: it is quiesced, or goes down")
+        if parent is not None and parent.state is not State.EXECUTING:
+            raise FailedPrecondition(f"{parent!r} has ended: it posts nothing any more")

@@ -11,6 +11,10 @@ from collections.abc import Hashable
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
+from appbackplane.transport.errors import FailedPrecondition
+
+from .errors import RequestFailed
+
 #: Service requests, feeders, unit transactions, and parts of a transaction (seed 001, section 5.1.3).
 LANES: Final = 4
 #: Where requests go that say nothing: never constrained.
@@ -47,20 +51,11 @@ class Packed:
         self.data = data
 
 
-class Done(NamedTuple):
-    """How one request ended, as its worker says."""
-
-    element: Element
-    result: Any
-    failure: Failure | None
-    run_ns: int
-
-
 class Element:
     """One request, and what becomes of it."""
 
     __slots__ = (
-        "ended_ns", "error", "id", "is_boosted", "is_rejoined", "key", "lane", "owner", "packed", "parent",
+        "ended_ns", "error", "id", "is_boosted", "is_rejoined", "key", "lane", "owner", "packed", "parent", "parts",
         "posted_ns",
         "priority", "ready_ns", "request", "result", "run_ns", "runnable", "sequence", "started_ns", "state", "trace",
         "waiter", "waits_for", "worker",
@@ -96,6 +91,8 @@ class Element:
         self.is_boosted = is_boosted
         #: The request whose execution posted it; None: it came from outside.
         self.parent = parent
+        #: Owners that end with it (owners.Part).
+        self.parts: list[Any] = []
         #: The request as it travels; b"": it does not.
         self.packed = b""
         self.state = State.POSTED
@@ -120,5 +117,22 @@ class Element:
         """Whether it ended without a result."""
         return self.error is not None
 
+    def get(self) -> Any:
+        """What it returned, now that it has rejoined. Raises `RequestFailed` where it has no result."""
+        if self.error is not None:
+            raise RequestFailed(self)
+        if self.state is not State.JOINED:
+            raise FailedPrecondition(f"{self!r} has not rejoined: ask those that rejoin() and joined() give")
+        return self.result
+
     def __repr__(self) -> str:
         return f"<{self.runnable} {self.id} {self.state.value}, lane {self.lane}, priority {self.priority}>"
+
+
+class Done(NamedTuple):
+    """How one request ended, as its worker says."""
+
+    element: Element
+    result: Any
+    failure: Failure | None
+    run_ns: int

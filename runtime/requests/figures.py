@@ -22,6 +22,9 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     ready: tuple[int, ...]
     executing_lanes: tuple[int, ...]
     rejoinable: tuple[int, ...]
+    #: The most entries in use, and the most requests executing, of each lane at a time since the last record of an interval.
+    ready_peak: tuple[int, ...]
+    executing_peak: tuple[int, ...]
     #: Posters that wait for an entry.
     posting: int
     #: Owners of which requests exist.
@@ -37,11 +40,15 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     joined_total: int
     #: Posts that were answered `Busy`.
     refused_total: int
-    #: From being posted until they were begun; and executing.
+    #: Executions that have begun: more than have ended and are executing, where some were given back.
+    begun_total: int
+    #: From being posted until they were begun; and executing, of those that have ended.
     wait_ns_total: int
     run_ns_total: int
     #: Of each worker: requests ended, ns they ran, and requests that it has.
     by_worker: dict[str, tuple[int, int, int]]
+    #: For how long each worker that executes a request has been doing so.
+    running_ns: dict[str, int]
 
 
 def figures_of(ledger: Ledger, now_ns: int) -> Figures:
@@ -54,6 +61,8 @@ def figures_of(ledger: Ledger, now_ns: int) -> Figures:
         ready=tuple(ledger.entries.counts),
         executing_lanes=tuple(ledger.executing.counts),
         rejoinable=tuple(ledger.rejoinable),
+        ready_peak=tuple(ledger.entries.peaks),
+        executing_peak=tuple(ledger.executing.peaks),
         posting=ledger.posters.count,
         owners=len(ledger.owners),
         posted_total=ledger.posted_total,
@@ -64,7 +73,11 @@ def figures_of(ledger: Ledger, now_ns: int) -> Figures:
         withdrawn_total=ledger.withdrawn_total,
         joined_total=ledger.joined_total,
         refused_total=ledger.refused_total,
+        begun_total=ledger.begun_total,
         wait_ns_total=ledger.wait_ns_total,
         run_ns_total=ledger.run_ns_total,
         by_worker={held.name: (held.ended_count, held.run_ns, len(held.elements)) for held in ledger.workers.values()},
+        running_ns={
+            held.name: now_ns - held.elements[0].started_ns for held in ledger.workers.values() if held.elements
+        },
     )

@@ -8,25 +8,39 @@ taken and rejoined is decided in ledger.py; here it is wired to the backplane: t
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
 from appbackplane.transport.errors import FailedPrecondition, InvalidArgument
 
 from ..objects.action import Action
-from ..objects.app_object import WorkHandle
+from ..objects.app_object import AppObject, WorkHandle
 from ..objects.component import Component
 from ..objects.module_state import ModuleState
 from ..objects.operation import DeclarationError
-from .context import Context, LocalContext
+from .action_records import RequestNames
+from .automatic import Automatic
+from .command_routes import CommandRoutes
+from .commands import CommandHandler, handler_of
+from .context import Context
 from .desk import Desk
 from .executor import Executor
 from .executors import executor_of
 from .figures import Figures
+from .instrumentation import Instrumentation, IntervalRecord
+from .local_context import LocalContext
+from .operating import Operating
+from .optimising import Looking, Optimising
 from .policy import KernelPolicy
 from .resource import Resource
 from .resources import ResourceTable
 from .runnable import Runnable, RunnableSpec
+from .schedule import When
+from .status import Pace
 from .thread_resources import ThreadResources
 from .window import Window
 
@@ -45,24 +59,37 @@ class RequestKernel(Component):
     resources: ClassVar[Mapping[str, Resource[Any]]] = {}
     #: How it works, unless its settings say otherwise.
     policy: KernelPolicy = KernelPolicy()
+    #: How it is operated (commands.py); None: by nothing but its settings.
+    commands: ClassVar[type[CommandHandler] | None] = CommandHandler
 
     _desk: Desk
     _executor: Executor | None
     _specs: dict[str, RunnableSpec]
+    _names: RequestNames
     _table: ResourceTable
     _resources: ThreadResources
     _priorities: int
-    _timers: list[WorkHandle]
+    _timers: dict[str, tuple[int, WorkHandle]]
+    _timers_lock: threading.Lock
     _kernel: Context | None
+    _routes: CommandRoutes | None
+    _automatic: Automatic | None
+    _operating: Operating
+    _pace: Pace
+    _instrumentation: Instrumentation | None
+    _optimising: Optimising | None
 
     def __new__(cls, *arguments: Any, **keywords: Any) -> Self:
         self = super().__new__(cls, *arguments, **keywords)
         self._specs = cls.specs()
+        self._names = RequestNames(self.component_name)
         self._table = ResourceTable(cls.resources)
         self._resources = ThreadResources(self._table)
-        self._executor = self._kernel = None
+        self._executor = self._kernel = self._instrumentation = self._optimising = None
         self._priorities = 0
-        self._timers = []
+        self._timers = {}
+        self._timers_lock = threading.Lock()
+        self._routes = self._automatic = None
         return self
 
     def __init__(self, policy: KernelPolicy | None = None) -> None:
@@ -83,17 +110,36 @@ class RequestKernel(Component):
         """What it has done and has to do, of this moment."""
         return self._desk.figures()
 
+    @property
+    def last_interval(self) -> IntervalRecord | None:
+        """What it did in the last interval; None: there was none yet."""
+        return None if self._instrumentation is None else self._instrumentation.last
+
     def change(self, **settings: Any) -> KernelPolicy:
         """Review settings while it runs; what is not named stays. Raises `InvalidArgument`; then nothing has changed."""
-        try:
-            policy = self._desk.policy.changed(**settings)
-        except (TypeError, ValueError) as error:
-            raise InvalidArgument(f"{self.name}: {error}") from error
-        self._desk.change(policy)
-        if (policy.ageing, policy.interval) != (self.policy.ageing, self.policy.interval):
-            self._set_timers(policy)
+        return self._change(settings)[1]
+
+    def _change(self, settings: Mapping[str, Any], reason: str = "asked for") -> tuple[KernelPolicy, KernelPolicy]:
+        """The policy before, and after. Others may change it at the same time: nothing of either is lost."""
+        while True:
+            before = self._desk.policy
+            try:
+                policy = before.changed(**settings)
+            except (TypeError, ValueError) as error:
+                raise InvalidArgument(f"{self.name}: {error}") from error
+            if policy.schedule != before.schedule:
+                self._check_schedule(policy)
+            if self._desk.change(policy, before):
+                break
+        self._operating.match_workers()
         self.policy = policy
-        return policy
+        if _rhythm(policy) != _rhythm(before):
+            self._set_timers()
+        if self._instrumentation is not None:
+            self._instrumentation.changed(before, policy, reason)
+        if policy.schedule != before.schedule and self._automatic is not None:
+            self._automatic.begin(self._lines(policy))
+        return before, policy
 
     @classmethod
     def specs(cls) -> dict[str, RunnableSpec]:
@@ -105,6 +151,10 @@ class RequestKernel(Component):
     def _set_up(self, priorities: int) -> None:
         super()._set_up(priorities)
         self._priorities = priorities
+        if type(self).commands is not None:
+            handler = handler_of(type(self).commands, type(self).__qualname__)
+            self._routes = CommandRoutes(self, handler, type(handler).__commands__)
+        self._check_schedule(self.policy)
         if self.policy.kernel == "local" and self.policy.kind == "processes":
             self.add(Window(self), key="window")  # its routes have to be known (law 12); each worker has one of its own
 
@@ -113,9 +163,14 @@ class RequestKernel(Component):
             self._start()
         elif state is ModuleState.DOWN and self._executor is not None:
             self._stop()
+        elif self._automatic is not None:
+            self._automatic.begin(self._lines(self.policy))
 
     def _drains(self) -> None:
-        self._desk.close(is_closed=True)
+        if self._automatic is not None:
+            self._automatic.end()
+        if self._executor is not None:
+            self._operating.drain()
 
     def _start(self) -> None:
         host = self._host
@@ -129,46 +184,123 @@ class RequestKernel(Component):
         desk.executor = executor
         executor.start(self, desk)
         self._executor = executor
-        self._set_timers(policy)
+        self._instrumentation = Instrumentation(
+            self.component_name, host.backplane, Path(host.run_dir), policy, desk.interval_figures, host.unix_ns,
+            host.publish,
+        )  # fmt: skip
+        self._operating = Operating(self.name, desk, executor, host, partial(self._timer, "operating"))
+        self._pace = Pace()
+        if self._routes is not None:
+            self._automatic = Automatic(self._routes, partial(self._timer, "schedule"), self._serve, self._wall_clock)
+        self._timers.clear()  # they were cancelled when it went down
+        self._set_timers()
 
     def _stop(self) -> None:
         executor, self._executor = self._executor, None
         assert executor is not None
+        if self._automatic is not None:
+            self._automatic.end()
         self._desk.close(is_closed=True)
+        self._desk.hold(is_held=True)
+        self._operating.close()
         executor.stop()
         left = self._desk.figures()
         waiting = left.posting + sum(left.ready) + left.executing
         if waiting:
             log.warning("%s goes down with %d requests that have not ended: they are lost with it", self.name, waiting)
-        self._desk.end_waiting(FailedPrecondition(f"{self.name} goes down"), everybody=True)
+        self._desk.end(f"{self.name} goes down")
+        if self._instrumentation is not None:
+            self._instrumentation.close()
+            self._instrumentation = None
 
-    def _set_timers(self, policy: KernelPolicy) -> None:
-        for timer in self._timers:
-            timer.cancel()
-        every = [("watch", WATCH_NS, self._watch)]
-        if policy.ageing:
-            every.append(("age", round(policy.interval * 1e9), self._age))
-        self._timers = [
-            self._host.later(self, f"{self.component_name}.{name}", interval_ns, interval_ns, function)
-            for name, interval_ns, function in every
-        ]
+    def _set_timers(self) -> None:
+        """Those that the policy of the moment asks for; one whose interval is as before goes on undisturbed."""
+        with self._timers_lock:
+            policy = self._desk.policy
+            record_ns = round(policy.record_interval * 1e9)
+            every = {"watch": (WATCH_NS, self._watch), "record": (record_ns, self._record)}
+            if policy.ageing:
+                every["age"] = (round(policy.interval * 1e9), self._age)
+            if policy.optimise:
+                if self._optimising is None:
+                    self._optimising = Optimising(self)
+                    self.add(self._optimising, key="optimiser")
+                every["optimise"] = (record_ns, self._optimise)
+            for name, (interval_ns, timer) in list(self._timers.items()):
+                if name not in every or every[name][0] != interval_ns:
+                    timer.cancel()
+                    del self._timers[name]
+            for name, (interval_ns, function) in every.items():
+                if name not in self._timers:
+                    self._timers[name] = interval_ns, self._timer(name, interval_ns, function)
+
+    def _timer(self, name: str, interval_ns: int, make: Callable[[], Action | None]) -> WorkHandle:
+        return self._host.later(self, f"{self.component_name}.{name}", interval_ns, interval_ns, make)
+
+    def _wall_clock(self) -> datetime:
+        return datetime.fromtimestamp(self._host.unix_ns() / 1e9)
+
+    def _lines(self, policy: KernelPolicy) -> list[tuple[When, str]]:
+        return [] if self._routes is None else self._routes.lines_of(policy.schedule)
+
+    def _check_schedule(self, policy: KernelPolicy) -> None:
+        if self._routes is not None:
+            self._routes.check(policy.schedule)
+        elif policy.schedule:
+            raise InvalidArgument(f"{self.component_name}: a schedule, and no commands (commands = None)")
+
+    def _record(self) -> None:
+        if self._instrumentation is not None:
+            self._instrumentation.record()
+
+    def _requests(self) -> dict[str, Any] | None:
+        instrumentation = self._instrumentation
+        return None if instrumentation is None else instrumentation.figures(self._desk.figures(), self.policy)
 
     def _age(self) -> None:
         self._desk.grow_older()
 
+    def _optimise(self) -> None:
+        optimising = self._optimising
+        if optimising is not None and not optimising.is_looking and self._operating.begins:
+            self._serve(Looking(optimising, f"{self.component_name}.optimise", 0))
+            optimising.is_looking = True
+
     def _watch(self) -> None:
+        self._pace.look(self._desk.figures())
+        if self._automatic is not None:
+            self._automatic.look()
         stall = self._desk.look_for_stall()
         if stall is None:
             return
         log.error("%s: nothing goes on any more: %s", self.name, stall.text)
         if self.policy.on_stall == "fail":
-            self._desk.end_waiting(FailedPrecondition(f"{self.name}: {stall.text}"), everybody=False)
+            self._desk.end_waiting(f"{self.name}: {stall.text}", everybody=False)
+
+    def workers_up(self) -> int:
+        """Workers that there are; other than asked for while they come and go."""
+        executor = self._executor
+        return 0 if executor is None else sum(worker["state"] == "up" for worker in executor.workers())
+
+    def optimiser_workers(self) -> int | None:
+        """The number of workers that the optimiser takes for the best, as far as it is; None: it never ran."""
+        return None if self._optimising is None else self._optimising.workers_held
 
     # -- for its executors --------------------------------------------------------------------------------------------
+
+    def _object(self, key: str, make: Callable[[], AppObject]) -> AppObject:
+        """Its object of that key: made now, or when this component was up before."""
+        found = next((each for each in self._objects if each.key == key), None)
+        return found if found is not None else self.add(make(), key=key)
 
     def _serve(self, action: Action) -> None:
         """Have a worker's action run."""
         self._host.post_own(self, action)
+
+
+def _rhythm(policy: KernelPolicy) -> tuple[object, ...]:
+    """On what its timers depend."""
+    return policy.ageing, policy.interval, policy.record_interval, policy.optimise
 
 
 def specs_of(runnables: Sequence[Any]) -> dict[str, RunnableSpec]:

@@ -34,11 +34,13 @@ def shares(percents: Sequence[int], total: int) -> tuple[int, ...]:
 class Lanes:
     """What of each lane there is in one place, against its limits. Counts; decides; holds nothing."""
 
-    __slots__ = ("counts", "limits", "total", "total_max")
+    __slots__ = ("counts", "limits", "peaks", "total", "total_max")
 
     def __init__(self, total_max: int, limits: Sequence[int] = ()) -> None:
         """`limits` as from `shares`; none: no lane is constrained."""
         self.counts = [0] * LANES
+        #: The most of each lane at a time since the last `take_peaks`.
+        self.peaks = [0] * LANES
         self.total = 0
         self.total_max = total_max
         self.limits: tuple[int, ...] = tuple(limits)
@@ -60,7 +62,9 @@ class Lanes:
 
     def add(self, lane: int) -> None:
         """One has come."""
-        self.counts[lane] += 1
+        count = self.counts[lane] = self.counts[lane] + 1
+        if count > self.peaks[lane]:
+            self.peaks[lane] = count
         self.total += 1
 
     def remove(self, lane: int) -> None:
@@ -69,6 +73,6 @@ class Lanes:
         self.counts[lane] -= 1
         self.total -= 1
 
-    def never(self, lane: int) -> bool:
-        """Whether a lane can never have any: neither it nor one above it has a share."""
-        return self.total_max < 1 or (lane < len(self.limits) and self.limits[lane] == 0)
+    def take_peaks(self) -> None:
+        """They begin anew."""
+        self.peaks = self.counts.copy()

@@ -13,103 +13,14 @@ from typing import Any
 
 from .disowning import disown
 from .element import LANES, Element, Failure, State
-from .lanes import Lanes, shares
-from .owners import Account, Owners, Rejoin
-from .policy import KernelPolicy
-from .posters import Posters
-from .ready_pool import ReadyPool
+from .owners import Part, Rejoin
+from .posting import Held, Posting
 
 _ALL_LANES = list(range(LANES))
 
 
-class Held:
-    """One worker, and what it has taken."""
-
-    __slots__ = ("elements", "ended_count", "lane", "name", "run_ns")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.lane = 0
-        #: The first is executing, the others have not begun.
-        self.elements: list[Element] = []
-        self.ended_count = self.run_ns = 0
-
-
-class Ledger:
+class Ledger(Posting):
     """All of it. Whoever calls holds the kernel's mutex."""
-
-    def __init__(self, policy: KernelPolicy) -> None:
-        self.ready = ReadyPool(policy.boost)
-        self.owners = Owners()
-        self.workers: dict[str, Held] = {}
-        #: Against the limits: who executes, and who has an entry.
-        self.executing = Lanes(policy.workers)
-        self.entries = Lanes(policy.ready)
-        #: In the rejoin pool, by lane.
-        self.rejoinable = [0] * LANES
-        self.posters = Posters()
-        self.blocked_count = 0
-        self.posted_total = self.ended_total = self.failed_total = self.joined_total = 0
-        self.lost_total = self.refused_total = self.unclaimed_total = self.withdrawn_total = 0
-        self.wait_ns_total = self.run_ns_total = 0
-        #: What the last calls have brought about, for the kernel to take and act upon: posters that have an entry now, and
-        #: waiters with what they waited for (None: nothing of their owner exists any more).
-        self.admitted: list[Element] = []
-        self.handed: list[tuple[Any, Element | None]] = []
-        self.change(policy)
-
-    def change(self, policy: KernelPolicy) -> None:
-        """Other limits from now on. What is beyond them goes on; nothing is added to it."""
-        self.policy = policy
-        percents = policy.lanes if policy.mode == "lanes" else ()
-        self.executing.total_max, self.executing.limits = policy.workers, shares(percents, policy.workers)
-        self.entries.total_max, self.entries.limits = policy.ready, shares(percents, policy.ready)
-        if self.ready.boost != policy.boost:
-            self.ready.change_boost(policy.boost)
-        self._admit_posters()
-
-    # -- posting ------------------------------------------------------------------------------------------------------
-
-    def post(self, element: Element, now_ns: int) -> bool:  # hot: scripts/bench requests
-        """It is ready; False: there is no room, and nothing has changed. See `wait`, `refuse`."""
-        lane = element.lane
-        if not self.has_room(lane) or (self.posters.count and self.posters.goes_before(element)):
-            return False
-        element.posted_ns = now_ns
-        self.owners.posts(element.owner)
-        self._admit(element, now_ns)
-        return True
-
-    def wait(self, element: Element, now_ns: int) -> None:
-        """Its poster waits for room; until then it exists, and is in `admitted` when it has its entry."""
-        element.posted_ns = now_ns
-        self.posted_total += 1
-        self.owners.posts(element.owner)
-        self.posters.add(element)
-
-    def withdraw(self, element: Element) -> bool:
-        """Its poster waits no more; False: it has been admitted meanwhile."""
-        if element.state is not State.POSTED:
-            return False
-        self.posters.remove(element)
-        self._exists_no_more(element)
-        self._admit_posters()
-        return True
-
-    def has_room(self, lane: int) -> bool:  # hot: scripts/bench requests
-        """Whether a request of this lane may be posted now."""
-        return self.entries.has_room(lane) and self._rejoinable_from(lane) < self.policy.rejoin
-
-    def why_full(self, lane: int) -> str:
-        """Why not, for people."""
-        policy = self.policy
-        if self._rejoinable_from(lane) >= policy.rejoin:
-            most = self.owners.largest()
-            whose = "" if most is None or not most.done else f", {len(most.done)} of them of {most.owner!r}"
-            return f"the rejoin pool is full: {sum(self.rejoinable)} requests have ended and nobody rejoins them{whose}"
-        if self.entries.total >= self.entries.total_max:
-            return f"the ready pool is full: {self.entries.total} of {policy.ready} entries"
-        return f"lane {lane} is full: it and those above it have {self.entries.limits[lane]} entries of the ready pool together"
 
     # -- executing ----------------------------------------------------------------------------------------------------
 
@@ -179,7 +90,7 @@ class Ledger:
             if held is None or element.worker != worker or element not in held.elements:
                 continue
             if element.state is State.EXECUTING:
-                self.wait_ns_total -= now_ns - element.ready_ns
+                element.ready_ns = now_ns  # until it was begun it has waited, and now it waits again: no total shrinks
             self._release(held, element, now_ns)
             self.entries.add(element.lane)  # one too many perhaps, if it was executing, until somebody takes one
             element.state, element.worker, element.started_ns = State.READY, "", 0
@@ -220,6 +131,7 @@ class Ledger:
     def grow_older(self) -> None:
         """An interval has passed, and ageing is on."""
         self.ready.age += 1
+        self.posters.age += 1
 
     @property
     def has_takeable(self) -> bool:
@@ -267,6 +179,14 @@ class Ledger:
     def unjoin(self, element: Element) -> None:
         """It was handed to somebody who was no more: it has ended, and waits to rejoin."""
         self.joined_total -= 1
+        owner = element.owner
+        is_over = (
+            owner.is_over if isinstance(owner, Part) else owner is element.parent and not _executes(element.parent)
+        )
+        if is_over:
+            element.state = State.DONE
+            self.unclaimed_total += 1
+            return
         self.owners.posts(element.owner)
         account = self.owners.get(element.owner)
         assert account is not None
@@ -279,6 +199,15 @@ class Ledger:
         element.state = State.REJOINABLE
         self.rejoinable[element.lane] += 1
         account.done.appendleft(element)
+
+    def disown(self, owner: Hashable, now_ns: int) -> None:
+        """Nobody will ask for what there is of this owner; what has not begun never will."""
+        if isinstance(owner, Part):
+            owner.is_over = True
+        account = self.owners.get(owner)
+        if account is not None:
+            disown(self, account, f"nobody rejoins the requests of {owner!r:.100}", now_ns)
+            self._admit_posters()
 
     def await_rejoin(self, owner: Hashable, waiter: Any) -> None:
         """Have it in `handed` as soon as there is an answer. There is none yet: `rejoin` has just said NONE_READY."""
@@ -296,34 +225,11 @@ class Ledger:
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
-    def _rejoinable_from(self, lane: int) -> int:
-        """Those whose owners may have to be heard before this lane may go on: with lanes, no poster waits for a lane above."""
-        counts = self.rejoinable
-        if not self.entries.limits:
-            return counts[0] + counts[1] + counts[2] + counts[3]
-        return sum(counts[lane:])
-
-    def _admit(self, element: Element, now_ns: int) -> None:  # hot: scripts/bench requests
-        self.posted_total += 1
-        self.entries.add(element.lane)
-        element.state = State.READY
-        element.ready_ns = now_ns
-        self.ready.add(element)
-
-    def _admit_posters(self) -> None:
-        """Those that wait, the most urgent first, while there is room."""
-        while self.posters.count:
-            element = self.posters.pop(self.has_room)
-            if element is None:
-                return
-            self.posted_total -= 1  # it was counted when it began to wait
-            self._admit(element, element.posted_ns)
-            self.admitted.append(element)
-
     def _begin(self, element: Element, now_ns: int) -> None:  # hot: scripts/bench requests
         self.entries.remove(element.lane)
         element.state = State.EXECUTING
         element.started_ns = now_ns
+        self.begun_total += 1
         self.wait_ns_total += now_ns - element.ready_ns
 
     def _release(self, held: Held, element: Element, now_ns: int) -> None:  # hot: scripts/bench requests
@@ -351,7 +257,10 @@ class Ledger:
             self.failed_total += 1
         own = self.owners.get(element)
         if own is not None:
-            disown(self, own, element)
+            because = "" if element.error is None else f"its owner {element!r} failed"
+            disown(self, own, because, now_ns)
+        for part in element.parts:
+            self.disown(part, now_ns)
         if not element.is_rejoined:
             element.state = State.DONE
             self._exists_no_more(element)
@@ -372,16 +281,6 @@ class Ledger:
         element.state = State.JOINED if element.error is None else State.FAILED
         self.joined_total += 1
 
-    def _exists_no_more(self, element: Element) -> None:
-        account = self.owners.get(element.owner)
-        if account is not None:
-            account.existing_count -= 1
-            self.tell_none_exist(account)
 
-    def tell_none_exist(self, account: Account) -> None:
-        """Those who wait for what there will not be."""
-        if account.existing_count or account.done:
-            return
-        while account.waiters:
-            self.handed.append((account.waiters.popleft(), None))
-        self.owners.close_if_empty(account)
+def _executes(element: Element | None) -> bool:
+    return element is not None and element.state is State.EXECUTING

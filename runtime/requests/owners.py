@@ -24,6 +24,21 @@ class Rejoin(Enum):
     NONE_EXIST = "none exist"
 
 
+class Part:
+    """An owner of its own for what one `map_unordered` posts. It ends with that, or with the request that it is of."""
+
+    __slots__ = ("is_over", "number", "whose")
+
+    def __init__(self, whose: Element | None, number: int) -> None:
+        """`whose`: the request whose execution it is; None: somebody's outside. `number`: its own of that."""
+        self.whose, self.number = whose, number
+        #: Nobody asks for what is of it any more.
+        self.is_over = False
+
+    def __repr__(self) -> str:
+        return f"part {self.number} of {'what was posted from outside' if self.whose is None else repr(self.whose)}"
+
+
 class Account:
     """The requests of one owner."""
 

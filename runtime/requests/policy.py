@@ -7,18 +7,32 @@ at each change, of which nothing has happened then.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 import msgspec
 
+from .element import LANES
 from .lanes import shares
+from .optimiser.policy import OptimiserPolicy
+from .schedule import lines_of
 
 #: Threads beyond a few dozen wait for each other's GIL; processes take 30 MB each. As many as a backplane may have workers.
 WORKERS_MAX: Final = 256
 #: An entry takes 700 bytes and its request: a pool this full is 0.7 GB.
 POOL_MAX: Final = 1_000_000
+#: Seconds for which records may be kept: ten years.
+_AGE_MAX: Final = 10 * 366 * 86_400
 #: Settings that decide what kind of kernel it is: another one is another start.
 FIXED: Final = ("kernel", "kind", "pool", "spark")
+#: What each of these may be.
+CHOICES: Final = {
+    "kernel": ("local", "spark"),
+    "kind": ("threads", "processes"),
+    "mode": ("plain", "lanes"),
+    "on_stall": ("report", "fail"),
+}
 
 
 class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -48,32 +62,59 @@ class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     interval: float = 0.1
     #: Between two records of what the kernel did, and moves of the optimiser, seconds.
     record_interval: float = 1.0
+    #: Whether these records are written to files (instrumentation/). Off: a run directory may lie in memory, and who asks
+    #: for files says for how long. The topic and the statistics have them anyway.
+    record: bool = False
+    #: In BACKPLANE/COMPONENT.interval of this folder; "": of `records` in the run directory. At most so many bytes, so old.
+    record_dir: str = ""
+    record_size: int = 16 << 20
+    record_age: float = 7 * 86_400.0
     #: Whether the kernel looks for the numbers of workers and entries with the highest throughput by itself.
     optimise: bool = False
+    #: How far it may go.
+    optimiser: OptimiserPolicy = OptimiserPolicy()
     #: The backplane's priority of requests with priority 0; its lowest if None. And by how much a request's priority must be
     #: larger for each priority of the backplane above that (urgency.py).
     base: int | None = None
     step: int = 10
     #: When no request can ever go on: say so, and go on waiting; or also end those that wait, with the reason.
     on_stall: Literal["report", "fail"] = "report"
+    #: Commands that run by themselves (schedule.py): `"every 30s"`, `"22:00"` or `"mon-fri 22:00"` to a line, or several.
+    schedule: dict[str, str | list[str]] = {}
     #: With `kernel = "spark"`: settings of its executor.
     spark: dict[str, str | int] = {}
 
     def __post_init__(self) -> None:
+        # What comes from a TOML has these types already; what a program writes is not looked at by anybody else.
+        for name, choices in CHOICES.items():
+            if (chosen := getattr(self, name)) not in choices:
+                raise ValueError(f"{name} = {chosen!r}: expected {' or '.join(map(repr, choices))}")
+        for name in ("ageing", "optimise"):
+            if type(switch := getattr(self, name)) is not bool:
+                raise ValueError(f"{name} = {switch!r}: expected True or False")
         _check("workers", self.workers, 1, WORKERS_MAX)
         _check("ready", self.ready, 1, POOL_MAX)
         _check("rejoin", self.rejoin, 1, POOL_MAX)
         _check("boost", self.boost, 0, 1_000_000)
         _check("step", self.step, 1, 1_000_000)
         for name, seconds in (("interval", self.interval), ("record_interval", self.record_interval)):
-            if not 0.001 <= seconds <= 3600:
-                raise ValueError(f"{name} = {seconds}: expected seconds, 0.001 to 3600")
+            if type(seconds) not in (int, float) or not 0.001 <= seconds <= 3600:
+                raise ValueError(f"{name} = {seconds!r}: expected seconds, 0.001 to 3600")
+        _check("record_size", self.record_size, 1 << 16, 1 << 40)
+        if not 1 <= self.record_age <= _AGE_MAX:
+            raise ValueError(f"record_age = {self.record_age}: expected seconds, 1 to {_AGE_MAX:,}")
+        if self.record_dir and not self.record_dir.startswith(("/", "~")):
+            raise ValueError(f"record_dir = {self.record_dir!r}: expected a path from / or from ~")
         if self.base is not None:
-            _check("base", self.base, 0, 255)
-        if self.kind == "processes" and not self.pool:
-            raise ValueError('pool = "": expected the component whose replicas are the workers')
+            _check("base", self.base, 1, 255)  # 0 is not for requests (urgency.py)
+        if not isinstance(self.pool, str) or not self.pool:
+            raise ValueError(f"pool = {self.pool!r}: expected the component whose replicas are the workers")
         if self.mode == "lanes":
             self._check_lanes()
+        try:
+            lines_of(self.schedule)
+        except ValueError as error:
+            raise ValueError(f"schedule: {error}") from None
 
     def changed(self, **settings: Any) -> KernelPolicy:
         """This one with other settings. Raises ValueError, and TypeError for one that does not exist or is fixed."""
@@ -86,11 +127,13 @@ class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         try:
             return msgspec.convert({**msgspec.to_builtins(self), **settings}, KernelPolicy)
         except msgspec.ValidationError as error:
-            raise ValueError(str(error)) from error
+            raise ValueError(_explained(str(error), settings)) from error
 
     def _check_lanes(self) -> None:
+        if not isinstance(self.lanes, tuple) or len(self.lanes) != LANES - 1:
+            raise ValueError(f"lanes = {self.lanes!r}: expected the percentages of lanes 0, 1 and 2")
         for lane, percent in enumerate(self.lanes):
-            if not 0 <= percent <= 100:
+            if type(percent) is not int or not 0 <= percent <= 100:
                 raise ValueError(f"lanes = {self.lanes}: lane {lane} has {percent} %, expected 0 to 100")
         if sum(self.lanes) >= 100:
             raise ValueError(
@@ -105,6 +148,15 @@ class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
                 )
 
 
+def _explained(said: str, settings: Mapping[str, Any]) -> str:
+    """As the checks here say it: `Expected `int`, got `str` - at `$.workers`` says where at its end, if at all."""
+    problem, _, where = said.partition(" - at `$.")
+    name = re.match(r"\w*", where)[0]  # type: ignore[index]
+    return f"{name} = {settings[name]!r:.100}: {problem[0].lower()}{problem[1:]}" if name in settings else said
+
+
 def _check(name: str, value: int, least: int, most: int) -> None:
+    if type(value) is not int:
+        raise ValueError(f"{name} = {value!r}: expected a whole number, {least} to {most:,}")
     if not least <= value <= most:
         raise ValueError(f"{name} = {value}: expected {least} to {most:,}")

@@ -1,7 +1,7 @@
 """Posters: those that wait for an entry of the ready pool, by lane; the most urgent goes first, then who came first.
 
 A post that would not be let in stands here, and exists for its owner all the same. Nobody goes past one of his lane that is
-as urgent.
+as urgent; and with ageing on, all that wait grow older alike, so that nobody is passed for ever by those that come later.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from .element import LANES, Element
 class Posters:
     """Requests that have been posted and are not ready."""
 
-    __slots__ = ("_turn", "_waiting", "count")
+    __slots__ = ("_turn", "_waiting", "age", "count")
 
     def __init__(self) -> None:
         self.count = 0
+        #: Intervals that have passed, with ageing on.
+        self.age = 0
         self._turn = 0
         self._waiting: list[list[tuple[int, int, Element]]] = [[] for _ in range(LANES)]
 
@@ -30,12 +32,12 @@ class Posters:
     def goes_before(self, element: Element) -> bool:  # hot: scripts/bench requests
         """Whether somebody of its lane, who is as urgent, waits already."""
         waiting = self._waiting[element.lane]
-        return bool(waiting) and waiting[0][0] <= -element.priority
+        return bool(waiting) and waiting[0][0] <= self.age - element.priority
 
     def add(self, element: Element) -> None:
         """It waits."""
         self._turn += 1
-        heapq.heappush(self._waiting[element.lane], (-element.priority, self._turn, element))
+        heapq.heappush(self._waiting[element.lane], (self.age - element.priority, self._turn, element))
         self.count += 1
 
     def remove(self, element: Element) -> None:

@@ -9,7 +9,7 @@ without visiting anybody, and only the heads are compared. Equal ones go in the 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from .element import LANES, Element
 
@@ -79,14 +79,21 @@ class ReadyPool:
         """Its priority now, grown with its age."""
         return element.key + self.age * (1 + self.boost if element.is_boosted else 1)
 
-    def change_boost(self, boost: int) -> None:
-        """From now on; what has been gained stays gained."""
+    def change_boost(self, boost: int, taken: Iterable[Element] = ()) -> None:
+        """From now on; what has been gained stays gained. `taken`: those that may be put back."""
+        for element in taken:
+            if element.is_boosted:
+                element.key -= self.age * (boost - self.boost)
         for _, marked in self._heaps:
             for _, _, element in marked:
-                element.key = self.urgency(element) - self.age * (1 + boost)
+                element.key -= self.age * (boost - self.boost)
             marked[:] = [(-element.key, sequence, element) for _, sequence, element in marked]
             heapq.heapify(marked)
         self.boost = boost
+
+    def copied(self) -> list[list[_Place]]:
+        """By lane, in no order: for who looks at all of them, and must not hold up the others meanwhile."""
+        return [plain + marked for plain, marked in self._heaps]
 
     def __iter__(self) -> Iterator[Element]:
         for heaps in self._heaps:

@@ -1,27 +1,27 @@
 """Remote: the kernel as the execution of a request sees it in a worker process; each step is a call to the kernel's backplane.
 
 A plain `execute` waits for the answer in its thread, an `async` one in the wait queue. Many requests travel in one call, and
-as many that have rejoined as there are; those are kept here until somebody asks. Before anything that may wait, whatever this
-worker has that has not begun goes back to the kernel, in the same call.
+as many that have rejoined as there are; those are kept here until somebody asks. With each call the kernel hears how what this
+worker executed before has ended, and has back what has not begun: others may wait for it, and nobody knows how long this takes.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from appbackplane.transport.errors import Busy, DeadlineExceeded, FailedPrecondition, InvalidArgument
+from appbackplane.transport.errors import FailedPrecondition, InvalidArgument, error_from
 from appbackplane.transport.request import TIMEOUT_MAX_S
 
 from ..execution.blocking import blocking_call
 from .context import Context
 from .element import Element, State
-from .owners import Rejoin
+from .owners import Part, Rejoin
 from .policy import KernelPolicy
 from .runnable import RunnableSpec
 from .thread_resources import ThreadResources
-from .wire import ITEMS_MAX, POST, REJOIN
+from .wire import BATCH_BYTES_MAX, DISOWN, ITEMS_MAX, POST, REJOIN
 
 if TYPE_CHECKING:
     from .seat import Seat
@@ -34,93 +34,120 @@ class RemoteContext(Context):
     """Of one request, in a process that is a worker."""
 
     def __init__(
-        self, kernel: str, specs: Mapping[str, RunnableSpec], element: Element, resources: ThreadResources, seat: Seat
+        self,
+        kernel: str,
+        start: int,
+        specs: Mapping[str, RunnableSpec],
+        element: Element,
+        resources: ThreadResources,
+        seat: Seat,
     ) -> None:
         super().__init__(kernel, specs, element, resources)
-        self._seat = seat
+        self._seat, self._start = seat, start
         #: What has been posted from here for this very request, by number, until it rejoins.
         self._posted: dict[int, Element] = {}
         #: What has rejoined and was not asked for yet.
         self._joined: dict[Hashable, deque[Element]] = {}
-        self._owners_count = 0
 
     def _post(self, elements: list[Element], wait: bool, timeout: float | None) -> None:
-        for first in range(0, len(elements), ITEMS_MAX):
-            part = elements[first : first + ITEMS_MAX]
-            self._has_posted(
-                part, blocking_call(self._seat, f"{self._name}.{POST}", self._posting(part, wait, timeout))
-            )
+        for part, items in self._messages(elements):
+            self._has_posted(part, self._call(POST, self._posting(items, wait, timeout)))
 
     async def _apost(self, elements: list[Element], wait: bool, timeout: float | None) -> None:
-        for first in range(0, len(elements), ITEMS_MAX):
-            part = elements[first : first + ITEMS_MAX]
-            arguments = self._posting(part, wait, timeout)
-            self._has_posted(
-                part, await self._seat.request(f"{self._name}.{POST}", arguments, timeout=TIMEOUT_MAX_S, retry=False)
-            )
+        for part, items in self._messages(elements):
+            self._has_posted(part, await self._acall(POST, self._posting(items, wait, timeout)))
 
     def _rejoin(self, owner: Hashable, wait: bool, timeout: float | None) -> tuple[Rejoin, Element | None]:
         found = self._kept(owner)
         if found is not None:
             return Rejoin.RETURNED, found
-        arguments = self._rejoining(owner, wait, timeout)
-        return self._has_joined(owner, blocking_call(self._seat, f"{self._name}.{REJOIN}", arguments))
+        return self._has_joined(owner, self._call(REJOIN, self._rejoining(owner, wait, timeout)))
 
     async def _arejoin(self, owner: Hashable, wait: bool, timeout: float | None) -> tuple[Rejoin, Element | None]:
         found = self._kept(owner)
         if found is not None:
             return Rejoin.RETURNED, found
-        arguments = self._rejoining(owner, wait, timeout)
-        answer = await self._seat.request(f"{self._name}.{REJOIN}", arguments, timeout=TIMEOUT_MAX_S, retry=False)
-        return self._has_joined(owner, answer)
+        return self._has_joined(owner, await self._acall(REJOIN, self._rejoining(owner, wait, timeout)))
 
     def _before_call(self) -> None:
-        if self._seat.waiting:
-            blocking_call(self._seat, f"{self._name}.{POST}", self._posting([], False, None))
+        if self._seat.has_waiting:
+            self._call(POST, self._posting([], False, None))
 
     async def _abefore_call(self) -> None:
-        if self._seat.waiting:
-            nothing = self._posting([], False, None)
-            await self._seat.request(f"{self._name}.{POST}", nothing, timeout=TIMEOUT_MAX_S, retry=False)
+        if self._seat.has_waiting:
+            await self._acall(POST, self._posting([], False, None))
 
-    def _fresh_owner(self) -> Hashable:
+    def _disown(self, owner: Hashable) -> None:
+        self._joined.pop(owner, None)
         assert self.element is not None
-        self._owners_count += 1
-        return f"request {self.element.id}, {self._owners_count}"
+        asked = [self._backplane(), self._start, self.element.id, [], []]  # it may be lost: nothing is told with it
+        self._seat.cast(f"{self._name}.{DISOWN}", asked=asked, owner=self._wire_owner(owner))
+
+    def _give_up(self, part: Part) -> None:
+        """The kernel is not called for it: it ends there with this request."""
+        part.is_over = True
 
     def _policy(self) -> KernelPolicy:
         return _ANY
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
-    def _posting(self, elements: list[Element], wait: bool, timeout: float | None) -> dict[str, Any]:
-        return {
-            "asked": self._asked(),
-            "items": [
-                [
-                    each.runnable, self._specs[each.runnable].pack(each.request), self._wire_owner(each.owner), each.priority,
-                    each.lane, each.is_rejoined, each.is_boosted,
-                ]
-                for each in elements
-            ],
-            "wait": wait,
-            "limit": timeout,
-        }  # fmt: skip
+    def _call(self, operation: str, arguments: dict[str, Any]) -> list[Any]:
+        try:
+            answer: list[Any] = blocking_call(self._seat, f"{self._name}.{operation}", arguments)
+        except BaseException:
+            self._seat.put_back(arguments["asked"][3])  # the kernel may have heard nothing; what it has is told twice
+            raise
+        return answer
+
+    async def _acall(self, operation: str, arguments: dict[str, Any]) -> list[Any]:
+        route = f"{self._name}.{operation}"
+        try:
+            answer: list[Any] = await self._seat.request(route, arguments, timeout=TIMEOUT_MAX_S, retry=False)
+        except BaseException:
+            self._seat.put_back(arguments["asked"][3])
+            raise
+        return answer
+
+    def _messages(self, elements: list[Element]) -> Iterator[tuple[list[Element], list[list[Any]]]]:
+        """Those that go with one call, and how."""
+        part: list[Element] = []
+        items: list[list[Any]] = []
+        size = 0
+        for each in elements:
+            packed = self._specs[each.runnable].pack(each.request)
+            if part and (len(part) == ITEMS_MAX or size + len(packed) > BATCH_BYTES_MAX):
+                yield part, items
+                part, items, size = [], [], 0
+            part.append(each)
+            size += len(packed)
+            owner = self._wire_owner(each.owner)
+            items.append([each.runnable, packed, owner, each.priority, each.lane, each.is_rejoined, each.is_boosted])
+        if part:
+            yield part, items
+
+    def _posting(self, items: list[list[Any]], wait: bool, timeout: float | None) -> dict[str, Any]:
+        return {"asked": self._asked(), "items": items, "wait": wait, "limit": timeout}
 
     def _has_posted(self, elements: list[Element], answer: list[Any]) -> None:
         ids, problem = answer
         for element, id in zip(elements, ids, strict=False):
             element.id, element.state = id, State.READY
-            if element.is_rejoined and element.owner is self.element:
+            if element.is_rejoined and self._is_own(element.owner):
                 self._posted[id] = element
         if problem is not None:
-            kind, said = problem
-            raise (Busy(said, retry_after=0.01) if kind == "busy" else DeadlineExceeded(said))
+            code, said, retry_after = problem
+            raise error_from(code, said, retry_after)
 
     def _rejoining(self, owner: Hashable, wait: bool, timeout: float | None) -> dict[str, Any]:
+        count = ITEMS_MAX if self._is_own(owner) else 1  # what is others' as well is kept for nobody
         return {
-            "asked": self._asked(), "owner": self._wire_owner(owner), "wait": wait, "limit": timeout, "count": ITEMS_MAX,
-        }  # fmt: skip
+            "asked": self._asked(),
+            "owner": self._wire_owner(owner),
+            "wait": wait,
+            "limit": timeout,
+            "count": count,
+        }
 
     def _has_joined(self, owner: Hashable, answer: list[Any]) -> tuple[Rejoin, Element | None]:
         said, rows = answer
@@ -130,13 +157,16 @@ class RemoteContext(Context):
         kept = self._joined.setdefault(owner, deque())
         for id, runnable, packed_request, packed, error, trace, run_ns, priority, lane, worker in rows:
             spec = self._specs[runnable]
-            element = self._posted.pop(id, None)
-            if element is None:
-                element = Element(id, spec.unpack(packed_request), runnable, owner, priority, lane)
+            element = self._posted.pop(id, None) or Element(id, None, runnable, owner, priority, lane)
             element.error, element.trace, element.run_ns, element.worker = error, trace, run_ns, worker
-            element.state = State.JOINED if error is None else State.FAILED
-            if packed is not None:
-                element.result = spec.unpack_result(packed)
+            try:
+                if packed_request is not None:
+                    element.request = spec.unpack(packed_request)
+                if packed is not None:
+                    element.result = spec.unpack_result(packed)
+            except InvalidArgument as problem:
+                element.error = problem.message
+            element.state = State.JOINED if element.error is None else State.FAILED
             kept.append(element)
         first = self._kept(owner)
         return (Rejoin.NONE_EXIST if first is None else Rejoin.RETURNED), first
@@ -151,16 +181,26 @@ class RemoteContext(Context):
         return element
 
     def _asked(self) -> list[Any]:
-        """Who asks, and what goes back."""
+        """Who asks, how those before it ended, and what goes back."""
         assert self.element is not None
+        seat = self._seat
+        return [self._backplane(), self._start, self.element.id, seat.take_answers(), seat.give_back()]
+
+    def _backplane(self) -> str:
         component = self._seat._component
         assert component is not None
-        return [component._host.backplane, self.element.id, self._seat.give_back()]
+        return component._host.backplane
 
-    def _wire_owner(self, owner: Hashable) -> str | int | None:
-        """None: the request that is executed."""
+    def _is_own(self, owner: Hashable) -> bool:
+        """Whether nobody else asks for what is of this owner."""
+        return owner is self.element or isinstance(owner, Part)
+
+    def _wire_owner(self, owner: Hashable) -> str | int | list[int] | None:
+        """None: the request that is executed; in a list: a part of it."""
         if owner is self.element:
             return None
+        if isinstance(owner, Part):
+            return [owner.number]
         if isinstance(owner, (str, int)) and not isinstance(owner, bool):
             return owner
         if isinstance(owner, Element):

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import suppress
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 import msgspec
@@ -119,10 +121,13 @@ class RunnableSpec:
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    try:
-        return get_type_hints(function)
-    except NameError:  # names for type checkers alone, as that of the kernel's class often is
-        return {name: hint for name, hint in function.__annotations__.items() if not isinstance(hint, str)}
+    """Those that can be known: names for type checkers alone, as that of the kernel's class often is, cannot."""
+    hints: dict[str, Any] = {}
+    for name, hint in function.__annotations__.items():
+        one = SimpleNamespace(__annotations__={name: hint})
+        with suppress(NameError):
+            hints |= get_type_hints(one, globalns=getattr(inspect.unwrap(function), "__globals__", {}))
+    return hints
 
 
 def _is_own(kind: Any) -> bool:

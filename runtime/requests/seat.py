@@ -7,22 +7,26 @@
     kernel = "codesearch.indexing:Indexing"
 
 It has the kernel's runnables and resources, of its own, and nothing else of it. Requests that came together are executed one
-after the other; should one come to wait for its sub-requests, those behind it go back first: they may be what it waits for.
+after the other; should one call the kernel, it says with the same call how those before it ended, and those behind it go back:
+they may be what it is about to wait for.
 """
 
 from __future__ import annotations
 
 import importlib
 from collections import deque
+from contextlib import suppress
 from typing import Any
 
-from appbackplane.transport.resolver import AT
+from appbackplane.transport.errors import FailedPrecondition, InternalError
 
 from ..execution.clock import RealClock
+from ..execution.current import current
 from ..objects.app_object import AppObject
 from ..objects.component import Component
 from ..objects.module_state import ModuleState
 from ..objects.operation import DeclarationError, operation
+from .action_records import RequestNames, records_of
 from .element import Element, Failure
 from .failures import failure_of
 from .kernel import RequestKernel
@@ -30,7 +34,7 @@ from .remote import RemoteContext
 from .resources import ResourceTable
 from .runnable import RunnableSpec
 from .thread_resources import ThreadResources
-from .wire import BATCH_BYTES_MAX, ITEM_BYTES_MAX
+from .wire import BATCH_BYTES_MAX, ITEM_BYTES_MAX, seat_key, usher_key
 
 
 class Seat(AppObject):
@@ -38,28 +42,39 @@ class Seat(AppObject):
 
     def __init__(self, worker: RequestWorker) -> None:
         self._worker = worker
-        #: Of the requests that came together: what has not begun.
-        self.waiting: deque[list[Any]] = deque()
+        # Of the requests that came together. Two threads take from either end of these: each step is one of the deque's own.
+        self._waiting: deque[list[Any]] = deque()
+        self._answers: deque[list[Any]] = deque()
+        self._start = 0
 
     @operation(priority=7, is_long=True)
-    async def execute(self, kernel: str, items: list[list[Any]]) -> list[list[Any]]:
+    async def execute(self, kernel: str, start: int, items: list[list[Any]]) -> list[list[Any]]:
         """Execute requests, [number, runnable, packed, lane] each: [number, packed result, error, traceback, ns] of each.
 
-        What is not among the answers has not begun.
+        What is neither here nor was told before has not begun. `start`: of the kernel, which counts its requests anew
+        each time.
         """
         worker = self._worker
-        waiting = self.waiting = deque(items)
-        answers: list[list[Any]] = []
+        self._start = start
+        self._answers.clear()
+        waiting = self._waiting = deque(items)
+        action = current.action
+        assert action is not None
+        records = records_of(action, worker._host, worker.names(kernel))
         size = 0
         while waiting and size < BATCH_BYTES_MAX:
-            id, name, packed, lane = waiting.popleft()
+            try:
+                id, name, packed, lane = waiting.popleft()
+            except IndexError:  # the last one has just been recalled
+                break
             started_ns = RealClock.now_ns()
+            element = Element(id, None, name, None, 0, lane)
             result: bytes | None = None
             failure: Failure | None = None
             try:
-                spec = worker.specs[name]
-                element = Element(id, spec.unpack(packed), name, None, 0, lane)
-                context = worker.context(self, kernel, element)
+                spec = worker.spec(name, kernel)
+                element.request = spec.unpack(packed)
+                context = worker.context(self, kernel, start, element)
                 if spec.is_async:
                     returned = await spec.execute(element.request, context)
                 else:
@@ -68,42 +83,104 @@ class Seat(AppObject):
                 if len(result) > ITEM_BYTES_MAX:
                     said = f"{name} returned {len(result):,} bytes: at most {ITEM_BYTES_MAX:,} can travel"
                     result, failure = None, Failure(said)
+                    if records is not None:
+                        records.failed(InternalError(said))
             except BaseException as raised:  # the edge: sys.exit() in a request ends the request, not the worker
                 result, failure = None, failure_of(raised)
+                if records is not None:
+                    records.failed(raised)
             worker.resources.request_ended()
-            size += len(result or b"")
+            size += len(result or b"") + (0 if failure is None else len(failure.trace or ""))
             run_ns = RealClock.now_ns() - started_ns
-            answers.append([id, result, *(failure or (None, None)), run_ns])
-        return answers
+            if records is not None and name in worker.specs:
+                records.executed(element, started_ns, run_ns)
+            self._answers.append([id, result, *(failure or (None, None)), run_ns])
+        return self.take_answers()
+
+    def take_answers(self) -> list[list[Any]]:
+        """Those that have ended and that nobody has been told of."""
+        taken: list[list[Any]] = []
+        with suppress(IndexError):
+            while True:
+                taken.append(self._answers.popleft())
+        return taken
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether something that came with what is executed has not begun."""
+        return bool(self._waiting)
+
+    def put_back(self, answers: list[list[Any]]) -> None:
+        """Nobody has been told of them after all."""
+        self._answers.extendleft(reversed(answers))
+
+    def is_for(self, start: int) -> bool:
+        """Whether what it has is of this start of the kernel."""
+        return self._start == start
 
     def give_back(self) -> list[int]:
         """What has not begun goes back: their numbers."""
-        ids = [item[0] for item in self.waiting]
-        self.waiting.clear()
+        ids: list[int] = []
+        with suppress(IndexError):
+            while True:
+                ids.append(self._waiting.pop()[0])
         return ids
+
+
+class Usher(AppObject):
+    """Looks after those whose requests wait behind one that takes long."""
+
+    def __init__(self, seat: Seat) -> None:
+        self._seat = seat
+
+    @operation(priority=1)
+    def recall(self, start: int) -> list[Any]:
+        """[answers as of `execute`, numbers of what has not begun and goes back], while a request is executed."""
+        if not self._seat.is_for(start):
+            return [[], []]
+        return [self._seat.take_answers(), self._seat.give_back()]
 
 
 class RequestWorker(Component):
     """One worker of a kernel, in a process of its own. Settings: `kernel`, "module:Class" of the RequestKernel."""
 
-    declares = (Seat,)
+    declares = (Seat, Usher)
 
     def __init__(self, kernel: str) -> None:
         cls = kernel_class(kernel)
+        self._kernel = kernel
         self.specs: dict[str, RunnableSpec] = cls.specs()
         for spec in self.specs.values():
             spec.make()
         self.resources = ThreadResources(ResourceTable(cls.resources))
         self._seat: Seat | None = None
+        self._names = RequestNames("")
 
-    def context(self, seat: Seat, kernel: str, element: Element) -> RemoteContext:
+    def names(self, kernel: str) -> RequestNames:
+        """Under which the requests of this kernel are recorded: of the one that it works for, nearly always the last one."""
+        if self._names.kernel != kernel:
+            self._names = RequestNames(kernel)
+        return self._names
+
+    def spec(self, name: str, kernel: str) -> RunnableSpec:
+        """Of a runnable. Raises `FailedPrecondition` where this worker is another kernel's."""
+        spec = self.specs.get(name)
+        if spec is None:
+            raise FailedPrecondition(
+                f"this worker executes the requests of {self._kernel}, which has no runnable {name}: "
+                f"have the `pool` of {kernel} lead to workers of its own"
+            )
+        return spec
+
+    def context(self, seat: Seat, kernel: str, start: int, element: Element) -> RemoteContext:
         """For one request."""
-        return RemoteContext(kernel, self.specs, element, self.resources, seat)
+        return RemoteContext(kernel, start, self.specs, element, self.resources, seat)
 
     def _enters(self, state: ModuleState) -> None:
         if state is ModuleState.INITIALIZING and self._seat is None:
             self._seat = Seat(self)
-            self.add(self._seat, key=f"{AT}{self._host.backplane}")
+            self.add(self._seat, key=seat_key(self._host.backplane))
+            self.add(Usher(self._seat), key=usher_key(self._host.backplane))
 
 
 def kernel_class(named: str) -> Any:

@@ -23,7 +23,8 @@ NAMED_MAX = 8
 class Stall(NamedTuple):
     """Nothing goes on."""
 
-    #: "workers": all of them execute; "lanes": what is ready is of lanes that have all that they may; "nothing": nothing is.
+    #: "workers": all of them execute; "lanes": what is ready is of lanes that have all that they may; "nothing": nothing is;
+    #: "rejoin": what has ended fills the rejoin pool, and those whose it is wait to post more.
     cause: str
     #: For people: what waits for what, and the remedy.
     text: str
@@ -34,9 +35,18 @@ def stall_of(ledger: Ledger) -> Stall | None:
     executing = [held.elements[0] for held in ledger.workers.values() if held.elements]
     if not executing or ledger.blocked_count < len(executing) or ledger.has_takeable:
         return None
+    if ledger.admitted or ledger.handed:  # they have what they wait for, and are being told
+        return None
     if any(not _is_hopeless(element, ledger) for element in executing):
         return None
     waiting = _waiting(executing)
+    if any(element.waits_for == "room" for element in executing) and sum(ledger.rejoinable) >= ledger.policy.rejoin:
+        return Stall(
+            "rejoin",
+            f"all executing requests wait: {waiting}; the rejoin pool is full: {sum(ledger.rejoinable)} requests have ended, "
+            f"and those who would rejoin them wait to post: rejoin between posts (map_unordered), or have a larger rejoin pool "
+            f"(rejoin = {ledger.policy.rejoin})",
+        )
     ready = sum(ledger.entries.counts)
     if ledger.executing.total >= ledger.executing.total_max:
         remedy = (
@@ -65,9 +75,12 @@ def stall_of(ledger: Ledger) -> Stall | None:
 
 def _is_hopeless(element: Element, ledger: Ledger) -> bool:
     """Whether what it waits for can only come from a request, not from somebody outside."""
-    if element.waits_for == "room":
-        return sum(ledger.rejoinable) < ledger.policy.rejoin
-    return element.waits_for == "rejoin"
+    if element.waits_for == "room" and sum(ledger.rejoinable) >= ledger.policy.rejoin:
+        # Somebody may rejoin what has ended; but not an execution that waits itself, and whose all of it is.
+        return all(
+            isinstance(account.owner, Element) and account.owner.waits_for for account in ledger.owners if account.done
+        )
+    return bool(element.waits_for)
 
 
 def _waiting(executing: list[Element]) -> str:

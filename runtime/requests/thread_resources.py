@@ -19,10 +19,10 @@ class _Part:
     """Of one thread."""
 
     def __init__(self, held: Held) -> None:
-        self.held, self._thread = held, threading.get_ident()
+        self.held, self._ident = held, threading.get_ident()
 
     def __del__(self) -> None:
-        if threading.get_ident() == self._thread:  # or the table itself is dropped, and its handles with it
+        if threading.get_ident() == self._ident:  # or the table itself is dropped, and its handles with it
             self.held.close()
 
 

@@ -16,11 +16,14 @@ from ..execution.coroutines import should_yield
 from ..execution.method_action import MethodAction
 from ..objects.action import DONE, Action, Outcome, ParkableAction
 from ..objects.app_object import AppObject
-from .context import LocalContext
+from .action_records import records_of
 from .desk import Desk
 from .element import Element, Failure
+from .executing import execute
 from .executor import Port
 from .failures import failure_of
+from .local_context import LocalContext
+from .runnable import RunnableSpec
 from .urgency import backplane_priority
 
 if TYPE_CHECKING:
@@ -47,6 +50,10 @@ class ThreadExecutor:
     def start(self, kernel: RequestKernel, desk: Port) -> None:
         """As `executor.Executor`, like all here."""
         self._kernel, self._desk = kernel, desk
+        # Those of an earlier time that it was up.
+        self._workers = {
+            each._key: each for each in kernel.objects if isinstance(each, Worker) and each._key is not None
+        }
         self.resize(desk.policy.workers)
 
     def kick(self, worker: str) -> None:
@@ -65,8 +72,7 @@ class ThreadExecutor:
                 self._desk.dismiss(name)
                 continue
             if name not in self._workers:
-                worker = self._workers[name] = Worker()
-                self._kernel.add(worker, key=name)
+                self._workers[name] = self._kernel._object(name, Worker)
             if self._desk.begins(name):
                 self._serve(self._workers[name], name)
 
@@ -78,9 +84,9 @@ class ThreadExecutor:
     def stop(self) -> None:
         """Nothing of its own runs."""
 
-    def is_wanted(self, worker: str) -> bool:
-        """Whether a worker is to go on; if not, it is dismissed."""
-        return int(worker.rpartition("-")[2]) <= self._wanted
+    def is_wanted(self, number: int) -> bool:
+        """Whether the worker of this number is to go on; if not, it is dismissed."""
+        return number <= self._wanted
 
     def _serve(self, object: Worker, worker: str) -> None:
         kernel, desk = self._kernel, self._desk
@@ -91,8 +97,7 @@ class ThreadExecutor:
 class Serving(ParkableAction):
     """A slice of one worker's time."""
 
-    __slots__ = ("_desk", "_executor", "_kernel", "_worker", "element")
-    is_long = True
+    __slots__ = ("_desk", "_executor", "_kernel", "_number", "_worker", "element")
 
     def __init__(
         self, object: Worker, kernel: RequestKernel, desk: Desk, executor: ThreadExecutor, worker: str, priority: int
@@ -100,8 +105,14 @@ class Serving(ParkableAction):
         super().__init__(object, f"{kernel.component_name}.requests", priority)
         self._kernel: Any = kernel
         self._desk, self._executor, self._worker = desk, executor, worker
+        self._number = int(worker.rpartition("-")[2])
         #: What it executes now.
         self.element: Element | None = None
+
+    @property
+    def is_long(self) -> bool:
+        """A request may take as long as it likes."""
+        return True
 
     def run(self) -> Outcome:  # hot: scripts/bench requests
         """Execute what there is, for a slice."""
@@ -110,15 +121,19 @@ class Serving(ParkableAction):
         started_ns = now_ns()
         end_ns = started_ns + SLICE_NS
         held = kernel._resources
+        records = records_of(self, kernel._host, kernel._names)
         element: Element | None = None
         result: Any = None
         failure: Failure | None = None
         run_ns = 0
         while True:
-            if not self._executor.is_wanted(worker):
+            if not self._executor.is_wanted(self._number):
                 desk.leave(worker, element, result, failure, run_ns)
+                is_back = self._executor.is_wanted(self._number) and desk.begins(worker)  # since the question
+                if is_back:
+                    self._go_on()
                 return DONE
-            if started_ns >= end_ns or should_yield():
+            if element is not None and (started_ns >= end_ns or should_yield()):
                 desk.end_one(worker, element, result, failure, run_ns)
                 self._go_on()
                 return DONE
@@ -128,7 +143,7 @@ class Serving(ParkableAction):
             spec = desk.specs[element.runnable]
             context = LocalContext(desk, kernel._host, element, held, False)
             if spec.is_async:
-                self._run_async(element, context)
+                self._run_async(spec, element, context)
                 return DONE
             self.element = element
             result = failure = None
@@ -137,10 +152,14 @@ class Serving(ParkableAction):
                 result = spec.execute(element.request, context)
             except BaseException as error:  # the edge: sys.exit() in a request ends the request, not the worker
                 failure = failure_of(error)
+                if records is not None:
+                    records.failed(error)
             self.element = None
             held.request_ended()
             ended_ns = now_ns()
             run_ns = ended_ns - started_ns
+            if records is not None:
+                records.executed(element, started_ns, run_ns)
             started_ns = ended_ns
 
     def doing(self) -> str:
@@ -158,8 +177,10 @@ class Serving(ParkableAction):
         worker: Any = self.object
         self._executor._serve(worker, self._worker)
 
-    def _run_async(self, element: Element, context: LocalContext) -> None:
-        action = MethodAction(self.object, self.name, self.priority, _execute, (self._desk, element, context))
+    def _run_async(self, spec: RunnableSpec, element: Element, context: LocalContext) -> None:
+        name = self._kernel._names.of(element.runnable).name
+        action = MethodAction(self.object, name, self.priority, execute, (spec, element, context))
+        action.lane, action.wait_ns = element.lane, element.started_ns - element.ready_ns
         action.on_end = self._has_ended
         self._kernel._serve(action)
 
@@ -167,12 +188,7 @@ class Serving(ParkableAction):
         """Of a coroutine: with the lead, whatever became of it."""
         assert isinstance(action, MethodAction)
         element: Element = action.arguments[1]
-        failure = None if action.error is None else failure_of(action.error)
+        result, failure = action.result if action.error is None else (None, failure_of(action.error))
         self._kernel._resources.request_ended()
-        self._desk.end_one(self._worker, element, action.result, failure, action.run_ns)
+        self._desk.end_one(self._worker, element, result, failure, action.run_ns)
         self._go_on()
-
-
-async def _execute(worker: Worker, desk: Desk, element: Element, context: LocalContext) -> Any:
-    """A coroutine's request, as an operation of its worker."""
-    return await desk.specs[element.runnable].execute(element.request, context)

@@ -7,12 +7,12 @@ somebody else's, and those behind it inherit past it (execution/parking.py). A c
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from appbackplane.transport.errors import BackplaneError
+from appbackplane.transport.errors import BackplaneError, InvalidArgument
 
+from ..execution.blocking import wait_at
 from ..execution.coroutines import Signal
-from ..execution.current import current
 from ..objects.app_object import Host
 
 if TYPE_CHECKING:
@@ -35,47 +35,32 @@ class Waiter:
         self.error: BackplaneError | None = None
         self.is_told = False
 
-    def tell(self, element: Element | None) -> None:
-        """Here it is."""
-        self.element = element
+    def tell(self, element: Element | None, error: BackplaneError | None = None) -> None:
+        """Here it is; or why it will never come. With the kernel's mutex: who then takes back his waiting sees it."""
+        self.element, self.error = element, error
         self.is_told = True
-        self._go_on()
 
-    def fail(self, error: BackplaneError) -> None:
-        """It will never come."""
-        self.error = error
-        self.is_told = True
-        self._go_on()
-
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
+        """Now. Without the mutex: it may take the lead."""
         raise NotImplementedError
 
 
 class ThreadWaiter(Waiter):
     """Waits in its thread."""
 
-    __slots__ = ("_gate",)
+    __slots__ = ("_gate", "_host")
 
-    def __init__(self) -> None:
+    def __init__(self, host: Host) -> None:
         super().__init__()
+        self._host = host
         self._gate = threading.Lock()
         self._gate.acquire()
 
     def wait(self, limit_s: float | None) -> bool:
         """Whether it was told in time."""
-        timeout = LIMIT_S if limit_s is None else limit_s
-        engine, action = current.engine, current.action
-        if engine is None or action is None:
-            return self._gate.acquire(timeout=timeout)
-        with engine.lead:
-            engine.parking.begins_to_block(action, engine.now_ns())
-        try:
-            return self._gate.acquire(timeout=timeout)
-        finally:
-            with engine.lead:
-                engine.parking.blocks_no_more(action)
+        return wait_at(self._gate, LIMIT_S if limit_s is None else limit_s, self._host.stand_in)
 
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
         self._gate.release()
 
 
@@ -89,5 +74,12 @@ class SignalWaiter(Waiter):
         self._host = host
         self.signal = Signal(round((LIMIT_S if limit_s is None else limit_s) * 1e9))
 
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
         self._host.set(self.signal)
+
+
+def checked_limit(timeout: Any) -> float | None:
+    """A limit of waiting, in seconds. Raises `InvalidArgument`, before anything is posted: what is, is executed anyway."""
+    if timeout is None or (type(timeout) in (int, float) and timeout >= 0):
+        return timeout  # type: ignore[no-any-return]
+    raise InvalidArgument(f"timeout={timeout!r:.100}: expected seconds, 0 or more, or None")

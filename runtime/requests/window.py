@@ -6,15 +6,16 @@ sub-requests do. A coroutine waits here for as long, without a thread, on behalf
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
-from appbackplane.transport.errors import Busy, DeadlineExceeded, FailedPrecondition, InvalidArgument
+from appbackplane.transport.errors import BackplaneError, Cancelled, FailedPrecondition, InvalidArgument
 
 from ..objects.app_object import AppObject
 from ..objects.operation import operation
-from .context import LocalContext
 from .element import Element, Packed
-from .owners import Rejoin
+from .local_context import LocalContext
+from .owners import Part, Rejoin
 from .wire import BATCH_BYTES_MAX, ITEMS_MAX
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 class Window(AppObject):
     """Serves one worker process."""
 
+    is_refusable = False
+
     def __init__(self, kernel: RequestKernel) -> None:
         self._kernel = kernel
 
@@ -31,44 +34,58 @@ class Window(AppObject):
     async def post_requests(
         self, asked: list[Any], items: list[list[Any]], wait: bool, limit: float | None
     ) -> list[Any]:
-        """For worker processes: [numbers of those that were posted, [kind, text] of what was in the way or nil]."""
+        """For worker processes: [numbers of those posted, and what was in the way, [status, text, retry after], or nil]."""
         context = self._context(asked)
         ids: list[int] = []
         for name, packed, owner, priority, lane, is_rejoined, is_boosted in items:
-            element = context._element_packed(name, packed, owner, priority, lane, is_rejoined, is_boosted)
+            whose = self._owner(context, owner)
             try:
+                element = context._element_packed(name, packed, whose, priority, lane, is_rejoined, is_boosted)
                 await context._apost([element], wait, limit)
-            except Busy as error:
-                return [ids, ["busy", error.message]]
-            except DeadlineExceeded as error:
-                return [ids, ["late", error.message]]
+            except Cancelled:
+                raise
+            except BackplaneError as error:  # those before it are posted, and have to be known there
+                return [ids, [int(error.status), error.message, error.retry_after]]
             ids.append(element.id)
         return [ids, None]
 
     @operation(priority=7)
     async def rejoin_requests(
-        self, asked: list[Any], owner: str | int | None, wait: bool, limit: float | None, count: int
+        self, asked: list[Any], owner: str | int | list[int] | None, wait: bool, limit: float | None, count: int
     ) -> list[Any]:
         """For worker processes: [what was found, those that have rejoined]."""
         context = self._context(asked)
-        whose = context.element if owner is None else owner
+        whose = self._owner(context, owner)
         found, element = await context._arejoin(whose, wait, limit)
         rows: list[list[Any]] = []
         size = 0
         while element is not None:
-            rows.append(self._row(element))
-            size += len(rows[-1][3] or b"")
+            row = self._row(element, context)
+            rows.append(row)
+            size += len(row[2] or b"") + len(row[3] or b"")
             if len(rows) >= min(count, ITEMS_MAX) or size >= BATCH_BYTES_MAX:
                 break
             _, element = context._desk.rejoin(whose, None, None)
         return [Rejoin.RETURNED.value if rows else found.value, rows]
 
+    @operation(priority=7)
+    def disown_requests(self, asked: list[Any], owner: str | int | None) -> None:
+        """For worker processes: nobody will rejoin what there is of this owner."""
+        context = self._context(asked)
+        context._disown(context.element if owner is None else owner)
+
     def _context(self, asked: list[Any]) -> LocalContext:
         try:
-            worker, id, given_back = asked
+            worker, start, id, answers, given_back = asked
         except ValueError as error:
-            raise InvalidArgument("asked: expected [worker, request, requests given back]") from error
+            raise InvalidArgument("asked: expected [worker, start, request, answers, requests given back]") from error
         desk = self._kernel._desk
+        if start != desk.started_ns:
+            raise FailedPrecondition(
+                f"{desk.name} has been started again since: nobody waits for request {id} of before"
+            )
+        if answers:
+            desk.answered(worker, answers)
         if given_back:
             desk.give_back_by_id(worker, given_back)
         element = desk.find(id, worker)
@@ -76,10 +93,23 @@ class Window(AppObject):
             raise FailedPrecondition(f"request {id} is not executed by {worker} any more: it was given up as lost")
         return LocalContext(desk, self._kernel._host, element, self._kernel._resources, True, is_window=True)
 
-    def _row(self, element: Element) -> list[Any]:
+    def _owner(self, context: LocalContext, owner: str | int | list[int] | None) -> Hashable:
+        """As `RemoteContext._wire_owner` says it."""
+        if not isinstance(owner, list):
+            return context.element if owner is None else owner
+        assert context.element is not None
+        while len(context.element.parts) <= owner[0]:
+            context._new_part()
+        part: Hashable = context.element.parts[owner[0]]
+        return part
+
+    def _row(self, element: Element, context: LocalContext) -> list[Any]:
         result = element.result
         packed: bytes | None = result.data if isinstance(result, Packed) else None
+        packed_request: bytes | None = element.packed
+        if element.parent is context.element and (element.owner is context.element or isinstance(element.owner, Part)):
+            packed_request = None  # who asks has posted it
         return [
-            element.id, element.runnable, element.packed, packed, element.error, element.trace, element.run_ns,
+            element.id, element.runnable, packed_request, packed, element.error, element.trace, element.run_ns,
             element.priority, element.lane, element.worker,
         ]  # fmt: skip

@@ -1,20 +1,35 @@
 """Wire: what a kernel and its worker processes call each other by, and how much travels at once.
 
-The kernel calls the worker's `execute` with requests; the execution of a request calls the kernel's `post_requests` and
-`rejoin_requests`. All of it is msgpack in ordinary calls, so deadlines, deaths and priorities are those of any call.
+The kernel calls the worker's `execute` with requests, and `recall` when they take long; the execution of a request calls the
+kernel's `post_requests` and `rejoin_requests`. All of it is msgpack in ordinary calls, so deadlines, deaths and priorities
+are those of any call.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from appbackplane.transport.resolver import AT
+
 #: The operations.
 EXECUTE: Final = "execute"
+RECALL: Final = "recall"
 POST: Final = "post_requests"
 REJOIN: Final = "rejoin_requests"
+DISOWN: Final = "disown_requests"
 #: Requests posted with one call, and at most so many that have rejoined in one answer: a millisecond's work to pack.
 ITEMS_MAX: Final = 256
 #: Bytes of requests or results in one message, of a frame's 16 MiB: beyond, the cost of a message is nothing any more.
 BATCH_BYTES_MAX: Final = 1 << 20
-#: Bytes of one request or result.
-ITEM_BYTES_MAX: Final = 15 << 20
+#: Bytes of one request or result: one of each fit into a frame together, beside all that travels with them.
+ITEM_BYTES_MAX: Final = 7 << 20
+
+
+def seat_key(backplane: str) -> str:
+    """Of the object that executes in a worker's backplane."""
+    return f"{AT}{backplane}"
+
+
+def usher_key(backplane: str) -> str:
+    """Of the object beside it, which says what has become of them."""
+    return f"{AT}{backplane}:usher"

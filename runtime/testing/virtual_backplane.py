@@ -37,6 +37,7 @@ from ..objects.component import Component
 from ..objects.module_state import ModuleState
 from ..process_config import ProcessConfig
 from .memory_link import MemoryLink
+from .stand_in import StandIn
 from .virtual_clock import VirtualClock
 
 _CLIENT = b"test"
@@ -154,6 +155,8 @@ class VirtualBackplane:
         self._worker: Worker | None = None
         self._calls: dict[int, VirtualCall] = {}
         self._outside_calls: list[OutsideCall] = []
+        #: What has run since `_run` began.
+        self._order: list[str] = []
         #: What was published to the outside: (topic, body).
         self.published: list[tuple[str, Mapping[str, Any]]] = []
         #: Casts to the outside: (route, arguments).
@@ -169,6 +172,7 @@ class VirtualBackplane:
             self._backplane.engine.outgoing.again.random = Random(0).random
             self._worker = Worker(self._backplane.engine, 0)
             self._backplane.engine.watch.joins(self._worker)
+            self._backplane.engine.stand_in = StandIn(self).wait
             self._tell_of_outside(is_up=True)
             if self._role is not None:
                 self.move("initializing")
@@ -281,21 +285,27 @@ class VirtualBackplane:
         engine, worker = self.backplane.engine, self._worker
         assert worker is not None
         order: list[str] = []
+        self._order = order
         current.worker = worker
         try:
-            while until_ns is None or self.clock.now_ns() <= until_ns:
-                engine.drain(self.clock.now_ns())  # time stands still, so nothing else would make it look
-                action = engine.choose(worker)
-                if action is None:
-                    break
-                order.append(action.name.rpartition(".")[2])
+            while (until_ns is None or self.clock.now_ns() <= until_ns) and self._turn(worker):
                 assert len(order) < ACTIONS_MAX, "it does not come to rest"
-                engine.complete(action, *engine.execute(worker, action))
         finally:
             current.worker = None
         engine.flush(self.clock.now_ns())
         self.collect()
         return order
+
+    def _turn(self, worker: Worker) -> bool:
+        """Whether there was something to run."""
+        engine = self.backplane.engine
+        engine.drain(self.clock.now_ns())  # time stands still, so nothing else would make it look
+        action = engine.choose(worker)
+        if action is None:
+            return False
+        self._order.append(action.name.rpartition(".")[2])
+        engine.complete(action, *engine.execute(worker, action))
+        return True
 
     # -- the far ends -------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,8 @@ It starts at an odd number, so that code which looks at another clock, or compar
 
 #: About 11 days after nothing in particular.
 START_NS = 987_654_321_000_000
+#: Some Wednesday in 2033.
+UNIX_START_NS = 2_000_000_000_000_000_000
 
 
 class VirtualClock:
@@ -13,6 +15,8 @@ class VirtualClock:
     def __init__(self) -> None:
         self._now_ns = START_NS
         self._cpu_ns = 0
+        #: What a calendar shows, ns since 1970, less `now_ns`: a test may set it right, or wrong.
+        self.unix_ahead_ns = UNIX_START_NS - START_NS
 
     def now_ns(self) -> int:
         """Monotonic nanoseconds."""
@@ -25,6 +29,10 @@ class VirtualClock:
     def process_cpu_ns(self) -> int:
         """The same: there is no other thread."""
         return self._cpu_ns
+
+    def unix_offset_ns(self) -> int:
+        """What makes Unix time of `now_ns`."""
+        return self.unix_ahead_ns
 
     def move(self, to_ns: int) -> None:
         """Go on to a moment; never back."""

@@ -14,6 +14,8 @@ import click
 from appbackplane.transport.addressing import BACKPLANE, backplane_route
 from appbackplane.transport.errors import BackplaneError
 
+from .kernels import LINE, kernels_of
+
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
@@ -46,6 +48,30 @@ def routes(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> l
         CompletionItem(entry["route"], help=entry["signature"])
         for entry in _ask(ctx, "supervisor.routes") or []
         if entry["route"].startswith(incomplete)
+    ]
+
+
+def kernels(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The request kernels of the system that the line is about."""
+    from click.shell_completion import CompletionItem
+
+    found = kernels_of(_ask(ctx, "supervisor.routes") or [])
+    return [CompletionItem(name) for name in found if name.startswith(incomplete)]
+
+
+def command_words(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The commands of the kernel that the line is about; of what follows a command, nothing is known."""
+    from click.shell_completion import CompletionItem
+
+    kernel = ctx.params.get("kernel")
+    if ctx.params.get("words"):
+        return []
+    return [
+        CompletionItem(name, help=entry["signature"])
+        for entry in _ask(ctx, "supervisor.routes") or []
+        # A command is served while its kernel is initialized, too, and before all other work.
+        if entry["component"] == kernel and entry["priority"] == 0 and "initializing" in entry["states"]
+        if (name := entry["route"].rpartition(".")[2]) != LINE and name.startswith(incomplete)
     ]
 
 

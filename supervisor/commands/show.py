@@ -29,8 +29,23 @@ def result(value: Any) -> None:
         click.echo(value)
     elif isinstance(value, list) and len(value) > 1 and all(isinstance(row, dict) for row in value):
         click.echo("[\n  " + ",\n  ".join(map(in_one_line, value)) + "\n]")
+    elif isinstance(value, dict) and value:
+        # Tables in it, too.
+        lines = [f"{in_one_line(str(key))}: {_below(each)}" for key, each in value.items()]
+        click.echo("{\n  " + ",\n  ".join(lines) + "\n}")
     elif value is not None:
-        click.echo(json.dumps(value, ensure_ascii=False, indent=2, default=_other))
+        click.echo(_indented(value))
+
+
+def _below(value: Any) -> str:
+    """What stands under a key."""
+    if isinstance(value, list) and len(value) > 1 and all(isinstance(row, dict) for row in value):
+        return "[\n    " + ",\n    ".join(map(in_one_line, value)) + "\n  ]"
+    return _indented(value).replace("\n", "\n  ")  # in JSON no text has line ends
+
+
+def _indented(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2, default=_other)
 
 
 def in_one_line(value: Any) -> str:

@@ -8,46 +8,20 @@ how to add up. Histograms have a bucket a doubling (ours have eight), the same f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from appbackplane.runtime.observation.histogram import Histogram, bucket_of
 from appbackplane.runtime.observation.statistics import OTHERS
 
 from ..direction.health import Health
+from .metric import Answer, Counted, Labels, Metric, Read, Value
+from .request_metrics import REQUESTS
 
 #: Bounds, as powers of two in nanoseconds: 1 us to 69 s. What is longer is in +Inf.
 BOUNDS = tuple(range(10, 37))
 #: Operations of a backplane that are told apart, each with some 70 series; users' own actions may make up a name for each
 #: request, and a time series database dies of that.
 OPERATIONS_MAX = 500
-
-Labels = tuple[str, ...]
-Answer = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """A histogram: (upper bound, how many are not above it), growing, without +Inf; all; their sum in seconds."""
-
-    buckets: tuple[tuple[float, int], ...]
-    count: int
-    sum_s: float
-
-
-Value = float | Counted
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One line of the table."""
-
-    name: str
-    kind: Literal["counter", "gauge", "histogram"]
-    help: str
-    #: Besides `system`, which all have.
-    labels: Labels
-    read: Callable[[Answer], Iterable[tuple[Labels, Value]]]
 
 
 class Exposition:
@@ -105,8 +79,6 @@ def _merged(accounts: list[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 # How the answer is read: each returns a reader for the table below. None is not told.
-
-Read = Callable[[Answer], Iterable[tuple[Labels, Value]]]
 
 
 def _system(value: Callable[[Answer], Value]) -> Read:
@@ -358,4 +330,5 @@ METRICS: tuple[Metric, ...] = (
         _BO,
         _operation(lambda o: counted(o["run"])),
     ),
+    *REQUESTS,
 )

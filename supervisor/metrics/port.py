@@ -16,7 +16,8 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from appbackplane.transport.errors import BackplaneError, FailedPrecondition
 
 from .address import host_and_port
-from .exposition import Counted, Exposition
+from .exposition import Exposition
+from .metric import Counted
 
 PATH = "/metrics"
 #: How long whoever connects may take to ask and to read: others wait meanwhile.

@@ -18,6 +18,11 @@ from appbackplane.runtime.observation.log_line import LINE_BYTES_MAX, TEXT_LENGT
 from appbackplane.runtime.observation.rate_limit import REPORT_INTERVAL_NS
 from appbackplane.runtime.process import _SWITCH_FRACTION, _SWITCH_MAX_S
 from appbackplane.runtime.process_config import ProcessConfig
+from appbackplane.runtime.requests.kernel import WATCH_NS
+from appbackplane.runtime.requests.line import BATCH_MAX, BATCH_NS, RECALL_NS
+from appbackplane.runtime.requests.policy import POOL_MAX, WORKERS_MAX
+from appbackplane.runtime.requests.resource import HELD_MAX_DEFAULT
+from appbackplane.runtime.requests.wire import BATCH_BYTES_MAX, ITEM_BYTES_MAX
 from appbackplane.runtime.scheduling.balance import LOOK_MAX
 from appbackplane.runtime.scheduling.deadline_order import LOOK_AHEAD_MAX, PATIENCE_NS
 from appbackplane.supervisor.commands.logs import LINES
@@ -73,6 +78,17 @@ SENTENCES = [
     ("clients", f"With {OUTSTANDING_MAX} calls of a client outstanding, or {OUTSTANDING_BYTES_MAX >> 20} MiB of them"),
     ("clients", f"`timeout` (seconds, {TIMEOUT_DEFAULT_S:g} by default)"),
     ("clients", f"{MESSAGES_MAX:,} messages wait for a slow reader"),
+    ("lanes", f"Every {seconds(WATCH_NS)} the kernel looks"),
+    ("request_workers", f"a request, and a result | {ITEM_BYTES_MAX >> 20} MiB"),
+    (
+        "request_workers",
+        f"requests in one message | {BATCH_MAX}, or {BATCH_BYTES_MAX >> 20} MiB, "
+        f"or as many as take {seconds(BATCH_NS)} together",
+    ),
+    ("request_workers", f"called back after {seconds(RECALL_NS)}"),
+    ("request_workers", f"over all keys, {HELD_MAX_DEFAULT} by default"),
+    ("configuration", f"Requests executing at a time, 1 to {WORKERS_MAX}."),
+    ("configuration", f"Entries of the ready pool, 1 to {POOL_MAX:,}."),
     ("logs", f"cut at {TEXT_LENGTH_MAX:,} characters, a line at {LINE_BYTES_MAX:,} bytes"),
     ("logs", f"(`ring`, {LogSettings().ring >> 20} MiB) fills up"),
     ("logs", f"the last {LINES} lines"),

@@ -23,6 +23,11 @@ from appbackplane.runtime.objects.registry import DRIVERS
 from appbackplane.runtime.observation.log_line import LogLine
 from appbackplane.runtime.observation.statistics import OperationStatistics
 from appbackplane.runtime.observation.waiting import Because
+from appbackplane.runtime.requests import CommandHandler, Context, KernelPolicy, Rejoin, Resource, State
+from appbackplane.runtime.requests.instrumentation.interval import IntervalRecord
+from appbackplane.runtime.requests.lanes import shares
+from appbackplane.runtime.requests.optimiser import OptimiserPolicy
+from appbackplane.runtime.requests.urgency import backplane_priority
 from appbackplane.runtime.scheduling.quotas import UNLIMITED, default_quotas
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.supervisor.commands import main
@@ -122,22 +127,28 @@ def test_moves_of_components() -> None:
         ("replay", ReplaySettings),
         ("[record]", RecordSettings),
         ("[topic.NAME]", TopicSettings),
+        ("Policy of a request kernel", KernelPolicy),
+        ("optimiser", OptimiserPolicy),
     ],
 )
 def test_every_key_of_the_toml(heading: str, kind: type[msgspec.Struct]) -> None:
     """configuration.md; name, type and default of each, in the order of the code."""
     expected = [
-        (field.encode_name, type_in_words(field.type), default_in_words(field))
+        (field.encode_name, type_in_words(field.type, field.encode_name), default_in_words(field))
         for field in msgspec.structs.fields(kind)
     ]
     assert [row[:3] for row in table(page("configuration"), heading)] == expected
 
 
-def type_in_words(kind: Any) -> str:
+def type_in_words(kind: Any, name: str = "") -> str:
     """As a person who writes TOML would say it."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin in (types.UnionType, Union):
         return type_in_words(parts[0])  # the other is None: the key is left out
+    if origin is tuple and parts[-1] is not Ellipsis:
+        return f"list of {len(parts)} {type_in_words(parts[0])}s"
+    if kind is float:
+        return "number" if name == "significance" else "seconds"
     if origin is tuple:
         of, *bounds = type_in_words(parts[0]).split(", ")
         return ", ".join([f"list of {of}s", *bounds])
@@ -164,6 +175,8 @@ def default_in_words(field: msgspec.structs.FieldInfo) -> str:
         return in_words(default)
     if isinstance(default, msgspec.Struct):
         return "see below"
+    if isinstance(default, tuple) and default:
+        return str(list(default))
     if default is None or default == () or default == {}:
         return "none" if default is None else "empty"
     return {True: "true", False: "false"}[default] if isinstance(default, bool) else quoted(default)
@@ -268,3 +281,82 @@ def test_every_architecture_is_on_its_page() -> None:
     files = sorted(path.name for path in (ROOT / "examples" / "architectures").glob("*.toml"))
     text = page("architectures")
     assert [name for name in files if f"examples/architectures/{name}" not in text] == []
+
+
+def test_what_a_request_is_posted_with() -> None:
+    """requests.md; name and default of each."""
+    parameters = inspect.signature(Context.post).parameters
+    expected = [(name, words_of(parameters[name])) for name in parameters if name != "self"]
+    assert [row[:2] for row in table(page("requests"), "Post")] == expected
+
+
+def words_of(parameter: inspect.Parameter) -> str:
+    """Its default, as the page says it."""
+    if parameter.default is None:
+        return {"owner": "the request that is executed", "timeout": "none"}[parameter.name]
+    return "" if parameter.default is inspect.Parameter.empty else str(parameter.default)
+
+
+def test_ways_to_post_and_rejoin() -> None:
+    """requests.md; each has its row, and its twin."""
+    text = page("requests")
+    public = {name for name in vars(Context) if not name.startswith("_")} - {"should_stop", "element", "resources"}
+    assert [name for name in public if f"{name}(" not in text] == []
+
+
+def test_states_of_a_request() -> None:
+    """requests.md; and what `rejoin` may say."""
+    assert [row[0] for row in table(page("requests"), "States")] == [state.name for state in State]
+    text = page("requests").split("# Rejoin\n")[1].replace("\n| | |", "\n# said\n| | |", 1)
+    assert [row[0] for row in table(text, "said")] == [f"Rejoin.{each.name}" for each in Rejoin]
+
+
+def test_priorities_of_requests_in_a_backplane() -> None:
+    """requests.md; by the one function that says so."""
+    (mapped,) = table(page("requests").split("With the default policy and eight priorities")[1].replace(
+        "\n| priority of the request", "\n# x\n|h|\n|---|\n| priority of the request", 1), "x")[1:]  # fmt: skip
+    (asked,) = (
+        line.strip("| \n").split(" | ")
+        for line in page("requests").splitlines()
+        if "priority of the request, as" in line
+    )
+    expected = [str(backplane_priority(int(urgency), KernelPolicy(), 8)) for urgency in asked[1:]]
+    assert list(mapped[1:]) == expected
+
+
+def test_the_most_of_each_lane() -> None:
+    """lanes.md; the source's example, 10 workers and 100 entries."""
+    percents = KernelPolicy().lanes
+    workers, entries = (*shares(percents, 10), 10), (*shares(percents, 100), 100)
+    rows = table(page("lanes"), "The most at a time")
+    assert [tuple(map(int, row[:3])) for row in rows] == list(zip(range(4), workers, entries, strict=True))
+
+
+def test_commands_of_a_kernel() -> None:
+    """kernel_commands.md; name, arguments, and the first line of the docstring."""
+    expected = [
+        (
+            spec.name,
+            ", ".join(list(inspect.signature(getattr(CommandHandler, name)).parameters)[1:]),
+            plain(spec.summary),
+        )
+        for name, spec in CommandHandler.__commands__.items()
+    ]
+    assert table(page("kernel_commands"), "Commands that every kernel has") == expected
+
+
+def plain(text: str) -> str:
+    """As `table` gives it."""
+    return text.replace("`", "")
+
+
+def test_fields_of_an_interval() -> None:
+    """instrumentation.md."""
+    rows = table(page("instrumentation"), "A record")
+    assert sorted(name for row in rows for name in row[0].split(", ")) == sorted(IntervalRecord.__struct_fields__)
+
+
+def test_what_a_resource_is_made_of() -> None:
+    """request_workers.md."""
+    text = page("request_workers").replace("\n| of `Resource(…)` |", "\n# x\n| of `Resource(…)` |")
+    assert [row[0] for row in table(text, "x")] == list(inspect.signature(Resource).parameters)

@@ -26,9 +26,14 @@ DECIDERS = (
     "supervisor.logs.filter",
     "supervisor.logs.text",
     "runtime.observation.log_line",
+    "runtime.requests.optimiser.*",
     "supervisor.control.status",
     "supervisor.doctor.checkup",
     "supervisor.metrics.exposition",
+    "supervisor.metrics.metric",
+    "supervisor.metrics.request_metrics",
+    "runtime.requests.instrumentation.described",
+    "runtime.requests.instrumentation.interval",
     "supervisor.live.*",
 )
 #: The ones in those rooms that do: few and dull.
@@ -46,6 +51,12 @@ WORLD = (
 )  # fmt: skip
 #: The only files that know ZeroMQ: whoever replaces it, replaces these.
 KNOW_ZMQ = ("transport.link", "transport.security")
+#: What Spark's side may know of runtime: the layout of the records, the replay, and the port behind which requests are
+#: executed, with what passes it.
+KNOWN_TO_SPARK = (
+    "runtime.observation.segments", "runtime.replay", "runtime.requests.element", "runtime.requests.executor",
+    "runtime.requests.resources", "runtime.requests.runnable",
+)  # fmt: skip
 OURS = ("transport", "runtime", "supervisor", "spark")
 
 
@@ -145,6 +156,17 @@ def strangers_to_zmq(imports: Imports) -> list[str]:
     ]
 
 
+def known_to_spark(imports: Imports) -> list[str]:
+    """Imports of runtime's inside by spark."""
+    return [
+        f"{module}:{line}: {name}"
+        for module in sorted(imports.known)
+        if module.split(".")[0] == "spark"
+        for name, line in imports.of(module)
+        if name.split(".")[0] == "runtime" and not any((name + ".").startswith(known + ".") for known in KNOWN_TO_SPARK)
+    ]
+
+
 def badly_crossed(imports: Imports) -> list[str]:
     """Imports that hide a wall, or that show one where there is none."""
     found = []
@@ -178,6 +200,11 @@ def test_zeromq_is_known_to_its_own_files_only(imports: Imports) -> None:
     assert strangers_to_zmq(imports) == [], "use appbackplane.transport.link"
 
 
+def test_spark_knows_what_is_recorded_and_a_port_and_no_more_of_runtime(imports: Imports) -> None:
+    """It is to run where no backplane does, and to stay as it is whatever becomes of the scheduler."""
+    assert known_to_spark(imports) == []
+
+
 def test_a_reader_sees_every_wall_being_crossed(imports: Imports) -> None:
     """Inside a folder imports are relatives, across folders absolute."""
     assert badly_crossed(imports) == []
@@ -200,6 +227,7 @@ BROKEN = {
         {"runtime.objects.a": "from appbackplane.transport import link", "transport.link": "import zmq"},
     ),
     "a second place for ZeroMQ": (strangers_to_zmq, {"runtime.worker": "import zmq.asyncio"}),
+    "spark in the works": (known_to_spark, {"spark.jobs.a": "from appbackplane.runtime.requests.ledger import Ledger"}),
     "a bare name": (badly_crossed, {"runtime.worker": "from transport.link import Link"}),
     "dots over a wall": (badly_crossed, {"runtime.worker": "from ..transport import link"}),
     "a long way home": (badly_crossed, {"runtime.worker": "from appbackplane.runtime.clock import now"}),

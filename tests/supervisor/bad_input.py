@@ -45,6 +45,7 @@ TYPED: dict[str, tuple[str, ...]] = {
     "reload": ("reload", "--dry-run"),
     "scale": ("scale", "index", "--threads", "1"),
     "why": ("why", "index.pid"),
+    "requests": ("requests",),
     "call": ("call", "index.pid"),
     "publish": ("publish", "news"),
     "listen": ("listen", "beats.*", "--count", "1"),
@@ -56,7 +57,23 @@ TYPED: dict[str, tuple[str, ...]] = {
     "new": ("new", "thing"),
 }
 #: Those that ask a running system.
-ASKS = ("down", "status", "top", "move", "restart", "reload", "scale", "why", "call", "publish", "listen", "routes")
+ASKS = (
+    *(
+        "down",
+        "status",
+        "top",
+        "move",
+        "restart",
+        "reload",
+        "scale",
+        "why",
+        "requests",
+        "call",
+        "publish",
+        "listen",
+        "routes",
+    ),
+)
 #: Those that read what a system has recorded, whether it runs or not; of those here none has.
 READS = ("report", "pipeline")
 #: Those that take a file, and those that know no system.
@@ -301,6 +318,8 @@ WORDS: dict[str, Said] = {
     "down --timeout x": Said(WRONG, "'x' is not a valid float"),
     "down --timeout 1e400": Said(WRONG, "inf is not in the range 0<=x<=86400"),
     "down --timeout -1": Said(WRONG, "-1.0 is not in the range"),
+    "requests index": Said(FAILED, "no request kernel 'index' in system 'demo'$"),
+    "requests index status --timeout 0": Said(WRONG, "0.0 is not in the range"),
     "move": Said(WRONG, "Missing argument 'STATE'. Choose from: primary, secondary, down"),
     "move primry": Said(WRONG, "'primry' is not one of 'primary', 'secondary', 'down'"),
     "move primary indx": Said(FAILED, r"no component 'indx' \(did you mean 'index'\?\)"),

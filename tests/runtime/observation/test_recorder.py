@@ -6,7 +6,7 @@ import pytest
 
 from appbackplane.runtime import Action, AppObject, Component, Outcome
 from appbackplane.runtime.observation import segments
-from appbackplane.runtime.observation.recorder import Recorder, Room
+from appbackplane.runtime.observation.recorder import Part, Recorder, Room
 from appbackplane.runtime.observation.segments import FIELDS, NAMES_END, RECORD, RECORD_BYTES
 from appbackplane.runtime.observation.statistics import OperationStatistics
 from appbackplane.transport.errors import Busy
@@ -110,6 +110,47 @@ def test_a_record_says_what_the_action_did(store: Store) -> None:
         "priority": 3, "effective": 1, "lane": 0, "outcome": 8, "boosted": 1,
     }]  # fmt: skip
     assert names_of(memory.rooms[0]) == [("", "store.take"), ("store", action.object.name)]
+
+
+def test_parts_of_an_action_are_records_and_what_is_left_is_its_own(store: Store) -> None:
+    """Each by its own name and lane, with its own times; run and CPU times add up to those of the action."""
+    memory = Memory()
+    action, account = taking(
+        store, started_ns=1_000, wait_ns=20, run_ns=900, cpu_ns=600, deadline_ns=5_000, span=77, priority=2
+    )  # fmt: skip
+    first, second = OperationStatistics("store.Count"), OperationStatistics("store.Sort")
+    action.parts = [
+        Part(first, 1_100, 700, 200, 150, 2, None),
+        Part(second, 1_300, 30, 5_000, 5_000, 3, Busy("no")),  # it awaited something: it ran for less
+    ]
+    recorder(memory).record_parts(action, account, 7_000)
+    count, sort, rest = memory.records()
+    assert (count["start"], count["wait"], count["run"], count["cpu"], count["took"]) == (
+        UNIX_NS + 1_100,
+        700,
+        200,
+        150,
+        200,
+    )
+    assert (sort["start"], sort["wait"], sort["run"], sort["cpu"], sort["took"]) == (
+        UNIX_NS + 1_300,
+        30,
+        700,
+        450,
+        5_000,
+    )
+    assert (rest["start"], rest["wait"], rest["run"], rest["cpu"], rest["took"]) == (UNIX_NS + 1_000, 20, 0, 0, 6_000)
+    assert [one["lane"] for one in (count, sort, rest)] == [2, 3, 0]
+    assert [one["outcome"] for one in (count, sort, rest)] == [0, 8, 0]
+    assert [one["parent"] for one in (count, sort, rest)] == [77, 77, 0] and rest["span"] == 77
+    assert (count["margin"], rest["margin"]) == (segments.NO_DEADLINE, -2_000)
+    assert [name for _, name in names_of(memory.rooms[0])] == [
+        "store.Count",
+        action.object.name,
+        "store.Sort",
+        "store.take",
+    ]
+    assert (action.run_ns, action.cpu_ns, action.error, action.lane) == (900, 600, None, 0)
 
 
 def test_what_has_no_deadline_and_no_trace_is_a_root(store: Store) -> None:

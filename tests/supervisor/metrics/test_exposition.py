@@ -12,12 +12,24 @@ from hypothesis import strategies as st
 
 from appbackplane.runtime.observation.histogram import Histogram
 from appbackplane.supervisor.direction.health import Health
-from appbackplane.supervisor.metrics.exposition import BOUNDS, METRICS, OPERATIONS_MAX, Counted, Exposition, counted
+from appbackplane.supervisor.metrics.exposition import BOUNDS, METRICS, OPERATIONS_MAX, Exposition, counted
+from appbackplane.supervisor.metrics.metric import Counted
 from tests.docs.pages import DOCS, table
 from tests.supervisor.live.looks import account
 
 DASHBOARD = json.loads((DOCS / "grafana_dashboard.json").read_text())
 UNITS = ("_seconds", "_ratio")
+
+
+#: Of a request kernel.
+INDEX: dict[str, Any] = {
+    "ready": [0, 20, 20, 60], "executing": [0, 2, 2, 6], "rejoinable": [0, 0, 0, 3], "blocked": 4, "posting": 1,
+    "limits": {"workers": 10, "ready": 100, "rejoin": 1000},
+    "posted": 900, "begun": 800, "ended": 790, "failed": 5,
+    "lost": 2, "withdrawn": 3, "unclaimed": 1, "joined": 780, "refused": 7,
+    "wait_ms": 1_500.0, "run_ms": 250.0, "by_worker": {"worker-1": {"ended": 790, "run_ms": 250.0, "has": 1}},
+    "recording": None,
+}  # fmt: skip
 
 
 def answer(operations: dict[str, Any] | None) -> dict[str, Any]:
@@ -38,6 +50,7 @@ def answer(operations: dict[str, Any] | None) -> dict[str, Any]:
             "queues": {"ready": [0, 3], "oldest_ms": [None, 250.0], "actions": 5, "waiting": 2, "timers": 1},
             "components": {"shop": {"outstanding": 4, "max_requests": 10, "refused": 7}},
             "links": {"outstanding": 2, **dict.fromkeys(events, 0)},
+            "requests": {"index": INDEX},
         }  # fmt: skip
     entry = {
         "name": "main", "state": "up", "health": "busy", "restarts": 2, "cpu_limit": {"percent": 150},
@@ -75,6 +88,19 @@ def test_figures_are_read_where_they_stand() -> None:
     assert {labels[2] for labels in found["appbackplane_backplane_health"]} == {health.value for health in Health}
     for metric in METRICS:
         assert all(len(labels) == 1 + len(metric.labels) for labels in found[metric.name])
+
+
+def test_a_request_kernel_has_its_pools_lanes_and_workers() -> None:
+    """Where the lanes are full is seen which level of the hierarchy holds up the others."""
+    found = told(Exposition(), {})
+    states = found["appbackplane_requests"]
+    assert states["demo", "main", "index", "2", "executing"] == 2
+    assert sum(count for labels, count in states.items() if labels[-1] == "ready") == 100
+    assert found["appbackplane_requests_limit"]["demo", "main", "index", "ready"] == 100
+    assert found["appbackplane_requests_wait_seconds_total"] == {("demo", "main", "index"): 1.5}
+    assert found["appbackplane_requests_begun_total"] == {("demo", "main", "index"): 800}
+    assert found["appbackplane_requests_worker_run_seconds_total"] == {("demo", "main", "index", "worker-1"): 0.25}
+    assert found["appbackplane_requests_intervals_lost_total"] == {}
 
 
 def test_who_does_not_answer_has_what_the_board_says_and_no_zeros() -> None:

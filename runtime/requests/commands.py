@@ -1,0 +1,210 @@
+"""CommandHandler: how a kernel is operated while it runs. Subclass it for commands of your own, and to change the system's.
+
+The source's command handler (seed 001, section 4): "The extension implements any custom commands and replaces or extends the
+functionality of any system commands". Name the class in `RequestKernel.commands`. Each command is a route of the component,
+and a word of the lines that its route `command` takes, and may run by itself: by `@command(every=…)`, `@command(at=…)`, or
+the policy's `schedule`. What a command is told that makes no sense changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import msgspec
+
+from appbackplane.transport.errors import FailedPrecondition, NotFound
+
+from ..objects.app_object import AppObject
+from ..objects.operation import DeclarationError
+from .command import CommandSpec, command, specs_of
+from .context import Context
+from .policy import KernelPolicy
+from .status import Sight, policy_of, status_of
+
+if TYPE_CHECKING:
+    from .kernel import RequestKernel
+
+_SWITCH = {"on": True, "off": False}
+
+log = logging.getLogger("appbackplane.runtime")
+
+
+class CommandHandler(AppObject):
+    """Its methods that are marked with `@command` are the commands; those here every kernel has."""
+
+    #: By name; filled when the class is made.
+    __commands__: ClassVar[dict[str, CommandSpec]] = {}
+
+    _kernel: RequestKernel | None = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.__commands__ = specs_of(cls)
+
+    @property
+    def component(self) -> RequestKernel:
+        """The component whose commands these are. Raises `FailedPrecondition` while it is constructed."""
+        if self._kernel is None:
+            raise FailedPrecondition(f"{type(self).__qualname__} belongs to no kernel yet")
+        return self._kernel
+
+    @property
+    def kernel(self) -> Context:
+        """Where requests are posted and rejoin. From plain commands do not wait there: other commands wait behind them."""
+        return self.component.kernel
+
+    def __attach__(self, kernel: RequestKernel) -> None:
+        self._kernel = kernel
+
+    # -- how it is ----------------------------------------------------------------------------------------------------
+
+    @command(is_logged=False)
+    def status(self) -> dict[str, Any]:
+        """How the kernel is: pools, lanes, workers, rates, what waits longest, and why nothing goes on if so."""
+        component = self.component
+        sight = component._desk.inspect(Sight)
+        stall = component._desk.stall
+        executor = component._executor
+        told: dict[str, Any] = msgspec.to_builtins(
+            status_of(
+                sight, component.name, component._operating.state,
+                held=component._desk.is_held,
+                stall=None if stall is None else stall.text,
+                workers=[] if executor is None else executor.workers(),
+                rates=component._pace.rates(sight.figures),
+                schedule=[(when.text, line) for when, line in component._lines(sight.policy)],
+            )
+        )  # fmt: skip
+        return told
+
+    @command(is_logged=False)
+    def help(self, name: str | None = None) -> list[dict[str, str]]:
+        """What commands there are; or one of them."""
+        specs = type(self).__commands__
+        if name is not None and name not in specs:
+            raise NotFound(f"{self.component.component_name} has no command {name!r:.100}")
+        return [
+            {"command": spec.name, "arguments": spec.signature, "does": spec.summary}
+            for spec in ([specs[name]] if name is not None else specs.values())
+        ]
+
+    # -- settings -----------------------------------------------------------------------------------------------------
+
+    @command(is_logged=False)
+    def settings(self, **settings: Any) -> dict[str, Any]:
+        """All settings; with some of them, as `workers=8 ready=500`, these from now on: all of them, or none."""
+        if not settings:
+            return policy_of(self.component._desk.policy)
+        return self._changed(settings)
+
+    @command(is_logged=False)
+    def workers(self, count: int | None = None) -> dict[str, Any]:
+        """How many workers there are; with `count`, so many from now on: one too many finishes what it has."""
+        return self._changed({"workers": count})
+
+    @command(is_logged=False)
+    def ageing(self, mode: Literal["on", "off"] | None = None, interval: float | None = None) -> dict[str, Any]:
+        """Whether ready requests gain priority by waiting, and how often, in seconds."""
+        return self._changed({"ageing": None if mode is None else _SWITCH[mode], "interval": interval})
+
+    @command(is_logged=False)
+    def boost(self, amount: int | None = None) -> dict[str, Any]:
+        """What requests posted with `boost` gain beside at each interval of ageing."""
+        return self._changed({"boost": amount})
+
+    @command(is_logged=False)
+    def interval(self, seconds: float | None = None) -> dict[str, Any]:
+        """How often ready requests gain priority, with ageing on."""
+        return self._changed({"interval": seconds})
+
+    @command(is_logged=False)
+    def lanes(
+        self, mode: Literal["on", "off"] | None = None, percents: tuple[int, int, int] | None = None
+    ) -> dict[str, Any]:
+        """Whether lanes are constrained; with `percents`, so much for lanes 0, 1 and 2, and on unless told otherwise."""
+        if mode is None and percents is not None:
+            mode = "on"
+        return self._changed(
+            {"mode": None if mode is None else "lanes" if mode == "on" else "plain", "lanes": percents}
+        )
+
+    @command(is_logged=False)
+    def pools(self, ready: int | None = None, rejoin: int | None = None) -> dict[str, Any]:
+        """How many entries the ready pool and the rejoin pool have; what is beyond a new limit stays, and nothing is added."""
+        return self._changed({"ready": ready, "rejoin": rejoin})
+
+    # -- operating ----------------------------------------------------------------------------------------------------
+
+    @command
+    async def quiesce(self, wait: bool = False) -> dict[str, Any]:
+        """Take no requests from outside; those that are posted are executed. `wait`: until all have ended."""
+        operating = self.component._operating
+        operating.quiesce()
+        if wait:
+            await operating.ended()
+        return operating.told()
+
+    @command
+    def hold(self) -> dict[str, Any]:
+        """Begin no ready requests; those that execute end, and new ones are taken while there is room."""
+        self.component._operating.hold()
+        return self.component._operating.told()
+
+    @command
+    async def stop(self, wait: bool = False, now: bool = False) -> dict[str, Any]:
+        """Quiesce, then end the workers. `now`: begin nothing any more; what is ready stays, and goes on after `resume`."""
+        operating = self.component._operating
+        operating.stop(is_now=now)
+        if wait:
+            await operating.ended()
+        return operating.told()
+
+    @command
+    def resume(self) -> dict[str, Any]:
+        """After `quiesce`, `hold` and `stop`: take requests, begin them, with as many workers as the settings say."""
+        self.component._operating.resume()
+        return self.component._operating.told()
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _changed(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Those that are not None, changed at once; what they are now, and what has changed was before."""
+        component = self.component
+        wanted = {name: _meant(name, value) for name, value in settings.items() if value is not None}
+        if not wanted:
+            now = policy_of(component._desk.policy)
+            return {name: now[name] for name in settings}
+        before, after = component._change(wanted)
+        was, now = policy_of(before), policy_of(after)
+        told = {name: now[name] for name in settings}
+        if changed := {name: was[name] for name in now if was[name] != now[name]}:
+            told["before"] = changed
+            news = ", ".join(f"{name} = {now[name]} (before: {was[name]})" for name in changed)
+            log.info("%s: a command has changed %s", component.name, news)
+        return told
+
+
+def _meant(name: str, value: Any) -> Any:
+    """Settings that are on or off are so called."""
+    if value in ("on", "off") and name in _SWITCHES:
+        return _SWITCH[value]
+    return value
+
+
+_SWITCHES = frozenset(each.name for each in msgspec.structs.fields(KernelPolicy) if each.type is bool)
+
+CommandHandler.__commands__ = specs_of(CommandHandler)
+
+
+def handler_of(cls: Any, kernel: str) -> CommandHandler:
+    """An object of what a kernel's `commands` names. Raises `DeclarationError`."""
+    if not (isinstance(cls, type) and issubclass(cls, CommandHandler)):
+        raise DeclarationError(f"{kernel}.commands: expected a subclass of CommandHandler, or None, got {cls!r:.100}")
+    try:
+        return cls()
+    except Exception as error:
+        raise DeclarationError(
+            f"{kernel}.commands: the constructor of {cls.__qualname__} failed: {type(error).__name__}: {error}"
+        ) from error

@@ -1,0 +1,18 @@
+"""Errors of a kernel's own; all others are those of any call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from appbackplane.transport.errors import InternalError
+
+if TYPE_CHECKING:
+    from .element import Element
+
+
+class RequestFailed(InternalError):
+    """A request has rejoined without a result. `trace` is the traceback behind it, where there is one."""
+
+    def __init__(self, element: Element) -> None:
+        super().__init__(f"{element.runnable} {element.id}: {element.error}", trace=element.trace)
+        self.element = element

@@ -1,0 +1,24 @@
+"""Executing: a coroutine's request, as an operation of its worker.
+
+Apart from threads.py, which is compiled: what mypyc makes of a coroutine is none to anybody else.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..objects.app_object import AppObject
+from .context import Context
+from .element import Element, Failure
+from .failures import failure_of
+from .runnable import RunnableSpec
+
+
+async def execute(
+    worker: AppObject, spec: RunnableSpec, element: Element, context: Context
+) -> tuple[Any, Failure | None]:
+    """What it returns, or how it failed: what it raises is its owner's to hear, and not for the log."""
+    try:
+        return await spec.execute(element.request, context), None
+    except BaseException as error:  # the edge: sys.exit() in a request ends the request, not the worker
+        return None, failure_of(error)

@@ -1,0 +1,89 @@
+"""Record files: the records of one kernel on the disk, a line of JSON each, in numbered files that take turns.
+
+Bounded in bytes and in age: a file is followed by the next when it holds an eighth of the bytes that are allowed, or of the
+age, so that not much more goes than has to. Each line is one write to the kernel: a process that is killed leaves at most one
+without an end, and that is the last of its file, because each process begins a file of its own. Errors are for the caller.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import suppress
+from pathlib import Path
+
+#: Files that the bounds are divided among: the more, the less goes at a time beyond what had to.
+FILES = 8
+_SUFFIX = ".jsonl"
+
+
+class RecordFiles:
+    """One folder, for one writer at a time; every method may raise OSError, and may be called again afterwards."""
+
+    def __init__(self, folder: Path, size_max: int, age_max_ns: int, root: Path | None = None) -> None:
+        """`root`: a folder above that has to be there; only its owner makes it. Anything below is made."""
+        self.folder = folder
+        self._size_max, self._age_max_ns = size_max, age_max_ns
+        self._root = root
+        self._fd = -1
+        #: Of the file that is written, or was the last one: no two bear one name.
+        self._number = self._size = self._began_ns = 0
+
+    def write(self, line: bytes, at_ns: int) -> None:
+        """One line, without its end, of the Unix time `at_ns`. Either all of it is there afterwards, or nothing."""
+        data = line + b"\n"
+        is_full = self._size + len(data) > self._size_max // FILES
+        if self._fd < 0 or is_full or at_ns - self._began_ns > self._age_max_ns // FILES:
+            self.close()
+            self._begin(at_ns)
+        rest = data
+        try:
+            while rest:  # a disk that is just full takes a part
+                rest = rest[os.write(self._fd, rest) :]
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(self._fd, self._size)
+            self.close()
+            raise
+        self._size += len(data)
+
+    def close(self) -> None:
+        """Nothing is written to this file any more."""
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = -1
+
+    def files(self) -> list[Path]:
+        """The oldest first."""
+        found = [path for path in self.folder.glob(f"*{_SUFFIX}") if path.stem.isdecimal()]
+        return sorted(found, key=_number_of)
+
+    def _begin(self, at_ns: int) -> None:
+        if self._root is not None and not self._root.is_dir():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._root))
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._retain(at_ns)
+        self._number = max([self._number, *map(_number_of, self.files())])
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+        while self._fd < 0:
+            self._number += 1
+            with suppress(FileExistsError):  # of the process before this one, which goes down as this one comes up
+                self._fd = os.open(self.folder / f"{self._number:08d}{_SUFFIX}", flags, 0o600)
+        self._size, self._began_ns = 0, at_ns
+
+    def _retain(self, at_ns: int) -> None:
+        """Before a file begins: what is too old goes, and as much as makes room for it."""
+        found = []
+        for path in self.files():
+            with suppress(FileNotFoundError):  # somebody has removed it meanwhile
+                found.append((path, path.stat()))
+        left = sum(told.st_size for _, told in found)
+        for path, told in found:
+            if told.st_mtime_ns >= at_ns - self._age_max_ns and left <= self._size_max - self._size_max // FILES:
+                break
+            path.unlink(missing_ok=True)
+            left -= told.st_size
+
+
+def _number_of(path: Path) -> int:
+    return int(path.stem)

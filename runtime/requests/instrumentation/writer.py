@@ -1,0 +1,84 @@
+"""Writer: brings the records of intervals to the disk in a thread of its own, because a disk may take its time.
+
+Whoever records holds the backplane's lead: he leaves the record in a bounded queue, and never waits. What the disk does not
+take, and what finds no room behind a disk that takes nothing, is counted; why is said once, until it takes something again.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from .interval import IntervalRecord
+from .record_files import RecordFiles
+
+#: A minute's worth at the default interval, 1 KB each: a disk that has been away for longer is no disk.
+QUEUE_MAX = 64
+
+log = logging.getLogger("appbackplane.runtime")
+
+
+class RecordWriter:
+    """Of one kernel."""
+
+    def __init__(self, files: RecordFiles) -> None:
+        self._files = files
+        self._queue: queue.Queue[IntervalRecord | None] = queue.Queue(QUEUE_MAX)
+        #: Records that are on the disk, and those that never will be.
+        self.recorded_count = self.lost_count = 0
+        #: Why nothing can be recorded; None while there is no problem.
+        self.problem: str | None = None
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._write_all, name="requests-record", daemon=True)
+        self._thread.start()
+
+    def put(self, record: IntervalRecord) -> None:
+        """It is written soon, or counted; never waits."""
+        try:
+            self._queue.put_nowait(record)
+        except queue.Full:
+            self.lost_count += 1
+
+    def close(self) -> None:
+        """Nothing else comes; what has come is written, if the process lives so long. Never waits."""
+        self._is_closed = True
+        with suppress(queue.Full):  # the thread looks at `_is_closed`, too, when it has got through
+            self._queue.put_nowait(None)
+
+    def join(self, limit_s: float) -> bool:
+        """Whether all has been written, after so long at most."""
+        self._thread.join(limit_s)
+        return not self._thread.is_alive()
+
+    def figures(self) -> dict[str, Any]:
+        """For the statistics."""
+        return {"recorded": self.recorded_count, "lost": self.lost_count, "problem": self.problem}
+
+    def _write_all(self) -> None:
+        while True:
+            record = self._queue.get()
+            if record is not None:
+                self._write(record)
+            if record is None or (self._is_closed and self._queue.empty()):
+                self._files.close()
+                return
+
+    def _write(self, record: IntervalRecord) -> None:
+        try:
+            self._files.write(msgspec.json.encode(record), record.at_ns)
+        except OSError as error:
+            self.lost_count += 1
+            problem = f"{error.filename or self._files.folder}: {error.strerror or error}"
+            if problem != self.problem:
+                self.problem = problem
+                log.warning("%s: cannot record what it does: %s; intervals are counted as lost", record.kernel, problem)
+            return
+        self.recorded_count += 1
+        if self.problem is not None:
+            self.problem = None
+            log.warning("%s: records what it does again; %d intervals were lost", record.kernel, self.lost_count)

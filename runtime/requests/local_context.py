@@ -1,0 +1,163 @@
+"""LocalContext: the kernel as it is posted to and rejoined from in its own process: the desk is asked, who has to waits.
+
+Who need not wait makes no gate to wait at: the desk is asked without one first. Requests that are to travel are packed here, so
+that who posts one that cannot hears of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from appbackplane.transport.errors import DeadlineExceeded, InvalidArgument
+
+from ..objects.app_object import Host
+from .context import PACKED, Context
+from .desk import Desk
+from .element import Element, Packed, State
+from .owners import Part, Rejoin
+from .policy import KernelPolicy
+from .thread_resources import ThreadResources
+from .waiting import SignalWaiter, ThreadWaiter
+
+
+class LocalContext(Context):
+    """In the kernel's own process."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        host: Host,
+        element: Element | None,
+        resources: ThreadResources,
+        is_packed: bool,
+        *,
+        is_window: bool = False,
+    ) -> None:
+        super().__init__(desk.name, desk.specs, element, resources)
+        self._desk, self._host = desk, host
+        #: Whether requests are to travel, and are packed when they are posted: what cannot be is told to who posts it.
+        self._is_packed = is_packed
+        #: Whether what rejoins travels on.
+        self._is_window = is_window
+
+    def _post(self, elements: list[Element], wait: bool, timeout: float | None) -> None:  # hot: scripts/bench requests
+        desk = self._desk
+        for element in elements:
+            if self._is_packed and element.request is not PACKED:
+                self._pack(element)
+            if wait and desk.try_post(element):  # who need not wait needs no gate to wait at
+                continue
+            waiter = ThreadWaiter(self._host) if wait else None
+            if desk.post(element, waiter):
+                continue
+            assert waiter is not None
+            try:
+                is_told = waiter.wait(timeout)
+            except BaseException:  # Ctrl-C: nobody is there to be told
+                desk.withdraw(element)
+                raise
+            if not is_told and desk.withdraw(element):
+                raise self._too_late(element, timeout)
+            if waiter.error is not None:
+                raise waiter.error
+
+    async def _apost(self, elements: list[Element], wait: bool, timeout: float | None) -> None:
+        for element in elements:
+            if self._is_packed and element.request is not PACKED:
+                self._pack(element)
+            if wait and self._desk.try_post(element):
+                continue
+            waiter = SignalWaiter(self._host, timeout) if wait else None
+            if self._desk.post(element, waiter):
+                continue
+            assert waiter is not None
+            try:
+                await waiter.signal
+            except BaseException:
+                self._desk.withdraw(element)
+                raise
+            if not waiter.is_told and self._desk.withdraw(element):
+                raise self._too_late(element, timeout)
+            if waiter.error is not None:
+                raise waiter.error
+
+    def _rejoin(self, owner: Hashable, wait: bool, timeout: float | None) -> tuple[Rejoin, Element | None]:
+        found, element = self._desk.rejoin(owner, None, None)
+        if found is not Rejoin.NONE_READY or not wait:
+            return found, self._unpacked(element)
+        waiter = ThreadWaiter(self._host)
+        found, element = self._desk.rejoin(owner, waiter, self.element)
+        if found is not Rejoin.NONE_READY:
+            return found, self._unpacked(element)
+        try:
+            is_told = waiter.wait(timeout)
+        except BaseException:
+            if not self._desk.forget(owner, waiter) and waiter.element is not None:
+                self._desk.unjoin(waiter.element)
+            raise
+        if not is_told and self._desk.forget(owner, waiter):
+            raise self._nothing_ended(owner, timeout)
+        return self._answer(waiter)
+
+    async def _arejoin(self, owner: Hashable, wait: bool, timeout: float | None) -> tuple[Rejoin, Element | None]:
+        found, element = self._desk.rejoin(owner, None, None)
+        if found is not Rejoin.NONE_READY or not wait:
+            return found, self._unpacked(element)
+        waiter = SignalWaiter(self._host, timeout)
+        found, element = self._desk.rejoin(owner, waiter, self.element)
+        if found is not Rejoin.NONE_READY:
+            return found, self._unpacked(element)
+        try:
+            await waiter.signal
+        except BaseException:
+            if not self._desk.forget(owner, waiter) and waiter.element is not None:
+                self._desk.unjoin(waiter.element)
+            raise
+        if not waiter.is_told and self._desk.forget(owner, waiter):
+            raise self._nothing_ended(owner, timeout)
+        return self._answer(waiter)
+
+    def _answer(self, waiter: ThreadWaiter | SignalWaiter) -> tuple[Rejoin, Element | None]:
+        if waiter.error is not None:
+            raise waiter.error
+        return (Rejoin.NONE_EXIST if waiter.element is None else Rejoin.RETURNED), self._unpacked(waiter.element)
+
+    def _unpacked(self, element: Element | None) -> Element | None:
+        """As its owner wants it."""
+        if element is None or not self._is_packed or self._is_window:
+            return element
+        spec = self._specs[element.runnable]
+        try:
+            if element.request is PACKED:
+                element.request = spec.unpack(element.packed)
+            if isinstance(element.result, Packed):
+                element.result = spec.unpack_result(element.result.data)
+        except InvalidArgument as error:
+            element.result, element.error, element.state = None, error.message, State.FAILED
+        return element
+
+    def _try_post(self, element: Element) -> bool:
+        if self._is_packed and not element.packed:
+            self._pack(element)
+        return self._desk.try_post(element)
+
+    async def _atry_post(self, element: Element) -> bool:
+        return self._try_post(element)
+
+    def _disown(self, owner: Hashable) -> None:
+        self._desk.disown(owner)
+
+    def _give_up(self, part: Part) -> None:
+        self._desk.given_up.append(part)
+
+    def _policy(self) -> KernelPolicy:
+        return self._desk.policy
+
+    def _pack(self, element: Element) -> None:
+        element.packed = self._specs[element.runnable].pack(element.request)
+
+    def _too_late(self, element: Element, timeout: float | None) -> DeadlineExceeded:
+        return DeadlineExceeded(f"{self._name}: {element.runnable} was not posted: no room within {timeout} s")
+
+    def _nothing_ended(self, owner: Hashable, timeout: float | None) -> DeadlineExceeded:
+        return DeadlineExceeded(f"{self._name}: none of the requests of {owner!r:.100} ended within {timeout} s")

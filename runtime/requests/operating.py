@@ -1,0 +1,183 @@
+"""Operating: whether a kernel takes requests from outside, begins those that are ready, and has workers at all.
+
+Open, held, quiesced, stopped: what its operator tells it. Quiescing ends by itself, when nothing is posted, ready or executing
+any more; stopping goes on from there and has the workers end. Nothing is ever thrown away by it: what has not begun stays
+where it is, visible, and goes on when the kernel resumes. Whether all has ended is looked at 50 times a second, and only
+while that is of interest, so that it costs the requests nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from appbackplane.transport.errors import FailedPrecondition
+
+from ..objects.app_object import Host, WorkHandle
+from .desk import Desk
+from .executor import Executor
+from .ledger import Ledger
+from .waiting import SignalWaiter
+
+#: How soon it is known that all has ended. A look takes 3 us.
+LOOK_NS: Final = 20_000_000
+
+log = logging.getLogger("appbackplane.runtime")
+
+
+class Operating:
+    """How one kernel is run. Its commands come one after the other; `look` is called by its timer."""
+
+    def __init__(
+        self, name: str, desk: Desk, executor: Executor, host: Host,
+        set_timer: Callable[[int, Callable[[], None]], WorkHandle],
+    ) -> None:  # fmt: skip
+        """`set_timer`: has a function run so often, ns."""
+        self.name = name
+        self._desk, self._executor, self._host, self._set_timer = desk, executor, host, set_timer
+        #: What the operator wants: the workers are to end when nothing is left, or as soon as they can.
+        self._is_stopping = False
+        #: There are to be none.
+        self._is_stopped = False
+        #: The backplane goes down in order: there is nothing to resume.
+        self._is_draining = False
+        self._waiters: list[SignalWaiter] = []
+        self._timer: WorkHandle | None = None
+
+    # -- what the operator may do -------------------------------------------------------------------------------------
+
+    def quiesce(self) -> None:
+        """Take nothing new from outside; what is posted is executed, and may post its sub-requests."""
+        self._desk.close(is_closed=True)
+
+    def hold(self) -> None:
+        """Begin nothing any more. What is executing ends, and what is posted is taken while there is room."""
+        self._check_not_draining()
+        self._desk.hold(is_held=True)
+
+    def stop(self, *, is_now: bool) -> None:
+        """Take nothing new; when all that is posted has ended, workers end. `is_now`: those that are ready are not begun."""
+        self._check_not_draining()
+        self._desk.close(is_closed=True)
+        self._is_stopping = True
+        if is_now:
+            self._desk.hold(is_held=True)
+            self._stop()
+        self._watch()
+        self.look()
+
+    def resume(self) -> None:
+        """Take requests from outside, begin them, and have workers. Who waits for all to have ended waits in vain."""
+        self._check_not_draining()
+        self._is_stopping = False
+        self._desk.close(is_closed=False)
+        self._desk.hold(is_held=False)
+        if self._is_stopped:
+            self._is_stopped = False
+            self.match_workers()
+        self._let_go(FailedPrecondition(f"{self.name} has been resumed before all requests had ended"))
+
+    def match_workers(self) -> None:
+        """Have as many as the settings say, or none. Any thread: whoever comes last finds that nothing has changed since."""
+        wanted = -1
+        while wanted != (wanted_now := 0 if self._is_stopped else self._desk.policy.workers):
+            wanted = wanted_now
+            self._executor.resize(wanted)
+
+    def drain(self) -> None:
+        """The backplane goes down in order: what is posted is finished, so that it may."""
+        self._is_draining = True
+        self._desk.close(is_closed=True)
+        self._desk.hold(is_held=False)
+
+    async def ended(self) -> None:
+        """Until nothing is posted, ready or executing; of a kernel that is to stop now, until nothing is executing."""
+        while self.left_count():
+            waiter = SignalWaiter(self._host, None)
+            self._waiters.append(waiter)
+            self._watch()
+            try:
+                await waiter.signal
+            finally:
+                if waiter in self._waiters:
+                    self._waiters.remove(waiter)
+            if waiter.error is not None:
+                raise waiter.error
+
+    # -- how it is ----------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> str:
+        """In one word."""
+        desk = self._desk
+        if self._is_stopping:
+            return "stopped" if self._is_stopped and not self.left_count() else "stopping"
+        if desk.is_closed:
+            return "quiescing" if self.left_count() else "quiesced"
+        return "held" if desk.is_held else "open"
+
+    def left_count(self) -> int:
+        """Requests that have to end before all is at rest."""
+        return self._desk.inspect(_executing if self._is_stopped else _not_ended)
+
+    @property
+    def begins(self) -> bool:
+        """Whether requests that are ready are begun: if not, how fast they end says nothing."""
+        return not (self._desk.is_held or self._is_stopped)
+
+    def told(self) -> dict[str, Any]:
+        """For who has changed it."""
+        figures = self._desk.figures()
+        return {
+            "state": self.state,
+            "held": self._desk.is_held,
+            "posting": figures.posting,
+            "ready": sum(figures.ready),
+            "executing": figures.executing,
+            "rejoinable": sum(figures.rejoinable),
+        }
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Has all ended?"""
+        if self.left_count():
+            return
+        if self._is_stopping and not self._is_stopped:
+            self._stop()
+            log.info("%s is stopped: all requests have ended, and so have its workers", self.name)
+        self._let_go(None)
+
+    def close(self) -> None:
+        """The kernel goes down."""
+        self._let_go(FailedPrecondition(f"{self.name} goes down"))
+
+    def _stop(self) -> None:
+        self._is_stopped = True
+        self.match_workers()
+
+    def _watch(self) -> None:
+        if self._timer is None:
+            self._timer = self._set_timer(LOOK_NS, self.look)
+
+    def _let_go(self, error: FailedPrecondition | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            waiter.tell(None, error)
+            waiter.go_on()
+
+    def _check_not_draining(self) -> None:
+        if self._is_draining:
+            raise FailedPrecondition(f"{self.name} goes down with its backplane: it finishes what it has")
+
+
+def _executing(ledger: Ledger, _now_ns: int) -> int:
+    return ledger.executing.total
+
+
+def _not_ended(ledger: Ledger, _now_ns: int) -> int:
+    return ledger.executing.total + ledger.ready.count + ledger.posters.count

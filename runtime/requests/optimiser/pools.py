@@ -1,0 +1,54 @@
+"""Pools: how many places the ready pool and the rejoin pool need so that they cost no throughput.
+
+The ready pool bridges the time that a poster takes to fill a place again (Little's law: rate x time), and a few requests a
+worker; it grows beyond that when workers were idle while posters waited. Whatever was admitted may end before its owner looks,
+so the rejoin pool holds the ready pool and the workers, and grows when it fills. Neither shrinks: a larger pool costs memory
+alone, and a smaller one may stop a hierarchy whose requests post and join each other.
+"""
+
+from __future__ import annotations
+
+from .policy import OptimiserPolicy
+from .sample import Sample, Setting
+
+#: How long posters may take to fill a free place again: ten turns of a busy interpreter (the switch interval is 5 ms).
+REFILL_NS = 50_000_000
+#: Requests that wait behind each worker, or lanes and priorities have nothing to choose from.
+READY_PER_WORKER = 4
+#: Growth is by half at least, so that a rate that creeps up does not make a move each interval.
+GROWTH = 1.5
+#: A rejoin pool is full from here on: the last places go within one interval.
+FULL = 0.9
+
+
+def grown(sample: Sample, setting: Setting, policy: OptimiserPolicy) -> tuple[Setting, str] | None:
+    """The setting with larger pools, and why; None when they are large enough or may not grow."""
+    ready, rejoin, why = setting.ready, setting.rejoin, ""
+    needed = max(READY_PER_WORKER * setting.workers, sample.ended_count * REFILL_NS // sample.interval_ns)
+    if is_dry(sample):
+        idle = sample.workers - sample.executing_count
+        ready, why = (
+            2 * ready,
+            f"{idle} workers were idle while {sample.posting_count} posters waited for a ready pool of {ready}",
+        )
+    elif needed > ready:
+        ready = max(needed, int(GROWTH * ready))
+        why = f"{setting.workers} workers at {per_s(sample)}/s need {needed} places in the ready pool"
+    if sample.rejoinable_count >= FULL * rejoin:
+        rejoin, more = 2 * rejoin, f"{sample.rejoinable_count} of {rejoin} places in the rejoin pool were taken"
+        why = f"{why}; {more}" if why else more
+    elif rejoin < ready + setting.workers:
+        rejoin = max(ready + setting.workers, int(GROWTH * rejoin))
+        why = why or f"the rejoin pool takes what {setting.ready} ready places and {setting.workers} workers may hold"
+    larger = policy.within(Setting(setting.workers, ready, rejoin))
+    return (larger, why) if larger != setting else None
+
+
+def is_dry(sample: Sample) -> bool:
+    """Whether workers were idle because the ready pool was too small, and not because there was nothing to do."""
+    return sample.posting_count > 0 and not sample.ready_count and sample.executing_count < sample.workers
+
+
+def per_s(sample: Sample) -> int:
+    """Requests that ended a second."""
+    return round(sample.ended_count * 1e9 / sample.interval_ns)

@@ -1,0 +1,54 @@
+"""What the optimiser is told each interval, and what it answers.
+
+Counts and integers of nanoseconds, as the kernel's ledger has them; whoever feeds it does the subtraction of totals.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True):
+    """One interval of a kernel. Depths and counts are those at its end."""
+
+    interval_ns: int
+    #: Requests that ended in it, failed ones included.
+    ended_count: int
+    #: Requests in the ready pool, and posters that wait for a place in it.
+    ready_count: int
+    posting_count: int
+    #: Ended requests that their owners have not rejoined yet.
+    rejoinable_count: int
+    #: Workers that there are (after a resize, not yet those that were asked for).
+    workers: int
+    #: Workers that hold a request: at work, or blocked in a post or a rejoin (these are in both counts).
+    executing_count: int
+    blocked_count: int
+    #: Means over the requests that ended in the interval; 0 when none did.
+    run_ns: int
+    wait_ns: int
+
+    @property
+    def is_pressed(self) -> bool:
+        """Whether there was more work at its end than workers for it."""
+        return self.ready_count > 0 or self.posting_count > 0 or self.executing_count >= self.workers
+
+    @property
+    def busy_workers(self) -> float:
+        """Mean number of workers at work (Little's law); where requests outlast the interval, only in the long run."""
+        return self.ended_count * self.run_ns / self.interval_ns
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """What the optimiser decides: workers, and places in the two pools."""
+
+    workers: int
+    ready: int
+    rejoin: int
+
+
+class Move(msgspec.Struct, frozen=True):
+    """A new setting, to be applied now, and why: one sentence for the log."""
+
+    setting: Setting
+    reason: str

@@ -1,0 +1,134 @@
+"""Optimising: hands the optimiser a sample of the kernel at each interval, and applies and logs what it decides.
+
+What is decided is in optimiser/, pure. Here the totals of two moments are subtracted, and a move becomes a change of policy,
+as if a person had made it: lanes and all else follow. What somebody else changes meanwhile is where the optimiser goes on.
+It costs 20 us an interval, and up to a few ms while it searches: an action of its own, so that nothing waits for it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from appbackplane.transport.errors import InvalidArgument
+
+from ..objects.action import DONE, Action, Outcome
+from ..objects.app_object import AppObject
+from .figures import Figures
+from .lanes import shares
+from .optimiser import Optimiser, OptimiserPolicy, Sample, Setting
+from .policy import KernelPolicy
+
+if TYPE_CHECKING:
+    from .kernel import RequestKernel
+
+log = logging.getLogger("appbackplane.runtime")
+
+
+class Optimising(AppObject):
+    """The kernel's own controller, as an object of it."""
+
+    def __init__(self, kernel: RequestKernel) -> None:
+        self._kernel: Any = kernel
+        policy = kernel.policy
+        self._bounds = policy.optimiser
+        self._optimiser = Optimiser(possible(policy), setting_of(policy))
+        self._before: Figures | None = None
+        #: Whether one look is queued or running: the next then has nothing to look at.
+        self.is_looking = False
+
+    @property
+    def workers_held(self) -> int:
+        """The best, as far as it is known."""
+        return self._optimiser.workers_held
+
+    def look(self) -> None:
+        """An interval has passed."""
+        kernel = self._kernel
+        policy: KernelPolicy = kernel.policy
+        optimiser = self._optimiser
+        after = kernel.figures()
+        before, self._before = self._before, after
+        if before is not None and after.posted_total < before.posted_total:
+            before = None  # the kernel went down and came up, and counts anew
+        if policy.optimiser != self._bounds:
+            self._bounds = policy.optimiser
+            optimiser.review(possible(policy))
+            self._apply(optimiser.setting, "the bounds have changed")
+        elif before is None:
+            self._apply(optimiser.setting, "the setting was not within its bounds")
+        elif setting_of(policy) != optimiser.setting:
+            optimiser.adopt(setting_of(policy))
+            log.info("%s: the optimiser goes on from %s", kernel.name, words(optimiser.setting))
+        elif move := optimiser.observe(sample_of(before, after, kernel.workers_up())):
+            self._apply(move.setting, move.reason)
+
+    def _apply(self, setting: Setting, reason: str) -> None:
+        kernel = self._kernel
+        if setting == setting_of(kernel.policy):
+            return
+        try:
+            kernel._change(
+                {"workers": setting.workers, "ready": setting.ready, "rejoin": setting.rejoin}, f"optimiser: {reason}"
+            )
+        except InvalidArgument as error:
+            log.warning("%s: %s was refused: %s", kernel.name, words(setting), error)
+            self._optimiser.adopt(setting_of(kernel.policy))
+            return
+        log.info("%s: %s: %s", kernel.name, words(setting), reason)
+
+
+class Looking(Action):
+    """One look."""
+
+    __slots__ = ()
+
+    def run(self) -> Outcome:
+        """Never fails: what is refused is logged."""
+        optimising: Any = self.object
+        try:
+            optimising.look()
+        finally:
+            optimising.is_looking = False
+        return DONE
+
+
+def setting_of(policy: KernelPolicy) -> Setting:
+    """What the optimiser may change of a policy."""
+    return Setting(policy.workers, policy.ready, policy.rejoin)
+
+
+def possible(policy: KernelPolicy) -> OptimiserPolicy:
+    """The optimiser's bounds, within what the lanes leave possible: each lane has a worker, and lane 3 one more."""
+    bounds = policy.optimiser
+    if policy.mode == "plain":
+        return bounds
+    least = next(workers for workers in itertools.count(1) if shares(policy.lanes, workers)[-1] < workers)
+    return msgspec.structs.replace(
+        bounds, workers_min=max(bounds.workers_min, least), workers_max=max(bounds.workers_max, least)
+    )
+
+
+def sample_of(before: Figures, after: Figures, workers: int) -> Sample:
+    """What happened between two moments, with so many workers up at the second."""
+    ended_count = after.ended_total - before.ended_total
+    return Sample(
+        interval_ns=max(1, after.at_ns - before.at_ns),
+        ended_count=ended_count,
+        ready_count=sum(after.ready),
+        posting_count=after.posting,
+        rejoinable_count=sum(after.rejoinable),
+        workers=workers,
+        executing_count=after.executing,
+        blocked_count=after.blocked,
+        run_ns=(after.run_ns_total - before.run_ns_total) // max(1, ended_count),
+        wait_ns=(after.wait_ns_total - before.wait_ns_total) // max(1, ended_count),
+    )
+
+
+def words(setting: Setting) -> str:
+    """A setting as people read it."""
+    return f"{setting.workers} workers, {setting.ready} ready, {setting.rejoin} rejoin"

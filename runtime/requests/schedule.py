@@ -1,0 +1,107 @@
+"""Schedule: when commands run by themselves: every so often, or at times of day. Pure.
+
+`"every 30s"` is in step with when the kernel began to serve. A time of day is the machine's local one, as people mean it: who
+looks says what time it was at his last look and what it is now, and is told what fell due between. So nothing is missed when
+the clock is put forward or the machine slept, it runs once at the first look after; and nothing runs twice when the clock is
+put back for winter. (seed 001, section 4: "timer driven automated commands".)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
+
+DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+EXPECTED: Final = 'expected "22:00", "mon-fri 22:00:30", or "every 30s" (ms, s, m, h, d)'
+#: A clock that is put back by more was wrong before, and what it showed counts for nothing; by less, it is the change to winter
+#: time (an hour; three on one occasion), and what has run has run.
+PUT_BACK_MAX: Final = timedelta(hours=3)
+#: Above a year nobody means an interval; timers count in ns.
+EVERY_MAX_S: Final = 366 * 86_400
+_UNITS_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_WEEK: Final = frozenset(range(7))
+_EVERY: Final = re.compile(r"every (\d+(?:\.\d+)?) ?(ms|s|m|h|d)")
+_AT: Final = re.compile(r"(?:([a-z,-]+) )?(\d{1,2}):(\d\d)(?::(\d\d))?")
+
+
+#: As it is written: when, and one line or several.
+Schedule = Mapping[str, str | list[str]]
+
+
+class When(NamedTuple):
+    """Every `every_ns`; or, if that is 0, at a second of certain days, 0 being Monday."""
+
+    text: str
+    every_ns: int
+    second: int = 0
+    days: frozenset[int] = _WEEK
+
+
+def when_of(text: str) -> When:
+    """What a schedule says. Raises ValueError that says what is expected."""
+    said = " ".join(text.lower().split())
+    if found := _EVERY.fullmatch(said):
+        seconds = float(found[1]) * _UNITS_S[found[2]]
+        if not 0.001 <= seconds <= EVERY_MAX_S:
+            raise ValueError(f"{text!r}: expected 1 ms to 366 days")
+        return When(said, round(seconds * 1e9))
+    found = _AT.fullmatch(said)
+    if found is None:
+        raise ValueError(f"{text!r}: {EXPECTED}")
+    hour, minute, second = int(found[2]), int(found[3]), int(found[4] or 0)
+    if hour > 23 or minute > 59 or second > 59:
+        raise ValueError(f"{text!r}: there is no such time of day; {EXPECTED}")
+    return When(said, 0, (hour * 60 + minute) * 60 + second, _days(found[1], text))
+
+
+def lines_of(schedule: Schedule) -> list[tuple[When, str]]:
+    """Each line, and when. Raises ValueError for a time that is none; what the lines are worth only their handler knows."""
+    found: list[tuple[When, str]] = []
+    for text, lines in schedule.items():
+        when = when_of(text)
+        found += [(when, line) for line in ([lines] if isinstance(lines, str) else lines)]
+    return found
+
+
+def next_at(when: When, now: datetime) -> datetime:
+    """The first time of day after `now` that it means. By the wall clock, as `now`."""
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    for day in range(8):
+        found = midnight + timedelta(days=day, seconds=when.second)
+        if found > now and found.weekday() in when.days:
+            return found
+    raise AssertionError("a week has all the days there are")
+
+
+class DayTimes:
+    """Looks at the wall clock again and again, and says what has fallen due since."""
+
+    def __init__(self, whens: Sequence[When], now: datetime) -> None:
+        self._whens = whens
+        self._looked = now
+
+    def due(self, now: datetime) -> list[int]:
+        """Which of them, by their numbers, in the order in which they fell due; each once."""
+        before = self._looked
+        if now <= before:
+            if before - now > PUT_BACK_MAX:
+                self._looked = now
+            return []
+        self._looked = now
+        found = [(at, number) for number, when in enumerate(self._whens) if (at := next_at(when, before)) <= now]
+        return [number for _, number in sorted(found)]
+
+
+def _days(said: str | None, text: str) -> frozenset[int]:
+    if said is None:
+        return _WEEK
+    days: set[int] = set()
+    for part in said.split(","):
+        first, dash, last = part.partition("-")
+        if first not in DAYS or (dash and last not in DAYS):
+            raise ValueError(f"{text!r}: {part!r} are no days: expected {', '.join(DAYS)}, or from one to another")
+        begin, end = DAYS.index(first), DAYS.index(last if dash else first)
+        days.update(day % 7 for day in range(begin, (end if end >= begin else end + 7) + 1))
+    return frozenset(days)

@@ -1,0 +1,240 @@
+"""Status: how a kernel is, for who operates it: pools, lanes, workers, what waits longest, and what keeps it from going on.
+
+Figures of one moment, taken under the kernel's mutex; the ready pool is only copied there, and searched for its oldest after,
+because it may have a million entries. Rates are of the last seconds, from looks that the kernel's watchdog takes (`Pace`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from .element import LANES, Element
+from .figures import Figures, figures_of
+from .policy import KernelPolicy
+
+if TYPE_CHECKING:
+    from .ledger import Ledger
+
+#: Over which rates are taken, in looks, of which there are two a second: 10 s. Shorter, and requests of a second each make
+#: the figure jump; longer, and an operator waits for the effect of what he has changed.
+LOOKS_MAX: Final = 21
+
+
+class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One lane. `ready_max` and `executing_max`: it and those above it together; None: as many as there are."""
+
+    lane: int
+    ready: int
+    ready_max: int | None
+    executing: int
+    executing_max: int | None
+    rejoinable: int
+    #: Since its oldest request is ready.
+    oldest_ms: float | None
+
+
+class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker."""
+
+    name: str
+    state: str
+    ended: int
+    run_ms: float
+    #: What it executes, since when, and what that waits for; "" and None: nothing.
+    executing: str
+    for_ms: float | None
+    waits_for: str
+    #: Taken, not begun.
+    holds: int
+
+
+class Rates(msgspec.Struct, frozen=True, kw_only=True):
+    """Of the last `over_s` seconds."""
+
+    over_s: float
+    ended_per_s: float
+    #: Of the workers that there may be, how many executed and did not wait in the kernel, on average of the looks.
+    busy_percent: float
+    #: How long those that were begun had been ready, on average.
+    wait_ms: float | None
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """All of it."""
+
+    kernel: str
+    #: "open", "held", "quiescing", "quiesced", "stopping" or "stopped".
+    state: str
+    #: Whether nothing that is ready is begun.
+    held: bool
+    kind: str
+    workers_max: int
+    executing: int
+    #: Executing, and waiting in the kernel for sub-requests or room.
+    blocked: int
+    #: Entries in use, and how many there are.
+    ready: int
+    ready_max: int
+    rejoinable: int
+    rejoinable_max: int
+    #: Posters that wait for an entry.
+    posting: int
+    owners: int
+    #: Of the oldest that is posted and not begun.
+    oldest_ms: float | None
+    rates: Rates | None
+    #: Why nothing goes on any more; None: it does.
+    stall: str | None
+    lanes: list[LaneStatus]
+    workers: list[WorkerStatus]
+    totals: dict[str, int]
+    #: What runs by itself: when, and what.
+    schedule: list[tuple[str, str]]
+    policy: dict[str, Any]
+
+
+class Pace:
+    """Looks at the totals, as many as rates are taken over."""
+
+    def __init__(self) -> None:
+        self._looks: deque[Figures] = deque(maxlen=LOOKS_MAX)
+
+    def look(self, figures: Figures) -> None:
+        """One more."""
+        self._looks.append(figures)
+
+    def rates(self, now: Figures) -> Rates | None:
+        """Since the oldest look; None: there was none."""
+        looks = [*self._looks, now]
+        then = looks[0]
+        if now.at_ns <= then.at_ns:
+            return None
+        span_ns = now.at_ns - then.at_ns
+        ended = now.ended_total - then.ended_total
+        waited_ns = now.wait_ns_total - then.wait_ns_total
+        return Rates(
+            over_s=round(span_ns / 1e9, 3),
+            ended_per_s=round(ended * 1e9 / span_ns, 1),
+            busy_percent=round(sum(min(1.0, _busy(each)) for each in looks) * 100 / len(looks), 1),
+            wait_ms=_ms(waited_ns // ended) if ended else None,
+        )
+
+
+class Sight:
+    """What was to be seen of a ledger at one moment. Made under the kernel's mutex, read without it."""
+
+    def __init__(self, ledger: Ledger, now_ns: int) -> None:
+        self.figures = figures_of(ledger, now_ns)
+        self.policy = ledger.policy
+        self.entries_limits = ledger.entries.limits
+        self.executing_limits = ledger.executing.limits
+        self._ready = ledger.ready.copied()
+        self._posting = min([each.posted_ns for each in ledger.posters], default=0)
+        self.held = {
+            name: (_doing(held.elements[0]) if held.elements else None, max(0, len(held.elements) - 1))
+            for name, held in ledger.workers.items()
+        }
+
+    def oldest_ns(self) -> list[int]:
+        """Since when the oldest ready request of each lane is that; 0: there is none."""
+        return [min([place[2].ready_ns for place in places], default=0) for places in self._ready]
+
+    def posting_ns(self) -> int:
+        """Since when the oldest poster waits; 0: none does."""
+        return self._posting
+
+
+def status_of(
+    sight: Sight, name: str, state: str, *, held: bool, stall: str | None, workers: Sequence[Mapping[str, Any]],
+    rates: Rates | None, schedule: Sequence[tuple[str, str]],
+) -> Status:  # fmt: skip
+    """`workers`: as the executor knows them."""
+    figures, policy = sight.figures, sight.policy
+    now_ns = figures.at_ns
+    oldest_ns = sight.oldest_ns()
+    waiting_ns = [at for at in (*oldest_ns, sight.posting_ns()) if at]
+    names = [each["name"] for each in workers]
+    known = {each["name"]: str(each.get("state", "up")) for each in workers}
+    return Status(
+        kernel=name,
+        state=state,
+        held=held,
+        kind=policy.kind if policy.kernel == "local" else policy.kernel,
+        workers_max=policy.workers,
+        executing=figures.executing,
+        blocked=figures.blocked,
+        ready=sum(figures.ready),
+        ready_max=policy.ready,
+        rejoinable=sum(figures.rejoinable),
+        rejoinable_max=policy.rejoin,
+        posting=figures.posting,
+        owners=figures.owners,
+        oldest_ms=_ms(now_ns - min(waiting_ns)) if waiting_ns else None,
+        rates=rates,
+        stall=stall,
+        lanes=[
+            LaneStatus(
+                lane=lane,
+                ready=figures.ready[lane],
+                ready_max=_limit(sight.entries_limits, lane),
+                executing=figures.executing_lanes[lane],
+                executing_max=_limit(sight.executing_limits, lane),
+                rejoinable=figures.rejoinable[lane],
+                oldest_ms=_ms(now_ns - oldest_ns[lane]) if oldest_ns[lane] else None,
+            )
+            for lane in range(LANES)
+        ],
+        workers=[
+            _worker(each, known.get(each, "leaving"), sight, now_ns)
+            for each in [*names, *(other for other in sight.held if other not in known)]
+        ],
+        totals={
+            field.removesuffix("_total"): getattr(figures, field)
+            for field in figures.__struct_fields__
+            if field.endswith("_total") and not field.endswith("_ns_total")
+        },
+        schedule=[*schedule],
+        policy=policy_of(policy),
+    )
+
+
+def policy_of(policy: KernelPolicy) -> dict[str, Any]:
+    """All settings, as data."""
+    told: dict[str, Any] = msgspec.to_builtins(policy)
+    return told
+
+
+def _worker(name: str, state: str, sight: Sight, now_ns: int) -> WorkerStatus:
+    ended, run_ns, _ = sight.figures.by_worker.get(name, (0, 0, 0))
+    doing, holds = sight.held.get(name, (None, 0))
+    what, since_ns, waits_for = doing or ("", 0, "")
+    return WorkerStatus(
+        name=name,
+        state=("waits" if waits_for else "executes") if what else "rests" if state == "up" else state,
+        ended=ended,
+        run_ms=_ms(run_ns),
+        executing=what,
+        for_ms=_ms(now_ns - since_ns) if what else None,
+        waits_for=waits_for,
+        holds=holds,
+    )
+
+
+def _doing(element: Element) -> tuple[str, int, str]:
+    return f"{element.runnable} in lane {element.lane}", element.started_ns, element.waits_for
+
+
+def _busy(figures: Figures) -> float:
+    return (figures.executing - figures.blocked) / figures.workers
+
+
+def _limit(limits: Sequence[int], lane: int) -> int | None:
+    return limits[lane] if lane < len(limits) else None
+
+
+def _ms(ns: int) -> float:
+    return round(ns / 1e6, 3)

@@ -1,0 +1,177 @@
+"""requests_optimiser: the throughput of the setting that a kernel's optimiser found, as a share of the best fixed setting's.
+
+For CPU-bound, blocking and mixed requests: a kernel of threads begins with four workers and has 20 intervals; then the setting
+that it holds and fixed ones from 1 to 32 workers are measured in turn, several times, in the same kernel. CPU-bound requests
+let go of the interpreter while they compute, so that two cores can be used. A surprise would be a share below 0.8, or 32
+workers for CPU-bound work.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import statistics
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from appbackplane.runtime.backplane import Backplane
+from appbackplane.runtime.execution.clock import RealClock
+from appbackplane.runtime.objects.module_state import ModuleState
+from appbackplane.runtime.process_config import ProcessConfig
+from appbackplane.runtime.requests import Context, KernelPolicy, RequestKernel, Runnable
+from appbackplane.runtime.requests.optimiser import OptimiserPolicy
+from appbackplane.transport.link import Link
+
+from .harness.case import Case, Figures, Requirement, Sides
+
+START, FIXED, WORKERS_MAX = 4, (1, 2, 4, 8, 16, 32), 32
+INTERVALS = 20
+INTERVAL_S, QUICK_INTERVAL_S = 1.0, 0.25
+#: Slices of each setting, in turn: what else the machine does falls on all of them.
+SLICES, QUICK_SLICES = 5, 3
+DATA = bytes(1 << 16)  # large enough for hashlib to let go of the interpreter
+HASHES, BLOCK_S = 40, 0.02  # about 2 ms of computing
+LIMIT_S = 30.0
+
+
+class Computing(Runnable):
+    """Bounded by the cores."""
+
+    def execute(self, request: int, kernel: Context) -> None:
+        for _ in range(request):
+            hashlib.sha256(DATA)
+
+
+class Blocking(Runnable):
+    """Bounded by the workers."""
+
+    def execute(self, request: int, kernel: Context) -> None:
+        time.sleep(BLOCK_S)
+
+
+class Mixed(Runnable):
+    """Bounded by whichever is scarcer."""
+
+    def execute(self, request: int, kernel: Context) -> None:
+        for _ in range(request):
+            hashlib.sha256(DATA)
+        time.sleep(BLOCK_S)
+
+
+KINDS: tuple[type[Runnable], ...] = (Computing, Blocking, Mixed)
+
+
+class Kernel(RequestKernel):
+    """One that is told nothing about the work."""
+
+    runnables = KINDS
+
+
+@contextmanager
+def both(is_quick: bool) -> Iterator[Sides]:
+    interval_s, slices = (QUICK_INTERVAL_S, QUICK_SLICES) if is_quick else (INTERVAL_S, SLICES)
+
+    def ours() -> Figures:
+        found: Figures = {}
+        for kind in KINDS:
+            found |= measured(kind, interval_s, slices)
+        return found
+
+    yield Sides(ours)
+
+
+def measured(kind: type[Runnable], interval_s: float, slices: int) -> Figures:
+    """What the optimiser finds for one kind of work, and what that is worth."""
+    policy = KernelPolicy(
+        workers=START,
+        optimise=True,
+        record_interval=interval_s,
+        optimiser=OptimiserPolicy(workers_max=WORKERS_MAX),
+    )
+    with running(Kernel(policy)) as kernel, fed(kernel, kind):
+        time.sleep((INTERVALS + 1) * interval_s)
+        kernel.change(optimise=False)
+        held = kernel.optimiser_workers()
+        assert held is not None
+        rates = rates_of(kernel, sorted({held, *FIXED}), interval_s, slices)
+    best = max(rates, key=lambda workers: rates[workers])
+    name = kind.__name__.lower()
+    return {
+        f"{name}_share": rates[held] / rates[best],
+        f"{name}_held_workers": held,
+        f"{name}_best_workers": best,
+        f"{name}_per_s": rates[held],
+    }
+
+
+def rates_of(kernel: Kernel, settings: Sequence[int], slice_s: float, slices: int) -> dict[int, float]:
+    """Requests a second by workers."""
+    found: dict[int, list[float]] = {workers: [] for workers in settings}
+    for _ in range(slices):
+        for workers in settings:
+            kernel.change(workers=workers)
+            time.sleep(0.1)  # requests begun under the setting before
+            before = kernel.figures()
+            time.sleep(slice_s)
+            after = kernel.figures()
+            found[workers].append((after.ended_total - before.ended_total) * 1e9 / (after.at_ns - before.at_ns))
+    return {workers: statistics.median(rates) for workers, rates in found.items()}
+
+
+@contextmanager
+def running(kernel: Kernel) -> Iterator[Kernel]:
+    """A backplane of this process, with this kernel in it."""
+    config = ProcessConfig(
+        system="bench", backplane="requests", run_dir="/nowhere", components=(), slow_action_ns=10**12
+    )
+    with TemporaryDirectory(prefix="ab-") as folder:
+        link = Link("bench-requests")
+        link.bind(Path(folder) / "requests.sock")
+        backplane = Backplane(config, [kernel], clock=RealClock(), link=link)
+        backplane.start(2)
+        is_up = threading.Event()
+        with backplane.engine.lead:
+            backplane.engine.modules.move(
+                kernel.component_name, ModuleState.INITIALIZING, lambda error: error or is_up.set()
+            )
+        assert is_up.wait(LIMIT_S)
+        yield kernel
+        assert backplane.stop(LIMIT_S)
+
+
+@contextmanager
+def fed(kernel: Kernel, kind: type[Runnable]) -> Iterator[None]:
+    """With more requests than it can execute."""
+    is_over = threading.Event()
+
+    def feed() -> None:
+        while not is_over.is_set():
+            kernel.kernel.post(HASHES, kind, rejoin=False, timeout=LIMIT_S)
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        feeder.join(LIMIT_S)
+
+
+def share(kind: type[Runnable]) -> Requirement:
+    """What the issue asks for."""
+    name = kind.__name__.lower()
+    return Requirement(f"share of the best, {name}", lambda ours, _: ours[f"{name}_share"], at_least=0.9)
+
+
+CASE = Case(
+    name="requests_optimiser",
+    what=f"the optimiser's setting after {INTERVALS} intervals against the best of fixed ones, three kinds of work",
+    requirements=tuple(share(kind) for kind in KINDS),
+    open=both,
+    rounds=3,
+    quick_rounds=1,
+    is_warmed_up=False,
+)

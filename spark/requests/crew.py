@@ -1,0 +1,189 @@
+"""Crew: the workers of one session, each a thread with one job of Spark's at a time.
+
+A thread, because a job is a call that waits; Spark runs the jobs of several threads beside each other, and the first that came
+first. A worker takes when its last job has ended, so what is urgent is never behind more than the jobs that run. What was
+taken when Spark turns out to be gone has certainly not begun, and is given back.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from appbackplane.runtime.requests.element import Element
+from appbackplane.runtime.requests.executor import Port
+
+from .arriving import Arriving
+from .job import Batches
+from .settings import SparkSettings
+from .sharing import is_alive
+from .sizing import Sizing
+from .task import Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger("appbackplane.spark")
+
+#: Between two looks at whether a session lives that nobody uses: so long a dead one is not noticed.
+LOOK_S: Final = 5.0
+#: A task that does not notice that its job is cancelled is killed after 2 s, by Spark.
+END_LIMIT_S: Final = 15.0
+_CANCEL_S: Final = 0.2
+
+
+class Worker:
+    """One of them."""
+
+    def __init__(self, number: int, batches: Batches) -> None:
+        self.number, self.batches = number, batches
+        self.name = name_of(number)
+        self.state = "idle"
+        #: It is to take; and, as well for other reasons: it is to look.
+        self.is_kicked = threading.Event()
+        self.wake = threading.Event()
+        self.thread: threading.Thread | None = None
+
+
+class Crew:
+    """All of them, from the start of a session to its end."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        desk: Port,
+        settings: SparkSettings,
+        place: Place,
+        workers: int,
+        group: str,
+    ) -> None:
+        """`group`: of jobs, to cancel these and no others."""
+        self._spark, self._desk, self._place, self._group = spark, desk, place, group
+        self._context = spark.sparkContext
+        self._arriving = Arriving()
+        self._gathered = self._context.accumulator([], self._arriving)
+        self._sizing = Sizing(settings, self._context.defaultParallelism)
+        self._wanted = workers
+        self._workers: dict[str, Worker] = {}
+        #: The end, by whatever reason; and that `serve` has to look at something.
+        self._over = threading.Event()
+        self._changed = threading.Event()
+
+    def serve(self) -> None:
+        """Have requests executed, until `end` or the end of the session; nobody executes any more then."""
+        try:
+            while not self.is_over():
+                self._changed.clear()
+                self._man()
+                self._changed.wait(LOOK_S)
+        finally:
+            self._over.set()
+            self._see_them_off()
+
+    def kick(self, worker: str) -> None:
+        """There is something for this one."""
+        known = self._workers.get(worker)
+        if known is not None:
+            known.is_kicked.set()
+            known.wake.set()
+
+    def resize(self, workers: int) -> None:
+        """So many from now on; one that is one too many finishes its job."""
+        self._wanted = workers
+        for worker in list(self._workers.values()):
+            worker.wake.set()
+        self._changed.set()
+
+    def end(self) -> None:
+        """Let `serve` return."""
+        self._over.set()
+        self._changed.set()
+
+    def is_over(self) -> bool:
+        """Whether Spark is to be left alone, or is gone."""
+        if not self._over.is_set() and not is_alive(self._spark):
+            log.error("Spark is gone; it is started again")
+            self.end()
+        return self._over.is_set()
+
+    def told(self) -> list[dict[str, Any]]:
+        """For the status."""
+        return [
+            {"name": each.name, "state": each.state, "requests": each.batches.open_count}
+            for each in sorted(self._workers.values(), key=lambda each: each.number)
+        ]
+
+    def _man(self) -> None:
+        """A thread for each that has none."""
+        from pyspark import InheritableThread  # a plain one leaves a thread of the JVM's behind
+
+        for number in range(1, self._wanted + 1):
+            known = self._workers.get(name_of(number))
+            if known is None or known.thread is None or not known.thread.is_alive():
+                batches = Batches(
+                    self._context, self._arriving, self._gathered, self._desk, name_of(number), self._sizing,
+                    self._place, self.is_over,
+                )  # fmt: skip
+                worker = Worker(number, batches)
+                worker.thread = InheritableThread(target=self._work, args=(worker,), name=worker.name, daemon=True)
+                self._workers[worker.name] = worker
+                worker.thread.start()
+
+    def _work(self, worker: Worker) -> None:
+        """The thread of one."""
+        try:
+            self._context.setJobGroup(self._group, f"requests of {worker.name}")
+            is_to_take = True
+            while worker.number <= self._wanted and not self._over.is_set():
+                worker.wake.clear()
+                if not (is_to_take or worker.is_kicked.is_set()):
+                    worker.wake.wait()
+                    continue
+                worker.is_kicked.clear()
+                taken = self._desk.take(worker.name, self._sizing.take_count(self._wanted))
+                is_to_take = bool(taken)
+                if taken:
+                    worker.state = "executing"
+                    self._execute(worker, taken)
+                    worker.state = "idle"
+        except Exception:
+            if not self.is_over():
+                log.exception("%s has failed; all are started again", worker.name)
+                self.end()
+        finally:
+            self._desk.dismiss(worker.name)
+            self._desk.give_back(worker.name, ())  # if it was kicked just now, somebody else is
+            self._workers.pop(worker.name, None)  # last: until then nobody else has its name at the desk
+            self._changed.set()  # it may be wanted again meanwhile
+
+    def _execute(self, worker: Worker, taken: Sequence[Element]) -> None:
+        if self.is_over():
+            self._desk.give_back(worker.name, taken)
+            return
+        try:
+            worker.batches.run(taken, self._wanted)
+        except Exception as error:
+            self._desk.lost(worker.name, taken, f"{type(error).__name__}: {error}")  # but for those that have ended
+            raise
+
+    def _see_them_off(self) -> None:
+        """Cancel what they wait for, and wait for them."""
+        left = [worker.thread for worker in list(self._workers.values()) if worker.thread is not None]
+        for _ in range(int(END_LIMIT_S / _CANCEL_S)):
+            for worker in list(self._workers.values()):
+                worker.wake.set()
+            if is_alive(self._spark):  # again and again: one may have begun a job just now
+                self._context.cancelJobGroup(self._group)
+            for thread in left:
+                thread.join(_CANCEL_S / len(left))
+            left = [thread for thread in left if thread.is_alive()]
+            if not left:
+                return
+        log.error("%d jobs of Spark's do not end", len(left))
+
+
+def name_of(number: int) -> str:
+    """Of a worker, counted from 1."""
+    return f"spark-{number}"

@@ -1,0 +1,163 @@
+"""Job: what one worker has taken, executed by Spark; each request ends exactly once, as a result, a failure or lost.
+
+A request ends when its answer arrives, and only if it has not ended before: a task may be tried again. A task that kills its
+Python worker takes, after Spark's own tries, all tasks of its job with it. So what such a job leaves is cut up by task, each
+part a job of its own, down to the one request that does it: that one is lost, the others are not. It costs those in between
+being executed again, and `RETRIES_MAX` bounds it.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from appbackplane.runtime.requests.element import Done, Element, Failure, Packed
+from appbackplane.runtime.requests.executor import Port
+from appbackplane.runtime.requests.runnable import RunnableSpec
+
+from ..session import in_a_line
+from .sizing import Sizing, cut
+from .task import Answer, Asked, Place, Slice, execute
+
+if TYPE_CHECKING:
+    from pyspark import Accumulator, SparkContext
+
+    from .arriving import Arriving
+
+#: Of a job, in bytes of requests: Spark keeps them in memory three times while it hands out tasks.
+BYTES_MAX: Final = 64 << 20
+#: Into so many tasks what was left is cut at least. A Python worker that is killed costs a second, a task 10 ms.
+TASKS_AGAIN: Final = 16
+#: Further jobs for what is left of a batch. Where one request in 10,000 kills its worker, some 40 are needed.
+RETRIES_MAX: Final = 128
+
+
+class Batches:
+    """Of one worker: one batch after the other."""
+
+    def __init__(
+        self,
+        context: SparkContext,
+        arriving: Arriving,
+        gathered: Accumulator[list[bytes]],
+        desk: Port,
+        worker: str,
+        sizing: Sizing,
+        place: Place,
+        is_over: Callable[[], bool],
+    ) -> None:
+        """`is_over`: whether Spark is to be left alone, or is gone."""
+        self._context, self._arriving, self._gathered = context, arriving, gathered
+        self._desk, self._worker, self._sizing, self._place, self._is_over = desk, worker, sizing, place, is_over
+        self._specs: Mapping[str, RunnableSpec] = desk.specs
+        self._lock = threading.Lock()
+        #: What has not ended, by number.
+        self._open: dict[int, Element] = {}
+        self._retries_left = 0
+
+    def run(self, elements: Sequence[Element], workers: int) -> None:
+        """Returns when all of them have ended, or were given back."""
+        packed = self._packed(elements)
+        self._retries_left = RETRIES_MAX
+        if packed:
+            self._execute(packed, self._sizing.tasks(len(packed), workers))
+        with self._lock:  # who handles the last answers is through with them, too
+            assert not self._open, "each has ended"
+
+    @property
+    def open_count(self) -> int:
+        """Requests that have not ended."""
+        return len(self._open)
+
+    def _packed(self, elements: Sequence[Element]) -> list[Asked]:
+        """As they travel. What cannot has failed; what would be too much at once is given back."""
+        asked: list[Asked] = []
+        bytes_count = 0
+        for place, element in enumerate(elements):
+            try:
+                request = element.packed or self._specs[element.runnable].pack(element.request)
+            except Exception as error:
+                self._desk.ended(self._worker, [Done(element, None, Failure(str(error)), 0)])
+                continue
+            bytes_count += len(request)
+            if asked and bytes_count > BYTES_MAX:
+                self._desk.give_back(self._worker, elements[place:])
+                break
+            asked.append(Asked(element.id, element.runnable, request))
+            self._open[element.id] = element
+        return asked
+
+    def _execute(self, asked: Sequence[Asked], tasks: int) -> None:
+        parts = [asked[start:stop] for start, stop in cut(len(asked), tasks)]
+        problem = self._job(parts)
+        left = [part for part in ([one for one in part if one.number in self._open] for part in parts) if part]
+        if not left:
+            return
+        if problem is None:
+            self._lose(left, "Spark has executed it, and its result did not arrive")
+        elif self._is_over() or is_nobodys(problem):
+            self._lose(left, "its session of Spark has ended" if self._is_over() else in_a_line(problem))
+        elif len(asked) == 1:
+            self._lose(left, why_of(problem))
+        else:
+            for part in left:
+                if self._retries_left == 0:
+                    self._lose(
+                        [part], f"too many of those taken with it have ended a job of Spark's: {why_of(problem)}"
+                    )
+                    continue
+                self._retries_left -= 1
+                self._execute(part, min(len(part), max(TASKS_AGAIN, tasks)))
+
+    def _job(self, parts: Sequence[Sequence[Asked]]) -> Exception | None:
+        """Why it did not come to its end; None: it did."""
+        number = self._arriving.expect(self._ended)
+        encode = msgspec.msgpack.Encoder().encode
+        slices = [encode(Slice(number, self._place, list(part))) for part in parts]
+        try:
+            if self._is_over():
+                raise InterruptedError("Spark was stopped")
+            rdd = self._context.parallelize(slices, len(slices))
+            self._context.runJob(rdd, functools.partial(execute, self._gathered))
+        except Exception as error:
+            return error
+        finally:
+            self._arriving.forget(number)
+        return None
+
+    def _ended(self, answers: Sequence[Answer]) -> None:
+        """Those of a task that has ended."""
+        with self._lock:
+            fresh = [(answer, self._open.pop(answer.number)) for answer in answers if answer.number in self._open]
+            self._sizing.learn(len(fresh), sum(answer.run_ns for answer, _ in fresh))
+            if fresh:
+                self._desk.ended(self._worker, [_done(answer, element) for answer, element in fresh])
+
+    def _lose(self, parts: Sequence[Sequence[Asked]], why: str) -> None:
+        with self._lock:
+            lost = [self._open.pop(one.number) for part in parts for one in part if one.number in self._open]
+            if lost:
+                self._desk.lost(self._worker, lost, why)
+
+
+def _done(answer: Answer, element: Element) -> Done:
+    if answer.result is None:
+        return Done(element, None, Failure(answer.error, answer.trace), answer.run_ns)
+    return Done(element, Packed(answer.result), None, answer.run_ns)
+
+
+def is_nobodys(problem: Exception) -> bool:
+    """Whether no request can be at fault: what they raise is caught, so Python itself could not work there."""
+    from pyspark.errors import PythonException
+
+    return isinstance(problem, PythonException)
+
+
+def why_of(problem: Exception) -> str:
+    """What happened, of all that Spark says: before it stands what Spark did about it, and behind it what one might set."""
+    said = in_a_line(problem).rpartition("most recent failure: ")[2]
+    return said.rpartition("SparkException: ")[2].partition(". Consider ")[0]

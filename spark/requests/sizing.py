@@ -1,0 +1,61 @@
+"""Sizing: how many requests a job takes, and how many tasks it cuts them into. Pure.
+
+A task costs 10 ms whatever it does, and a job 30 ms, so small ones are waste; but a request that is in a job can no longer be
+overtaken by a more urgent one, and a slow one holds up those of its task. So tasks are made as long as they have to be to
+cost little, jobs of as many as keep all cores busy, and no more is taken than that. What requests take is learned as they end.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Final
+
+from .settings import SparkSettings
+
+#: Of work in a task: its own 10 ms are 4 % then, and the slowest task ends a quarter of a second after the others.
+TASK_NS: Final = 250_000_000
+#: Below this, a second task costs as much as it saves.
+TASK_NS_MIN: Final = 20_000_000
+#: Of all jobs together. With one, a core is idle from its last task to the next job; with more than four, nothing is gained.
+TASKS_PER_CORE: Final = 4
+#: How much what has just ended counts against what was known before.
+_NEW_WEIGHT: Final = 0.3
+
+
+class Sizing:
+    """Of one executor; its workers share what they learn."""
+
+    def __init__(self, settings: SparkSettings, cores: int) -> None:
+        self._settings = settings
+        self._cores = cores
+        #: How long a request takes; 0: none has ended yet.
+        self.request_ns = 0.0
+
+    def learn(self, count: int, run_ns: int) -> None:
+        """So many requests took so long together. (A race of two threads loses one of two figures that are as good.)"""
+        if count:
+            mean_ns = max(run_ns / count, 1.0)
+            known_ns = self.request_ns
+            self.request_ns = known_ns + _NEW_WEIGHT * (mean_ns - known_ns) if known_ns else mean_ns
+
+    def take_count(self, workers: int) -> int:
+        """Requests for one job of `workers` at a time."""
+        in_a_task = max(1, int(TASK_NS / self.request_ns)) if self.request_ns else 1
+        return min(self._settings.batch, self._tasks_max(workers) * in_a_task)
+
+    def tasks(self, count: int, workers: int) -> int:
+        """Tasks for a job of `count` requests."""
+        if self._settings.slices:
+            return min(count, self._settings.slices)
+        worthwhile = int(count * self.request_ns / TASK_NS_MIN) if self.request_ns else count
+        return max(1, min(count, worthwhile, self._tasks_max(workers)))
+
+    def _tasks_max(self, workers: int) -> int:
+        return self._settings.slices or -(-self._cores * TASKS_PER_CORE // workers)
+
+
+def cut(count: int, pieces: int) -> list[tuple[int, int]]:
+    """From where to where each of so many pieces goes, none of them empty, the first ones at most one longer."""
+    short, long_count = divmod(count, pieces)
+    ends = [number * short + min(number, long_count) for number in range(pieces + 1)]
+    return [(start, stop) for start, stop in itertools.pairwise(ends) if start < stop]

@@ -1,0 +1,165 @@
+"""Task: what runs in a Python worker of Spark's: a slice of requests, one after the other, each ended for itself.
+
+What a runnable raises ends its own request and no other. The classes are imported by name and made once a process, as in every
+other worker; Spark keeps its Python workers. A task that Spark repeats executes its requests again: their results are taken
+once (job.py), their effects are theirs. There is no way back to the kernel from here, so a request cannot post others.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import time
+import traceback
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from appbackplane.runtime.requests.resources import ResourceTable
+from appbackplane.runtime.requests.runnable import RunnableSpec
+from appbackplane.transport.errors import FailedPrecondition, text_of
+
+#: Of a traceback, characters: a recursion without end has thousands of lines.
+TRACE_MAX: Final = 64 << 10
+
+
+class Asked(msgspec.Struct, frozen=True, array_like=True):
+    """One request."""
+
+    number: int
+    runnable: str
+    request: bytes
+
+
+class Place(msgspec.Struct, frozen=True, array_like=True):
+    """Where things are: classes as "module:Class"."""
+
+    #: By the name of the runnable.
+    runnables: dict[str, str]
+    #: Of the kernel, whose `resources` they ask for; "": it has none.
+    kernel: str
+    #: To be searched, beside what Python searches anyway.
+    folders: tuple[str, ...]
+
+
+class Slice(msgspec.Struct, frozen=True, array_like=True):
+    """What one task executes."""
+
+    job: int
+    place: Place
+    asked: list[Asked]
+
+
+class Answer(msgspec.Struct, frozen=True, array_like=True):
+    """How one request ended: `result`, or `error` and `trace`."""
+
+    number: int
+    run_ns: int
+    result: bytes | None
+    error: str = ""
+    trace: str | None = None
+
+
+class Answers(msgspec.Struct, frozen=True, array_like=True):
+    """Of one task."""
+
+    job: int
+    answers: list[Answer]
+
+
+class Gathered(Protocol):
+    """What Spark brings to the driver when the task has ended: an accumulator."""
+
+    def add(self, term: list[bytes]) -> None:
+        """So much more."""
+
+
+class InTask:
+    """The kernel, as a runnable sees it from here: what its worker holds, and nothing else."""
+
+    def __init__(self, kernel: str) -> None:
+        """Raises what is wrong with that class."""
+        self.resources = ResourceTable(_found(kernel).resources if kernel else {}).of(f"spark-{os.getpid()}")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise FailedPrecondition(
+            f"kernel.{name}: a request that Spark executes has no way back to the kernel: split the work before it is posted"
+        )
+
+
+_decoder = msgspec.msgpack.Decoder(Slice)
+#: Of this process, by where they are.
+_specs: dict[str, RunnableSpec] = {}
+_kernels: dict[str, InTask] = {}
+
+
+def execute(gathered: Gathered, slices: Iterable[bytes]) -> Iterator[Any]:
+    """What Spark calls, in a task, with the slices of one partition. Nothing comes out but by `gathered`."""
+    for packed in slices:
+        mine = _decoder.decode(packed)
+        sys.path.extend(folder for folder in mine.place.folders if folder not in sys.path)
+        answers = [_answer(asked, mine.place) for asked in mine.asked]
+        gathered.add([msgspec.msgpack.encode(Answers(mine.job, answers))])
+    return iter(())
+
+
+def _answer(asked: Asked, place: Place) -> Answer:
+    begun_ns = time.monotonic_ns()
+    try:
+        spec = _spec(place.runnables[asked.runnable])
+        kernel = _kernels.get(place.kernel) or _kernels.setdefault(place.kernel, InTask(place.kernel))
+        request = spec.unpack(asked.request)
+        begun_ns = time.monotonic_ns()
+        try:
+            result = spec.execute(request, kernel)
+            if spec.is_async:
+                result = _awaited(spec, result)
+        finally:
+            kernel.resources.request_ended()
+        run_ns = time.monotonic_ns() - begun_ns
+        return Answer(asked.number, run_ns, spec.pack_result(result))
+    except BaseException as error:  # the edge: sys.exit() in a request ends the request, not its task
+        said = " ".join(text_of(error).split())
+        name = type(error).__name__
+        trace = text_of("".join(traceback.format_exception(error)), TRACE_MAX)
+        run_ns = time.monotonic_ns() - begun_ns
+        return Answer(asked.number, run_ns, None, f"{name}: {said}" if said else name, trace)
+
+
+def _spec(where: str) -> RunnableSpec:
+    """Made once. Raises what is wrong with the name, or with the class."""
+    spec = _specs.get(where)
+    if spec is None:
+        spec = RunnableSpec(_found(where))
+        spec.make()
+        _specs[where] = spec
+    return spec
+
+
+def _found(where: str) -> Any:
+    module_name, _, class_name = where.partition(":")
+    try:
+        found: Any = importlib.import_module(module_name)
+        for part in class_name.split("."):
+            found = getattr(found, part)
+    except Exception as error:
+        raise FailedPrecondition(
+            f"{where} cannot be imported where Spark executes it: {type(error).__name__}: {error}"
+        ) from error
+    return found
+
+
+def _awaited(spec: RunnableSpec, coroutine: Any) -> Any:
+    """Its result; there is nothing here that it could wait for."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return end.value
+    coroutine.close()
+    raise FailedPrecondition(
+        f"{spec.name}.execute awaits what cannot be awaited where Spark executes it: do it before the post"
+    )

@@ -1,0 +1,224 @@
+"""requests: how the request kernels of a system are; or a command for one. `appbackplane requests index workers 4`.
+
+A kernel is known among all that can be called by the route of its lines. What the words mean its command handler says, which
+may be a user's (appbackplane.runtime.requests): here they are handed over as they were typed. Where a kernel has replicas,
+each of them is told.
+"""
+
+from __future__ import annotations
+
+import shlex
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from appbackplane.transport.errors import BackplaneError, NotFound
+
+from . import show
+from .asking import ask
+from .call import TIMEOUT_S, TIMEOUT_S_MAX
+from .cli import debug_option, json_option
+from .completing import command_words, kernels
+from .kernels import LINE, kernels_of
+from .quantities import Seconds
+from .systems import check_running, find, system_option
+
+if TYPE_CHECKING:
+    from appbackplane.transport.discovery import Location
+
+#: A key that begins so names a backplane (transport/resolver.py).
+AT: Final = "@"
+
+#: A kernel, and a backplane that has it.
+Place = tuple[str, str]
+
+
+@click.command("requests")
+@click.argument("kernel", required=False, shell_complete=kernels)
+@click.argument("words", metavar="[COMMAND]...", nargs=-1, shell_complete=command_words)
+@system_option
+@click.option(
+    "--timeout",
+    type=Seconds(0, TIMEOUT_S_MAX, min_open=True),
+    default=TIMEOUT_S,
+    show_default=True,
+    help="Seconds until the command is given up.",
+)
+@json_option
+@debug_option
+def command(kernel: str | None, words: tuple[str, ...], system: str | None, timeout: float, as_json: bool) -> None:
+    """Show the request kernels, or have KERNEL do a COMMAND: status, workers 4, lanes on, quiesce, help, ..."""
+    location = find(system)
+    check_running(location)
+    places = _places(location, kernel)
+    line = shlex.join(words) or "status"
+    answers, problems = _tell(location, places, line, timeout)
+    if as_json:
+        if answers or not problems:
+            told = [{"kernel": name, "backplane": place, "answer": told} for (name, place), told in answers.items()]
+            wrong = [
+                {"kernel": name, "backplane": place, "error": error.message}
+                for (name, place), error in problems.items()
+            ]
+            show.as_json([*told, *wrong])
+    elif not places:
+        click.echo(f"system {location.system!r} has no request kernel")
+    elif line != "status" or not all(map(_is_status, answers.values())):
+        for (_, place), answer in answers.items():
+            if len(places) > 1:
+                click.echo(f"{place}:")
+            show.result(answer)
+    elif len(answers) > 1:
+        _show_all(answers)
+    elif answers:
+        _show(*answers.values())
+    for error in problems.values():
+        raise error
+
+
+def _places(location: Location, kernel: str | None) -> list[Place]:
+    """Each kernel, or the one that is named, in each backplane where it serves. Raises `NotFound`."""
+    found: dict[str, list[str]] = {}
+    for name, places in kernels_of(ask(location, "supervisor.routes")).items():
+        up = [place for place, is_up in places.items() if is_up]
+        found[name] = sorted(up or places)
+    if kernel is not None and kernel not in found:
+        import difflib  # only where somebody has mistyped
+
+        close = difflib.get_close_matches(kernel, found, n=1)
+        hint = f" (did you mean {close[0]!r}?)" if close else f": one of {', '.join(sorted(found))}" if found else ""
+        raise NotFound(f"no request kernel {kernel!r} in system {location.system!r}{hint}")
+    return [(name, place) for name in sorted(found) if kernel in (None, name) for place in found[name]]
+
+
+def _tell(
+    location: Location, places: list[Place], line: str, timeout: float
+) -> tuple[dict[Place, Any], dict[Place, BackplaneError]]:
+    """What each answers, or what is wrong. All are asked at once: one that is stuck holds up no other."""
+    answers: dict[Place, Any] = {}
+    problems: dict[Place, BackplaneError] = {}
+    if not places:
+        return answers, problems
+    from appbackplane.transport import connect
+
+    with closing(connect(location.run_dir)) as client:
+        asked: dict[Place, Any] = {}
+        for name, place in places:
+            try:
+                asked[name, place] = client.submit(
+                    f"{name}.{LINE}", key=f"{AT}{place}", timeout=timeout, arguments={"line": line}, retry=False
+                )
+            except BackplaneError as error:
+                problems[name, place] = error
+        for which, pending in asked.items():
+            try:
+                answers[which] = pending.result()
+            except BackplaneError as error:
+                problems[which] = error
+    return answers, problems
+
+
+def _is_status(answer: Any) -> bool:
+    """A handler may say something else, if it likes."""
+    return isinstance(answer, dict) and {"state", "lanes", "workers", "rates", "policy"} <= set(answer)
+
+
+def _show_all(answers: dict[Place, Any]) -> None:
+    show.table(
+        (
+            *("KERNEL", "BACKPLANE", "STATE", "WORKERS", "EXECUTING", "READY", "REJOINABLE", "POSTING", "OLDEST"),
+            *("PER SECOND", "BUSY"),
+        ),
+        [
+            (
+                name,
+                place,
+                _state(told),
+                f"{told['workers_max']} {told['kind']}",
+                str(told["executing"]),
+                f"{told['ready']} of {told['ready_max']}",
+                f"{told['rejoinable']} of {told['rejoinable_max']}",
+                str(told["posting"]),
+                _duration(told["oldest_ms"]),
+                _rate(told, "ended_per_s"),
+                _rate(told, "busy_percent", " %"),
+            )
+            for (name, place), told in answers.items()
+        ],
+    )
+    for told in answers.values():
+        if told["stall"]:
+            click.echo(f"{told['kernel']}: nothing goes on any more: {told['stall']}")
+
+
+def _show(told: dict[str, Any]) -> None:
+    policy = told["policy"]
+    rates = f"{_rate(told, 'ended_per_s')} requests a second, {_rate(told, 'busy_percent', ' %')} busy"
+    workers = f"{told['workers_max']} workers ({told['kind']}), {told['executing']} executing"
+    click.echo(f"{told['kernel']}: {_state(told)}, {workers}, {rates}")
+    show.table(
+        ("POOL", "USED", "OF"),
+        [
+            ("ready", str(told["ready"]), str(told["ready_max"])),
+            ("rejoin", str(told["rejoinable"]), str(told["rejoinable_max"])),
+        ],
+    )
+    show.table(
+        ("LANE", "READY", "AT MOST", "OLDEST", "EXECUTING", "AT MOST", "REJOINABLE"),
+        [
+            (
+                str(lane["lane"]),
+                str(lane["ready"]),
+                _most(lane["ready_max"]),
+                _duration(lane["oldest_ms"]),
+                str(lane["executing"]),
+                _most(lane["executing_max"]),
+                str(lane["rejoinable"]),
+            )
+            for lane in told["lanes"]
+        ],
+    )
+    show.table(
+        ("WORKER", "STATE", "ENDED", "RUN", "HOLDS", "EXECUTING", "FOR"),
+        [
+            (
+                worker["name"],
+                worker["state"],
+                str(worker["ended"]),
+                _duration(worker["run_ms"]),
+                str(worker["holds"]),
+                worker["executing"] or "-",
+                _duration(worker["for_ms"]),
+            )
+            for worker in told["workers"]
+        ],
+    )
+    lanes = "/".join(map(str, policy["lanes"])) + " %" if policy["mode"] == "lanes" else "off"
+    ageing = f"every {policy['interval']:g} s" if policy["ageing"] else "off"
+    totals = ", ".join(f"{count:,} {name}" for name, count in told["totals"].items() if count)
+    remarks = [f"lanes {lanes}; ageing {ageing}; boost {policy['boost']}; so far {totals or 'nothing'}"]
+    if told["posting"]:
+        remarks.append(f"{told['posting']} posters wait for an entry")
+    if told["stall"]:
+        remarks.append(f"nothing goes on any more: {told['stall']}")
+    remarks += [f"by itself, {when}: {line}" for when, line in told["schedule"]]
+    for remark in remarks:
+        click.echo(remark)
+
+
+def _state(told: dict[str, Any]) -> str:
+    return f"{told['state']}, held" if told["held"] and told["state"] != "held" else str(told["state"])
+
+
+def _rate(told: dict[str, Any], name: str, unit: str = "") -> str:
+    rates = told["rates"]
+    return "-" if rates is None else f"{rates[name]:,.1f}{unit}"
+
+
+def _most(limit: int | None) -> str:
+    return "-" if limit is None else str(limit)
+
+
+def _duration(milliseconds: float | None) -> str:
+    return show.duration(None if milliseconds is None else milliseconds / 1e3)

@@ -1,0 +1,77 @@
+"""The ledger, case by case: what its model (test_ledger_model.py) comes upon seldom, and what went wrong once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from appbackplane.runtime.requests import KernelPolicy, Rejoin
+from appbackplane.runtime.requests.element import Element
+from appbackplane.runtime.requests.ledger import Ledger
+
+
+def posted(ledger: Ledger, count: int, **what: Any) -> list[Element]:
+    """So many requests of owner "a"; those for which there is no room wait."""
+    elements = [Element(number, None, "R", "a", 0, 3, **what) for number in range(1, count + 1)]
+    for element in elements:
+        if not ledger.post(element, 0):
+            ledger.wait(element, 0)
+    return elements
+
+
+def test_what_is_given_back_out_of_turn_keeps_its_entry() -> None:
+    """One that travelled behind another still counts as ready; else the pool would take one more for each."""
+    ledger = Ledger(KernelPolicy())
+    posted(ledger, 3)
+    first, second, third = ledger.take("w", 3, 0)
+    ledger.give_back("w", [third], 0)
+    assert (ledger.entries.total, ledger.executing.total) == (2, 1)
+    ledger.give_back("w", [first, second], 0)
+    assert (ledger.entries.total, ledger.executing.total) == (3, 0)
+    assert ledger.take("w", 3, 0) == [first, second, third], "where they were"
+
+
+def test_a_boost_that_changes_while_a_request_is_taken_holds_for_it() -> None:
+    """What it has gained stays gained, wherever it was at the time."""
+    ledger = Ledger(KernelPolicy(boost=5))
+    (element,) = posted(ledger, 1, is_boosted=True)
+    ledger.grow_older()
+    ledger.take("w", 1, 0)
+    ledger.change(KernelPolicy(boost=50))
+    ledger.give_back("w", [element], 0)
+    assert ledger.ready.urgency(element) == 6
+    ledger.grow_older()
+    assert ledger.ready.urgency(element) == 57
+
+
+def test_whoever_rejoins_lets_a_poster_in() -> None:
+    ledger = Ledger(KernelPolicy(rejoin=1))
+    posted(ledger, 1)
+    (element,) = ledger.take("w", 1, 0)
+    ledger.end("w", element, None, None, 0, 0)
+    (waiting,) = posted(ledger, 1)
+    assert ledger.posters.count == 1
+    assert ledger.rejoin("a") == (Rejoin.RETURNED, element)
+    assert ledger.admitted == [waiting]
+
+
+def test_who_waited_first_is_handed_the_first() -> None:
+    ledger = Ledger(KernelPolicy())
+    elements = posted(ledger, 2)
+    for waiter in ("one", "two", "three"):
+        ledger.await_rejoin("a", waiter)
+    for element in ledger.take("w", 2, 0):
+        ledger.end("w", element, None, None, 0, 0)
+    assert ledger.handed == [("one", elements[0]), ("two", elements[1]), ("three", None)]
+
+
+def test_who_waits_for_an_entry_is_not_passed_for_ever() -> None:
+    """With ageing on, one of little priority is let in before a more urgent one that came much later."""
+    ledger = Ledger(KernelPolicy(ready=1, workers=1))
+    posted(ledger, 1)
+    old = Element(10, None, "R", "a", 0, 3)
+    ledger.wait(old, 0)
+    for _ in range(6):
+        ledger.grow_older()
+    ledger.wait(Element(11, None, "R", "a", 5, 3), 0)
+    ledger.take("w", 1, 0)
+    assert ledger.admitted == [old]

@@ -1,0 +1,195 @@
+"""From before a kernel is initialized until after it has gone down: nobody is left waiting, and nothing is lost unsaid."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from appbackplane.runtime.objects.module_state import ModuleState
+from appbackplane.runtime.requests import Context, KernelPolicy, Rejoin, RequestKernel, Runnable
+from appbackplane.transport.errors import Busy, DeadlineExceeded, FailedPrecondition, InvalidArgument
+
+from .conftest import LIMIT_S, Live, joined, until
+
+
+class Echo(Runnable):
+    def execute(self, request: int, kernel: Context) -> int:
+        return request
+
+
+class Held(Runnable):
+    """Executes until the test lets it; then asks its kernel for one thing more."""
+
+    begun = threading.Semaphore(0)
+    may_end = threading.Event()
+
+    def execute(self, request: int, kernel: Context) -> int:
+        self.begun.release()
+        assert self.may_end.wait(LIMIT_S)
+        if request:
+            kernel.post(request, Echo)
+        return request
+
+
+class Kernel(RequestKernel):
+    runnables = (Echo, Held)
+
+
+@pytest.fixture(autouse=True)
+def gates() -> Any:
+    Held.begun, Held.may_end = threading.Semaphore(0), threading.Event()
+    yield
+    Held.may_end.set()
+
+
+class Asking(threading.Thread):
+    """Does something that may wait; `said` is what came of it."""
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        super().__init__(daemon=True)
+        self.function = function
+        self.said: Any = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self.said = self.function()
+        except Exception as error:
+            self.said = error
+
+
+def test_who_posts_too_early_is_told_when(live: Callable[..., Live]) -> None:
+    kernel = Kernel()
+    live(kernel, is_up=False)
+    with pytest.raises(FailedPrecondition, match=r"does not run yet: post from on_initializing\(\) on"):
+        kernel.kernel.post(1, Echo)
+
+
+def test_who_waits_when_it_goes_down_is_told(live: Callable[..., Live], caplog: pytest.LogCaptureFixture) -> None:
+    """Posters, and rejoiners; and what is lost with it is said. What executes may end, and has nobody to post to."""
+    kernel = Kernel(KernelPolicy(workers=1, ready=1))
+    at = live(kernel)
+    context = kernel.kernel
+    running = context.post(1, Held, owner="a")
+    assert Held.begun.acquire(timeout=LIMIT_S)
+    ready = context.post(2, Echo, owner="a")
+    poster = Asking(lambda: context.post(3, Echo, owner="b"))
+    until(kernel, lambda figures: figures.posting == 1)
+    rejoiners = [Asking(lambda owner=owner: context.rejoin(owner, wait=True)) for owner in ("a", "b")]  # type: ignore[misc]
+    with caplog.at_level(logging.WARNING, "appbackplane.runtime"):
+        at.move(ModuleState.DOWN)
+    for thread in (poster, *rejoiners):
+        joined(thread)
+    assert "goes down with 3 requests that have not ended: they are lost with it" in caplog.text
+    assert isinstance(poster.said, FailedPrecondition)
+    assert isinstance(rejoiners[0].said, FailedPrecondition)
+    assert isinstance(rejoiners[1].said, (FailedPrecondition, tuple)), "that of b was withdrawn: none exists any more"
+    with pytest.raises(FailedPrecondition, match="goes down"):
+        context.post(1, Echo)
+    with pytest.raises(FailedPrecondition, match="goes down"):
+        context.rejoin("a", wait=True)
+    Held.may_end.set()
+    until(kernel, lambda figures: not figures.executing)
+    assert running.error is not None
+    assert "goes down" in running.error
+    assert ready.state.value == "ready", "nothing is begun any more"
+
+
+def test_it_comes_up_again(live: Callable[..., Live]) -> None:
+    """As if nothing had been: its workers are there, more of them if need be, and what it counts begins anew."""
+    kernel = Kernel(KernelPolicy(workers=2))
+    at = live(kernel)
+    for time in range(3):
+        kernel.change(workers=2 + time)
+        assert [kernel.kernel.post(number, Echo).id for number in range(4)] == [1, 2, 3, 4]
+        assert sorted(done.result for done in kernel.kernel.joined()) == [0, 1, 2, 3]
+        at.move(ModuleState.DOWN)
+        at.up()
+
+
+def test_a_drained_kernel_finishes_what_it_has(live: Callable[..., Live]) -> None:
+    """From outside nothing comes in; what executes may post, and is waited for."""
+    kernel = Kernel(KernelPolicy(workers=2))
+    at = live(kernel)
+    context = kernel.kernel
+    context.post(5, Held, owner="a")
+    assert Held.begun.acquire(timeout=LIMIT_S)
+    engine = at.backplane.engine
+    with engine.lead:
+        engine.modules.suspend_timers()
+    with pytest.raises(FailedPrecondition, match=r"takes no requests|drain"):
+        context.post(1, Echo)
+    Held.may_end.set()
+    assert [(done.result, done.error) for done in context.joined("a")] == [(5, None)]
+
+
+def test_a_kernel_that_never_came_up_is_drained(live: Callable[..., Live]) -> None:
+    kernel = Kernel()
+    engine = live(kernel, is_up=False).backplane.engine
+    with engine.lead:
+        engine.modules.suspend_timers()
+
+
+def test_limits_of_waiting(live: Callable[..., Live]) -> None:
+    """Whose time is over has not posted, and has not rejoined; whoever does not wait is answered at once."""
+    kernel = Kernel(KernelPolicy(workers=1, ready=1))
+    live(kernel)
+    context = kernel.kernel
+    context.post(0, Held)
+    assert Held.begun.acquire(timeout=LIMIT_S)
+    context.post(1, Echo)
+    with pytest.raises(DeadlineExceeded, match=r"Echo was not posted: no room within 0\.01 s"):
+        context.post(2, Echo, timeout=0.01)
+    with pytest.raises(Busy, match="ready pool is full: 1 of 1"):
+        context.post(2, Echo, wait=False)
+    with pytest.raises(DeadlineExceeded, match=r"none of the requests of 'main' ended within 0\.01 s"):
+        context.rejoin(wait=True, timeout=0.01)
+    assert context.rejoin() == (Rejoin.NONE_READY, None)
+    assert context.rejoin("nobody") == (Rejoin.NONE_EXIST, None)
+    figures = kernel.figures()
+    assert (figures.posted_total, figures.withdrawn_total, figures.refused_total, figures.posting) == (3, 1, 1, 0)
+    Held.may_end.set()
+    assert sorted(done.result for done in context.joined()) == [0, 1]
+
+
+@pytest.mark.parametrize("timeout", ["soon", -1, float("nan"), True])
+def test_a_limit_that_makes_no_sense_is_refused(live: Callable[..., Live], timeout: Any) -> None:
+    """Before anything is posted: else it would be executed though its poster was told that it failed."""
+    kernel = Kernel(KernelPolicy(workers=1, ready=1))
+    live(kernel)
+    kernel.kernel.post(0, Held)
+    assert Held.begun.acquire(timeout=LIMIT_S)
+    kernel.kernel.post(1, Echo)
+    with pytest.raises(InvalidArgument, match="timeout="):
+        kernel.kernel.post(2, Echo, timeout=timeout)
+    with pytest.raises(InvalidArgument, match="timeout="):
+        kernel.kernel.rejoin(wait=True, timeout=timeout)
+    assert kernel.figures().posted_total == 2
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ({"lane": 4}, r"lane=4: expected 0 \(service\), 1"),
+        ({"lane": True}, "lane=True"),
+        ({"lane": "3"}, "lane='3'"),
+        ({"priority": 1.5}, r"priority=1\.5: expected a whole number"),
+        ({"priority": None}, "priority=None"),
+        ({"owner": []}, r"owner=\[\]: expected what can be a key of a dictionary, got a list"),
+    ],
+)
+def test_a_post_that_makes_no_sense_is_refused(live: Callable[..., Live], what: dict[str, Any], said: str) -> None:
+    kernel = Kernel()
+    live(kernel)
+    with pytest.raises(InvalidArgument, match=said):
+        kernel.kernel.post(1, Echo, **what)
+    for runnable in ("Nobody", Runnable, Echo(), None):
+        with pytest.raises(InvalidArgument, match=r"has Echo, Held; name the class in its `runnables`"):
+            kernel.kernel.post(1, runnable)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="Echo executes int, not str: got 'x'"):
+        kernel.kernel.post_all([1, 2, "x"], Echo)
+    assert kernel.figures().posted_total == 0, "of many, none or all"

@@ -1,0 +1,231 @@
+"""Processes: what the kernel makes of what its worker processes say, and of what they do not come to say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from appbackplane.runtime.requests import State
+from appbackplane.runtime.testing import OutsideCall
+from appbackplane.transport.errors import Busy, FailedPrecondition, PeerDown, Unavailable
+
+from .outside import Bulk, Outside, Short, Work, failed, ids, row
+
+
+def learn(outside: Outside, name: str = "worker-1", run_ns: int = 1000) -> None:
+    """Have it be known that both take next to nothing, so that they travel together."""
+    for runnable in (Work, Short):
+        outside.post(0, runnable, owner="learning", rejoin=False)
+        batch = outside.batch(name)
+        batch.reply([row(ids(batch)[0], run_ns=run_ns)])
+        outside.run()
+
+
+def states(batch: Iterable[object]) -> list[str]:
+    return [each.state.value for each in batch]  # type: ignore[attr-defined]
+
+
+def together(outside: Outside, count: int, **options: object) -> tuple[OutsideCall, list[int]]:
+    """So many requests that travel in one batch, and their numbers."""
+    outside.kernel._desk.hold(is_held=True)
+    elements = [outside.post(n, owner="x", **options) for n in range(count)]
+    outside.kernel._desk.hold(is_held=False)
+    batch = outside.batch("worker-1")
+    assert ids(batch) == [each.id for each in elements]
+    return batch, ids(batch)
+
+
+def test_one_that_came_behind_another_may_post_and_how_that_one_ended_is_known_from_then() -> None:
+    """A worker says all its results at once; but it may be for one of those that somebody waits, this very request perhaps."""
+    outside = Outside("worker-1")
+    learn(outside)
+    batch, (first, second, third) = together(outside, 3)
+    asked = outside.asked("worker-1", batch, second, [row(first, 7)], [third])
+    posted = outside.says_posts("worker-1", asked, 1, 2).result()
+    assert posted[1] is None
+    found, element = outside.rejoin("x")
+    assert (found, element is not None and element.result) == ("returned", 7)
+    assert outside.check().executing == 1
+    batch.reply([row(second)])
+    outside.run()
+    assert outside.rejoin("x")[0] == "returned"
+    assert outside.check().unclaimed_total == 2
+    # The third came back, and is in the next batch, after those that were posted after it: they are as urgent as it is.
+    assert third in ids(outside.batch("worker-1"))
+
+
+def test_a_worker_that_outlives_its_kernel_is_not_taken_for_who_it_was() -> None:
+    """Requests are counted from 1 at each start: what it goes on with would post, end and give back those of others."""
+    outside = Outside("worker-1")
+    element = outside.post(1, owner="x")
+    batch = outside.batch("worker-1")
+    stale = [*outside.asked("worker-1", batch, element.id)]
+    stale[1] -= 1
+    stale[4] = [element.id]
+    for call in (
+        outside.says_posts("worker-1", stale, 1),
+        outside.says_rejoins("worker-1", stale, wait=False),
+    ):
+        error = call.error()
+        assert isinstance(error, FailedPrecondition)
+        assert "has been started again" in error.message
+    assert element.state is State.EXECUTING
+    assert outside.check().posted_total == 1
+
+
+def test_what_a_lost_worker_says_afterwards_changes_nothing() -> None:
+    """It was given up: its request has failed, and somebody may have been told."""
+    outside = Outside("worker-1", "worker-2")
+    element = outside.post(1, owner="x")
+    outside.run()
+    name = next(each for each in ("worker-1", "worker-2") if outside.given(each))
+    batch = outside.batch(name)
+    asked = outside.asked(name, batch, element.id, [row(element.id, 5)], [element.id])
+    outside.kill(name)
+    outside.run()
+    outside.start(name)
+    found, lost = outside.rejoin("x")
+    assert lost is element
+    assert (found, element.state, element.result) == ("returned", State.FAILED, None)
+    assert element.error is not None
+    assert element.error.startswith(f"lost worker: {name}: ")
+    for call in (outside.says_posts(name, asked, 1), outside.says_rejoins(name, asked)):
+        assert "given up as lost" in call.error().message
+    batch.reply([row(element.id, 5)])
+    outside.run()
+    now = outside.check()
+    assert (now.lost_total, now.joined_total, now.ended_total, now.posted_total) == (1, 1, 1, 1)
+
+
+def test_a_post_that_waited_for_room_when_its_worker_died_does_not_take_the_entry() -> None:
+    """It would be executed for nobody, and stay in the rejoin pool for ever: one more each time, until no one may post."""
+    outside = Outside("worker-1", ready=1)
+    parent = outside.post(1, owner="x")
+    batch = outside.batch("worker-1")
+    filler = outside.post(2, owner="x")
+    waiting = outside.says_posts("worker-1", outside.asked("worker-1", batch, parent.id), 3)
+    assert outside.check().posting == 1
+    outside.kill("worker-1")
+    outside.run()
+    outside.virtual.advance(2.0)
+    assert not waiting.is_done or waiting.error()
+    assert outside.check().posting == 0
+    outside.start("worker-1")
+    batch = outside.batch("worker-1")
+    assert ids(batch) == [filler.id]
+    batch.reply([row(filler.id)])
+    outside.run()
+    assert [outside.rejoin("x")[0] for _ in range(3)] == ["returned", "returned", "none exist"]
+    now = outside.check()
+    assert (now.owners, sum(now.ready), sum(now.rejoinable)) == (0, 0, 0)
+
+
+def test_a_worker_that_refuses_gets_them_again_and_none_is_lost() -> None:
+    """What has certainly not begun may be executed by anybody."""
+    outside = Outside("worker-1")
+    element = outside.post(1, owner="x")
+    for number in range(3):
+        batch = outside.batch("worker-1")
+        assert len(outside.given("worker-1")) == number + 1
+        batch.fail(Unavailable("not now"), is_refused=True)
+        outside.run()
+        assert element.state is State.READY
+        outside.check()
+        outside.virtual.advance(0.06)
+    batch = outside.batch("worker-1")
+    batch.reply([row(element.id, 5)])
+    outside.run()
+    assert outside.rejoin("x") == ("returned", element)
+    assert (element.result, outside.check().wait_ns_total > 100_000_000) == (5, True)
+
+
+def test_answers_that_make_no_sense_count_for_nothing() -> None:
+    """Numbers that nobody has, of others, and twice."""
+    outside = Outside("worker-1", "worker-2")
+    elements = [outside.post(n, owner="x") for n in range(2)]
+    outside.run()
+    first, second = (outside.given(name)[-1] for name in ("worker-1", "worker-2"))
+    mine, other = ids(first)[0], ids(second)[0]
+    first.reply([row(mine, 1), row(mine, 2), row(other, 3), row(10**9, 4)])
+    outside.run()
+    outside.check()
+    second.reply([failed(other)])
+    second.reply([row(other)])
+    outside.run()
+    assert {outside.rejoin("x")[0] for _ in elements} == {"returned"}
+    assert {each.id: (each.result, each.error) for each in elements} == {
+        mine: (1, None),
+        other: (None, "ValueError: no"),
+    }
+    assert outside.check().ended_total == 2
+
+
+def test_those_that_the_answer_does_not_name_are_executed_later() -> None:
+    """Their results would not have gone into one message, or it was told not to go on: they have not begun."""
+    outside = Outside("worker-1")
+    learn(outside)
+    batch, (first, second, third) = together(outside, 3)
+    batch.reply([row(first)])
+    outside.run()
+    assert outside.check().ready[3] == 1
+    assert ids(outside.batch("worker-1")) == [second, third]
+
+
+def test_a_kernel_that_was_moved_down_works_again() -> None:
+    """Its lines and windows were there before; and nobody serves the old start."""
+    outside = Outside("worker-1")
+    element = outside.post(1, owner="x")
+    old = outside.batch("worker-1")
+    outside.virtual.move("down")
+    outside.virtual.advance(1.0)
+    outside.virtual.move("initializing")
+    outside.virtual.move("primary")
+    outside.tell()
+    old.reply([row(element.id)])
+    outside.run()
+    again = outside.post(2, owner="x")
+    assert again.id == element.id
+    batch = outside.batch("worker-1")
+    assert (batch is not old, ids(batch)) == (True, [again.id])
+    batch.reply([row(again.id, 6)])
+    outside.run()
+    assert outside.rejoin("x") == ("returned", again)
+    assert outside.check().ended_total == 1
+    assert [each._key for each in outside.kernel.objects] == [
+            "commands", "window", "line@worker-1", "recaller@worker-1", "window@worker-1",
+        ]  # fmt: skip
+
+
+def test_a_dead_process_is_given_nothing_more_until_the_next_is_there() -> None:
+    """Each batch would be lost for nothing."""
+    outside = Outside("worker-1")
+    elements = [outside.post(n, owner="x") for n in range(5)]
+    batch = outside.batch("worker-1")
+    batch.fail(PeerDown("the process that held the call died"))  # the news of the call before that of the directory
+    outside.kill("worker-1")
+    outside.run()
+    outside.virtual.advance(1.0)
+    assert states(elements) == ["rejoinable", *["ready"] * 4]
+    outside.start("worker-1")
+    outside.run()
+    assert outside.check().lost_total == 1
+    assert outside.given("worker-1")
+
+
+def test_a_full_component_still_serves_its_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law 9. What a request in execution posts and rejoins has been admitted with it: refused, it would fail for nothing, and
+    those who fill the component wait for it.
+    """
+    monkeypatch.setattr(Bulk, "max_requests", 1)
+    outside = Outside("worker-1")
+    parent = outside.post(1, owner="x")
+    waiting = outside.virtual.call("bulk.wait_for", owner="x")
+    batch = outside.batch("worker-1")
+    assert isinstance(outside.virtual.call("bulk.wait_for", owner="x").error(), Busy)
+    asked = outside.asked("worker-1", batch, parent.id)
+    assert outside.says_posts("worker-1", asked, 2, rejoin=False).result() == [[parent.id + 1], None]
+    assert outside.says_rejoins("worker-1", asked, wait=False).result() == ["none ready", []]
+    batch.reply([row(parent.id)])
+    outside.run()
+    assert waiting.result() == 1

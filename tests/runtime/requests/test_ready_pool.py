@@ -1,0 +1,93 @@
+"""The ready pool: the order in which the source's scheduler thread would have it, that visits each entry at each interval."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appbackplane.runtime.requests.element import Element
+from appbackplane.runtime.requests.ready_pool import ReadyPool
+
+STEPS = st.lists(
+    st.tuples(st.just("add"), st.integers(-5, 5), st.integers(0, 3), st.booleans())
+    | st.tuples(st.just("age"), st.integers(1, 4))
+    | st.tuples(st.just("boost"), st.integers(0, 5))
+    | st.tuples(st.just("take"))
+    | st.tuples(st.just("back"))
+    | st.tuples(st.just("remove"), st.integers(0, 20)),
+    max_size=40,
+)
+
+
+def element(id: int, priority: int = 0, lane: int = 3, *, is_boosted: bool = False) -> Element:
+    return Element(id, None, "R", "a", priority, lane, is_boosted=is_boosted)
+
+
+@given(steps=STEPS, boost=st.integers(0, 5))
+def test_ageing_is_that_of_the_source(steps: list[Any], boost: int) -> None:
+    """+1 for each at each interval, and the boost on top for those that are marked; the most urgent first, then the oldest."""
+    pool = ReadyPool(boost)
+    #: [priority now, turn, element], as the source keeps them.
+    entries: list[list[Any]] = []
+    taken: list[list[Any]] = []
+    turn = 0
+    for what, *how in steps:
+        if what == "add":
+            turn += 1
+            one = element(turn, how[0], how[1], is_boosted=how[2])
+            pool.add(one)
+            entries.append([how[0], turn, one])
+        elif what == "age":
+            for _ in range(how[0]):
+                pool.age += 1
+                for entry in entries + taken:
+                    entry[0] += 1 + (boost if entry[2].is_boosted else 0)
+        elif what == "boost":
+            boost = how[0]
+            pool.change_boost(boost, [entry[2] for entry in taken])
+        elif what == "take" and entries:
+            first = min(entries, key=lambda entry: (-entry[0], entry[1]))
+            assert pool.best([0, 1, 2, 3]) is first[2]
+            pool.take(first[2])
+            entries.remove(first)
+            taken.append(first)
+        elif what == "back" and taken:
+            entries.append(taken.pop())
+            pool.put_back(entries[-1][2])
+        elif what == "remove" and entries:
+            pool.remove(entries.pop(how[0] % len(entries))[2])
+        assert pool.count == len(entries) == len(list(pool))
+        for lane in range(4):
+            there = [entry for entry in entries if entry[2].lane == lane]
+            assert pool.head(lane) is (min(there, key=lambda entry: (-entry[0], entry[1]))[2] if there else None)
+        assert all(pool.urgency(entry[2]) == entry[0] for entry in entries)
+
+
+def test_with_ageing_nothing_is_passed_for_ever() -> None:
+    """However many more urgent ones come, one at each interval: the old one is as urgent in the end, and came first."""
+    pool = ReadyPool(0)
+    old = element(0, priority=-50)
+    pool.add(old)
+    for id in range(1, 100):
+        pool.add(element(id, priority=0))
+        best = pool.best([3])
+        assert best is not None
+        pool.take(best)
+        if best is old:
+            break
+        pool.age += 1
+    assert best is old
+    assert id == 51
+
+
+def test_without_ageing_the_priority_alone_decides() -> None:
+    pool = ReadyPool(10)
+    for id, priority in enumerate([0, 5, 5, -1]):
+        pool.add(element(id, priority))
+    order = []
+    while (best := pool.best([3])) is not None:
+        order.append(best.id)
+        pool.take(best)
+    assert order == [1, 2, 0, 3]

@@ -1,0 +1,91 @@
+"""On a cluster: a kernel of a running system, by its policy alone; nothing of it is left when the system is down."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra is not installed: pip install 'appbackplane[spark]'")
+
+from appbackplane.spark.session import SHORT_LIVED
+from appbackplane.transport import connect
+
+from ..cluster import cluster
+from ..systems import running
+
+#: What a user has, in a folder that no worker searches.
+NEIGHBOUR = "def double(number):\n    return 2 * number\n"
+APP = """
+import os
+from pathlib import Path
+from appbackplane.runtime import AppObject, operation
+from appbackplane.runtime.requests import RequestKernel, Runnable
+from neighbour import double
+
+class Double(Runnable):
+    def execute(self, request: tuple[str, int], kernel) -> tuple[int, str]:
+        folder, number = request
+        if number < 0:
+            with Path(folder, "tries").open("a") as file:
+                file.write("x")
+            os._exit(3)
+        return double(number), __file__
+
+class Asked(AppObject):
+    def __init__(self, app):
+        self.app = app
+
+    @operation(priority=1)
+    async def run(self, folder: str, numbers: list[int]) -> list:
+        kernel = self.app.kernel
+        await kernel.apost_all([(folder, number) for number in numbers], Double)
+        return [[done.request[1], done.result, done.error] async for done in kernel.ajoined()]
+
+class App(RequestKernel):
+    runnables = (Double,)
+
+    def setup(self):
+        self.add(Asked(self))
+"""
+TOML = """
+[backplane.app]
+components = ["app:App"]
+[backplane.app.settings.App.policy]
+kernel = "spark"
+workers = 2
+ready = 1000
+[backplane.app.settings.App.policy.spark]
+master = "{master}"
+"spark.executor.memory" = "512m"
+"spark.driver.extraJavaOptions" = "{java}"
+"""
+
+
+@pytest.mark.timeout(600)  # four JVMs and a system: 25 s, but on a machine that does much else
+def test_a_cluster_executes_what_a_kernel_is_told_to(tmp_path: Path) -> None:
+    """What leans on this machine's folders, or on this process, works until somebody has more than one machine."""
+    logs, tries = tmp_path / "logs", tmp_path / "tries"
+    logs.mkdir()
+    tries.mkdir()
+    with cluster(logs) as master:
+        toml = TOML.format(master=master, java=SHORT_LIVED["spark_driver_extraJavaOptions"])
+        with running(tmp_path, toml, app=APP, neighbour=NEIGHBOUR) as run_dir, connect(str(run_dir)) as client:
+            done = client.call("app.run", folder=str(tries), numbers=list(range(100)), timeout=240)
+            results = {number: result for number, result, _ in done}
+            assert {number: result and result[0] for number, result in results.items()} == {
+                number: 2 * number for number in range(100)
+            }, done[:3]
+            assert all(result[1].endswith(".zip/app.py") for result in results.values())
+            lost = client.call("app.run", folder=str(tries), numbers=[-1], timeout=240)
+            assert lost == [[-1, None, "lost worker: Python worker exited unexpectedly (crashed)"]]
+            assert len((tries / "tries").read_text()) == 4, "Spark tries a task four times"
+            (driver,) = (process for process in psutil.process_iter(["cmdline"]) if is_driver(process, master))
+        assert not driver.is_running()
+
+
+def is_driver(process: psutil.Process, master: str) -> bool:
+    """Whether it is the JVM of a session with this master."""
+    words = process.info["cmdline"] or ()
+    return "org.apache.spark.deploy.SparkSubmit" in words and f"spark.master={master}" in words
