@@ -58,9 +58,9 @@ class Watch:
             show(look)
             if at_rest.done():
                 at_rest.result()
-                if look.progress["is_idle"]:
+                if look.progress["is_idle"] and look.progress["round_files_done"] == look.progress["round_files"]:
                     return look
-                at_rest = self._client.submit("index.at_rest", timeout=ROUND_S_MAX)  # another round has begun since
+                at_rest = self._client.submit("index.at_rest", timeout=ROUND_S_MAX)  # another round follows
 
     def _look(self) -> Look:
         return Look(self._client.call("index.progress", timeout=START_S_MAX), time.monotonic() - self._began)
