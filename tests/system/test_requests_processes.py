@@ -324,10 +324,9 @@ def test_when_the_kernels_process_dies_everybody_is_told_and_it_works_again(syst
 def test_a_worker_whose_kernel_is_wrong_does_not_come_up_and_says_why(folder: Path, setting: str, said: str) -> None:
     """With the setting and what was expected."""
     shutil.copy(HERE / "bulk.py", folder)
-    toml = lay_out(
-        folder, "demo", BULK.replace('kernel = "bulk:Bulk"', f'kernel = "{setting}"').replace("= 1_000", "= 0")
-    )
-    done = command(folder, "up", str(toml))
+    worker = BULK.partition("[backplane.worker]")
+    toml = worker[1] + worker[2].replace("replicas = 4", "restart = { max = 0 }").replace("bulk:Bulk", setting)
+    done = command(folder, "up", str(lay_out(folder, "demo", toml)))
     assert done.returncode == 1
     assert said in done.stderr
     assert "Traceback" not in done.stderr
