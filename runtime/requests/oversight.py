@@ -226,6 +226,10 @@ class Oversight:
                 ledger.blocks(waiter.asking, "")
             waiter.tell(element_or_none)
             told.append(waiter)
+        if ledger.admitted and self._idle and not self.is_held and ledger.has_takeable:
+            told.append(
+                _Roused(self, self._rouse())
+            )  # whoever let them in may find them told already, by somebody else
         ledger.admitted.clear()
         ledger.handed.clear()
         return told
@@ -234,3 +238,16 @@ class Oversight:
         """Without the mutex: they may take the lead."""
         for waiter in told:
             waiter.go_on()
+
+
+class _Roused(Waiter):
+    """An idle worker, for whom there is something among what has been let in."""
+
+    __slots__ = ("_desk", "_worker")
+
+    def __init__(self, desk: Oversight, worker: str) -> None:
+        super().__init__()
+        self._desk, self._worker = desk, worker
+
+    def go_on(self) -> None:
+        self._desk._kick(self._worker)
