@@ -12,16 +12,15 @@ from __future__ import annotations
 import argparse
 import random
 import signal
-import subprocess
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from codesearch.figures import BulkMeter, Latencies, Second, Throughput, line, summary
+from codesearch.running import START_S_MAX, SYSTEM, Failed, System, is_running
 from codesearch.view import draw
 from rich.console import Console
 from rich.live import Live
@@ -29,85 +28,12 @@ from rich.live import Live
 from appbackplane.transport import Client, connect
 from appbackplane.transport.errors import BackplaneError
 
-SYSTEM = "codesearch"
-TOML = Path(__file__).with_name("codesearch.toml")
 #: How often the system is searched: a hundred times a second is a busy office, and 2 % of one core.
 SEARCH_INTERVAL_NS = 10_000_000
 #: Searches that have not been answered by then have failed.
 SEARCH_TIMEOUT_S = 2.0
-#: How long the system may take to come up. It takes about a second; a machine under full load takes a few.
-START_S_MAX = 60.0
-#: How long it may take to go down before it is killed.
-STOP_S_MAX = 20.0
 #: What is searched for until the index tells of names it has read.
 WORDS = ("self", "path", "encode", "Thread", "dataclass", "gather", "__init__", "OrderedDict", "maxsize", "isinstance")
-
-
-class Failed(Exception):
-    """The system cannot be shown; says why."""
-
-
-class System:
-    """The supervisor, started as a program of its own."""
-
-    def __init__(self, *, is_echoing: bool) -> None:
-        self.lines: deque[str] = deque(maxlen=50)
-        self._is_echoing = is_echoing
-        # A process group of its own: Ctrl-C is for us, and we take it down in order.
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "appbackplane.supervisor", "up", str(TOML)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            process_group=0,
-        )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def wait_until_up(self) -> Client:
-        """A connected client. Raises `Failed` when the system has ended, or takes too long."""
-        end = time.monotonic() + START_S_MAX
-        client: Client | None = None
-        problem = "it does not answer"
-        while time.monotonic() < end:
-            self.check()
-            try:
-                client = client or connect(SYSTEM)
-                for route in ("query.statistics", "index.progress", "host.latest"):
-                    client.call(route, timeout=1.0)
-                return client
-            except BackplaneError as error:
-                problem = str(error)
-            try:
-                self._process.wait(0.1)
-            except subprocess.TimeoutExpired:
-                continue
-        raise Failed(f"the system did not come up within {START_S_MAX:.0f} s: {problem}")
-
-    def check(self) -> None:
-        """Raises `Failed` when it has ended."""
-        if self._process.poll() is not None:
-            self._reader.join(1.0)
-            said = "\n".join(self.lines) or "it said nothing"
-            raise Failed(f"the system ended with exit code {self._process.returncode}:\n{said}")
-
-    def stop(self) -> None:
-        """Take it down; kill it if it does not go, or if somebody insists."""
-        try:
-            self._process.terminate()
-            self._process.wait(STOP_S_MAX)
-        except (subprocess.TimeoutExpired, KeyboardInterrupt):
-            self._process.kill()  # its backplanes end with it
-            self._process.wait()
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for text in self._process.stdout:
-            self.lines.append(text.rstrip())
-            if self._is_echoing:
-                print(f"[system] {text.rstrip()}", file=sys.stderr, flush=True)
 
 
 class Searcher(threading.Thread):
@@ -240,12 +166,8 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _end)
     sys.setswitchinterval(0.0005)  # drawing must not hold up the searches that it tells of
     console = Console()
-    try:
-        connect(SYSTEM).close()
-    except BackplaneError:
-        pass  # nobody is there: as it should be
-    else:
-        print(f"a system named {SYSTEM!r} runs already: appbackplane down {SYSTEM}", file=sys.stderr)
+    if is_running():
+        print(f"a system named {SYSTEM!r} runs already: appbackplane down -s {SYSTEM}", file=sys.stderr)
         return 1
     system = System(is_echoing=not console.is_terminal)
     try:

@@ -115,8 +115,7 @@ class Engine:
         self.parking = Parking(self)
         self.modules = Modules(self)
         self.watch = Watch(link.fileno())
-        #: Waits at a gate for what runs, instead of its thread, for so many seconds: a test has but one (blocking.py).
-        self.stand_in: Callable[[threading.Lock, float], bool] | None = None
+        self.stand_in: Callable[[threading.Lock, float], bool] | None = None  # a test has but one thread (blocking.py)
         self.undelivered_count = 0
         self._drained_ns = 0
         #: Whether anything was sent since the link was last found empty: a send may use up the descriptor's edge.

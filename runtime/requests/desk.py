@@ -230,7 +230,6 @@ class Desk(Oversight):
                     ledger.blocks(asking, "rejoin")
         if ledger.admitted:
             self._tell()
-            self.wake()
         return found, element
 
     def forget(self, owner: Hashable, waiter: Waiter) -> bool:

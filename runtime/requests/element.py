@@ -51,15 +51,6 @@ class Packed:
         self.data = data
 
 
-class Done(NamedTuple):
-    """How one request ended, as its worker says."""
-
-    element: Element
-    result: Any
-    failure: Failure | None
-    run_ns: int
-
-
 class Element:
     """One request, and what becomes of it."""
 
@@ -136,3 +127,12 @@ class Element:
 
     def __repr__(self) -> str:
         return f"<{self.runnable} {self.id} {self.state.value}, lane {self.lane}, priority {self.priority}>"
+
+
+class Done(NamedTuple):
+    """How one request ended, as its worker says."""
+
+    element: Element
+    result: Any
+    failure: Failure | None
+    run_ns: int

@@ -1,6 +1,6 @@
-"""Executing: a coroutine's request, as an operation of its worker.
+"""Executing: a worker of the kernel as an object, and a coroutine's request as an operation of it.
 
-Apart from threads.py, which is compiled: what mypyc makes of a coroutine is none to anybody else.
+Apart from threads.py, which is compiled: what mypyc makes of a coroutine is none to anybody else, and objects are not compiled.
 """
 
 from __future__ import annotations
@@ -14,11 +14,17 @@ from .failures import failure_of
 from .runnable import RunnableSpec
 
 
+class Worker(AppObject):
+    """One worker of the kernel: it executes one request at a time (law 1)."""
+
+
 async def execute(
     worker: AppObject, spec: RunnableSpec, element: Element, context: Context
 ) -> tuple[Any, Failure | None]:
     """What it returns, or how it failed: what it raises is its owner's to hear, and not for the log."""
     try:
         return await spec.execute(element.request, context), None
+    except GeneratorExit:  # it is let go of, perhaps by the collector: nobody hears of it any more
+        raise
     except BaseException as error:  # the edge: sys.exit() in a request ends the request, not the worker
         return None, failure_of(error)

@@ -270,6 +270,9 @@ class RequestKernel(Component):
         self._pace.look(self._desk.figures())
         if self._automatic is not None:
             self._automatic.look()
+        unheard_count, last = self._desk.take_unheard()
+        if unheard_count:
+            log.warning("%s: %d requests failed that rejoin nobody; the last: %s", self.name, unheard_count, last)
         stall = self._desk.look_for_stall()
         if stall is None:
             return

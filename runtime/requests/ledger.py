@@ -262,6 +262,9 @@ class Ledger(Posting):
         for part in element.parts:
             self.disown(part, now_ns)
         if not element.is_rejoined:
+            if failure is not None:
+                self.unheard_count += 1
+                self.unheard = f"{element!r}: {failure.error}"
             element.state = State.DONE
             self._exists_no_more(element)
             return

@@ -131,6 +131,12 @@ class Oversight:
             self._ledger.executing.take_peaks()
         return figures
 
+    def take_unheard(self) -> tuple[int, str]:
+        """How many have failed of which no owner will hear, since the last time, and the last of them."""
+        with self._mutex:
+            count, self._ledger.unheard_count = self._ledger.unheard_count, 0
+            return count, self._ledger.unheard
+
     def look_for_stall(self) -> Stall | None:
         """What keeps everything from going on, if that is new; None: nothing, or it is known."""
         self.look_for_given_up()
@@ -220,6 +226,10 @@ class Oversight:
                 ledger.blocks(waiter.asking, "")
             waiter.tell(element_or_none)
             told.append(waiter)
+        if ledger.admitted and self._idle and not self.is_held and ledger.has_takeable:
+            told.append(
+                _Roused(self, self._rouse())
+            )  # whoever let them in may find them told already, by somebody else
         ledger.admitted.clear()
         ledger.handed.clear()
         return told
@@ -228,3 +238,16 @@ class Oversight:
         """Without the mutex: they may take the lead."""
         for waiter in told:
             waiter.go_on()
+
+
+class _Roused(Waiter):
+    """An idle worker, for whom there is something among what has been let in."""
+
+    __slots__ = ("_desk", "_worker")
+
+    def __init__(self, desk: Oversight, worker: str) -> None:
+        super().__init__()
+        self._desk, self._worker = desk, worker
+
+    def go_on(self) -> None:
+        self._desk._kick(self._worker)

@@ -45,6 +45,8 @@ class Posting:
         self.posters = Posters()
         self.blocked_count = 0
         self.posted_total = self.ended_total = self.failed_total = self.joined_total = 0
+        #: Failures of which no owner will hear, since they were last said, and the last of them.
+        self.unheard_count, self.unheard = 0, ""
         self.lost_total = self.refused_total = self.unclaimed_total = self.withdrawn_total = 0
         self.begun_total = self.wait_ns_total = self.run_ns_total = 0
         #: What the last calls have brought about, for the kernel to take and act upon: posters that have an entry now, and

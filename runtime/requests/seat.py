@@ -85,6 +85,8 @@ class Seat(AppObject):
                     result, failure = None, Failure(said)
                     if records is not None:
                         records.failed(InternalError(said))
+            except GeneratorExit:  # this backplane goes down, and with it what was executed
+                raise
             except BaseException as raised:  # the edge: sys.exit() in a request ends the request, not the worker
                 result, failure = None, failure_of(raised)
                 if records is not None:

@@ -15,11 +15,10 @@ from appbackplane.transport.errors import BackplaneError
 from ..execution.coroutines import should_yield
 from ..execution.method_action import MethodAction
 from ..objects.action import DONE, Action, Outcome, ParkableAction
-from ..objects.app_object import AppObject
 from .action_records import records_of
 from .desk import Desk
 from .element import Element, Failure
-from .executing import execute
+from .executing import Worker, execute
 from .executor import Port
 from .failures import failure_of
 from .local_context import LocalContext
@@ -32,10 +31,6 @@ if TYPE_CHECKING:
 #: How long one action executes requests before the scheduler chooses anew: quotas and budgets count in these. An action costs
 #: about 5 us more than the request in it; at 1 ms that is nothing, and a tick of a second still has a thousand of them.
 SLICE_NS: Final = 1_000_000
-
-
-class Worker(AppObject):
-    """One worker of the kernel: it executes one request at a time (law 1)."""
 
 
 class ThreadExecutor:

@@ -21,6 +21,7 @@ from appbackplane.transport import Client, connect
 from appbackplane.transport.errors import BackplaneError
 
 LIVE = Path(__file__).resolve().parents[2] / "examples" / "codesearch" / "live.py"
+SYSTEM = [sys.executable, "-m", "appbackplane.supervisor"]
 #: Generous: a machine that runs other tests meanwhile, with imports from a cold disk.
 UP_S_MAX = 60.0
 
@@ -159,6 +160,53 @@ def test_an_index_whose_process_is_killed_comes_back(run_dirs: Path) -> None:
         out, err = live.communicate(timeout=UP_S_MAX)
     assert live.returncode == 0, out + err
     assert_nothing_left(live, run_dirs)
+
+
+def test_a_worker_that_is_killed_costs_nothing_but_time(run_dirs: Path) -> None:
+    """What it had is worked on by another: no file is left out, none is told to have failed, and none is there twice."""
+    system = subprocess.Popen([*SYSTEM, "up", str(LIVE.with_name("codesearch.toml"))], process_group=0)
+    started.append(system)
+    client = wait_for_client()
+    for _ in range(3):
+        wait_until(client, "index.progress", lambda answer: sum(answer["executing"]) >= 3)
+        status = client.call("supervisor.status", statistics=False)
+        workers = [each["pid"] for each in status["backplanes"] if each["replica_of"] == "worker"]
+        os.kill(max(workers, key=lambda pid: psutil.Process(pid).cpu_times().user), signal.SIGKILL)
+        after = wait_until(client, "index.progress", is_through)
+        assert (after["failed"], client.call("index.failures")) == (0, [])
+        entries = client.call("query.statistics")["entries"]
+        client.call("index.rebuild", timeout=UP_S_MAX)
+    wait_until(client, "index.progress", is_through)
+    assert client.call("query.statistics")["entries"] == entries
+    client.close()
+    system.terminate()
+    assert system.wait(UP_S_MAX) == 0
+    assert_nothing_left(system, run_dirs)
+
+
+def is_through(progress: dict[str, Any]) -> bool:
+    """Whether a whole round is behind it: one that lost its feeder is followed by another at once."""
+    return bool(progress["is_idle"] and progress["round_files_done"] == progress["round_files"] > 1_000)
+
+
+def test_a_tree_is_indexed_with_a_bar(run_dirs: Path, tmp_path: Path) -> None:
+    """`python index.py`: lines where there is no terminal; exit code 1 and the names where a file could not be read."""
+    for n in range(30):
+        (tmp_path / f"{n}.py").write_text(f"def name_{n}(): pass\n" * (n * 700 + 1))
+    command = [sys.executable, str(LIVE.with_name("index.py")), "--root", str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=UP_S_MAX, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    lines = ended.stdout.splitlines()
+    assert re.fullmatch(r"100 % \|.* files \|.* MB/s \| \d of 5 workers \(.*\), \d+ wait \| 0 failed", lines[-2]), lines
+    assert re.fullmatch(r"\d+ files, [\d.]+ MB in [\d.]+ s: .* files/s, .* MB/s, 0 failed", lines[-1]), lines
+    (tmp_path / "data.py").write_bytes(b"x" * 3_000_000)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=UP_S_MAX, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr == f"not indexed: {tmp_path}/data.py: larger than 2,097,152 bytes\n"
+    left = [p.pid for p in psutil.process_iter() if str(run_dirs) in _runtime_dir(p)]
+    assert left == [], "what it started, it takes down"
+    wrong = subprocess.run([*command[:-1], "/no/such"], capture_output=True, text=True, check=False)
+    assert (wrong.returncode, "no such folder" in wrong.stderr) == (2, True)
 
 
 def test_a_system_that_cannot_come_up_says_why(run_dirs: Path) -> None:

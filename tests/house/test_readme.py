@@ -75,6 +75,20 @@ for target in ("bob", "ada"):
     assert run.returncode == 0, run.stderr
 
 
+def test_the_words_are_counted(folder: Path) -> None:
+    """What the README says of requests, in a process of its own."""
+    (folder / "books").mkdir()
+    (folder / "books" / "storm.txt").write_text("It was a dark night.")
+    (folder / "books" / "whale.txt").write_text("Call me.")
+    program = """
+from words import Words
+from appbackplane.runtime.testing import VirtualBackplane
+assert VirtualBackplane(Words()).call("words.count", folder="books").result() == 7
+"""
+    run = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+
+
 def test_each_table_is_toml(folder: Path) -> None:
     """A configuration that is not even TOML costs a newcomer's first ten minutes."""
     for path in folder.glob("*.toml"):

@@ -42,6 +42,9 @@ WALK_S_MAX = 3600.0
 #: `query`, and whatever is left for parts of large files, which always have a worker.
 POLICY = KernelPolicy(workers=5, mode="lanes", lanes=(0, 20, 60), base=BULK)
 
+#: How long the joiner waits before it looks whether its backplane is to go down: what is under way takes less.
+LOOK_S = 0.5
+
 log = logging.getLogger(__name__)
 
 
@@ -59,6 +62,8 @@ class Progress(TypedDict):
     round: int
     round_files: int
     round_files_done: int
+    round_bytes: int
+    round_failed: int
     is_idle: bool
     files: int
     bytes: int
@@ -166,6 +171,8 @@ class Walker(AppObject):
             raise InvalidArgument(f"root: {str(top)!r} is no folder; expected one that holds source files")
         index.work.stop()
         await self.call("index.at_rest", timeout=WALK_S_MAX)
+        if should_stop():
+            return 0
         while True:
             try:
                 statistics = await self.call("query.statistics")
@@ -192,7 +199,15 @@ class Joiner(AppObject):
         """Until none is left."""
         index, is_fed = self._index, True
         try:
-            async for done in index.kernel.ajoined(owner_of(round)):
+            while True:
+                try:
+                    _, done = await index.kernel.arejoin(owner_of(round), timeout=LOOK_S)
+                except DeadlineExceeded:
+                    if should_stop():
+                        break  # its workers go down, too: what is left is found again by the next one
+                    continue
+                if done is None:
+                    break
                 if done.runnable == Feed.__name__:
                     is_fed = self._fed(done)
                 else:
@@ -291,6 +306,8 @@ class Index(RequestKernel):
             round=work.round_number,
             round_files=work.files_total,
             round_files_done=work.files_done,
+            round_bytes=work.bytes_done,
+            round_failed=work.files_failed,
             is_idle=self.is_idle,
             files=work.files,
             bytes=work.bytes,

@@ -41,7 +41,9 @@ FILE_BYTES_MAX = 2 << 20
 #: Paths told to the index at once: a millisecond of its time.
 PAGE = 1000
 #: Requests posted before the feeder looks whether its round still goes on.
-POSTED_AT_ONCE = 32
+LOOK_EVERY = 32
+#: How long the feeder waits for room before it looks whether its process is to go down.
+ROOM_S = 0.5
 #: How long to wait before asking a `query` again that is restarting: it is back in about a second.
 RETRY_S = 0.25
 
@@ -131,15 +133,22 @@ class Feed(Runnable):
         todo = [self._group(request, number, paths) for number, paths in enumerate(grouped(files))]
         while gone := await kernel.acall("index.missing", round=request.round, count=GROUP_FILES_MAX):
             todo.append(self._group(request, len(todo), gone, is_gone=True))
-        for start in range(0, len(todo), POSTED_AT_ONCE):
-            if kernel.should_stop():
-                return False
-            if not await kernel.acall("index.enlist", round=request.round, paths=[]):
+        for number, group in enumerate(todo):
+            if number % LOOK_EVERY == 0 and not await kernel.acall("index.enlist", round=request.round, paths=[]):
                 return True
-            await kernel.apost_all(
-                todo[start : start + POSTED_AT_ONCE], Files, owner=owner_of(request.round), lane=LANE_FILES
-            )
+            if not await self._post(group, kernel):
+                return False
         return True
+
+    async def _post(self, group: Group, kernel: Context) -> bool:
+        """As soon as there is room; False: this process is to go down before."""
+        while not kernel.should_stop():
+            try:
+                await kernel.apost(group, Files, owner=owner_of(group.round), lane=LANE_FILES, timeout=ROOM_S)
+                return True
+            except DeadlineExceeded:
+                continue
+        return False
 
     async def _enlist(self, request: Tree, kernel: Context, page: list[bytes]) -> bool:
         for start in range(0, len(page), PAGE):

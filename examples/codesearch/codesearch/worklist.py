@@ -30,6 +30,8 @@ class Worklist:
         self.files_present = 0
         self.files_total = 0
         self.files_done = 0
+        self.bytes_done = 0
+        self.files_failed = 0
         #: Since the start, of all rounds.
         self.files = 0
         self.bytes = 0
@@ -51,7 +53,7 @@ class Worklist:
         """Start a round; its number."""
         self.round_number += 1
         self.is_stopped, self._is_full = False, is_full
-        self.files_present = self.files_total = self.files_done = 0
+        self.files_present = self.files_total = self.files_done = self.bytes_done = self.files_failed = 0
         self._missing = dict.fromkeys(self._hashes)
         return self.round_number
 
@@ -103,9 +105,11 @@ class Worklist:
     def remember(self, path: str, reason: str) -> None:
         """Something failed that is no file of the round."""
         self.failed += 1
+        self.files_failed += 1
         self.failures.append((path, reason))
 
     def _ended(self, size: int) -> None:
         self.files_done += 1
+        self.bytes_done += size
         self.files += 1
         self.bytes += size

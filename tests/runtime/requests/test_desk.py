@@ -118,6 +118,38 @@ def test_an_idle_worker_hears_of_what_a_rejoiner_made_room_for() -> None:
     assert at.executor.kicked == ["w"]  # type: ignore[union-attr]
 
 
+def full(**settings: Any) -> tuple[Desk, Element, Noted]:
+    """A full rejoin pool, one who waits to post, and a worker that has nothing to do."""
+    at = desk(rejoin=1, workers=1, **settings)
+    at.begins("w")
+    at.post(request(), None)
+    at.ended("w", done(at.take("w", 1)[0]))
+    assert at.take("w", 1) == []
+    waiting, poster = request("b"), Noted()
+    assert not at.post(waiting, poster)
+    return at, waiting, poster
+
+
+def test_an_idle_worker_hears_of_what_was_given_up_made_room_for() -> None:
+    """An iteration that was broken off has filled the pool: who is let in when it is disowned is executed, too."""
+    at, waiting, poster = full()
+    at.given_up.append("a")
+    at.figures()
+    assert poster.is_told
+    assert waiting.state is State.READY
+    assert at.executor.kicked == ["w"]  # type: ignore[union-attr]
+
+
+def test_an_idle_worker_hears_of_it_whoever_tells_the_poster() -> None:
+    """Between letting a poster in and telling him another thread may come, with something of its own to tell."""
+    at, _, poster = full()
+    with at._mutex:  # as in `rejoin`
+        at._ledger.rejoin("a")
+    at._tell()  # somebody else's
+    assert poster.is_told
+    assert at.executor.kicked == ["w"]  # type: ignore[union-attr]
+
+
 def test_once_it_has_ended_nobody_waits_any_more() -> None:
     """Who comes after everybody has been told would wait for ever."""
     at = desk()
