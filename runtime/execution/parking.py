@@ -100,6 +100,10 @@ class Parking:
             self.hurry(action, now_ns)
         else:
             self._spare()
+        worker = current.worker
+        if worker is not None and worker.engine is engine:
+            worker.is_blocked = True
+            engine.presence.show(worker)
         if engine.outbox:
             engine.flush(now_ns)
         engine.watch.hand_over()
@@ -107,8 +111,12 @@ class Parking:
 
     def blocks_no_more(self, action: Action) -> None:
         """It goes on."""
-        self._engine.inheritance.goes_on(action)
-        self._engine.inheritance.blocked_count -= 1
+        engine, worker = self._engine, current.worker
+        if worker is not None and worker.engine is engine:
+            worker.is_blocked = False
+            engine.presence.show(worker)
+        engine.inheritance.goes_on(action)
+        engine.inheritance.blocked_count -= 1
         if not isinstance(action, ParkableAction):
             self._blocked_count -= 1
 

@@ -41,7 +41,7 @@ class Presence:
         highest = engine.scheduler.ready.highest()
         for each in engine.watch.team:
             action = each.action
-            if action is not None:
+            if action is not None and not each.is_blocked:
                 if highest is None or action.priority < highest:
                     highest = action.priority
                 # What has queued behind it, for the same object, waits for nothing else.

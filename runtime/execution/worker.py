@@ -40,6 +40,8 @@ class Worker:
         #: And when that was.
         self.marked_ns = 0
         self.is_relief = False
+        #: Whether what it runs waits in this thread for others to run: until they have, it is no work that is present.
+        self.is_blocked = False
         #: Only priorities above this one; None: all.
         self.below: int | None = None
         self.is_stopping = False
