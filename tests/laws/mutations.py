@@ -207,7 +207,10 @@ MUTATIONS = (
         11, "awaiting counts as waiting in a queue", SCHEDULER,
         "        action.posted_ns = now_ns\n        action.continues = True", "        action.continues = True",
     ),
-    Mutation(11, "nothing is slow", ENGINE, "if run_ns >= self.reports.slow_actions.threshold_ns and not is_long(action):", "if False:"),
+    Mutation(
+        11, "nothing is slow", ENGINE,
+        "if run_ns >= self.reports.slow_actions.threshold_ns and not is_long(action):", "if False:",
+    ),
     Mutation(
         11, "no stack", "runtime/execution/sentinel.py", "frame = sys._current_frames().get(worker.ident)", "frame = None"
     ),
