@@ -23,8 +23,9 @@ from .records import FOLDER, SEED, read
 
 SCRIPTS: Final = Path(__file__).resolve().parents[1]
 WORKERS: Final = 4
-#: So many live on: on a busy machine they are killed sooner than they come up again, and nothing would be executed.
-KEPT: Final = 1
+#: So many live on, as many as the hierarchy has levels: on a busy machine they are killed sooner than they come up again, and
+#: with fewer those that are left only wait for what nobody executes.
+KEPT: Final = 3
 #: For whatever should take a second or two.
 LIMIT_S: Final = 60.0
 #: Nothing has ended for so long: it will not end.
