@@ -124,7 +124,7 @@ def text_of(said: object, length_max: int = MESSAGE_MAX) -> str:
     """What an error says, so that it can travel: bounded, Unicode, and never an error itself."""
     try:
         text = str(said)
-    except Exception as error:
+    except BaseException as error:  # whatever somebody's own __str__ does
         text = f"(no message: {type(error).__name__} while it was asked for)"
     if len(text) > length_max:
         text = f"{text[:length_max]}... ({len(text):,} characters in all)"

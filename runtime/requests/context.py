@@ -256,7 +256,7 @@ class Context:
         return owner
 
     def _element(
-        self, request: Any, runnable: Any, owner: Hashable, priority: Any, lane: Any, rejoin: bool, boost: bool
+        self, request: Any, runnable: Any, owner: Hashable, priority: Any, lane: Any, rejoin: Any, boost: Any
     ) -> Element:  # hot: scripts/bench requests
         spec = self._spec(runnable)
         if request is not PACKED:
@@ -267,6 +267,9 @@ class Context:
             raise InvalidArgument(
                 f"lane={lane!r}: expected 0 (service), 1 (feeder), 2 (transaction) or 3 (part of one)"
             )
+        if type(rejoin) is not bool or type(boost) is not bool:
+            name, value = ("rejoin", rejoin) if type(rejoin) is not bool else ("boost", boost)
+            raise InvalidArgument(f"{name}={value!r:.100}: expected True or False")
         if lane < LANE_DEFAULT:
             policy = self._policy()
             if policy.mode == "lanes" and not any(policy.lanes[: lane + 1]):

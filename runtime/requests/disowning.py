@@ -8,7 +8,6 @@ the kernel says so.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 from .element import Element, State
@@ -20,15 +19,16 @@ if TYPE_CHECKING:
 
 def disown(ledger: Ledger, account: Account, because: str, now_ns: int) -> None:
     """`because`: why what has not begun of this owner never will; "": it will."""
-    owner = account.owner
     for element in account.done:
         ledger.rejoinable[element.lane] -= 1
         element.state = State.DONE
         ledger.unclaimed_total += 1
     account.done.clear()
+    if not account.existing_count:  # commonly: the pool, which may be large, need not be searched
+        ledger.tell_none_exist(account)
+        return
     if because:
-        for element in [each for each in ledger.ready if each.owner == owner]:
-            ledger.ready.remove(element)
+        for element in ledger.ready.remove_of(account):
             ledger.entries.remove(element.lane)
             element.state, element.error = State.FAILED, f"withdrawn: {because}"
             element.ended_ns = now_ns
@@ -36,13 +36,13 @@ def disown(ledger: Ledger, account: Account, because: str, now_ns: int) -> None:
             account.existing_count -= 1
     for held in ledger.workers.values():
         for element in held.elements:
-            _drop(ledger, element, owner)
+            _drop(ledger, element, account)
     for element in itertools.chain(ledger.posters, ledger.ready):
-        _drop(ledger, element, owner)
+        _drop(ledger, element, account)
     ledger.tell_none_exist(account)
 
 
-def _drop(ledger: Ledger, element: Element, owner: Hashable) -> None:
-    if element.owner == owner and element.is_rejoined:
+def _drop(ledger: Ledger, element: Element, account: Account) -> None:
+    if element.account is account and element.is_rejoined:
         element.is_rejoined = False
         ledger.unclaimed_total += 1

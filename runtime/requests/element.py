@@ -55,7 +55,7 @@ class Element:
     """One request, and what becomes of it."""
 
     __slots__ = (
-        "ended_ns", "error", "id", "is_boosted", "is_rejoined", "key", "lane", "owner", "packed", "parent", "parts",
+        "account", "ended_ns", "error", "id", "is_boosted", "is_rejoined", "key", "lane", "owner", "packed", "parent", "parts",
         "posted_ns",
         "priority", "ready_ns", "request", "result", "run_ns", "runnable", "sequence", "started_ns", "state", "trace",
         "waiter", "waits_for", "worker",
@@ -105,6 +105,8 @@ class Element:
         self.worker = ""
         #: When it was posted, had its entry, was begun and ended: monotonic ns, 0 for not yet; and how long it ran.
         self.posted_ns = self.ready_ns = self.started_ns = self.ended_ns = self.run_ns = 0
+        #: Of its owner (owners.Account), while it exists: owners are asked what they equal once, and not while it ends.
+        self.account: Any = None
         #: Who is told when it has its entry.
         self.waiter: Any = None
         #: What its execution waits for in the kernel: "" for nothing (stall.py).

@@ -27,7 +27,7 @@ ASK_EVERY: Final = 32
 #: not block. Not called again before the worker has looked.
 Wake = Callable[[], None]
 #: (subject, what is said, why): for the log, each subject once an interval.
-Report = Callable[[str, str, Exception], None]
+Report = Callable[[str, str, BaseException], None]
 
 
 class Tally:
@@ -237,7 +237,7 @@ class Held:
         if resource.close is not None:
             try:
                 resource.close(handle)
-            except Exception as error:
+            except BaseException as error:  # the edge, as in a request: nobody's sys.exit() ends the worker
                 tally.close_failures += 1
                 said = f"resource {entry.asked} of worker {self.worker} could not be closed, and is forgotten"
                 self._report(f"close {entry.asked.name}", said, error)
@@ -246,7 +246,7 @@ class Held:
         assert entry.resource.is_stale is not None
         try:
             return bool(entry.resource.is_stale(entry.handle))
-        except Exception as error:
+        except BaseException as error:
             self.tallies[entry.asked.name].stale_failures += 1
             said = f"resource {entry.asked} of worker {self.worker} cannot say whether it is stale, and is taken for it"
             self._report(f"is_stale {entry.asked.name}", said, error)

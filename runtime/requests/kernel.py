@@ -297,8 +297,8 @@ class RequestKernel(Component):
         return found if found is not None else self.add(make(), key=key)
 
     def _serve(self, action: Action) -> None:
-        """Have a worker's action run."""
-        self._host.post_own(self, action)
+        """Have a worker's action run. Not counted: there is one of each, and one that was refused would never ask again."""
+        self._host.post_own(self, action, is_counted=False)
 
 
 def _rhythm(policy: KernelPolicy) -> tuple[object, ...]:

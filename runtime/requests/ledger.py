@@ -13,7 +13,7 @@ from typing import Any
 
 from .disowning import disown
 from .element import LANES, Element, Failure, State
-from .owners import Part, Rejoin
+from .owners import Account, Part, Rejoin, named
 from .posting import Held, Posting
 
 _ALL_LANES = list(range(LANES))
@@ -187,9 +187,7 @@ class Ledger(Posting):
             element.state = State.DONE
             self.unclaimed_total += 1
             return
-        self.owners.posts(element.owner)
-        account = self.owners.get(element.owner)
-        assert account is not None
+        account = self.owners.posts(element)
         account.existing_count -= 1
         if account.waiters:
             self._join(element)
@@ -206,7 +204,7 @@ class Ledger(Posting):
             owner.is_over = True
         account = self.owners.get(owner)
         if account is not None:
-            disown(self, account, f"nobody rejoins the requests of {owner!r:.100}", now_ns)
+            disown(self, account, f"nobody rejoins the requests of {named(owner)}", now_ns)
             self._admit_posters()
 
     def await_rejoin(self, owner: Hashable, waiter: Any) -> None:
@@ -268,8 +266,7 @@ class Ledger(Posting):
             element.state = State.DONE
             self._exists_no_more(element)
             return
-        account = self.owners.get(element.owner)
-        assert account is not None, "what exists has an account"
+        account: Account = element.account
         account.existing_count -= 1
         if account.waiters:
             self._join(element)

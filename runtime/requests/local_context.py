@@ -14,7 +14,7 @@ from ..objects.app_object import Host
 from .context import PACKED, Context
 from .desk import Desk
 from .element import Element, Packed, State
-from .owners import Part, Rejoin
+from .owners import Part, Rejoin, named
 from .policy import KernelPolicy
 from .thread_resources import ThreadResources
 from .waiting import SignalWaiter, ThreadWaiter
@@ -160,4 +160,4 @@ class LocalContext(Context):
         return DeadlineExceeded(f"{self._name}: {element.runnable} was not posted: no room within {timeout} s")
 
     def _nothing_ended(self, owner: Hashable, timeout: float | None) -> DeadlineExceeded:
-        return DeadlineExceeded(f"{self._name}: none of the requests of {owner!r:.100} ended within {timeout} s")
+        return DeadlineExceeded(f"{self._name}: none of the requests of {named(owner)} ended within {timeout} s")

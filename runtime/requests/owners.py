@@ -13,6 +13,8 @@ from collections.abc import Hashable, Iterator
 from enum import Enum
 from typing import Any
 
+from appbackplane.transport.errors import text_of
+
 from .element import Element
 
 
@@ -37,6 +39,15 @@ class Part:
 
     def __repr__(self) -> str:
         return f"part {self.number} of {'what was posted from outside' if self.whose is None else repr(self.whose)}"
+
+
+def named(owner: Hashable) -> str:
+    """For messages: bounded, whatever its class makes of itself."""
+    try:
+        said = repr(owner)
+    except Exception:  # it is somebody's own
+        said = f"a {type(owner).__name__}"
+    return text_of(said, 100)
 
 
 class Account:
@@ -72,12 +83,15 @@ class Owners:
         """Its account; None: there is nothing of it."""
         return self._accounts.get(owner)
 
-    def posts(self, owner: Hashable) -> None:  # hot: scripts/bench requests
-        """One more request of it exists."""
+    def posts(self, element: Element) -> Account:  # hot: scripts/bench requests
+        """One more request of its owner exists."""
+        owner = element.owner
         account = self._accounts.get(owner)
         if account is None:
             account = self._accounts[owner] = Account(owner)
         account.existing_count += 1
+        element.account = account
+        return account
 
     def close_if_empty(self, account: Account) -> None:
         """It is asked no more, if nothing of it exists."""

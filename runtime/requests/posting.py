@@ -11,7 +11,7 @@ from typing import Any
 
 from .element import LANES, Element, State
 from .lanes import Lanes, shares
-from .owners import Account, Owners
+from .owners import Account, Owners, named
 from .policy import KernelPolicy
 from .posters import Posters
 from .ready_pool import ReadyPool
@@ -72,15 +72,15 @@ class Posting:
         if not self.has_room(lane) or (self.posters.count and self.posters.goes_before(element)):
             return False
         element.posted_ns = now_ns
-        self.owners.posts(element.owner)
+        self.owners.posts(element)
         self._admit(element, now_ns)
         return True
 
     def wait(self, element: Element, now_ns: int) -> None:
         """Its poster waits for room; until then it exists, and is in `admitted` when it has its entry."""
         element.posted_ns = now_ns
+        self.owners.posts(element)
         self.posted_total += 1
-        self.owners.posts(element.owner)
         self.posters.add(element)
 
     def withdraw(self, element: Element) -> bool:
@@ -103,7 +103,7 @@ class Posting:
         policy = self.policy
         if self._rejoinable_from(lane) >= policy.rejoin:
             most = self.owners.largest()
-            whose = "" if most is None or not most.done else f", {len(most.done)} of them of {most.owner!r}"
+            whose = "" if most is None or not most.done else f", {len(most.done)} of them of {named(most.owner)}"
             return f"the rejoin pool is full: {sum(self.rejoinable)} requests have ended and nobody rejoins them{whose}"
         if self.entries.total >= self.entries.total_max:
             return f"the ready pool is full: {self.entries.total} of {policy.ready} entries"
@@ -141,10 +141,9 @@ class Posting:
             self.admitted.append(element)
 
     def _exists_no_more(self, element: Element) -> None:
-        account = self.owners.get(element.owner)
-        if account is not None:
-            account.existing_count -= 1
-            self.tell_none_exist(account)
+        account: Account = element.account
+        account.existing_count -= 1
+        self.tell_none_exist(account)
 
     def tell_none_exist(self, account: Account) -> None:
         """Those who wait for what there will not be."""

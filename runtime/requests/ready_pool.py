@@ -12,6 +12,7 @@ import heapq
 from collections.abc import Iterable, Iterator
 
 from .element import LANES, Element
+from .owners import Account
 
 #: As the heap wants it: the least first.
 _Place = tuple[int, int, Element]
@@ -68,12 +69,18 @@ class ReadyPool:
         assert place[2] is element, "only the head of a lane is taken"
         self.count -= 1
 
-    def remove(self, element: Element) -> None:
-        """Take out any: its owner is no more."""
-        heap = self._heaps[element.lane][element.is_boosted]
-        heap.remove((-element.key, element.sequence, element))
-        heapq.heapify(heap)
-        self.count -= 1
+    def remove_of(self, account: Account) -> list[Element]:
+        """Take out all of an owner, who is no more: in one go through the pool, however many they are."""
+        removed: list[Element] = []
+        for heaps in self._heaps:
+            for heap in heaps:
+                found = [place[2] for place in heap if place[2].account is account]
+                if found:
+                    heap[:] = [place for place in heap if place[2].account is not account]
+                    heapq.heapify(heap)
+                    removed += found
+        self.count -= len(removed)
+        return removed
 
     def urgency(self, element: Element) -> int:
         """Its priority now, grown with its age."""

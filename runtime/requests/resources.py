@@ -133,7 +133,7 @@ class ResourceTable:
             for name, tally in held.tallies.items():
                 self._ended[name].add(tally)
 
-    def _report(self, subject: str, said: str, error: Exception) -> None:
+    def _report(self, subject: str, said: str, error: BaseException) -> None:
         """Once a subject and interval: a disk that is gone makes every worker fail at every request."""
         with self._lock:
             left_out = self._limit.admit(subject, self._now_ns())

@@ -109,8 +109,18 @@ class Serving(ParkableAction):
         """A request may take as long as it likes."""
         return True
 
-    def run(self) -> Outcome:  # hot: scripts/bench requests
+    def run(self) -> Outcome:
         """Execute what there is, for a slice."""
+        try:
+            return self._slice()
+        except BaseException as error:  # what nobody has foreseen costs one request, and no worker
+            element, self.element = self.element, None
+            self._desk.end_one(self._worker, element, None, failure_of(error), 0)
+            self._desk.rests(self._worker)
+            self._desk.wake()
+            raise
+
+    def _slice(self) -> Outcome:  # hot: scripts/bench requests
         desk, kernel, worker = self._desk, self._kernel, self._worker
         now_ns = desk.now_ns
         started_ns = now_ns()
@@ -149,12 +159,12 @@ class Serving(ParkableAction):
                 failure = failure_of(error)
                 if records is not None:
                     records.failed(error)
-            self.element = None
             held.request_ended()
             ended_ns = now_ns()
             run_ns = ended_ns - started_ns
             if records is not None:
                 records.executed(element, started_ns, run_ns)
+            self.element = None
             started_ns = ended_ns
 
     def doing(self) -> str:

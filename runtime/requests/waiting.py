@@ -80,6 +80,8 @@ class SignalWaiter(Waiter):
 
 def checked_limit(timeout: Any) -> float | None:
     """A limit of waiting, in seconds. Raises `InvalidArgument`, before anything is posted: what is, is executed anyway."""
-    if timeout is None or (type(timeout) in (int, float) and timeout >= 0):
-        return timeout  # type: ignore[no-any-return]
+    if timeout is None:
+        return None
+    if type(timeout) in (int, float) and timeout >= 0:
+        return min(timeout, LIMIT_S)  # type: ignore[no-any-return]
     raise InvalidArgument(f"timeout={timeout!r:.100}: expected seconds, 0 or more, or None")

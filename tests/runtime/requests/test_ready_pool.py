@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appbackplane.runtime.requests.element import Element
+from appbackplane.runtime.requests.owners import Account
 from appbackplane.runtime.requests.ready_pool import ReadyPool
 
 STEPS = st.lists(
@@ -37,6 +38,7 @@ def test_ageing_is_that_of_the_source(steps: list[Any], boost: int) -> None:
         if what == "add":
             turn += 1
             one = element(turn, how[0], how[1], is_boosted=how[2])
+            one.account = Account(turn)
             pool.add(one)
             entries.append([how[0], turn, one])
         elif what == "age":
@@ -57,7 +59,8 @@ def test_ageing_is_that_of_the_source(steps: list[Any], boost: int) -> None:
             entries.append(taken.pop())
             pool.put_back(entries[-1][2])
         elif what == "remove" and entries:
-            pool.remove(entries.pop(how[0] % len(entries))[2])
+            gone = entries.pop(how[0] % len(entries))[2]
+            assert pool.remove_of(gone.account) == [gone]
         assert pool.count == len(entries) == len(list(pool))
         for lane in range(4):
             there = [entry for entry in entries if entry[2].lane == lane]
