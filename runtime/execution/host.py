@@ -175,6 +175,11 @@ class EngineHost:
         if self.on_threads is not None:
             self.on_threads()
 
+    def with_lead(self, function: Callable[[], bool]) -> bool:
+        """Call this while neither components move nor timers fall due; what it says."""
+        with self._engine.lead:
+            return function()
+
     def set(self, signal: Signal) -> None:
         """Whoever awaits it goes on."""
         engine = self._engine

@@ -8,7 +8,6 @@ taken and rejoined is decided in ledger.py; here it is wired to the backplane: t
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -70,7 +69,6 @@ class RequestKernel(Component):
     _resources: ThreadResources
     _priorities: int
     _timers: dict[str, tuple[int, WorkHandle]]
-    _timers_lock: threading.Lock
     _kernel: Context | None
     _routes: CommandRoutes | None
     _automatic: Automatic | None
@@ -88,7 +86,6 @@ class RequestKernel(Component):
         self._executor = self._kernel = self._instrumentation = self._optimising = None
         self._priorities = 0
         self._timers = {}
-        self._timers_lock = threading.Lock()
         self._routes = self._automatic = None
         return self
 
@@ -129,17 +126,23 @@ class RequestKernel(Component):
                 raise InvalidArgument(f"{self.name}: {error}") from error
             if policy.schedule != before.schedule:
                 self._check_schedule(policy)
-            if self._desk.change(policy, before):
+            if self._host.with_lead(partial(self._adopt, policy, before)):
                 break
         self._operating.match_workers()
-        self.policy = policy
-        if _rhythm(policy) != _rhythm(before):
-            self._set_timers()
         if self._instrumentation is not None:
             self._instrumentation.changed(before, policy, reason)
-        if policy.schedule != before.schedule and self._automatic is not None:
-            self._automatic.begin(self._lines(policy))
         return before, policy
+
+    def _adopt(self, policy: KernelPolicy, before: KernelPolicy) -> bool:
+        """False: it is not as before any more. With the lead: it neither goes down nor comes up meanwhile."""
+        if not self._desk.change(policy, before):
+            return False
+        self.policy = policy
+        if self._executor is not None:  # or it sets its timers when it comes up
+            self._set_timers()
+            if policy.schedule != before.schedule and self._automatic is not None:
+                self._automatic.begin(self._lines(policy))
+        return True
 
     @classmethod
     def specs(cls) -> dict[str, RunnableSpec]:
@@ -214,25 +217,24 @@ class RequestKernel(Component):
             self._instrumentation = None
 
     def _set_timers(self) -> None:
-        """Those that the policy of the moment asks for; one whose interval is as before goes on undisturbed."""
-        with self._timers_lock:
-            policy = self._desk.policy
-            record_ns = round(policy.record_interval * 1e9)
-            every = {"watch": (WATCH_NS, self._watch), "record": (record_ns, self._record)}
-            if policy.ageing:
-                every["age"] = (round(policy.interval * 1e9), self._age)
-            if policy.optimise:
-                if self._optimising is None:
-                    self._optimising = Optimising(self)
-                    self.add(self._optimising, key="optimiser")
-                every["optimise"] = (record_ns, self._optimise)
-            for name, (interval_ns, timer) in list(self._timers.items()):
-                if name not in every or every[name][0] != interval_ns:
-                    timer.cancel()
-                    del self._timers[name]
-            for name, (interval_ns, function) in every.items():
-                if name not in self._timers:
-                    self._timers[name] = interval_ns, self._timer(name, interval_ns, function)
+        """Those that the policy of the moment asks for; one whose interval is as before goes on undisturbed. With the lead."""
+        policy = self._desk.policy
+        record_ns = round(policy.record_interval * 1e9)
+        every = {"watch": (WATCH_NS, self._watch), "record": (record_ns, self._record)}
+        if policy.ageing:
+            every["age"] = (round(policy.interval * 1e9), self._age)
+        if policy.optimise:
+            if self._optimising is None:
+                self._optimising = Optimising(self)
+                self.add(self._optimising, key="optimiser")
+            every["optimise"] = (record_ns, self._optimise)
+        for name, (interval_ns, timer) in list(self._timers.items()):
+            if name not in every or every[name][0] != interval_ns:
+                timer.cancel()
+                del self._timers[name]
+        for name, (interval_ns, function) in every.items():
+            if name not in self._timers:
+                self._timers[name] = interval_ns, self._timer(name, interval_ns, function)
 
     def _timer(self, name: str, interval_ns: int, make: Callable[[], Action | None]) -> WorkHandle:
         return self._host.later(self, f"{self.component_name}.{name}", interval_ns, interval_ns, make)
@@ -299,11 +301,6 @@ class RequestKernel(Component):
     def _serve(self, action: Action) -> None:
         """Have a worker's action run. Not counted: there is one of each, and one that was refused would never ask again."""
         self._host.post_own(self, action, is_counted=False)
-
-
-def _rhythm(policy: KernelPolicy) -> tuple[object, ...]:
-    """On what its timers depend."""
-    return policy.ageing, policy.interval, policy.record_interval, policy.optimise
 
 
 def specs_of(runnables: Sequence[Any]) -> dict[str, RunnableSpec]:

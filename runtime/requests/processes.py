@@ -16,7 +16,7 @@ from .executor import Port
 from .line import Line, drive
 from .urgency import backplane_priority
 from .window import Window
-from .wire import EXECUTE
+from .wire import EXECUTE, window_key
 
 if TYPE_CHECKING:
     from .kernel import RequestKernel
@@ -91,7 +91,7 @@ class ProcessExecutor:
             if name not in self._lines:
                 line = self._lines[name] = self.kernel._object(f"line{AT}{name}", lambda name=name: Line(self, name))
                 self.kernel._object(f"recaller{AT}{name}", lambda line=line: line.recaller)
-                self.kernel._object(f"window{AT}{name}", lambda: Window(self.kernel))
+                self.kernel._object(window_key(name), lambda: Window(self.kernel))
             if self.desk.begins(name):
                 self._serve(self._lines[name])
 

@@ -21,7 +21,7 @@ from .owners import Part, Rejoin
 from .policy import KernelPolicy
 from .runnable import RunnableSpec
 from .thread_resources import ThreadResources
-from .wire import BATCH_BYTES_MAX, DISOWN, ITEMS_MAX, POST, REJOIN
+from .wire import BATCH_BYTES_MAX, DISOWN, ITEMS_MAX, POST, REJOIN, window_key
 
 if TYPE_CHECKING:
     from .seat import Seat
@@ -81,7 +81,9 @@ class RemoteContext(Context):
         self._joined.pop(owner, None)
         assert self.element is not None
         asked = [self._backplane(), self._start, self.element.id, [], []]  # it may be lost: nothing is told with it
-        self._seat.cast(f"{self._name}.{DISOWN}", asked=asked, owner=self._wire_owner(owner))
+        self._seat.cast(
+            f"{self._name}.{DISOWN}", key=window_key(self._backplane()), asked=asked, owner=self._wire_owner(owner)
+        )
 
     def _give_up(self, part: Part) -> None:
         """The kernel is not called for it: it ends there with this request."""
@@ -94,7 +96,9 @@ class RemoteContext(Context):
 
     def _call(self, operation: str, arguments: dict[str, Any]) -> list[Any]:
         try:
-            answer: list[Any] = blocking_call(self._seat, f"{self._name}.{operation}", arguments)
+            answer: list[Any] = blocking_call(
+                self._seat, f"{self._name}.{operation}", arguments, key=window_key(self._backplane())
+            )
         except BaseException:
             self._seat.put_back(arguments["asked"][3])  # the kernel may have heard nothing; what it has is told twice
             raise
@@ -103,7 +107,9 @@ class RemoteContext(Context):
     async def _acall(self, operation: str, arguments: dict[str, Any]) -> list[Any]:
         route = f"{self._name}.{operation}"
         try:
-            answer: list[Any] = await self._seat.request(route, arguments, timeout=TIMEOUT_MAX_S, retry=False)
+            answer: list[Any] = await self._seat.request(
+                route, arguments, key=window_key(self._backplane()), timeout=TIMEOUT_MAX_S, retry=False
+            )
         except BaseException:
             self._seat.put_back(arguments["asked"][3])
             raise

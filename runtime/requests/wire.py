@@ -33,3 +33,8 @@ def seat_key(backplane: str) -> str:
 def usher_key(backplane: str) -> str:
     """Of the object beside it, which says what has become of them."""
     return f"{AT}{backplane}:usher"
+
+
+def window_key(worker: str) -> str:
+    """Of the object in the kernel's backplane that serves this worker and no other: what asks there may wait for long."""
+    return f"window{AT}{worker}"

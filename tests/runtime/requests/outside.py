@@ -14,6 +14,7 @@ import msgspec
 from appbackplane.runtime import operation
 from appbackplane.runtime.requests import Context, Element, Figures, KernelPolicy, RequestKernel, Runnable, State
 from appbackplane.runtime.requests.owners import Part
+from appbackplane.runtime.requests.wire import window_key
 from appbackplane.runtime.testing import OutsideCall, VirtualBackplane, VirtualCall
 from appbackplane.transport.directory import Directory, Place
 from appbackplane.transport.envelope import CALL, Envelope
@@ -118,7 +119,7 @@ class Outside:
         virtual = self.virtual
         id = len(virtual._calls) + 1
         call = virtual._calls[id] = VirtualCall(virtual, id)
-        envelope = Envelope(CALL, id, 7, f"bulk.{operation}", None, None, None, arguments)
+        envelope = Envelope(CALL, id, 7, f"bulk.{operation}", window_key(name), None, None, arguments)
         virtual.hear(envelope, self.peer(name))
         self.run()
         return call

@@ -111,6 +111,37 @@ def test_it_comes_up_again(live: Callable[..., Live]) -> None:
         at.up()
 
 
+def ages(kernel: RequestKernel, seconds: float) -> int:
+    """How many intervals of ageing pass in a time."""
+    before = kernel._desk._ledger.ready.age
+    threading.Event().wait(seconds)
+    return kernel._desk._ledger.ready.age - before
+
+
+def test_what_is_changed_while_it_is_down_has_no_timers_until_it_comes_up(live: Callable[..., Live]) -> None:
+    """Else it grows older while it is down, and twice as fast once it is up."""
+    kernel = Kernel(KernelPolicy(ageing=True, interval=0.05))
+    at = live(kernel)
+    at.move(ModuleState.DOWN)
+    kernel.change(interval=0.04)
+    assert ages(kernel, 0.2) == 0
+
+
+def test_a_change_while_it_comes_up_is_not_lost(live: Callable[..., Live]) -> None:
+    """It is made before or after, and holds nothing that whoever brings it up, with the lead, would wait for."""
+    kernel = Kernel(KernelPolicy(ageing=True))
+    at = live(kernel)
+    at.move(ModuleState.DOWN)
+    with at.backplane.engine.lead:  # as who brings it up
+        changing = Asking(lambda: kernel.change(interval=0.04))
+        changing.join(0.2)
+        assert changing.is_alive(), "it waits for the lead"
+        at.backplane.engine.modules.move(kernel.component_name, ModuleState.INITIALIZING, lambda _: None)
+    changing.join(LIMIT_S)
+    assert isinstance(changing.said, KernelPolicy)
+    assert (kernel.policy.interval, kernel._desk.policy.interval) == (0.04, 0.04)
+
+
 def test_a_drained_kernel_finishes_what_it_has(live: Callable[..., Live]) -> None:
     """From outside nothing comes in; what executes may post, and is waited for."""
     kernel = Kernel(KernelPolicy(workers=2))

@@ -229,3 +229,21 @@ def test_a_full_component_still_serves_its_workers(monkeypatch: pytest.MonkeyPat
     batch.reply([row(parent.id)])
     outside.run()
     assert waiting.result() == 1
+
+
+def test_a_worker_that_asks_never_stands_behind_another_that_waits() -> None:
+    """With many workers the least busy window of those looked at may be taken: by who waits for what this one is to post."""
+    names = [f"worker-{number:02}" for number in range(20)]
+    outside = Outside(*names)
+    given = {}
+    for _ in names:
+        outside.post(0, owner="x")
+    for name in names:
+        batch = outside.batch(name)
+        given[name] = outside.asked(name, batch, ids(batch)[0])
+    *waiting, last = names
+    for name in waiting:
+        assert outside.says_posts(name, given[name], 1).result()[1] is None
+        assert not outside.says_rejoins(name, given[name]).is_done
+    for _ in range(40):
+        assert outside.says_posts(last, given[last], 1).is_done
