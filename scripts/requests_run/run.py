@@ -84,9 +84,7 @@ class Killer(threading.Thread):
 def workers_of(client: Client) -> list[int]:
     """The processes that execute."""
     told = client.call("supervisor.status", timeout=LIMIT_S)
-    return [
-        entry["pid"] for entry in told["backplanes"] if entry["replica_of"] == "worker" and entry["pid"] is not None
-    ]
+    return [entry["pid"] for entry in told["backplanes"] if is_worker(entry)]
 
 
 def is_worker(entry: Mapping[str, Any]) -> bool:
