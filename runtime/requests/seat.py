@@ -18,7 +18,7 @@ from collections import deque
 from contextlib import suppress
 from typing import Any
 
-from appbackplane.transport.errors import InternalError
+from appbackplane.transport.errors import InternalError, InvalidArgument
 
 from ..execution.clock import RealClock
 from ..execution.current import current
@@ -72,7 +72,7 @@ class Seat(AppObject):
             result: bytes | None = None
             failure: Failure | None = None
             try:
-                spec = worker.specs[name]
+                spec = worker.spec(name)
                 element.request = spec.unpack(packed)
                 context = worker.context(self, kernel, start, element)
                 if spec.is_async:
@@ -154,6 +154,16 @@ class RequestWorker(Component):
         self.resources = ThreadResources(ResourceTable(cls.resources))
         self._seat: Seat | None = None
         self._names = RequestNames("")
+
+    def spec(self, name: str) -> RunnableSpec:
+        """Of a runnable. Raises `InvalidArgument`: two kernels have one pool of workers, or this one has other code."""
+        spec = self.specs.get(name)
+        if spec is None:
+            raise InvalidArgument(
+                f"{self.name} executes {', '.join(sorted(self.specs)) or 'nothing'}, not {name!r:.100}: each kernel needs "
+                "workers of its own (its policy's `pool`, and their `kernel`)"
+            )
+        return spec
 
     def names(self, kernel: str) -> RequestNames:
         """Under which the requests of this kernel are recorded: of the one that it works for, nearly always the last one."""
