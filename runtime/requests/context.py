@@ -19,7 +19,7 @@ from ..execution.coroutines import should_stop
 from ..execution.current import current
 from ..objects.app_object import AppObject
 from . import mapping
-from .element import LANE_DEFAULT, LANES, Element
+from .element import LANE_DEFAULT, LANES, PRIORITY_MAX, Element
 from .owners import Part, Rejoin
 from .policy import KernelPolicy
 from .runnable import Runnable, RunnableSpec
@@ -262,7 +262,9 @@ class Context:
         if request is not PACKED:
             spec.check(request)
         if type(priority) is not int:
-            raise InvalidArgument(f"priority={priority!r}: expected a whole number, larger is more urgent")
+            raise InvalidArgument(f"priority={priority!r:.100}: expected a whole number, larger is more urgent")
+        if not -PRIORITY_MAX <= priority <= PRIORITY_MAX:
+            raise InvalidArgument("priority: expected a whole number of at most 2**62, larger is more urgent")
         if type(lane) is not int or not 0 <= lane < LANES:
             raise InvalidArgument(
                 f"lane={lane!r}: expected 0 (service), 1 (feeder), 2 (transaction) or 3 (part of one)"

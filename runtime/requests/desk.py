@@ -20,6 +20,8 @@ from .waiting import Waiter
 
 #: When a poster may come again that would not wait: a few requests later.
 RETRY_AFTER_S = 0.01
+#: What a worker may say that a request took: 104 days, so that no sum of them is too large to travel.
+RUN_NS_MAX = 1 << 53
 
 Seen = TypeVar("Seen")
 
@@ -150,6 +152,7 @@ class Desk(Oversight):
                 element = ledger.find(id, worker)
                 if element is not None:
                     failure = None if error is None else Failure(error, trace)
+                    run_ns = min(max(0, run_ns), RUN_NS_MAX)  # whatever a worker says, totals stay numbers
                     ledger.end(worker, element, None if packed is None else Packed(packed), failure, run_ns, now_ns)
         self._tell()
         self.wake()

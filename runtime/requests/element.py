@@ -17,6 +17,8 @@ from .errors import RequestFailed
 
 #: Service requests, feeders, unit transactions, and parts of a transaction (seed 001, section 5.1.3).
 LANES: Final = 4
+#: Beyond it, either way, a priority could not travel to another process, nor what it is of.
+PRIORITY_MAX: Final = 1 << 62
 #: Where requests go that say nothing: never constrained.
 LANE_DEFAULT: Final = LANES - 1
 

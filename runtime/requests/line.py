@@ -26,7 +26,7 @@ from ..execution.method_action import MethodAction
 from ..objects.action import Action
 from ..objects.app_object import AppObject
 from .element import Done, Element, Failure
-from .wire import BATCH_BYTES_MAX, RECALL, seat_key, usher_key
+from .wire import BATCH_BYTES_MAX, RECALL, answers_of, seat_key, usher_key
 
 if TYPE_CHECKING:
     from .processes import ProcessExecutor
@@ -72,7 +72,7 @@ class Line(AppObject):
             self.taken, self.is_unsure = {each.id: each for each in taken}, False
             watch = self.recaller.watch() if len(taken) > 1 else None
             try:
-                answers: list[Any] = await self._execute(taken)
+                answers = answers_of(await self._execute(taken), worker)
             except BackplaneError as error:
                 await self._settle(watch)
                 if not self._failed(error):
@@ -170,7 +170,7 @@ class Recaller(AppObject):
         line = self._line
         route = f"{line.executor.desk.policy.pool}.{RECALL}"
         try:
-            answers, ids = await self.request(
+            told = await self.request(
                 route,
                 {"start": line.executor.desk.started_ns},
                 key=usher_key(line.worker),
@@ -178,6 +178,7 @@ class Recaller(AppObject):
                 timeout=TIMEOUT_MAX_S,
                 retry=False,
             )
+            answers, ids = answers_of(told[0], line.worker), told[1]
         except BackplaneError as error:
             if not error.is_refused:  # what the worker told there is lost, and with it what it was about
                 line.is_unsure = True

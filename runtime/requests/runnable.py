@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 import msgspec
 
-from appbackplane.transport.errors import InvalidArgument
+from appbackplane.transport.errors import InvalidArgument, text_of
 
 from ..objects.operation import DeclarationError
 from .wire import ITEM_BYTES_MAX
@@ -97,8 +97,8 @@ class RunnableSpec:
         """And as it is executed. Raises `InvalidArgument`."""
         try:
             return self._decoder.decode(packed)
-        except msgspec.MsgspecError as error:
-            raise InvalidArgument(f"{self.name}: the request is not what execute() takes: {error}") from error
+        except Exception as error:  # what is made of it may be of a class with a will of its own
+            raise InvalidArgument(f"{self.name}: the request is not what execute() takes: {text_of(error)}") from error
 
     def pack_result(self, result: Any) -> bytes:
         """What it returned, as it travels. Raises TypeError for what cannot."""
@@ -113,8 +113,8 @@ class RunnableSpec:
         """And as it rejoins. Raises `InvalidArgument` where it is not what the annotation says."""
         try:
             return self._result_decoder.decode(packed)
-        except msgspec.MsgspecError as error:
-            raise InvalidArgument(f"{self.name} returned what its annotation does not say: {error}") from error
+        except Exception as error:
+            raise InvalidArgument(f"{self.name} returned what its annotation does not say: {text_of(error)}") from error
 
     def _unmade(self, request: Any, kernel: Any) -> Any:
         raise AssertionError(f"{self.name} is executed elsewhere, and not made here")

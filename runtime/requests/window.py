@@ -7,7 +7,7 @@ sub-requests do. A coroutine waits here for as long, without a thread, on behalf
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from appbackplane.transport.errors import BackplaneError, Cancelled, FailedPrecondition, InvalidArgument
 
@@ -16,10 +16,14 @@ from ..objects.operation import operation
 from .element import Element, Packed
 from .local_context import LocalContext
 from .owners import Part, Rejoin
-from .wire import BATCH_BYTES_MAX, ITEMS_MAX
+from .waiting import checked_limit
+from .wire import BATCH_BYTES_MAX, ITEMS_MAX, Asked, Item
 
 if TYPE_CHECKING:
     from .kernel import RequestKernel
+
+#: By how many the parts of a request may be ahead of those that were heard of: those whose requests could not be posted.
+PARTS_MAX: Final = 1 << 16
 
 
 class Window(AppObject):
@@ -31,15 +35,14 @@ class Window(AppObject):
         self._kernel = kernel
 
     @operation(priority=7)
-    async def post_requests(
-        self, asked: list[Any], items: list[list[Any]], wait: bool, limit: float | None
-    ) -> list[Any]:
+    async def post_requests(self, asked: Asked, items: list[Item], wait: bool, limit: float | None) -> list[Any]:
         """For worker processes: [numbers of those posted, and what was in the way, [status, text, retry after], or nil]."""
         context = self._context(asked)
+        limit = checked_limit(limit)
         ids: list[int] = []
         for name, packed, owner, priority, lane, is_rejoined, is_boosted in items:
-            whose = self._owner(context, owner)
             try:
+                whose = self._owner(context, owner)
                 element = context._element_packed(name, packed, whose, priority, lane, is_rejoined, is_boosted)
                 await context._apost([element], wait, limit)
             except Cancelled:
@@ -51,12 +54,12 @@ class Window(AppObject):
 
     @operation(priority=7)
     async def rejoin_requests(
-        self, asked: list[Any], owner: str | int | list[int] | None, wait: bool, limit: float | None, count: int
+        self, asked: Asked, owner: str | int | list[int] | None, wait: bool, limit: float | None, count: int
     ) -> list[Any]:
         """For worker processes: [what was found, those that have rejoined]."""
         context = self._context(asked)
         whose = self._owner(context, owner)
-        found, element = await context._arejoin(whose, wait, limit)
+        found, element = await context._arejoin(whose, wait, checked_limit(limit))
         rows: list[list[Any]] = []
         size = 0
         while element is not None:
@@ -69,16 +72,13 @@ class Window(AppObject):
         return [Rejoin.RETURNED.value if rows else found.value, rows]
 
     @operation(priority=7)
-    def disown_requests(self, asked: list[Any], owner: str | int | None) -> None:
+    def disown_requests(self, asked: Asked, owner: str | int | None) -> None:
         """For worker processes: nobody will rejoin what there is of this owner."""
         context = self._context(asked)
         context._disown(context.element if owner is None else owner)
 
-    def _context(self, asked: list[Any]) -> LocalContext:
-        try:
-            worker, start, id, answers, given_back = asked
-        except ValueError as error:
-            raise InvalidArgument("asked: expected [worker, start, request, answers, requests given back]") from error
+    def _context(self, asked: Asked) -> LocalContext:
+        worker, start, id, answers, given_back = asked
         desk = self._kernel._desk
         if start != desk.started_ns:
             raise FailedPrecondition(
@@ -98,6 +98,9 @@ class Window(AppObject):
         if not isinstance(owner, list):
             return context.element if owner is None else owner
         assert context.element is not None
+        known = len(context.element.parts)
+        if len(owner) != 1 or not 0 <= owner[0] < known + PARTS_MAX:
+            raise InvalidArgument(f"owner={owner!r:.100}: expected the number of a part, of which {known} are known")
         while len(context.element.parts) <= owner[0]:
             context._new_part()
         part: Hashable = context.element.parts[owner[0]]

@@ -7,8 +7,11 @@ are those of any call.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final, TypeAlias
 
+import msgspec
+
+from appbackplane.transport.errors import InternalError
 from appbackplane.transport.resolver import AT
 
 #: The operations.
@@ -23,6 +26,21 @@ ITEMS_MAX: Final = 256
 BATCH_BYTES_MAX: Final = 1 << 20
 #: Bytes of one request or result: one of each fit into a frame together, beside all that travels with them.
 ITEM_BYTES_MAX: Final = 7 << 20
+
+#: How a request ended, as `Seat.execute` says it: number, packed result, error, traceback, ns.
+Answer: TypeAlias = tuple[int, bytes | None, str | None, str | None, int]
+#: Worker, start of the kernel, request that is executed, how those before it ended, numbers of those that go back.
+Asked: TypeAlias = tuple[str, int, int, list[Answer], list[int]]
+#: Runnable, packed request, owner (`RemoteContext._wire_owner`), priority, lane, whether it rejoins, whether it is boosted.
+Item: TypeAlias = tuple[str, bytes, str | int | list[int] | None, int, int, bool, bool]
+
+
+def answers_of(said: Any, worker: str) -> list[Answer]:
+    """Answers of a worker, checked before anything of them counts. Raises `InternalError`."""
+    try:
+        return msgspec.convert(said, list[Answer])
+    except msgspec.ValidationError as error:
+        raise InternalError(f"{worker} answers what makes no sense: {error}") from error
 
 
 def seat_key(backplane: str) -> str:

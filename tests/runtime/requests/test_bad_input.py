@@ -7,11 +7,13 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from appbackplane.runtime.requests import Context, KernelPolicy, Rejoin, RequestKernel, Resource, Runnable
 from appbackplane.runtime.requests.element import Element
 from appbackplane.runtime.requests.ledger import Ledger
+from appbackplane.runtime.requests.runnable import RunnableSpec
 from appbackplane.transport.errors import Busy, InvalidArgument
 
 from .conftest import LIMIT_S, Live
@@ -90,6 +92,13 @@ def test_switches_that_are_none_are_refused_and_nothing_is_posted(kernel: Contex
     """A boost is an amount in the policy, so somebody will give one here."""
     with pytest.raises(InvalidArgument, match=f"{next(iter(wrong))}=.*: expected True or False"):
         kernel.post(1, Do, owner="a", **wrong)
+    assert kernel.rejoin("a") == (Rejoin.NONE_EXIST, None)
+
+
+def test_a_priority_that_could_not_travel_is_refused(kernel: Context) -> None:
+    """It would be lost when it rejoins in a worker process."""
+    with pytest.raises(InvalidArgument, match="at most 2"):
+        kernel.post(1, Do, owner="a", priority=1 << 70)
     assert kernel.rejoin("a") == (Rejoin.NONE_EXIST, None)
 
 
@@ -182,3 +191,26 @@ def test_many_requests_of_an_owner_are_disowned_together() -> None:
     ledger.disown("a", 1)
     assert (ledger.ready.count, ledger.entries.total, ledger.withdrawn_total) == (10_000, 10_000, 10_000)
     assert {each.owner for each in ledger.ready} == {"b"}
+
+
+class Picky(msgspec.Struct):
+    """Raises what it likes when it is made."""
+
+    number: int
+
+    def __post_init__(self) -> None:
+        if self.number == 5:
+            raise RuntimeError("no five")
+
+
+class Make(Runnable):
+    def execute(self, request: Picky, kernel: Context) -> Picky:
+        return request
+
+
+def test_a_class_that_raises_when_a_result_is_unpacked_fails_that_request() -> None:
+    """As what cannot be; what would be raised to who rejoins takes with it all that rejoined in the same message."""
+    spec = RunnableSpec(Make)
+    for unpack in (spec.unpack, spec.unpack_result):
+        with pytest.raises(InvalidArgument, match="no five"):
+            unpack(msgspec.msgpack.encode({"number": 5}))
