@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from appbackplane.transport.topics import check_topic
 
@@ -25,6 +25,8 @@ from .method_action import MethodAction
 
 if TYPE_CHECKING:
     from .engine import Engine
+
+T = TypeVar("T")
 
 
 class EngineHost:
@@ -137,13 +139,19 @@ class EngineHost:
                 raise ValueError(f"{action.name}: {action.object.name} is not in a component of this backplane")
             self.post_own(component, action)
 
-    def post_own(self, component: Component, action: Action) -> None:  # hot: scripts/bench dispatcher_overhead
-        """`post`, for an action that a component of ours has made for one of its objects: nothing is to be checked."""
+    def post_own(
+        self, component: Component, action: Action, *, is_counted: bool = True
+    ) -> None:  # hot: scripts/bench dispatcher_overhead
+        """`post`, for an action that a component of ours has made for one of its objects: nothing is to be checked.
+
+        `is_counted`: as its component's own work, of which there may be `max_posted`.
+        """
         engine = self._engine
         with engine.lead:
-            account = engine.intake.own_work[component.component_name]
-            account.admit(action.name, component._name)
-            action.throttle = account
+            if is_counted:
+                account = engine.intake.own_work[component.component_name]
+                account.admit(action.name, component._name)
+                action.throttle = account
             now_ns = engine.now_ns()
             engine.scheduler.post(action, now_ns)
             if action.object._waits or engine.inheritance.blocked_count:
@@ -169,8 +177,8 @@ class EngineHost:
         if self.on_threads is not None:
             self.on_threads()
 
-    def with_lead(self, function: Callable[[], bool]) -> bool:
-        """Call this while neither components move nor timers fall due; what it says."""
+    def with_lead(self, function: Callable[[], T]) -> T:
+        """Call this while neither components move nor timers fall due; what it gives."""
         with self._engine.lead:
             return function()
 

@@ -296,8 +296,8 @@ class RequestKernel(Component):
         return found if found is not None else self.add(make(), key=key)
 
     def _serve(self, action: Action) -> None:
-        """Have a worker's action run."""
-        self._host.post_own(self, action)
+        """Have a worker's action run. There is one for each: that its user has much to do must not lose a worker."""
+        self._host.post_own(self, action, is_counted=False)
 
 
 def specs_of(runnables: Sequence[Any]) -> dict[str, RunnableSpec]:
