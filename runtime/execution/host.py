@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from appbackplane.transport.topics import check_topic
 
@@ -25,6 +25,8 @@ from .method_action import MethodAction
 
 if TYPE_CHECKING:
     from .engine import Engine
+
+T = TypeVar("T")
 
 
 class EngineHost:
@@ -175,8 +177,8 @@ class EngineHost:
         if self.on_threads is not None:
             self.on_threads()
 
-    def with_lead(self, function: Callable[[], bool]) -> bool:
-        """Call this while neither components move nor timers fall due; what it says."""
+    def with_lead(self, function: Callable[[], T]) -> T:
+        """Call this while neither components move nor timers fall due; what it gives."""
         with self._engine.lead:
             return function()
 

@@ -7,7 +7,7 @@ schedulable.py. `__new__` fills the slots, so a subclass may write an `__init__`
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 from .operation_spec import OperationSpec, specs_of
 from .schedulable import Schedulable
@@ -31,6 +31,9 @@ class WorkHandle(TimerHandle, Protocol):
     is_pending: bool
     #: How often it was left out because of that.
     skipped_count: int
+
+
+T = TypeVar("T")
 
 
 class Host(Protocol):
@@ -62,7 +65,7 @@ class Host(Protocol):
     def post_own(self, component: Component, action: Action, *, is_counted: bool = True) -> None: ...
     def resume(self, action: ParkableAction) -> None: ...
     def hurry(self, action: ParkableAction) -> None: ...
-    def with_lead(self, function: Callable[[], bool]) -> bool: ...
+    def with_lead(self, function: Callable[[], T]) -> T: ...
     def set(self, signal: Any) -> None: ...
     def keep_threads(self, component: Component, count: int) -> None: ...
     def begins_to_block(self, action: Action) -> None: ...

@@ -154,9 +154,12 @@ class Recaller(AppObject):
         self.ending: Signal | None = None
 
     def watch(self) -> Any:
-        """Recall what the worker has, should it take long; the timer."""
+        """Recall what the worker has, should it take long; the timer, if there may be one."""
         kernel = self._line.executor.kernel
-        return kernel._host.later(kernel, f"{kernel.component_name}.recall", RECALL_NS, 0, self._make)
+        try:
+            return kernel._host.later(kernel, f"{kernel.component_name}.recall", RECALL_NS, 0, self._make)
+        except Busy:  # at `max_posted`: nothing is recalled this once
+            return None
 
     def _make(self) -> Action | None:
         kernel = self._line.executor.kernel

@@ -54,7 +54,7 @@ class ProcessExecutor:
     def resize(self, workers: int) -> None:
         """Processes are the supervisor's: so many of them are given work."""
         self._count = workers
-        self._look()
+        self.kernel._host.with_lead(self._look)  # as with each new directory: one after the other
 
     def workers(self) -> list[dict[str, Any]]:
         """Those that there are."""

@@ -8,6 +8,7 @@ time. One that waits in its thread for sub-requests keeps it: the backplane has 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from appbackplane.transport.errors import BackplaneError
@@ -59,6 +60,9 @@ class ThreadExecutor:
 
     def resize(self, workers: int) -> None:
         """Objects are kept: they cost nothing."""
+        self._kernel._host.with_lead(partial(self._match, workers))  # one after the other, whoever asks
+
+    def _match(self, workers: int) -> None:
         self._wanted = workers
         self._kernel._host.keep_threads(self._kernel, workers)
         for number in range(1, max(workers, len(self._workers)) + 1):

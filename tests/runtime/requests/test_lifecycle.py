@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -140,6 +141,41 @@ def test_a_change_while_it_comes_up_is_not_lost(live: Callable[..., Live]) -> No
     changing.join(LIMIT_S)
     assert isinstance(changing.said, KernelPolicy)
     assert (kernel.policy.interval, kernel._desk.policy.interval) == (0.04, 0.04)
+
+
+def test_a_user_with_much_to_do_does_not_cost_it_a_worker(live: Callable[..., Live]) -> None:
+    """At `max_posted` a worker could not be called, and was never again; and the post said Busy of what was posted."""
+
+    class Small(Kernel):
+        max_posted = 5
+
+    kernel = Small(KernelPolicy(workers=1))
+    live(kernel)
+    until(kernel, lambda _: bool(kernel._desk._idle))
+    with suppress(Busy):
+        for _ in range(5):
+            kernel.after(60.0, kernel.figures)
+    with pytest.raises(Busy):
+        kernel.after(60.0, kernel.figures)
+    kernel.kernel.post(2, Echo, owner="b")
+    assert kernel.kernel.rejoin("b", wait=True, timeout=LIMIT_S)[0] is Rejoin.RETURNED
+
+
+def test_two_who_change_it_at_once_make_each_worker_once(live: Callable[..., Live]) -> None:
+    kernel = Kernel(KernelPolicy(workers=1))
+    live(kernel)
+    add, both = kernel.add, threading.Barrier(2)
+
+    def slow(*arguments: Any, **keywords: Any) -> Any:
+        with suppress(threading.BrokenBarrierError):
+            both.wait(0.3)
+        return add(*arguments, **keywords)
+
+    kernel.add = slow  # type: ignore[method-assign]
+    asking = [Asking(lambda: kernel.change(workers=2)), Asking(lambda: kernel.change(ready=50))]
+    for each in asking:
+        each.join(LIMIT_S)
+        assert isinstance(each.said, KernelPolicy), each.said
 
 
 def test_a_drained_kernel_finishes_what_it_has(live: Callable[..., Live]) -> None:
