@@ -60,6 +60,8 @@ class RunnableSpec:
         self.request_type: Any = hints.get(request_name, Any)
         #: What a request must be an object of; (): anything.
         self.kinds: tuple[type, ...] = (self.request_type,) if _is_own(self.request_type) else ()
+        if self.request_type is float:  # as everywhere in Python's types, and in msgspec's
+            self.kinds = (float, int)
         self._decoder = _decoder(cls, "request", self.request_type)
         self._result_decoder = _decoder(cls, "result", hints.get("return", Any))
         self.execute: Callable[[Any, Any], Any] = self._unmade

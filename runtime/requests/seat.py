@@ -47,7 +47,7 @@ class Seat(AppObject):
         self._answers: deque[list[Any]] = deque()
         self._start = 0
 
-    @operation(priority=7, is_long=True)
+    @operation(priority=0, is_long=True)
     async def execute(self, kernel: str, start: int, items: list[list[Any]]) -> list[list[Any]]:
         """Execute requests, [number, runnable, packed, lane] each: [number, packed result, error, traceback, ns] of each.
 

@@ -34,7 +34,7 @@ class Window(AppObject):
     def __init__(self, kernel: RequestKernel) -> None:
         self._kernel = kernel
 
-    @operation(priority=7)
+    @operation(priority=0)
     async def post_requests(self, asked: Asked, items: list[Item], wait: bool, limit: float | None) -> list[Any]:
         """For worker processes: [numbers of those posted, and what was in the way, [status, text, retry after], or nil]."""
         context = self._context(asked)
@@ -52,7 +52,7 @@ class Window(AppObject):
             ids.append(element.id)
         return [ids, None]
 
-    @operation(priority=7)
+    @operation(priority=0)
     async def rejoin_requests(
         self, asked: Asked, owner: str | int | list[int] | None, wait: bool, limit: float | None, count: int
     ) -> list[Any]:
@@ -71,7 +71,7 @@ class Window(AppObject):
             _, element = context._desk.rejoin(whose, None, None)
         return [Rejoin.RETURNED.value if rows else found.value, rows]
 
-    @operation(priority=7)
+    @operation(priority=0)
     def disown_requests(self, asked: Asked, owner: str | int | None) -> None:
         """For worker processes: nobody will rejoin what there is of this owner."""
         context = self._context(asked)
