@@ -54,7 +54,7 @@ class Resolver:
         """The name of a place that is being drained, for who belongs to the work that it finishes; None: there is none."""
         names = self._serving(route)
         if key is not None:
-            names = (home(names, key),)
+            names = (_place_of(names, key),)
         return next(
             (name for name in names if self._is_up(name) and self._directory.backplanes[name].is_draining), None
         )
@@ -68,8 +68,7 @@ class Resolver:
 
     def _by_key(self, route: str, key: str) -> str:
         names = self._serving(route)
-        named = key[1:].partition(":")[0] if key.startswith(AT) else ""
-        name = named if named in names else home(names, key)
+        name = _place_of(names, key)
         if not self._takes(name, route):
             raise self._unavailable(f"{route!r}, key {key!r}", (name,))
         return name
@@ -102,6 +101,12 @@ def home(names: tuple[str, ...], key: str) -> str:
     # The highest of one hash a pair: when a backplane is added, only the keys that it takes over move.
     # (A key that is not UTF-8 is for the codec to refuse.)
     return max(names, key=lambda name: (_weight(name, key), name))
+
+
+def _place_of(names: tuple[str, ...], key: str) -> str:
+    """The one that `key` names, or its home."""
+    named = key[1:].partition(":")[0] if key.startswith(AT) else ""
+    return named if named in names else home(names, key)
 
 
 def _weight(name: str, key: str) -> int:
