@@ -87,7 +87,9 @@ def wait_until(client: Client, route: str, is_so: Any, **arguments: Any) -> Any:
 
 def assert_nothing_left(live: subprocess.Popen[str], run_dirs: Path) -> None:
     """No process of its, and no socket."""
-    left = [p.pid for p in psutil.process_iter() if p.pid != live.pid and str(run_dirs) in _runtime_dir(p)]
+    left = [
+        " ".join(p.cmdline()) for p in psutil.process_iter() if p.pid != live.pid and str(run_dirs) in _runtime_dir(p)
+    ]
     assert left == [], "processes outlive the demonstration"
     assert not list(run_dirs.rglob("*.sock"))
 

@@ -157,7 +157,7 @@ def test_bulk_steps_aside_for_questions(tmp_path: Path) -> None:
         query.answer(query.waiting("query.statistics")[0])
         order = backplane.run_until_idle()
     assert len(asked) == 3
-    assert order.index("progress") < order.index("requests", order.index("progress")), "answered before it was through"
+    assert order.index("progress") < order.index("Files", order.index("progress")), "answered before it was through"
 
 
 def test_files_that_cannot_be_read_are_told(tree: Path) -> None:

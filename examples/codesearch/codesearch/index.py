@@ -178,6 +178,8 @@ class Walker(AppObject):
                 statistics = await self.call("query.statistics")
                 break
             except PeerError as error:
+                if should_stop():
+                    return 0
                 await pause(error.retry_after or RETRY_S)
         index.root, index.epoch, shards = top, statistics["epoch"], statistics["shards"]
         number = await self.call("index.begin", is_full=is_full)

@@ -227,6 +227,8 @@ class Files(Runnable):
             try:
                 return await kernel.acall("query.ingest", key=key, portions=batch)
             except (PeerError, DeadlineExceeded) as error:
+                if kernel.should_stop():
+                    raise
                 retry_after = error.retry_after or RETRY_S
             await pause(retry_after)
 
