@@ -34,7 +34,7 @@ LINE: Final = "command"
 LINE_SUMMARY: Final = "Do what a line says, as `workers 4`; `help` lists what there is."
 PRIORITY: Final = 0
 STATES: Final = ("initializing", "primary", "secondary")
-#: Commands that were asked for and have not ended: people and programs that operate a kernel ask for a few.
+#: Commands of either kind, plain and `async`, that were asked for and have not ended: who operates a kernel asks for a few.
 OUTSTANDING_MAX: Final = 100
 #: Characters of an outcome in the log.
 LOGGED_MAX: Final = 500
@@ -52,7 +52,8 @@ class CommandRoutes:
         self.specs = specs
         #: Objects on which commands that wait have run, and on which others may.
         self._free: list[AppObject] = []
-        self._outstanding_count = 0
+        #: Plain ones, and those that may wait: who waits a hundred times must not keep others from `resume`.
+        self._outstanding_counts = [0, 0]
         taken = _names_of(kernel)
         if LINE in taken:
             raise DeclarationError(
@@ -95,9 +96,9 @@ class CommandRoutes:
 
     def asked(self, spec: CommandSpec, run: Callable[[Any], Any], request: Request) -> Action:
         """The action that a request becomes. Raises `Busy`."""
-        if self._outstanding_count >= OUTSTANDING_MAX:
+        if self._outstanding_counts[spec.is_async] >= OUTSTANDING_MAX:
             raise Busy(f"{self.name}: {OUTSTANDING_MAX} commands have not ended", retry_after=1.0)
-        self._outstanding_count += 1
+        self._outstanding_counts[spec.is_async] += 1
         action = self._action(spec, run, request.priority, request.deadline_ns)
         action.on_end = partial(self._ended, spec, dict(request.body))
         return action
@@ -136,7 +137,7 @@ class CommandRoutes:
             self._free.append(action.object)
 
     def _ended(self, spec: CommandSpec, arguments: dict[str, Any], action: Action) -> None:
-        self._outstanding_count -= 1
+        self._outstanding_counts[spec.is_async] -= 1
         self._is_free(action)
         if spec.mark.is_logged and action.error is None:
             said = " ".join(f"{name}={value!r:.100}" for name, value in arguments.items())

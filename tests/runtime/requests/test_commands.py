@@ -326,6 +326,7 @@ def test_of_commands_there_are_only_so_many() -> None:
     naps = [backplane.call("index.nap", seconds=1.0) for _ in range(OUTSTANDING_MAX + 1)]
     backplane.run_until_idle()
     assert isinstance(naps[-1].error(), Busy)
+    assert backplane.call("index.resume").result()["state"] == "open"  # who waits keeps nobody from operating
     backplane.advance(OUTSTANDING_MAX)
     assert tell(backplane, "beat") == 1
 
