@@ -67,12 +67,14 @@ class CommandHandler(AppObject):
         sight = component._desk.inspect(Sight)
         stall = component._desk.stall
         executor = component._executor
+        workers = [] if executor is None else executor.workers()
         told: dict[str, Any] = msgspec.to_builtins(
             status_of(
                 sight, component.name, component._operating.state,
                 held=component._desk.is_held,
                 stall=None if stall is None else stall.text,
-                workers=[] if executor is None else executor.workers(),
+                shortage=component._shortage_now([worker["name"] for worker in workers]) or None,
+                workers=workers,
                 rates=component._pace.rates(sight.figures),
                 schedule=[(when.text, line) for when, line in component._lines(sight.policy)],
             )

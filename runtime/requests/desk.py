@@ -174,7 +174,8 @@ class Desk(Oversight):
         """As `executor.Port.lost`."""
         with self._mutex:
             self._ledger.lose(worker, elements, why, self.now_ns())
-        log.warning("%s: worker %s is lost with %d requests: %s", self.name, worker, len(elements), why)
+        what = f"{len(elements)} requests" if len(elements) != 1 else f"{elements[0].runnable} {elements[0].id}"
+        log.warning("%s: worker %s is lost with %s: %s", self.name, worker, what, why)
         self._tell()
         self.wake()
 

@@ -8,7 +8,7 @@ taken and rejoined is decided in ledger.py; here it is wired to the backplane: t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -39,9 +39,11 @@ from .resource import Resource
 from .resources import ResourceTable
 from .runnable import Runnable, RunnableSpec
 from .schedule import When
+from .shortage import shortage_of
 from .status import Pace
 from .thread_resources import ThreadResources
 from .window import Window
+from .wire import POST
 
 #: How often the watchdog looks whether anything goes on. It costs 20 us; who sees that nothing does looks for seconds.
 WATCH_NS: Final = 500_000_000
@@ -74,6 +76,8 @@ class RequestKernel(Component):
     _automatic: Automatic | None
     _operating: Operating
     _pace: Pace
+    #: As at the last look of its watchdog.
+    _shortage: str
     _instrumentation: Instrumentation | None
     _optimising: Optimising | None
 
@@ -87,6 +91,7 @@ class RequestKernel(Component):
         self._priorities = 0
         self._timers = {}
         self._routes = self._automatic = None
+        self._shortage = ""
         return self
 
     def __init__(self, policy: KernelPolicy | None = None) -> None:
@@ -275,12 +280,25 @@ class RequestKernel(Component):
         unheard_count, last = self._desk.take_unheard()
         if unheard_count:
             log.warning("%s: %d requests failed that rejoin nobody; the last: %s", self.name, unheard_count, last)
-        stall = self._desk.look_for_stall()
+        executor = self._executor
+        workers = None if executor is None else [worker["name"] for worker in executor.workers()]
+        shortage = self._shortage_now(workers or ())
+        if shortage and shortage != self._shortage:
+            log.warning("%s: %s", self.name, shortage)
+        self._shortage = shortage
+        stall = self._desk.look_for_stall(workers)
         if stall is None:
             return
         log.error("%s: nothing goes on any more: %s", self.name, stall.text)
         if self.policy.on_stall == "fail":
             self._desk.end_waiting(f"{self.name}: {stall.text}", everybody=False)
+
+    def _shortage_now(self, workers: Collection[str]) -> str:
+        """Why it has fewer worker processes than it asks for, and never will have more (shortage.py); "": it may."""
+        if self._executor is None or not self._host.places(f"{self.component_name}.{POST}"):
+            return ""  # there is no directory yet
+        cls = type(self)
+        return shortage_of(self._desk.policy, f"{cls.__module__}:{cls.__qualname__}", len(workers))
 
     def workers_up(self) -> int:
         """Workers that there are; other than asked for while they come and go."""

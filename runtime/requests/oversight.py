@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import TypeVar
 
 from appbackplane.transport.errors import FailedPrecondition, InvalidArgument
@@ -137,11 +137,11 @@ class Oversight:
             count, self._ledger.unheard_count = self._ledger.unheard_count, 0
             return count, self._ledger.unheard
 
-    def look_for_stall(self) -> Stall | None:
-        """What keeps everything from going on, if that is new; None: nothing, or it is known."""
+    def look_for_stall(self, workers: Collection[str] | None = None) -> Stall | None:
+        """What keeps everything from going on, if that is new; None: nothing, or it is known. `workers` as in `stall_of`."""
         self.look_for_given_up()
         with self._mutex:
-            stall = stall_of(self._ledger)
+            stall = stall_of(self._ledger, workers)
             is_new = stall is not None and (self._stall is None or self._stall.cause != stall.cause)
             self._stall = stall
         return stall if is_new else None

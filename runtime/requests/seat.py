@@ -169,8 +169,8 @@ class RequestWorker(Component):
         spec = self.specs.get(name)
         if spec is None:
             raise FailedPrecondition(
-                f"this worker executes the requests of {self._kernel}, which has no runnable {name}: "
-                f"have the `pool` of {kernel} lead to workers of its own"
+                f"this worker executes the requests of {self._kernel} (its setting `kernel`), which has no runnable {name}: "
+                f"name the class of {kernel} there, or have the `pool` of {kernel} lead to workers of its own"
             )
         return spec
 
@@ -188,10 +188,18 @@ class RequestWorker(Component):
 def kernel_class(named: str) -> Any:
     """The class that "module:Class" names. Raises `DeclarationError`."""
     module, _, name = named.partition(":")
+    if not (module and name):
+        raise DeclarationError(f'kernel = {named!r}: expected "module:Class" of a RequestKernel')
     try:
-        cls = getattr(importlib.import_module(module), name, None)
+        found = vars(importlib.import_module(module))
     except ImportError as error:
         raise DeclarationError(f"kernel = {named!r}: {error}") from error
-    if not (isinstance(cls, type) and issubclass(cls, RequestKernel)):
-        raise DeclarationError(f'kernel = {named!r}: expected "module:Class" of a RequestKernel')
+    if not _is_kernel(cls := found.get(name)):
+        kernels = [each for each, value in found.items() if _is_kernel(value) and value is not RequestKernel]
+        hint = f"; {module} has {', '.join(kernels[:5])}" if kernels else ""
+        raise DeclarationError(f'kernel = {named!r}: expected "module:Class" of a RequestKernel{hint}')
     return cls
+
+
+def _is_kernel(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, RequestKernel)

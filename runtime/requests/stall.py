@@ -9,6 +9,7 @@ for somebody outside (a full rejoin pool) is no stall yet: he may come.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
 from .element import Element
@@ -30,10 +31,17 @@ class Stall(NamedTuple):
     text: str
 
 
-def stall_of(ledger: Ledger) -> Stall | None:
-    """What keeps everything from going on; None: something does, or may."""
-    executing = [held.elements[0] for held in ledger.workers.values() if held.elements]
-    if not executing or ledger.blocked_count < len(executing) or ledger.has_takeable:
+def stall_of(ledger: Ledger, workers: Collection[str] | None = None) -> Stall | None:
+    """What keeps everything from going on; None: something does, or may.
+
+    `workers`: those that there are or may come to be; None: as many as the policy says.
+    """
+    held_by = {name: held.elements[0] for name, held in ledger.workers.items() if held.elements}
+    executing = [*held_by.values()]
+    if not executing or ledger.blocked_count < len(executing):
+        return None
+    is_short = ledger.has_takeable and workers is not None and held_by.keys() >= set(workers)
+    if ledger.has_takeable and not is_short:
         return None
     if ledger.admitted or ledger.handed:  # they have what they wait for, and are being told
         return None
@@ -48,12 +56,15 @@ def stall_of(ledger: Ledger) -> Stall | None:
             f"(rejoin = {ledger.policy.rejoin})",
         )
     ready = sum(ledger.entries.counts)
-    if ledger.executing.total >= ledger.executing.total_max:
-        remedy = (
-            'constrain the upper lanes (mode = "lanes"), or have more workers than requests that wait at a time'
-            if ledger.policy.mode == "plain"
-            else "post sub-requests in a lane below that of who waits for them"
-        )
+    if is_short or ledger.executing.total >= ledger.executing.total_max:
+        if is_short:
+            remedy = f"there are fewer workers than the {ledger.policy.workers} of the policy: have as many replicas"
+        elif ledger.policy.mode == "plain":
+            remedy = (
+                'constrain the upper lanes (mode = "lanes"), or have more workers than requests that wait at a time'
+            )
+        else:
+            remedy = "post sub-requests in a lane below that of who waits for them"
         return Stall(
             "workers",
             f"thread exhaustion: all {len(executing)} workers execute requests that wait: {waiting}; {ready} requests are "

@@ -89,6 +89,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     rates: Rates | None
     #: Why nothing goes on any more; None: it does.
     stall: str | None
+    #: Why there are fewer worker processes than asked for (shortage.py); None: there are enough, or may come to be.
+    shortage: str | None
     lanes: list[LaneStatus]
     workers: list[WorkerStatus]
     totals: dict[str, int]
@@ -149,8 +151,8 @@ class Sight:
 
 
 def status_of(
-    sight: Sight, name: str, state: str, *, held: bool, stall: str | None, workers: Sequence[Mapping[str, Any]],
-    rates: Rates | None, schedule: Sequence[tuple[str, str]],
+    sight: Sight, name: str, state: str, *, held: bool, stall: str | None, shortage: str | None,
+    workers: Sequence[Mapping[str, Any]], rates: Rates | None, schedule: Sequence[tuple[str, str]],
 ) -> Status:  # fmt: skip
     """`workers`: as the executor knows them."""
     figures, policy = sight.figures, sight.policy
@@ -176,6 +178,7 @@ def status_of(
         oldest_ms=_ms(now_ns - min(waiting_ns)) if waiting_ns else None,
         rates=rates,
         stall=stall,
+        shortage=shortage,
         lanes=[
             LaneStatus(
                 lane=lane,

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 #: A key that begins so names a backplane (transport/resolver.py).
 AT: Final = "@"
 
+#: States of workers that are given requests.
+_THERE: Final = frozenset({"rests", "executes", "waits"})
+
 #: A kernel, and a backplane that has it.
 Place = tuple[str, str]
 
@@ -135,7 +138,7 @@ def _show_all(answers: dict[Place, Any]) -> None:
                 name,
                 place,
                 _state(told),
-                f"{told['workers_max']} {told['kind']}",
+                f"{_workers(told)} {told['kind']}",
                 str(told["executing"]),
                 f"{told['ready']} of {told['ready_max']}",
                 f"{told['rejoinable']} of {told['rejoinable_max']}",
@@ -150,12 +153,14 @@ def _show_all(answers: dict[Place, Any]) -> None:
     for told in answers.values():
         if told["stall"]:
             click.echo(f"{told['kernel']}: nothing goes on any more: {told['stall']}")
+        if told.get("shortage"):
+            click.echo(f"{told['kernel']}: {told['shortage']}")
 
 
 def _show(told: dict[str, Any]) -> None:
     policy = told["policy"]
     rates = f"{_rate(told, 'ended_per_s')} requests a second, {_rate(told, 'busy_percent', ' %')} busy"
-    workers = f"{told['workers_max']} workers ({told['kind']}), {told['executing']} executing"
+    workers = f"{_workers(told)} workers ({told['kind']}), {told['executing']} executing"
     click.echo(f"{told['kernel']}: {_state(told)}, {workers}, {rates}")
     show.table(
         ("POOL", "USED", "OF"),
@@ -199,9 +204,13 @@ def _show(told: dict[str, Any]) -> None:
     totals = ", ".join(f"{count:,} {name}" for name, count in told["totals"].items() if count)
     remarks = [f"lanes {lanes}; ageing {ageing}; boost {policy['boost']}; so far {totals or 'nothing'}"]
     if told["posting"]:
-        remarks.append(f"{told['posting']} posters wait for an entry")
+        remarks.append(
+            "1 poster waits for an entry" if told["posting"] == 1 else f"{told['posting']} posters wait for an entry"
+        )
     if told["stall"]:
         remarks.append(f"nothing goes on any more: {told['stall']}")
+    if told.get("shortage"):
+        remarks.append(told["shortage"])
     remarks += [f"by itself, {when}: {line}" for when, line in told["schedule"]]
     for remark in remarks:
         click.echo(remark)
@@ -209,6 +218,12 @@ def _show(told: dict[str, Any]) -> None:
 
 def _state(told: dict[str, Any]) -> str:
     return f"{told['state']}, held" if told["held"] and told["state"] != "held" else str(told["state"])
+
+
+def _workers(told: dict[str, Any]) -> str:
+    """How many there are to be; and how many there are, if that is fewer."""
+    there = sum(worker["state"] in _THERE for worker in told["workers"])
+    return f"{there} of {told['workers_max']}" if there < told["workers_max"] else str(told["workers_max"])
 
 
 def _rate(told: dict[str, Any], name: str, unit: str = "") -> str:

@@ -317,7 +317,8 @@ def test_when_the_kernels_process_dies_everybody_is_told_and_it_works_again(syst
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ("bulk:Tree", "kernel = 'bulk:Tree': expected \"module:Class\" of a RequestKernel"),
+        ("bulk:Tree", "kernel = 'bulk:Tree': expected \"module:Class\" of a RequestKernel; bulk has Bulk"),
+        ("bulk.Bulk", "kernel = 'bulk.Bulk': expected \"module:Class\" of a RequestKernel"),
         ("nowhere:Bulk", "kernel = 'nowhere:Bulk': No module named 'nowhere'"),
     ],
 )
@@ -333,11 +334,14 @@ def test_a_worker_whose_kernel_is_wrong_does_not_come_up_and_says_why(folder: Pa
 
 
 def test_a_kernel_without_workers_waits_for_them(up: Up, folder: Path) -> None:
-    """They come up after it, or are missing: nothing is refused, and status says what is ready."""
+    """They come up after it, or are missing: nothing is refused, and status says what is ready, and what to write."""
     shutil.copy(HERE / "bulk.py", folder)
     system = up(BULK.partition("[backplane.worker]")[0])
     with system.connect() as client:
         call = client.submit("bulk.run", runnable="Pid", requests=[1, 2], timeout=LIMIT_S)
         told = ask_until(client, "bulk.told", lambda told: told["ready"][3] == 2)
         assert (told["executing"], told["posted_total"]) == (0, 2)
+        shortage = client.call("bulk.status")["shortage"]
+        assert "no backplane has a component 'request_worker'" in shortage
+        assert 'kernel = "bulk:Bulk"' in shortage
         call.cancel()

@@ -78,9 +78,8 @@ class Outside:
             for name, generation in self.generations.items()
         }
         version = engine.outgoing.directory.version + 1
-        directory = Directory(
-            "test", version, places, dict.fromkeys((EXECUTE, RECALL), tuple(self.generations)), {}, ()
-        )
+        routes = {**dict.fromkeys((EXECUTE, RECALL), tuple(self.generations)), "bulk.post_requests": ("k",)}
+        directory = Directory("test", version, places, routes, {}, ())
         engine.outgoing.update(directory, self.virtual.clock.now_ns())
 
     # -- who posts and rejoins in the kernel's backplane -------------------------------------------------------------

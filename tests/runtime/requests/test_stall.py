@@ -25,9 +25,10 @@ POLICIES = [
 class World:
     """A ledger, with workers that do what they are told and wait where they have to."""
 
-    def __init__(self, policy: KernelPolicy) -> None:
+    def __init__(self, policy: KernelPolicy, missing: int = 0) -> None:
+        """`missing`: so many of its workers do not exist."""
         self.ledger = Ledger(policy)
-        self.names = [f"w{number}" for number in range(policy.workers)]
+        self.names = [f"w{number}" for number in range(max(1, policy.workers - missing))]
         self.count = 0
 
     def executing(self) -> list[Element]:
@@ -101,10 +102,10 @@ STEPS = st.lists(
 
 
 @settings(max_examples=EXAMPLES, deadline=None, derandomize=EXAMPLES == 300, suppress_health_check=list(HealthCheck))
-@given(policy=st.sampled_from(POLICIES), steps=STEPS)
-def test_a_stall_is_reported_only_where_nothing_goes_on(policy: KernelPolicy, steps: list[Any]) -> None:
+@given(policy=st.sampled_from(POLICIES), missing=st.integers(0, 2), steps=STEPS)
+def test_a_stall_is_reported_only_where_nothing_goes_on(policy: KernelPolicy, missing: int, steps: list[Any]) -> None:
     """No sequence of `take` and `end` makes progress: there is nobody who could do either."""
-    world = World(policy)
+    world = World(policy, missing)
     for what, which, lane, whose in steps:
         executing = world.executing()
         asking = executing[which % len(executing)] if executing else None
@@ -120,7 +121,7 @@ def test_a_stall_is_reported_only_where_nothing_goes_on(policy: KernelPolicy, st
             world.ledger.end(asking.worker, asking, None, None, 0, 0)
         elif what == "tell":
             world.tell()
-        stall = stall_of(world.ledger)
+        stall = stall_of(world.ledger, world.names)
         if stall is not None:
             assert not world.goes_on(), stall
             assert stall.cause in ("workers", "lanes", "nothing", "rejoin")
@@ -142,6 +143,24 @@ def stalled(policy: KernelPolicy, *lanes: int, child_lane: int = 3) -> Any:
         world.post(element, child_lane, element)
         world.rejoin(element, element)
     return stall_of(world.ledger), world
+
+
+def test_all_workers_that_exist_wait() -> None:
+    """Two replicas for a policy of three workers: the third never comes, and what is ready is not for it to begin."""
+    world = World(KernelPolicy(workers=3), missing=1)
+    for _ in world.names:
+        world.post("outside", 2, None)
+        world.take()
+    for element in world.executing():
+        world.post(element, 3, element)
+        world.rejoin(element, element)
+    assert stall_of(world.ledger) is None, "as far as the policy goes, one may come"
+    assert stall_of(world.ledger, [*world.names, "restarting"]) is None
+    stall = stall_of(world.ledger, world.names)
+    assert stall is not None
+    assert stall.cause == "workers"
+    assert "all 2 workers execute requests that wait" in stall.text
+    assert "fewer workers than the 3 of the policy" in stall.text
 
 
 def test_all_workers_wait() -> None:
