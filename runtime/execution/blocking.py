@@ -23,16 +23,16 @@ StandIn: TypeAlias = Callable[[threading.Lock, float], bool]
 LIMIT_S: Final = 2 * TIMEOUT_MAX_S
 
 
-def wait_at(gate: threading.Lock, limit_s: float, outside: StandIn | None = None) -> bool:
+def wait_at(gate: threading.Lock, limit_s: float, outside: StandIn | None = None, what: str = "") -> bool:
     """Wait in this thread until the gate is opened: whether it was in time. What runs here is given up for as long.
 
-    `outside`: who waits for a thread in which nothing runs; None: it does so itself.
+    `outside`: who waits for a thread in which nothing runs; None: it does so itself. `what`: is waited for, for whoever asks.
     """
     engine, running = current.engine, current.action
     if engine is None or running is None:
         return gate.acquire(timeout=limit_s) if outside is None else outside(gate, limit_s)
     with engine.lead:
-        engine.parking.begins_to_block(running, engine.now_ns())
+        engine.parking.begins_to_block(running, engine.now_ns(), what)
     try:
         return gate.acquire(timeout=limit_s) if engine.stand_in is None else engine.stand_in(gate, limit_s)
     finally:
@@ -62,7 +62,7 @@ def blocking_call(
     asking.on_end = has_ended
     with engine.lead:
         engine.post(asking, engine.now_ns())
-    wait_at(gate, LIMIT_S)  # the call itself ends in time
+    wait_at(gate, LIMIT_S, what=f"a call of {route}")  # the call itself ends in time
     if asking.error is not None:
         raise asking.error
     return asking.result

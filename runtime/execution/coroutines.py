@@ -45,10 +45,12 @@ class Pause:
 class Signal(Pause):
     """`await signal`: until somebody sets it (`Host.set`), or its time is over; for whole systems on top of the scheduler."""
 
-    __slots__ = ("action", "is_set")
+    __slots__ = ("action", "is_set", "what")
 
-    def __init__(self, delay_ns: int) -> None:
+    def __init__(self, delay_ns: int, what: str = "") -> None:
+        """`what`: is waited for, for whoever asks why."""
         super().__init__(delay_ns)
+        self.what = what
         self.is_set = False
         #: Who awaits it, once it is put aside. Written with the lead.
         self.action: Any = None

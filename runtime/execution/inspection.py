@@ -19,7 +19,7 @@ from ..observation.slow_actions import as_text, frames_of
 from ..observation.waiting import Awaited, Facts, Parked, Reason, Running, Standing, Throttled, Where, explain
 from ..scheduling.object_queue import READY, RUNNING, WAITING
 from ..scheduling.quotas import UNLIMITED
-from .coroutines import CallRequest
+from .coroutines import CallRequest, Signal
 from .digesting import Digest
 from .method_action import MethodAction
 from .naming import LOOK_MAX, SHOWN_MAX, Names, call_name, is_object_name, route_of
@@ -240,7 +240,8 @@ class Inspection:
         for_ns = max(0, now_ns - worker.started_ns) if worker.started_ns else 0
         frame = sys._current_frames().get(worker.ident) if with_stack else None
         frames = () if frame is None else frames_of(frame)
-        return Running(action.name, action.object.name, action.priority, worker.number, for_ns, frames)
+        what = self._engine.parking.blocked_by.get(id(action), "")
+        return Running(action.name, action.object.name, action.priority, worker.number, for_ns, frames, what)
 
     def _parked(self, object: AppObject, action: Action | None) -> Parked | None:
         waiting = action if isinstance(action, ParkableAction) else self._engine.inheritance.waiting(object)
@@ -268,7 +269,8 @@ class Inspection:
         engine = self._engine
         left_ns = deadline_ns - now_ns
         if not isinstance(action.request, CallRequest) or engine.outgoing.is_nobody(peer):
-            return Awaited(action.name, left_ns)
+            what = action.request.what if isinstance(action.request, Signal) else ""
+            return Awaited(action.name, left_ns, what=what)
         callee = engine.outgoing.backplane_of(peer) or "?"
         caller = LOCAL if peer is LOCAL else engine.outgoing.own_identity
         return Awaited(

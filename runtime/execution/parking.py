@@ -29,6 +29,8 @@ class Parking:
         self.parked: dict[int, ParkableAction] = {}
         #: Operations that wait in their threads now, and the most there ever were: as many threads are spare.
         self._blocked_count = self.spares = 0
+        #: For what these wait, and others that run and wait in their threads, by identity, as far as they say.
+        self.blocked_by: dict[int, str] = {}
         #: Sees to it that there are that many.
         self.on_spares: Callable[[], None] | None = None
 
@@ -88,9 +90,11 @@ class Parking:
 
     # -- who waits in his thread: he runs, to the scheduler -----------------------------------------------------------
 
-    def begins_to_block(self, action: Action, now_ns: int) -> None:
+    def begins_to_block(self, action: Action, now_ns: int, what: str = "") -> None:
         """`action` is about to wait in its thread; what else that one would have done is somebody else's."""
         engine = self._engine
+        if what:
+            self.blocked_by[id(action)] = what
         asked = action.priority
         engine.inheritance.awaits(action)
         engine.inheritance.blocked_count += 1
@@ -111,6 +115,7 @@ class Parking:
 
     def blocks_no_more(self, action: Action) -> None:
         """It goes on."""
+        self.blocked_by.pop(id(action), None)
         engine, worker = self._engine, current.worker
         if worker is not None and worker.engine is engine:
             worker.is_blocked = False

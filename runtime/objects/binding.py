@@ -15,6 +15,8 @@ import msgspec
 
 from appbackplane.transport.errors import InvalidArgument
 
+from . import unfit
+
 #: Values of exactly these types are what they say; msgspec would hand them on as they are.
 _PLAIN = (str, int, float, bool, bytes, NoneType, list, dict)
 #: Defaults that nobody can change, so that they need no copy.
@@ -38,14 +40,17 @@ class Parameter:
 class Binding:
     """The parameters of one method."""
 
-    __slots__ = ("_convert", "_plain", "signature")
+    __slots__ = ("_convert", "_plain", "_struct", "signature")
 
     def __init__(
-        self, plain: list[Parameter] | None, convert: Callable[[Any], tuple[Any, ...]], signature: str
-    ) -> None:
+        self, plain: list[Parameter] | None, convert: Callable[[Any], tuple[Any, ...]], signature: str,
+        struct: Any = None,
+    ) -> None:  # fmt: skip
+        """`struct`: what they are converted to, for who explains what does not fit."""
         #: All parameters, in their order, if each of them is plain.
         self._plain = plain
         self._convert = convert
+        self._struct = struct
         self.signature = signature
 
     def bind(self, arguments: Mapping[str, Any], route: str) -> tuple[Any, ...]:  # hot: scripts/bench call_pipelined
@@ -57,7 +62,7 @@ class Binding:
         try:
             return self._convert(arguments)
         except msgspec.ValidationError as error:
-            raise InvalidArgument(self._explain(str(error), route)) from None
+            raise InvalidArgument(self._explain(error, route)) from None
 
     def _as_they_are(self, plain: list[Parameter], arguments: dict[str, Any]) -> tuple[Any, ...] | None:
         values: list[Any] = []
@@ -75,13 +80,20 @@ class Binding:
             values.append(value)
         return None if left_count else tuple(values)
 
-    def _explain(self, message: str, route: str) -> str:
+    def _explain(self, error: msgspec.ValidationError, route: str) -> str:
+        message = str(error)
         if found := re.match(r"Object missing required field `([^`]+)`$", message):
             problem = f"missing argument {found[1]!r}"
         elif found := re.match(r"Object contains unknown field `([^`]+)`$", message):
             problem = f"unknown argument {found[1]!r}"
         elif found := re.match(r"(.*) - at `\$\.(.+)`$", message):
             problem = f"argument {found[2]!r}: {found[1][0].lower()}{found[1][1:]}"
+            if hint := unfit.hint(found[1], found[2], self._struct):
+                problem += f" ({hint})" if hint.endswith("?") else f": {hint}"
+                if re.search(r"\W", found[2]) or not hint.startswith("expected '"):
+                    return f"{route}: {problem}"  # within an argument, of which the signature says nothing
+            elif unfit.says_itself(error, found[2], self._struct):
+                return f"{route}: {problem}"
         else:
             problem = message
         return f"{route}: {problem}; expected {self.signature}"

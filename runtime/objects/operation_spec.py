@@ -46,7 +46,7 @@ class OperationSpec:
             values = msgspec.convert(arguments, struct, builtin_types=_BUILTIN, dec_hook=_convert)
             return tuple([getattr(values, name) for name in names])
 
-        self.binding = Binding(_plain(parameters, hints), convert, self.signature)
+        self.binding = Binding(_plain(parameters, hints), convert, self.signature, struct)
         if mark.kind == "timer" and any(p.default is p.empty for p in parameters):
             raise DeclarationError(f"{function.__qualname__} runs on a timer: its parameters need defaults")
 

@@ -66,11 +66,13 @@ class Running:
     worker: int
     for_ns: int
     frames: Sequence[FrameSummary] = ()
+    #: For what it waits in its thread; empty: it does not, or does not say.
+    what: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Awaited:
-    """What an action awaits: a call, or (`callee` is None) only time."""
+    """What an action awaits: a call, or (`callee` is None) something of this backplane, or only time."""
 
     #: The action that awaits it.
     route: str
@@ -81,6 +83,8 @@ class Awaited:
     call: str = ""
     #: Whether the callee does not read, so that the call may still be here.
     is_stalled: bool = False
+    #: Without a callee: what it waits for; empty: only time.
+    what: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +268,8 @@ def _ready(facts: Facts, standing: Standing) -> Iterator[Reason]:
 
 def _awaits(because: Because, because_pause: Because, who: str, awaited: Awaited) -> Iterator[Reason]:
     if awaited.callee is None:
-        text = f"{who} pauses for another {_time(awaited.left_ns)}"
+        left = _time(awaited.left_ns)
+        text = f"{who} waits for {awaited.what}" if awaited.what else f"{who} pauses for another {left}"
         yield Reason(because_pause, text, {"left_ms": _ms(awaited.left_ns), "route": awaited.route})
         return
     if awaited.is_stalled:
@@ -292,6 +297,8 @@ def _parked(because: Because, who: str, parked: Parked) -> Reason:
 
 def _runs(because: Because, text: str, running: Running) -> Reason:
     since = f"{text} on {_worker(running)} for {_time(running.for_ns)}"
+    if running.what:
+        since += f", and waits there for {running.what}"
     return Reason(because, since, _running(running), frames=running.frames)
 
 

@@ -7,6 +7,7 @@ that who posts one that cannot hears of it.
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import Final
 
 from appbackplane.transport.errors import DeadlineExceeded, InvalidArgument
 
@@ -18,6 +19,10 @@ from .owners import Part, Rejoin, named
 from .policy import KernelPolicy
 from .thread_resources import ThreadResources
 from .waiting import SignalWaiter, ThreadWaiter
+
+#: What is waited for.
+ROOM: Final = "room in the pools"
+AN_END: Final = "requests"
 
 
 class LocalContext(Context):
@@ -47,7 +52,7 @@ class LocalContext(Context):
                 self._pack(element)
             if wait and desk.try_post(element):  # who need not wait needs no gate to wait at
                 continue
-            waiter = ThreadWaiter(self._host) if wait else None
+            waiter = ThreadWaiter(self._host, self._what(ROOM)) if wait else None
             if desk.post(element, waiter):
                 continue
             assert waiter is not None
@@ -67,7 +72,7 @@ class LocalContext(Context):
                 self._pack(element)
             if wait and self._desk.try_post(element):
                 continue
-            waiter = SignalWaiter(self._host, timeout) if wait else None
+            waiter = SignalWaiter(self._host, timeout, self._what(ROOM)) if wait else None
             if self._desk.post(element, waiter):
                 continue
             assert waiter is not None
@@ -85,7 +90,7 @@ class LocalContext(Context):
         found, element = self._desk.rejoin(owner, None, None)
         if found is not Rejoin.NONE_READY or not wait:
             return found, self._unpacked(element)
-        waiter = ThreadWaiter(self._host)
+        waiter = ThreadWaiter(self._host, self._what(AN_END))
         found, element = self._desk.rejoin(owner, waiter, self.element)
         if found is not Rejoin.NONE_READY:
             return found, self._unpacked(element)
@@ -103,7 +108,7 @@ class LocalContext(Context):
         found, element = self._desk.rejoin(owner, None, None)
         if found is not Rejoin.NONE_READY or not wait:
             return found, self._unpacked(element)
-        waiter = SignalWaiter(self._host, timeout)
+        waiter = SignalWaiter(self._host, timeout, self._what(AN_END))
         found, element = self._desk.rejoin(owner, waiter, self.element)
         if found is not Rejoin.NONE_READY:
             return found, self._unpacked(element)
@@ -155,6 +160,10 @@ class LocalContext(Context):
 
     def _pack(self, element: Element) -> None:
         element.packed = self._specs[element.runnable].pack(element.request)
+
+    def _what(self, what: str) -> str:
+        """For who asks why it waits: what for, and who knows more."""
+        return f"{what} of {self._name} (appbackplane requests {self._name.rpartition('/')[2]} tells more)"
 
     def _too_late(self, element: Element, timeout: float | None) -> DeadlineExceeded:
         return DeadlineExceeded(f"{self._name}: {element.runnable} was not posted: no room within {timeout} s")

@@ -94,7 +94,7 @@ class Operating:
     async def ended(self) -> None:
         """Until nothing is posted, ready or executing; of a kernel that is to stop now, until nothing is executing."""
         while self.left_count():
-            waiter = SignalWaiter(self._host, None)
+            waiter = SignalWaiter(self._host, None, f"the end of all requests of {self.name}")
             self._waiters.append(waiter)
             self._watch()
             try:

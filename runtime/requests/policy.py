@@ -13,6 +13,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from appbackplane.transport.directory import nearest
+
 from .element import LANES
 from .lanes import shares
 from .optimiser.policy import OptimiserPolicy
@@ -88,7 +90,7 @@ class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         # What comes from a TOML has these types already; what a program writes is not looked at by anybody else.
         for name, choices in CHOICES.items():
             if (chosen := getattr(self, name)) not in choices:
-                raise ValueError(f"{name} = {chosen!r}: expected {' or '.join(map(repr, choices))}")
+                raise ValueError(f"{name} = {chosen!r}: expected {_alternatives(name)}")
         for name in ("ageing", "optimise"):
             if type(switch := getattr(self, name)) is not bool:
                 raise ValueError(f"{name} = {switch!r}: expected True or False")
@@ -123,7 +125,11 @@ class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
                 raise TypeError(f"{name} cannot change while the kernel runs: write it in the TOML and restart")
         known = {each.name for each in msgspec.structs.fields(self)}
         if unknown := sorted(set(settings) - known):
-            raise TypeError(f"no setting {unknown[0]!r}: expected one of {', '.join(sorted(known - set(FIXED)))}")
+            near = nearest(unknown[0], known)
+            meant = f" (did you mean {near!r}?)" if near else ""
+            raise TypeError(
+                f"no setting {unknown[0]!r}{meant}: expected one of {', '.join(sorted(known - set(FIXED)))}"
+            )
         try:
             return msgspec.convert({**msgspec.to_builtins(self), **settings}, KernelPolicy)
         except msgspec.ValidationError as error:
@@ -148,10 +154,18 @@ class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
                 )
 
 
+def _alternatives(name: str) -> str:
+    return " or ".join(map(repr, CHOICES[name]))
+
+
 def _explained(said: str, settings: Mapping[str, Any]) -> str:
     """As the checks here say it: `Expected `int`, got `str` - at `$.workers`` says where at its end, if at all."""
     problem, _, where = said.partition(" - at `$.")
     name = re.match(r"\w*", where)[0]  # type: ignore[index]
+    if name in CHOICES and name in settings:
+        return f"{name} = {settings[name]!r:.100}: expected {_alternatives(name)}"
+    if name == "lanes" and name in settings and problem.startswith("Expected `array`"):
+        return f"lanes = {settings[name]!r:.100}: expected the percentages of lanes 0, 1 and 2"
     return f"{name} = {settings[name]!r:.100}: {problem[0].lower()}{problem[1:]}" if name in settings else said
 
 

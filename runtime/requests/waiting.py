@@ -48,17 +48,18 @@ class Waiter:
 class ThreadWaiter(Waiter):
     """Waits in its thread."""
 
-    __slots__ = ("_gate", "_host")
+    __slots__ = ("_gate", "_host", "_what")
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, what: str) -> None:
+        """`what`: is waited for, for whoever asks why."""
         super().__init__()
-        self._host = host
+        self._host, self._what = host, what
         self._gate = threading.Lock()
         self._gate.acquire()
 
     def wait(self, limit_s: float | None) -> bool:
         """Whether it was told in time."""
-        return wait_at(self._gate, LIMIT_S if limit_s is None else limit_s, self._host.stand_in)
+        return wait_at(self._gate, LIMIT_S if limit_s is None else limit_s, self._host.stand_in, self._what)
 
     def go_on(self) -> None:
         self._gate.release()
@@ -69,10 +70,11 @@ class SignalWaiter(Waiter):
 
     __slots__ = ("_host", "signal")
 
-    def __init__(self, host: Host, limit_s: float | None) -> None:
+    def __init__(self, host: Host, limit_s: float | None, what: str) -> None:
+        """`what`: is waited for, for whoever asks why."""
         super().__init__()
         self._host = host
-        self.signal = Signal(round((LIMIT_S if limit_s is None else limit_s) * 1e9))
+        self.signal = Signal(round((LIMIT_S if limit_s is None else limit_s) * 1e9), what)
 
     def go_on(self) -> None:
         self._host.set(self.signal)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from appbackplane.transport.errors import DeadlineExceeded
+
 from . import show
 from .cli import debug_option, json_option
 from .completing import routes
@@ -56,6 +58,13 @@ def command(
             route, key=key, priority=priority, timeout=timeout, arguments=body,
             idempotency_key=idempotency_key, retry=idempotency_key is not None,
         )  # fmt: skip
+    except DeadlineExceeded as error:
+        if "deadline" not in error.message:  # of something that the operation waited for
+            raise
+        hint = f"--timeout gives it longer, and `appbackplane why {route}` tells meanwhile what it waits for"
+        late = DeadlineExceeded(f"{error.message} (it had {timeout:g} s: {hint})")
+        late.trace = error.trace
+        raise late from error
     finally:
         client.close()
     if as_json:

@@ -90,7 +90,7 @@ def _places(location: Location, kernel: str | None) -> list[Place]:
         import difflib  # only where somebody has mistyped
 
         close = difflib.get_close_matches(kernel, found, n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close else f": one of {', '.join(sorted(found))}" if found else ""
+        hint = f" (did you mean {close[0]!r}?)" if close else f": there is {', '.join(sorted(found))}" if found else ""
         raise NotFound(f"no request kernel {kernel!r} in system {location.system!r}{hint}")
     return [(name, place) for name in sorted(found) if kernel in (None, name) for place in found[name]]
 
@@ -204,9 +204,10 @@ def _show(told: dict[str, Any]) -> None:
     totals = ", ".join(f"{count:,} {name}" for name, count in told["totals"].items() if count)
     remarks = [f"lanes {lanes}; ageing {ageing}; boost {policy['boost']}; so far {totals or 'nothing'}"]
     if told["posting"]:
-        remarks.append(
-            "1 poster waits for an entry" if told["posting"] == 1 else f"{told['posting']} posters wait for an entry"
-        )
+        waiting = "1 poster waits" if told["posting"] == 1 else f"{told['posting']} posters wait"
+        is_full = told["rejoinable"] >= told["rejoinable_max"]
+        why = ": the rejoin pool is full, until somebody rejoins what has ended" if is_full else ""
+        remarks.append(f"{waiting} for an entry{why}")
     if told["stall"]:
         remarks.append(f"nothing goes on any more: {told['stall']}")
     if told.get("shortage"):

@@ -196,6 +196,8 @@ def test_a_call_that_fails_is_a_line(up: RunningSystem) -> None:
     """With what was meant, or what was expected."""
     assert "did you mean 'index.echo'?" in error_of(run("call", "index.ecko"), FAILED)
     assert "text" in error_of(run("call", "index.echo", "text=1"), FAILED)
+    late = error_of(run("call", "index.echo", "text=x", "--timeout", "0.000001"), FAILED)
+    assert "--timeout gives it longer, and `appbackplane why index.echo` tells meanwhile what it waits for" in late
 
 
 def test_publish_says_when_nobody_hears(up: RunningSystem) -> None:

@@ -57,6 +57,27 @@ def test_one_kernel_is_shown_whole(status: dict[str, Any], capsys: pytest.Captur
     ]
 
 
+def test_what_keeps_posters_waiting_is_said(status: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever forgot to rejoin sees a kernel at rest, and calls that end with their deadline."""
+    requests._show({**status, "rejoinable": 1000, "posting": 1})
+    said = capsys.readouterr().out
+    assert "1 poster waits for an entry: the rejoin pool is full, until somebody rejoins what has ended\n" in said
+
+
+def test_fewer_workers_than_asked_for_are_seen(status: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    """Those that are down are no workers, for now; why there are too few for good is said below."""
+    gone = [{**worker, "state": "down"} for worker in status["workers"][:3]]
+    short = {**status, "workers": [*gone, *status["workers"][3:]], "shortage": "no more replicas"}
+    requests._show(short)
+    lines = capsys.readouterr().out.splitlines()
+    assert "7 of 10 workers (threads)" in lines[0]
+    assert "no more replicas" in lines
+    requests._show_all({("index", "index-1"): short, ("index", "index-2"): status})
+    said = capsys.readouterr().out
+    assert "7 of 10 threads" in said
+    assert "virtual/index: no more replicas" in said
+
+
 def test_several_are_a_table(status: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     """A line each."""
     requests._show_all(

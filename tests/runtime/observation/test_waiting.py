@@ -47,6 +47,14 @@ def because(facts: Facts) -> list[Because]:
         ),
         (replace(READY, where=Where.SUSPENDED, awaited=(PAUSE,)), [Because.PAUSES], "it pauses for another 250.0 ms"),
         (
+            replace(READY, where=Where.SUSPENDED, awaited=(replace(PAUSE, what="requests of bp/index"),)),
+            [Because.PAUSES], "it waits for requests of bp/index",
+        ),
+        (
+            replace(READY, where=Where.RUNNING, running=replace(RUN, what="requests of bp/index")),
+            [Because.RUNNING], "it runs on worker 2 for 1.5 s, and waits there for requests of bp/index",
+        ),
+        (
             replace(READY, where=Where.SUSPENDED, awaited=(replace(REPLY, is_stalled=True),)),
             [Because.NOT_READ, Because.AWAITS], "backplane other does not read",
         ),

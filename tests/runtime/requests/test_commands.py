@@ -144,7 +144,7 @@ def test_settings_are_reviewed(line: str, settings: dict[str, Any]) -> None:
         ("lanes 50 50 0", "100 % leave nothing to lane 3"),
         ("lanes on 0 60 30", "lanes 0 to 2 may have"),
         ("settings ready=5 workers=many", "workers = .many.: expected `int`, got `str`"),
-        ("settings ready=5 redy=6", "no setting 'redy': expected one of ageing"),
+        ("settings ready=5 redy=6", r"no setting 'redy' \(did you mean 'ready'\?\): expected one of ageing"),
         ("settings ready=5 kind=processes", "kind cannot change while the kernel runs"),
         ("settings ready=5 ageing=maybe", "ageing = .maybe.: expected `bool`, got `str`"),
         ('settings ready=5 schedule=\'{"25:00":"beat"}\'', "schedule: '25:00'"),

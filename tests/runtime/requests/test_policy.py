@@ -84,7 +84,7 @@ def test_what_decides_which_kernel_it_is_stays(name: str) -> None:
 
 
 def test_a_setting_that_there_is_not_is_named() -> None:
-    with pytest.raises(TypeError, match="no setting 'wrokers': expected one of ageing, "):
+    with pytest.raises(TypeError, match=r"no setting 'wrokers' \(did you mean 'workers'\?\): expected one of ageing, "):
         KernelPolicy().changed(wrokers=3)
 
 
@@ -101,6 +101,32 @@ def settings_of(text: str) -> dict[str, Any]:
     """`[backplane.NAME.settings.CLASS]` as the process that runs it reads it."""
     settings: dict[str, Any] = tomllib.loads(text)["backplane"]["index"]["settings"]["Indexing"]
     return settings
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('kind = "process"', "'policy.kind': invalid enum value 'process': expected 'threads' or 'processes'"),
+        ("worker = 3", "'policy': object contains unknown field `worker` (did you mean 'workers'?)"),
+        ("zzz = 3", "'policy': object contains unknown field `zzz`: expected one of ageing, base, boost, "),
+        ("workers = 0", "'policy': workers = 0: expected 1 to 256"),
+        ("optimiser = { workers = 3 }", "'policy.optimiser': object contains unknown field `workers`"),
+    ],
+)
+def test_what_the_toml_has_wrong_is_said_with_what_it_may_be(line: str, said: str) -> None:
+    """And without the constructor's signature, which says nothing of what is within a policy."""
+    with pytest.raises(InvalidArgument) as refused:
+        construct(Indexing, settings_of(HEAD + line))
+    assert said in refused.value.message
+    assert "(policy: KernelPolicy" not in refused.value.message
+
+
+def test_a_change_says_what_a_choice_may_be() -> None:
+    """As the start does."""
+    with pytest.raises(ValueError, match="on_stall = 'raise': expected 'report' or 'fail'"):
+        KernelPolicy().changed(on_stall="raise")
+    with pytest.raises(ValueError, match=r"lanes = \[20\]: expected the percentages of lanes 0, 1 and 2"):
+        KernelPolicy().changed(lanes=[20])
 
 
 HEAD = "[backplane.index.settings.Indexing.policy]\n"
