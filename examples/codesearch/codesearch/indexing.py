@@ -42,7 +42,7 @@ FILE_BYTES_MAX = 2 << 20
 PAGE = 1000
 #: Requests posted before the feeder looks whether its round still goes on.
 LOOK_EVERY = 32
-#: How long the feeder waits for room before it looks whether its process is to go down.
+#: How long is waited for room, or for parts, before looking whether this process is to go down.
 ROOM_S = 0.5
 #: How long to wait before asking a `query` again that is restarting: it is back in about a second.
 RETRY_S = 0.25
@@ -180,8 +180,8 @@ class Files(Runnable):
                 await self._split(number, file, kernel)
             else:
                 await tokenize(file.scan)
-        if split:
-            await self._join(files, kernel)
+        if split and not await self._join(files, kernel):
+            return Worked(is_over=True)
         found: list[Portion] = []
         for file in files:
             if file.is_changed or request.is_gone:
@@ -202,9 +202,18 @@ class Files(Runnable):
             slices, Part, priority=1, lane=LANE_PART
         )  # before further files: somebody waits for them
 
-    async def _join(self, files: list[_File], kernel: Context) -> None:
+    async def _join(self, files: list[_File], kernel: Context) -> bool:
+        """Put the parts together; False: this process is to go down, and nobody may be left who works on them."""
         found: dict[tuple[int, int], Found] = {}
-        async for done in kernel.ajoined():
+        while True:
+            try:
+                _, done = await kernel.arejoin(timeout=ROOM_S)
+            except DeadlineExceeded:
+                if kernel.should_stop():
+                    return False
+                continue
+            if done is None:
+                break
             slice: Slice = done.request
             if done.is_failed:  # its worker died, perhaps: the text is still here
                 found[slice.file, slice.part] = await _found_in(slice)
@@ -213,6 +222,7 @@ class Files(Runnable):
         for file, part in sorted(found):
             files[file].scan.add(found[file, part])
             await checkpoint()
+        return True
 
     async def _feed(self, found: list[Portion], request: Group, kernel: Context) -> bool:
         """Send it all, a batch at a time; False: it turned out that the index is another one by now."""
