@@ -38,7 +38,9 @@ class LogFile:
             self._open(max(numbers(os.listdir(folder)), default=1))
         except BlockingIOError:
             self.close()
-            raise FailedPrecondition(f"log folder {folder}: another system writes there") from None
+            raise FailedPrecondition(
+                f"log folder {folder}: another system writes there: give this one another name, or a `dir` for its `log`"
+            ) from None
         except OSError as error:
             self.close()
             raise FailedPrecondition(f"log folder {folder} cannot be written: {error.strerror}") from error
