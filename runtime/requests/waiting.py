@@ -9,6 +9,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
+from mypy_extensions import mypyc_attr
+
 from appbackplane.transport.errors import BackplaneError, InvalidArgument
 
 from ..execution.blocking import wait_at
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 LIMIT_S = 7 * 86_400.0
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Waiter:
     """Somebody who is to be told once: what he waited for, or why he waits in vain. Told from any thread."""
 

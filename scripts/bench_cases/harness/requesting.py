@@ -39,11 +39,11 @@ def spin(seconds: float) -> int:
 
 
 class Kernel(RequestKernel):
-    """What both have."""
+    """What both have. Who posts is as urgent as what he posts: else requests would step aside for each of his steps."""
 
     runnables = (Nothing, Compute)
 
-    @operation(priority=6, is_long=True)
+    @operation(priority=7, is_long=True)
     def empty(self, count: int) -> float:
         """Post and rejoin so many empty requests; seconds it took."""
         began = time.perf_counter()
@@ -52,7 +52,7 @@ class Kernel(RequestKernel):
         assert total == count * (count - 1) // 2, "a request is missing, or came twice"
         return took
 
-    @operation(priority=6, is_long=True)
+    @operation(priority=7, is_long=True)
     def compute(self, count: int, seconds: float) -> float:
         """Have so many requests use so much CPU time each; seconds it took."""
         began = time.perf_counter()

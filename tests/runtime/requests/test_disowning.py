@@ -32,7 +32,7 @@ class Case:
 
     def part(self) -> Part:
         part = Part(self.parent, 0)
-        self.parent.parts = (part,)
+        self.parent.parts = [part]
         return part
 
     def end_parent(self, failure: Failure | None = None) -> None:
