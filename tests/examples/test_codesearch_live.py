@@ -116,7 +116,7 @@ def test_a_bounded_run_shows_both_sides_and_ends_well(run_dirs: Path) -> None:
     summary = re.search(r"^urgent: (\d+) searches, p50 ([\d.]+) ms, p99 ([\d.]+) ms", out, re.MULTILINE)
     assert summary, out
     assert 0 < float(summary[2]) <= float(summary[3]), out  # how fast it is depends on who else uses the machine
-    assert re.search(r"^bulk: +\d+ files, [\d.]+ MB in 5 s", out, re.MULTILINE), out
+    assert re.search(r"^bulk: +\d+ files, [\d.]+ MB in \d+ s", out, re.MULTILINE), out
     assert "Traceback" not in err, err
     assert "ERROR" not in err, err
     assert_nothing_left(live, run_dirs)

@@ -2,7 +2,7 @@
 
 Bad configurations, each under bursts at fixed times: recorded, advised, patched by `reload` while it runs, and given
 the same bursts again. The figures are means over hundreds of waits, of work that sleeps or counts its own CPU time, so that a
-busy machine changes little; one that stood still for a while is given another try.
+busy machine changes little. A try in which the machine kept a witness waiting proves nothing and is not counted.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import pytest
 from appbackplane.transport import Client
 
 from .conftest import HERE, LIMIT_S, System, Up
+from .steady import Witness
 
 pytest.importorskip("numpy", reason="the extra is not installed: pip install 'appbackplane[spark]'")
 
@@ -33,8 +34,7 @@ from appbackplane.spark.records.pieces import pieces
 #: What is promised.
 WITHIN = 0.25
 #: Of ten runs each, on two cores with a load of 8 to 14, all were within it at the first try: what was predicted was 0.83 to
-#: 1.09 of what came for threads, 0.85 to 1.10 for quotas, 0.91 to 1.11 for the account's limit. A machine that stops for half
-#: a second spoils one all the same.
+#: 1.09 of what came for threads, 0.85 to 1.10 for quotas, 0.91 to 1.11 for the account's limit.
 TRIES = 3
 
 
@@ -80,38 +80,31 @@ BAD = {
         {"cpu_limit": 10}, "cpu_limit", "desk.count (priority 3)", 8, 0.8, (("count", 20, 2.0),)
     ),
 }
-#: What a limit gives away must be there to be taken: on a machine that has less for one more, no limit is what holds it up.
-#: (Of ten runs ten were within it at a load of 4 to 6, 0.85 to 1.16, and two at a load of 9 to 14.)
-NEEDS_CPU = {"a CPU limit of the kernel's that is too low": 0.6}
+#: And this many that the machine spoiled; the share of the time that it may keep a witness waiting.
+TRIES_SPOILED, KEPT_WAITING_MAX = 4, 0.05
 
 
-def cpu_for_one_more() -> float:
-    """How much of a core one that computes gets now; what it gets of half a second."""
-    began_s, used_s = time.monotonic(), time.thread_time()
-    while time.monotonic() - began_s < 0.5:
-        pass
-    return (time.thread_time() - used_s) / (time.monotonic() - began_s)
-
-
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", BAD)
 def test_a_patch_brings_what_was_predicted(name: str, up: Up, folder: Path) -> None:
     """Who has been promised 12 ms and gets 80 does not ask again."""
     bad = BAD[name]
-    if cpu_for_one_more() < NEEDS_CPU.get(name, 0):
-        pytest.skip("the machine has no CPU to give")
     shutil.copy(HERE / "desk.py", folder)
     system = up(toml_of(bad.settings))
-    told = []
+    told, spoiled = [], []
     with system.connect() as client:
-        for _ in range(TRIES):
+        while len(told) < TRIES and len(spoiled) < TRIES_SPOILED:
             try:
-                was_honest(system, client, bad)
+                with Witness() as witness:
+                    was_honest(system, client, bad)
             except AssertionError as error:
-                told.append(str(error))
+                is_judged = witness.kept_waiting <= KEPT_WAITING_MAX
+                (told if is_judged else spoiled).append(f"(machine busy {witness.kept_waiting:.0%}) {error}")
                 reload(system, bad.settings)
             else:
                 return
+    if len(told) < TRIES:
+        pytest.skip(f"the machine gives too little CPU to judge by: {spoiled[-1]}")
     raise AssertionError("\n".join(told))
 
 

@@ -55,7 +55,10 @@ def test_what_a_dead_client_has_queued_is_withdrawn_and_what_it_has_cast_is_done
     told = client.call("backplane.mill.statistics")
     ground = client.call("mill.ground")
     assert told["operations"]["mill.grind"]["cancelled"] == told["links"]["abandoned"]
-    assert ground + told["links"]["abandoned"] - CALLS - 10 in (0, 1), "one may have been running, which goes on"
+    ran_while_withdrawn = ground + told["links"]["abandoned"] - CALLS - 10
+    assert 0 <= ran_while_withdrawn < 10, (
+        "what runs goes on, and the next begins where withdrawing them has to wait for the CPU"
+    )
     assert 10 <= ground < CALLS / 2
 
 
