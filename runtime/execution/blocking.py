@@ -23,21 +23,36 @@ StandIn: TypeAlias = Callable[[threading.Lock, float], bool]
 LIMIT_S: Final = 2 * TIMEOUT_MAX_S
 
 
-def wait_at(gate: threading.Lock, limit_s: float, outside: StandIn | None = None, what: str = "") -> bool:
+def wait_at(
+    gate: threading.Lock, limit_s: float, outside: StandIn | None = None, what: str = "",
+    patience_s: float = 0.0, on_impatience: Callable[[], None] | None = None,
+) -> bool:  # fmt: skip
     """Wait in this thread until the gate is opened: whether it was in time. What runs here is given up for as long.
 
     `outside`: who waits for a thread in which nothing runs; None: it does so itself. `what`: is waited for, for whoever asks.
+    `on_impatience`: is called once if the gate is still closed after `patience_s`; where somebody stands in, nobody is patient.
     """
     engine, running = current.engine, current.action
     if engine is None or running is None:
-        return gate.acquire(timeout=limit_s) if outside is None else outside(gate, limit_s)
+        return _wait(gate, limit_s, outside, patience_s, on_impatience)
     with engine.lead:
         engine.parking.begins_to_block(running, engine.now_ns(), what)
     try:
-        return gate.acquire(timeout=limit_s) if engine.stand_in is None else engine.stand_in(gate, limit_s)
+        return _wait(gate, limit_s, engine.stand_in, patience_s, on_impatience)
     finally:
         with engine.lead:
             engine.parking.blocks_no_more(running)
+
+
+def _wait(
+    gate: threading.Lock, limit_s: float, stand_in: StandIn | None, patience_s: float,
+    on_impatience: Callable[[], None] | None,
+) -> bool:  # fmt: skip
+    if on_impatience is not None:
+        if stand_in is None and gate.acquire(timeout=min(patience_s, limit_s)):
+            return True
+        on_impatience()
+    return gate.acquire(timeout=limit_s) if stand_in is None else stand_in(gate, limit_s)
 
 
 def blocking_call(

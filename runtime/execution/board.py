@@ -95,7 +95,7 @@ class Board:
 
     def most_urgent(self) -> int | None:
         """The highest priority that has work in any backplane."""
-        largest = max(self._map[:SLOTS_MAX])
+        largest = max(self._map[:SLOTS_MAX].translate(None, b"\0"), default=0)
         return 255 - largest if largest else None
 
     def close(self) -> None:
@@ -108,12 +108,14 @@ class Board:
 class OwnSlot:
     """The slot this process writes. About 60 ns a write."""
 
-    def __init__(self, board: Board, slot: int, generation: int, slots_used: int = SLOTS_MAX) -> None:
+    def __init__(self, board: Board, slot: int, generation: int) -> None:
         self._map, self._slot = board._map, slot
         self._words = board._words
         self._base = slot * _WORDS
-        self._row_end = slots_used
         self._byte = 0
+        # The row as it was looked at last, and the largest in it: 0.1 us to see that it is the same, 0.5 to look for another
+        # one, and 3.6 to have `max` visit 256 numbers.
+        self._seen: tuple[bytes, int] = (b"", 0)
         self._words[self._base + _GENERATION] = generation
         self._words[self._base + _PID] = os.getpid()
 
@@ -148,9 +150,13 @@ class OwnSlot:
         """What was lent is not needed any more."""
         self._words[self._base + _LENT] = 0
 
-    def has_above(self, priority: int) -> bool:
+    def has_above(self, priority: int) -> bool:  # hot: scripts/bench requests
         """Whether any backplane has work of higher priority than this."""
-        return max(self._map[: self._row_end]) > 255 - priority
+        row = self._map[:SLOTS_MAX]
+        seen = self._seen  # one attribute: others look at the same time
+        if seen[0] != row:
+            seen = self._seen = row, max(row.translate(None, b"\0"), default=0)
+        return seen[1] > 255 - priority
 
     def beat(
         self,

@@ -219,22 +219,34 @@ class Desk(Oversight):
     # -- rejoining ----------------------------------------------------------------------------------------------------
 
     def rejoin(
-        self, owner: Hashable, waiter: Waiter | None, asking: Element | None
+        self, owner: Hashable, waiter: Waiter | None, asking: Element | None, *, is_patient: bool = False
     ) -> tuple[Rejoin, Element | None]:  # hot: scripts/bench requests
-        """What there is for an owner. NONE_READY with a waiter: it is told. `asking`: the request whose execution asks."""
+        """What there is for an owner. NONE_READY with a waiter: it is told; a patient one not of the very first.
+
+        `asking`: the request whose execution asks.
+        """
         ledger = self._ledger
         with self._mutex:
             found, element = ledger.rejoin(owner)
             if found is Rejoin.NONE_READY and waiter is not None:
                 if self._end:
                     raise FailedPrecondition(self._end)
-                ledger.await_rejoin(owner, waiter)
-                if asking is not None:
-                    waiter.asking = asking
+                ledger.await_rejoin(owner, waiter, is_patient=is_patient)
+                waiter.asking = asking
+                if asking is not None and not is_patient:
                     ledger.blocks(asking, "rejoin")
-        if ledger.admitted:
+        if ledger.admitted or ledger.handed:
             self._tell()
         return found, element
+
+    def lose_patience(self, owner: Hashable, waiter: Waiter) -> None:
+        """It has waited for more than one to end; the next will do."""
+        with self._mutex:
+            self._ledger.lose_patience(owner, waiter)
+            if not waiter.is_told and waiter.asking is not None:
+                self._ledger.blocks(waiter.asking, "rejoin")
+            told = self._settle()
+        self._go_on(told)
 
     def forget(self, owner: Hashable, waiter: Waiter) -> bool:
         """It waits no more; False: it was told meanwhile, and `waiter` has it."""

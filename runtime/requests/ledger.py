@@ -9,7 +9,7 @@ so that the limits of lanes hold to the letter however they travel. Ending never
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from .disowning import disown
 from .element import LANES, Element, Failure, State
@@ -17,6 +17,8 @@ from .owners import Account, Part, Rejoin, named
 from .posting import Held, Posting
 
 _ALL_LANES = list(range(LANES))
+#: As many are enough for who waits patiently: what waking him costs is shared by them.
+ENOUGH: Final = 64
 
 
 class Ledger(Posting):
@@ -168,10 +170,8 @@ class Ledger(Posting):
             return Rejoin.NONE_EXIST, None
         if not account.done:
             return Rejoin.NONE_READY, None
-        element = account.done.popleft()
-        self.rejoinable[element.lane] -= 1
-        self._join(element)
-        self.owners.close_if_empty(account)
+        element = self._take_done(account)
+        self.tell_none_exist(account)
         if self.posters.count:
             self._admit_posters()
         return Rejoin.RETURNED, element
@@ -207,11 +207,29 @@ class Ledger(Posting):
             disown(self, account, f"nobody rejoins the requests of {named(owner)}", now_ns)
             self._admit_posters()
 
-    def await_rejoin(self, owner: Hashable, waiter: Any) -> None:
-        """Have it in `handed` as soon as there is an answer. There is none yet: `rejoin` has just said NONE_READY."""
+    def await_rejoin(self, owner: Hashable, waiter: Any, *, is_patient: bool = False) -> None:
+        """Have it in `handed` as soon as there is an answer. There is none yet: `rejoin` has just said NONE_READY.
+
+        One that is patient is told when there are `ENOUGH`, no more will come, or somebody is held up by its waiting.
+        """
         account = self.owners.get(owner)
         assert account is not None and not account.done, "there is an answer already"
         account.waiters.append(waiter)
+        if is_patient:
+            account.patient = waiter
+
+    def lose_patience(self, owner: Hashable, waiter: Any) -> None:
+        """What has ended meanwhile is enough for it, and so is the next one."""
+        account = self.owners.get(owner)
+        if account is None or waiter not in account.waiters:
+            return
+        if account.patient is waiter:
+            account.patient = None
+        if account.done:
+            account.waiters.remove(waiter)
+            self.handed.append((waiter, self._take_done(account)))
+            self.tell_none_exist(account)
+            self._admit_posters()
 
     def forget(self, owner: Hashable, waiter: Any) -> bool:
         """It waits no more; False: it has been handed something meanwhile."""
@@ -268,14 +286,28 @@ class Ledger(Posting):
             return
         account: Account = element.account
         account.existing_count -= 1
-        if account.waiters:
-            self._join(element)
-            self.handed.append((account.waiters.popleft(), element))
+        element.state = State.REJOINABLE
+        self.rejoinable[element.lane] += 1
+        account.done.append(element)
+        if account.waiters and not self._would_rather_wait(account):
+            self.handed.append((account.waiters.popleft(), self._take_done(account)))
             self.tell_none_exist(account)
-        else:
-            element.state = State.REJOINABLE
-            self.rejoinable[element.lane] += 1
-            account.done.append(element)
+
+    def _would_rather_wait(self, account: Account) -> bool:  # hot: scripts/bench requests
+        """Whether who waits would find more before long, and holds up nobody by that."""
+        return (
+            account.existing_count > 0
+            and account.waiters[0] is account.patient
+            and len(account.waiters) == 1
+            and len(account.done) < ENOUGH
+            and not self.posters.count
+        )
+
+    def _take_done(self, account: Account) -> Element:  # hot: scripts/bench requests
+        element = account.done.popleft()
+        self.rejoinable[element.lane] -= 1
+        self._join(element)
+        return element
 
     def _join(self, element: Element) -> None:  # hot: scripts/bench requests
         element.state = State.JOINED if element.error is None else State.FAILED

@@ -7,6 +7,7 @@ that who posts one that cannot hears of it.
 from __future__ import annotations
 
 from collections.abc import Hashable
+from functools import partial
 from typing import Final
 
 from appbackplane.transport.errors import DeadlineExceeded, InvalidArgument
@@ -91,11 +92,11 @@ class LocalContext(Context):
         if found is not Rejoin.NONE_READY or not wait:
             return found, self._unpacked(element)
         waiter = ThreadWaiter(self._host, self._what(AN_END))
-        found, element = self._desk.rejoin(owner, waiter, self.element)
+        found, element = self._desk.rejoin(owner, waiter, self.element, is_patient=True)
         if found is not Rejoin.NONE_READY:
             return found, self._unpacked(element)
         try:
-            is_told = waiter.wait(timeout)
+            is_told = waiter.wait(timeout, partial(self._desk.lose_patience, owner, waiter))
         except BaseException:
             if not self._desk.forget(owner, waiter) and waiter.element is not None:
                 self._desk.unjoin(waiter.element)

@@ -53,7 +53,7 @@ def named(owner: Hashable) -> str:
 class Account:
     """The requests of one owner."""
 
-    __slots__ = ("done", "existing_count", "owner", "waiters")
+    __slots__ = ("done", "existing_count", "owner", "patient", "waiters")
 
     def __init__(self, owner: Hashable) -> None:
         self.owner = owner
@@ -63,6 +63,8 @@ class Account:
         self.done: deque[Element] = deque()
         #: Who waits for one to end, of whatever kind the kernel's waiters are.
         self.waiters: deque[Any] = deque()
+        #: Which of them would rather find more, a little later, than be told of the first.
+        self.patient: Any = None
 
 
 class Owners:

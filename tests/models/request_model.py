@@ -71,6 +71,8 @@ class RequestModel:
     jobs: list[Job] = field(default_factory=list)
     #: Who waits for a request of an owner to end, in the order in which they came.
     waiters: list[tuple[Hashable, Any]] = field(default_factory=list)
+    #: Those of them that would rather be told a little later.
+    patient: list[Any] = field(default_factory=list)
     admitted: list[Job] = field(default_factory=list)
     handed: list[tuple[Any, Job | None]] = field(default_factory=list)
     run_ns: int = 0
@@ -164,6 +166,7 @@ class RequestModel:
             return False
         self.run_ns += run_ns
         self._ends(job, is_failed, now_ns)
+        self._hand(job.owner if job.state == REJOINABLE else None)
         self._settle()
         return True
 
@@ -180,6 +183,7 @@ class RequestModel:
         for job in jobs:
             if job.worker == worker and job.state in (READY, EXECUTING):
                 self._ends(job, True, now_ns)
+                self._hand(job.owner if job.state == REJOINABLE else None)
         self._settle()
 
     def end_waiting(self, *, everybody: bool) -> list[Any]:
@@ -202,14 +206,21 @@ class RequestModel:
 
     def unjoin(self, job: Job) -> None:
         self._waits_to_rejoin(job, at_front=True)
+        self._hand(job.owner, is_let_wait=False)
         self._settle()
 
     def disown(self, owner: Hashable) -> None:
         self._nobody_rejoins(owner, have_failed=True)
         self._settle()
 
-    def await_rejoin(self, owner: Hashable, waiter: Any) -> None:
+    def await_rejoin(self, owner: Hashable, waiter: Any, *, is_patient: bool = False) -> None:
         self.waiters.append((owner, waiter))
+        if is_patient:
+            self.patient.append(waiter)
+
+    def lose_patience(self, waiter: Any) -> None:
+        self.patient = [each for each in self.patient if each is not waiter]
+        self._settle()
 
     def forget(self, owner: Hashable, waiter: Any) -> bool:
         if (owner, waiter) not in self.waiters:
@@ -266,18 +277,31 @@ class RequestModel:
 
     def _settle(self) -> None:
         """Until nothing changes: who waits and has what he waits for, has it; who waits for what there is not, is told."""
+        self._hand(None)
+        for job in sorted(self.having(POSTED), key=_rank):
+            if self.has_room(job.lane):
+                self._make_ready(job, job.ready_ns)
+                self.admitted.append(job)
+
+    def _hand(self, because_of: Hashable, *, is_let_wait: bool = True) -> None:
+        """`because_of`: something of this owner has ended, or come back; who is patient cares for nothing else."""
         for owner, waiter in list(self.waiters):
             ended = sorted((job for job in self.of(owner) if job.state == REJOINABLE), key=lambda job: job.turn)
+            if ended and waiter in self.patient:
+                if owner != because_of or (is_let_wait and self._would_rather_wait(owner, len(ended))):
+                    continue
             if ended:
                 self._join(ended[0])
             elif self.of(owner):
                 continue
             self.waiters.remove((owner, waiter))
             self.handed.append((waiter, ended[0] if ended else None))
-        for job in sorted(self.having(POSTED), key=_rank):
-            if self.has_room(job.lane):
-                self._make_ready(job, job.ready_ns)
-                self.admitted.append(job)
+            if ended and owner == because_of:
+                because_of = None  # one has ended, one is told
+
+    def _would_rather_wait(self, owner: Hashable, ended_count: int) -> bool:
+        is_alone = sum(each == owner for each, _ in self.waiters) == 1
+        return is_alone and len(self.of(owner)) > ended_count and not self.having(POSTED)
 
     def _by_lane(self, jobs: list[Job]) -> list[int]:
         return [sum(job.lane == lane for job in jobs) for lane in range(4)]

@@ -19,7 +19,7 @@ def board() -> Iterator[Board]:
 
 def test_the_most_urgent_priority_anywhere_is_seen(board: Board) -> None:
     """DESIGN 7. By one look at the row, whoever wrote it; nothing means no work."""
-    slots = [OwnSlot(board, number, 1, 4) for number in range(3)]
+    slots = [OwnSlot(board, number, 1) for number in range(3)]
     assert board.most_urgent() is None
     slots[0].present(5)
     slots[2].present(0)

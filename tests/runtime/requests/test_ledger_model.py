@@ -158,8 +158,8 @@ class LedgerMachine(RuleBasedStateMachine):
         self.real.dismiss(worker)
         assert (worker in self.real.workers) >= bool(self.model.held_by(worker))
 
-    @rule(data=st.data(), waits=st.booleans())
-    def rejoin(self, data: st.DataObject, waits: bool) -> None:
+    @rule(data=st.data(), waits=st.booleans(), is_patient=st.booleans())
+    def rejoin(self, data: st.DataObject, waits: bool, is_patient: bool = False) -> None:
         owner, job_owner = data.draw(self._owners())
         found, element = self.real.rejoin(owner)
         expected, job = self.model.rejoin(job_owner)
@@ -167,8 +167,17 @@ class LedgerMachine(RuleBasedStateMachine):
         if found is Rejoin.NONE_READY and waits:
             executing = [each for each, job in self.pairs if job.state == EXECUTING]
             waiter = Somebody(data.draw(st.sampled_from([None, *executing])))
-            self.real.await_rejoin(owner, waiter)
-            self.model.await_rejoin(job_owner, waiter)
+            self.real.await_rejoin(owner, waiter, is_patient=is_patient)
+            self.model.await_rejoin(job_owner, waiter, is_patient=is_patient)
+
+    @precondition(lambda self: self.model.patient)
+    @rule(data=st.data())
+    def lose_patience(self, data: st.DataObject) -> None:
+        """Who waits; or who was told just before."""
+        waiter = data.draw(st.sampled_from(self.model.patient))
+        for owner, _ in self._all_owners():
+            self.real.lose_patience(owner, waiter)
+        self.model.lose_patience(waiter)
 
     @rule(data=st.data())
     def forget(self, data: st.DataObject) -> None:
@@ -275,7 +284,9 @@ class LedgerMachine(RuleBasedStateMachine):
         for lane in range(4):
             assert self.real.has_room(lane) == self.model.has_room(lane)
         assert not [job for job in self.model.having(POSTED) if self.real.has_room(job.lane)]
-        for owner, _ in self.model.waiters:
+        for owner, waiter in self.model.waiters:
+            if waiter in self.model.patient:
+                continue
             states = {job.state for job in self.model.of(owner)}
             assert states
             assert "rejoinable" not in states
@@ -292,8 +303,11 @@ class LedgerMachine(RuleBasedStateMachine):
         return pairs or self.pairs or [(Element(0, 0, "R", "a", 0, 3), Job(0, "a", 3, 0, True, False, None, DONE))]
 
     def _owners(self) -> st.SearchStrategy[Any]:
+        return st.sampled_from(self._all_owners())
+
+    def _all_owners(self) -> list[Any]:
         own = [pair for pair in self.pairs if any(job.owner is pair[1] for _, job in self.pairs)]
-        return st.sampled_from([("a", "a"), ("b", "b"), *own])
+        return [("a", "a"), ("b", "b"), *own]
 
 
 def limits_of(policy: KernelPolicy) -> Limits:
