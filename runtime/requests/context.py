@@ -7,7 +7,7 @@ its own the kernel is called (remote.py).
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Hashable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Hashable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from mypy_extensions import mypyc_attr
@@ -18,7 +18,7 @@ from ..execution.blocking import blocking_call
 from ..execution.coroutines import should_stop
 from ..execution.current import current
 from ..objects.app_object import AppObject
-from . import mapping
+from . import awaiting, mapping
 from .element import LANE_DEFAULT, LANES, PRIORITY_MAX, Element
 from .owners import Part, Rejoin
 from .policy import KernelPolicy
@@ -63,14 +63,13 @@ class Context:
         self._post([element], wait, checked_limit(timeout))
         return element
 
-    async def apost(
+    def apost(
         self, request: Any, runnable: type[Runnable] | str, *, owner: Hashable = None, priority: int = 0,
         lane: int = LANE_DEFAULT, wait: bool = True, rejoin: bool = True, boost: bool = False, timeout: float | None = None,
-    ) -> Element:  # fmt: skip
+    ) -> Coroutine[Any, Any, Element]:  # fmt: skip
         """`post`, from a coroutine: it waits without its thread."""
         element = self._element(request, runnable, owner, priority, lane, rejoin, boost)
-        await self._apost([element], wait, checked_limit(timeout))
-        return element
+        return awaiting.post(self, element, wait, checked_limit(timeout))
 
     def post_all(
         self, requests: Iterable[Any], runnable: type[Runnable] | str, *, owner: Hashable = None, priority: int = 0,
@@ -81,14 +80,13 @@ class Context:
         self._post(elements, True, None)
         return elements
 
-    async def apost_all(
+    def apost_all(
         self, requests: Iterable[Any], runnable: type[Runnable] | str, *, owner: Hashable = None, priority: int = 0,
         lane: int = LANE_DEFAULT, rejoin: bool = True, boost: bool = False,
-    ) -> list[Element]:  # fmt: skip
+    ) -> Coroutine[Any, Any, list[Element]]:  # fmt: skip
         """`post_all`, from a coroutine."""
         elements = [self._element(request, runnable, owner, priority, lane, rejoin, boost) for request in requests]
-        await self._apost(elements, True, None)
-        return elements
+        return awaiting.post_all(self, elements)
 
     def rejoin(
         self, owner: Hashable = None, *, wait: bool = False, timeout: float | None = None
@@ -100,11 +98,11 @@ class Context:
         """
         return self._rejoin(self._owner(owner), wait, checked_limit(timeout))
 
-    async def arejoin(
+    def arejoin(
         self, owner: Hashable = None, *, wait: bool = True, timeout: float | None = None
-    ) -> tuple[Rejoin, Element | None]:
+    ) -> Coroutine[Any, Any, tuple[Rejoin, Element | None]]:
         """`rejoin`, from a coroutine."""
-        return await self._arejoin(self._owner(owner), wait, checked_limit(timeout))
+        return self._arejoin(self._owner(owner), wait, checked_limit(timeout))
 
     def joined(self, owner: Hashable = None) -> Iterator[Element]:
         """All requests of an owner, as they end, until none exists any more."""
@@ -115,14 +113,9 @@ class Context:
                 return
             yield element
 
-    async def ajoined(self, owner: Hashable = None) -> AsyncIterator[Element]:
+    def ajoined(self, owner: Hashable = None) -> AsyncIterator[Element]:
         """`joined`, from a coroutine: `async for done in kernel.ajoined(owner)`."""
-        whose = self._owner(owner)
-        while True:
-            _, element = await self._arejoin(whose, True, None)
-            if element is None:
-                return
-            yield element
+        return awaiting.joined(self, self._owner(owner))
 
     def map_unordered(
         self, requests: Iterable[Any], runnable: type[Runnable] | str, *, priority: int = 0, lane: int = LANE_DEFAULT,
@@ -139,7 +132,7 @@ class Context:
         boost: bool = False,
     ) -> AsyncIterator[Element]:  # fmt: skip
         """`map_unordered`, from a coroutine: `async for done in kernel.amap_unordered(requests, Add)`."""
-        return mapping.amap_unordered(self, requests, self._maker(runnable, priority, lane, boost))
+        return awaiting.map_unordered(self, requests, self._maker(runnable, priority, lane, boost))
 
     def run(
         self, request: Any, runnable: type[Runnable] | str, *, priority: int = 0, lane: int = LANE_DEFAULT,
@@ -148,12 +141,12 @@ class Context:
         """Post one, wait for it, and give its result. Raises `RequestFailed`."""
         return mapping.run(self, request, self._maker(runnable, priority, lane, boost))
 
-    async def arun(
+    def arun(
         self, request: Any, runnable: type[Runnable] | str, *, priority: int = 0, lane: int = LANE_DEFAULT,
         boost: bool = False,
-    ) -> Any:  # fmt: skip
+    ) -> Coroutine[Any, Any, Any]:  # fmt: skip
         """`run`, from a coroutine."""
-        return await mapping.arun(self, request, self._maker(runnable, priority, lane, boost))
+        return awaiting.run(self, request, self._maker(runnable, priority, lane, boost))
 
     def disown(self, owner: Hashable = None) -> None:
         """Nobody will rejoin what there is of an owner: what has not begun never will, what is executed ends for nobody."""
@@ -170,13 +163,13 @@ class Context:
         self._before_call()
         return blocking_call(_running(route), route, arguments, key=key, priority=priority, timeout=timeout, retry=True)
 
-    async def acall(
+    def acall(
         self, route: str, /, *, key: str | None = None, priority: int | None = None, timeout: float | None = None,
         **arguments: Any,
-    ) -> Any:  # fmt: skip
+    ) -> Coroutine[Any, Any, Any]:  # fmt: skip
         """`call`, from a coroutine."""
-        await self._abefore_call()
-        return await _running(route).request(route, arguments, key=key, priority=priority, timeout=timeout)
+        options = {"key": key, "priority": priority, "timeout": timeout}
+        return awaiting.call(self, _running(route), route, arguments, options)
 
     def should_stop(self) -> bool:
         """Whether the backplane finishes what it has, and goes down: a long request had better end."""
@@ -187,20 +180,23 @@ class Context:
     def _post(self, elements: list[Element], wait: bool, timeout: float | None) -> None:
         raise NotImplementedError
 
-    async def _apost(self, elements: list[Element], wait: bool, timeout: float | None) -> None:
+    def _apost(self, elements: list[Element], wait: bool, timeout: float | None) -> Coroutine[Any, Any, None]:
         raise NotImplementedError
 
     def _rejoin(self, owner: Hashable, wait: bool, timeout: float | None) -> tuple[Rejoin, Element | None]:
         raise NotImplementedError
 
-    async def _arejoin(self, owner: Hashable, wait: bool, timeout: float | None) -> tuple[Rejoin, Element | None]:
+    def _arejoin(
+        self, owner: Hashable, wait: bool, timeout: float | None
+    ) -> Coroutine[Any, Any, tuple[Rejoin, Element | None]]:
         raise NotImplementedError
 
     def _before_call(self) -> None:
         """It is about to wait for somebody who may wait for requests of this kernel."""
 
-    async def _abefore_call(self) -> None:
+    def _abefore_call(self) -> Coroutine[Any, Any, None]:
         """`_before_call`, from a coroutine."""
+        return awaiting.nothing()
 
     def _try_post(self, element: Element) -> bool:
         try:
@@ -209,12 +205,8 @@ class Context:
             return False
         return True
 
-    async def _atry_post(self, element: Element) -> bool:
-        try:
-            await self._apost([element], False, None)
-        except Busy:
-            return False
-        return True
+    def _atry_post(self, element: Element) -> Coroutine[Any, Any, bool]:
+        return awaiting.try_post(self, element)
 
     def _disown(self, owner: Hashable) -> None:
         """Without waiting."""

@@ -6,24 +6,21 @@ that who posts one that cannot hears of it.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Coroutine, Hashable
 from functools import partial
-from typing import Final
+from typing import Any
 
 from appbackplane.transport.errors import DeadlineExceeded, InvalidArgument
 
 from ..objects.app_object import Host
+from . import awaiting, local_awaiting
 from .context import PACKED, Context
 from .desk import Desk
 from .element import Element, Packed, State
 from .owners import Part, Rejoin, named
 from .policy import KernelPolicy
 from .thread_resources import ThreadResources
-from .waiting import SignalWaiter, ThreadWaiter
-
-#: What is waited for.
-ROOM: Final = "room in the pools"
-AN_END: Final = "requests"
+from .waiting import AN_END, ROOM, ThreadWaiter, Waiter
 
 
 class LocalContext(Context):
@@ -67,25 +64,8 @@ class LocalContext(Context):
             if waiter.error is not None:
                 raise waiter.error
 
-    async def _apost(self, elements: list[Element], wait: bool, timeout: float | None) -> None:
-        for element in elements:
-            if self._is_packed and element.request is not PACKED:
-                self._pack(element)
-            if wait and self._desk.try_post(element):
-                continue
-            waiter = SignalWaiter(self._host, timeout, self._what(ROOM)) if wait else None
-            if self._desk.post(element, waiter):
-                continue
-            assert waiter is not None
-            try:
-                await waiter.signal
-            except BaseException:
-                self._desk.withdraw(element)
-                raise
-            if not waiter.is_told and self._desk.withdraw(element):
-                raise self._too_late(element, timeout)
-            if waiter.error is not None:
-                raise waiter.error
+    def _apost(self, elements: list[Element], wait: bool, timeout: float | None) -> Coroutine[Any, Any, None]:
+        return local_awaiting.post(self, elements, wait, timeout)
 
     def _rejoin(self, owner: Hashable, wait: bool, timeout: float | None) -> tuple[Rejoin, Element | None]:
         found, element = self._desk.rejoin(owner, None, None)
@@ -105,25 +85,12 @@ class LocalContext(Context):
             raise self._nothing_ended(owner, timeout)
         return self._answer(waiter)
 
-    async def _arejoin(self, owner: Hashable, wait: bool, timeout: float | None) -> tuple[Rejoin, Element | None]:
-        found, element = self._desk.rejoin(owner, None, None)
-        if found is not Rejoin.NONE_READY or not wait:
-            return found, self._unpacked(element)
-        waiter = SignalWaiter(self._host, timeout, self._what(AN_END))
-        found, element = self._desk.rejoin(owner, waiter, self.element)
-        if found is not Rejoin.NONE_READY:
-            return found, self._unpacked(element)
-        try:
-            await waiter.signal
-        except BaseException:
-            if not self._desk.forget(owner, waiter) and waiter.element is not None:
-                self._desk.unjoin(waiter.element)
-            raise
-        if not waiter.is_told and self._desk.forget(owner, waiter):
-            raise self._nothing_ended(owner, timeout)
-        return self._answer(waiter)
+    def _arejoin(
+        self, owner: Hashable, wait: bool, timeout: float | None
+    ) -> Coroutine[Any, Any, tuple[Rejoin, Element | None]]:
+        return local_awaiting.rejoin(self, owner, wait, timeout)
 
-    def _answer(self, waiter: ThreadWaiter | SignalWaiter) -> tuple[Rejoin, Element | None]:
+    def _answer(self, waiter: Waiter) -> tuple[Rejoin, Element | None]:
         if waiter.error is not None:
             raise waiter.error
         return (Rejoin.NONE_EXIST if waiter.element is None else Rejoin.RETURNED), self._unpacked(waiter.element)
@@ -147,8 +114,8 @@ class LocalContext(Context):
             self._pack(element)
         return self._desk.try_post(element)
 
-    async def _atry_post(self, element: Element) -> bool:
-        return self._try_post(element)
+    def _atry_post(self, element: Element) -> Coroutine[Any, Any, bool]:
+        return awaiting.at_once(self._try_post(element))
 
     def _disown(self, owner: Hashable) -> None:
         self._desk.disown(owner)

@@ -3,16 +3,16 @@
 On top of what a Context has. Who posts as there is room and takes back what has ended in between never waits for himself,
 however small the pools are. An iteration that is broken off, or a caller whose deadline has passed, would leave requests that
 nobody can ask for: in the rejoin pool they would stand in everybody's way. Such an end may come from the garbage
-collector, in any thread, whatever locks that holds; so they are only noted here (`Context._give_up`).
+collector, in any thread, whatever locks that holds; so they are only noted here (`Context._give_up`). The same by coroutines:
+awaiting.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .element import Element
-from .owners import Rejoin
 
 if TYPE_CHECKING:
     from .context import Context
@@ -34,19 +34,6 @@ def run(kernel: Context, request: Any, make: Make) -> Any:
     return done.get()
 
 
-async def arun(kernel: Context, request: Any, make: Make) -> Any:
-    """As `Context.arun`."""
-    owner = kernel._new_part()
-    try:
-        await kernel._apost([make(request, owner)], True, None)
-        _, done = await kernel._arejoin(owner, True, None)
-    except BaseException:
-        kernel._give_up(owner)
-        raise
-    assert done is not None, "what is posted rejoins"
-    return done.get()
-
-
 def map_unordered(kernel: Context, requests: Iterable[Any], make: Make) -> Iterator[Element]:
     """As `Context.map_unordered`."""
     owner = kernel._new_part()
@@ -61,31 +48,6 @@ def map_unordered(kernel: Context, requests: Iterable[Any], make: Make) -> Itera
                     break
                 yield done
         yield from kernel.joined(owner)
-        is_over = True
-    finally:
-        if not is_over:
-            kernel._give_up(owner)
-
-
-async def amap_unordered(kernel: Context, requests: Iterable[Any], make: Make) -> AsyncIterator[Element]:
-    """As `Context.amap_unordered`."""
-    owner = kernel._new_part()
-    is_over = False
-    try:
-        for request in requests:
-            element = make(request, owner)
-            while not await kernel._atry_post(element):
-                _, done = await kernel._arejoin(owner, True, None)
-                if done is None:
-                    await kernel._apost([element], True, None)
-                    break
-                yield done
-        while True:
-            found, done = await kernel._arejoin(owner, True, None)
-            if done is None:
-                assert found is Rejoin.NONE_EXIST
-                break
-            yield done
         is_over = True
     finally:
         if not is_over:

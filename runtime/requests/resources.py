@@ -62,6 +62,7 @@ class ResourceTable:
         """`DeclarationError` where something is not a resource. `now_ns`: for the limit on reports."""
         check_declared(declared)
         self._declared = dict(declared)
+        self.has_any = bool(declared)
         self._now_ns = now_ns
         self._lock = threading.Lock()
         self._held: dict[str, Held] = {}

@@ -31,6 +31,8 @@ class ThreadResources:
 
     def __init__(self, table: ResourceTable) -> None:
         self._table = table
+        #: Whether a worker can hold anything.
+        self.has_any = table.has_any
         self._local = threading.local()
 
     def __getitem__(self, asked: Hashable) -> Any:

@@ -24,6 +24,7 @@ from .executor import Port
 from .failures import failure_of
 from .local_context import LocalContext
 from .runnable import RunnableSpec
+from .thread_resources import ThreadResources
 from .urgency import backplane_priority
 
 if TYPE_CHECKING:
@@ -129,7 +130,8 @@ class Serving(ParkableAction):
         now_ns = desk.now_ns
         started_ns = now_ns()
         end_ns = started_ns + SLICE_NS
-        held = kernel._resources
+        held: ThreadResources = kernel._resources
+        has_held = held.has_any
         records = records_of(self, kernel._host, kernel._names)
         element: Element | None = None
         result: Any = None
@@ -163,7 +165,8 @@ class Serving(ParkableAction):
                 failure = failure_of(error)
                 if records is not None:
                     records.failed(error)
-            held.request_ended()
+            if has_held:
+                held.request_ended()
             ended_ns = now_ns()
             run_ns = ended_ns - started_ns
             if records is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from mypy_extensions import mypyc_attr
 
@@ -26,6 +26,11 @@ LIMIT_S = 7 * 86_400.0
 #: Who waits for one of many is told of the first few only when there are more, or after so long. Woken for each, he and the
 #: worker take turns at the interpreter, and either time a core has to wake up: 17 us of CPU a request instead of 9.
 PATIENCE_S = 0.000_5
+
+
+#: What is waited for.
+ROOM: Final = "room in the pools"
+AN_END: Final = "requests"
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -287,9 +287,9 @@ class RequestModel:
         """`because_of`: something of this owner has ended, or come back; who is patient cares for nothing else."""
         for owner, waiter in list(self.waiters):
             ended = sorted((job for job in self.of(owner) if job.state == REJOINABLE), key=lambda job: job.turn)
-            if ended and waiter in self.patient:
-                if owner != because_of or (is_let_wait and self._would_rather_wait(owner, len(ended))):
-                    continue
+            is_told = owner == because_of and not (is_let_wait and self._would_rather_wait(owner, len(ended)))
+            if ended and waiter in self.patient and not is_told:
+                continue
             if ended:
                 self._join(ended[0])
             elif self.of(owner):

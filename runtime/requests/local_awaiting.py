@@ -1,0 +1,60 @@
+"""Local awaiting: how a coroutine posts and rejoins in the kernel's own process. The other half of local_context.py, which is
+compiled, and what is `async` is not (docs/decisions/compiled.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING
+
+from .context import PACKED
+from .element import Element
+from .owners import Rejoin
+from .waiting import AN_END, ROOM, SignalWaiter
+
+if TYPE_CHECKING:
+    from .local_context import LocalContext
+
+
+async def post(kernel: LocalContext, elements: list[Element], wait: bool, timeout: float | None) -> None:
+    """As `LocalContext._post`."""
+    for element in elements:
+        if kernel._is_packed and element.request is not PACKED:
+            kernel._pack(element)
+        if wait and kernel._desk.try_post(element):
+            continue
+        waiter = SignalWaiter(kernel._host, timeout, kernel._what(ROOM)) if wait else None
+        if kernel._desk.post(element, waiter):
+            continue
+        assert waiter is not None
+        try:
+            await waiter.signal
+        except BaseException:
+            kernel._desk.withdraw(element)
+            raise
+        if not waiter.is_told and kernel._desk.withdraw(element):
+            raise kernel._too_late(element, timeout)
+        if waiter.error is not None:
+            raise waiter.error
+
+
+async def rejoin(
+    kernel: LocalContext, owner: Hashable, wait: bool, timeout: float | None
+) -> tuple[Rejoin, Element | None]:
+    """As `LocalContext._rejoin`."""
+    found, element = kernel._desk.rejoin(owner, None, None)
+    if found is not Rejoin.NONE_READY or not wait:
+        return found, kernel._unpacked(element)
+    waiter = SignalWaiter(kernel._host, timeout, kernel._what(AN_END))
+    found, element = kernel._desk.rejoin(owner, waiter, kernel.element)
+    if found is not Rejoin.NONE_READY:
+        return found, kernel._unpacked(element)
+    try:
+        await waiter.signal
+    except BaseException:
+        if not kernel._desk.forget(owner, waiter) and waiter.element is not None:
+            kernel._desk.unjoin(waiter.element)
+        raise
+    if not waiter.is_told and kernel._desk.forget(owner, waiter):
+        raise kernel._nothing_ended(owner, timeout)
+    return kernel._answer(waiter)
