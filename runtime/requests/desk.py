@@ -35,49 +35,37 @@ class Desk(Oversight):
 
     def post(self, element: Element, waiter: Waiter | None) -> bool:  # hot: scripts/bench requests
         """True: it is ready. False: the waiter is told when it is. Raises `Busy` where there is none."""
-        wake = ""
         ledger = self._ledger
         now_ns = self.now_ns()
         if self.given_up:
             self.look_for_given_up()
         with self._mutex:
-            self._check_taken(element)
-            self._ids += 1
-            element.id = self._ids
-            if ledger.post(element, now_ns):
-                if self._idle and not self.is_held and ledger.executing.has_room(element.lane):
-                    wake = self._rouse()
-                is_ready = True
+            if self._enters(element, now_ns):
+                wake, late = self._moved_by(element)
             elif waiter is None:
                 ledger.refused_total += 1
                 raise Busy(f"{self.name}: {ledger.why_full(element.lane)}", retry_after=RETRY_AFTER_S)
             else:
-                is_ready = False
+                self._ids += 1
+                element.id = self._ids
                 element.waiter = waiter
                 ledger.wait(element, now_ns)
                 if element.parent is not None:
                     ledger.blocks(element.parent, "room")
-        if wake:
-            self._kick(wake)
-        return is_ready
+                return False
+        self._move(wake, late)
+        return True
 
     def try_post(self, element: Element) -> bool:  # hot: scripts/bench requests
         """`post` by who does not wait, and has something else to do; False: there is no room."""
-        wake = ""
-        ledger = self._ledger
         now_ns = self.now_ns()
         if self.given_up:
             self.look_for_given_up()
         with self._mutex:
-            self._check_taken(element)
-            if not ledger.post(element, now_ns):
+            if not self._enters(element, now_ns):
                 return False
-            self._ids += 1
-            element.id = self._ids
-            if self._idle and not self.is_held and ledger.executing.has_room(element.lane):
-                wake = self._rouse()
-        if wake:
-            self._kick(wake)
+            wake, late = self._moved_by(element)
+        self._move(wake, late)
         return True
 
     def withdraw(self, element: Element) -> bool:
@@ -99,10 +87,15 @@ class Desk(Oversight):
     def take_batch(
         self, worker: str, count_max: int, costs: Mapping[str, int] | None, budget_ns: int, bytes_max: int
     ) -> list[Element]:
-        """`take`, as many as are expected to take so long together; one at least. `costs`: of each runnable, ns."""
+        """`take`, as many as are expected to take so long together; one at least, and its fair share at most.
+
+        `costs`: of each runnable, ns.
+        """
         wake = ""
         now_ns = self.now_ns()
         with self._mutex:
+            fair = -(-self._ledger.ready.count // (len(self._active) + len(self._idle) or 1))
+            count_max = min(count_max, max(1, fair))
             taken = [] if self.is_held else self._ledger.take(worker, count_max, now_ns, costs, budget_ns, bytes_max)
             if not taken:
                 self._rests(worker)
@@ -270,6 +263,29 @@ class Desk(Oversight):
         self._tell()
 
     # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _enters(self, element: Element, now_ns: int) -> bool:  # hot: scripts/bench requests
+        """Whether it is ready now; it has a number then."""
+        self._check_taken(element)
+        if not self._ledger.post(element, now_ns):
+            return False
+        self._ids += 1
+        element.id = self._ids
+        return True
+
+    def _moved_by(self, element: Element) -> tuple[str, str]:  # hot: scripts/bench requests
+        """Who is to ask, because this is ready; and else who is to give back what it has not begun."""
+        if self.is_held:
+            return "", ""
+        if self._idle and self._ledger.executing.has_room(element.lane):
+            return self._rouse(), ""
+        return "", "" if self.recall is None else self._ledger.overtaken(element)
+
+    def _move(self, wake: str, late: str) -> None:  # hot: scripts/bench requests
+        if wake:
+            self._kick(wake)
+        elif late and self.recall is not None:
+            self.recall(late)
 
     def _check_taken(self, element: Element) -> None:
         """Raises `FailedPrecondition` where nothing is taken from who posts this."""

@@ -123,6 +123,18 @@ class Ledger(Posting):
             return self.ready.best(_ALL_LANES)
         return self.ready.best([lane for lane in _ALL_LANES if executing.has_room(lane)])
 
+    def overtaken(self, element: Element) -> str:
+        """A worker that has taken, and not begun, what is less urgent than this, which would be the next; "": none."""
+        least, found = self.ready.urgency(element), ""
+        if self.ready.count > 1 and self.best() is not element:
+            return ""
+        for held in self.workers.values():
+            if len(held.elements) > 1:
+                urgency = self.ready.urgency(held.elements[-1])
+                if urgency < least:
+                    least, found = urgency, held.name
+        return found
+
     def blocks(self, element: Element, waits_for: str) -> None:
         """Its execution waits in the kernel, for that; "": it goes on."""
         if waits_for and element.state is not State.EXECUTING:

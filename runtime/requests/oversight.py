@@ -45,6 +45,8 @@ class Oversight:
         #: Which start of the kernel this is: its requests are counted from 1 each time, and workers may outlive it.
         self.started_ns = now_ns()
         self.executor: Executor | None = None
+        #: Has a worker give back what it has not begun, where several travel together; None: none do.
+        self.recall: Callable[[str], None] | None = None
         #: Whether new requests from outside are refused, and whether ready ones are held.
         self.is_closed = self.is_held = False
         self._mutex = threading.Lock()

@@ -40,6 +40,7 @@ class ProcessExecutor:
     def start(self, kernel: RequestKernel, desk: Port) -> None:
         """As `executor.Executor`, like all here."""
         self.kernel, self.desk = kernel, desk
+        self.desk.recall = self.recall
         self.route = f"{desk.policy.pool}.{EXECUTE}"
         self._count = desk.policy.workers
         kernel._host.hear_directory(self._look)
@@ -50,6 +51,12 @@ class ProcessExecutor:
         line = self._lines.get(worker)
         if line is not None:
             self._serve(line)
+
+    def recall(self, worker: str) -> None:
+        """What it has not begun is behind something more urgent now. Any thread."""
+        line = self._lines.get(worker)
+        if line is not None:
+            self.kernel._host.with_lead(line.recaller.hurry)
 
     def resize(self, workers: int) -> None:
         """Processes are the supervisor's: so many of them are given work."""
