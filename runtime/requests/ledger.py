@@ -126,7 +126,7 @@ class Ledger(Posting):
     def overtaken(self, element: Element) -> str:
         """A worker that has taken, and not begun, what is less urgent than this, which would be the next; "": none."""
         least, found = self.ready.urgency(element), ""
-        if self.ready.count > 1 and self.best() is not element:
+        if self.ready.count > 1 and self.ready.best(_ALL_LANES) is not element:
             return ""
         for held in self.workers.values():
             if len(held.elements) > 1:

@@ -6,12 +6,12 @@ from typing import Any
 
 from appbackplane.runtime.requests import KernelPolicy, Rejoin
 from appbackplane.runtime.requests.element import Element
-from appbackplane.runtime.requests.ledger import Ledger
+from appbackplane.runtime.requests.ledger import ENOUGH, Ledger
 
 
-def posted(ledger: Ledger, count: int, **what: Any) -> list[Element]:
+def posted(ledger: Ledger, count: int, priority: int = 0, **what: Any) -> list[Element]:
     """So many requests of owner "a"; those for which there is no room wait."""
-    elements = [Element(number, None, "R", "a", 0, 3, **what) for number in range(1, count + 1)]
+    elements = [Element(number, None, "R", "a", priority, 3, **what) for number in range(1, count + 1)]
     for element in elements:
         if not ledger.post(element, 0):
             ledger.wait(element, 0)
@@ -75,3 +75,69 @@ def test_who_waits_for_an_entry_is_not_passed_for_ever() -> None:
     ledger.wait(Element(11, None, "R", "a", 5, 3), 0)
     ledger.take("w", 1, 0)
     assert ledger.admitted == [old]
+
+
+def test_who_is_patient_is_told_once_there_are_enough() -> None:
+    """Of the first, which he is given as if he had been told at once; and the others are there."""
+    ledger = Ledger(KernelPolicy(ready=ENOUGH + 1))
+    elements = posted(ledger, ENOUGH + 1)
+    ledger.await_rejoin("a", "patient", is_patient=True)
+    taken = ledger.take("w", ENOUGH + 1, 0)
+    for element in taken[: ENOUGH - 1]:
+        ledger.end("w", element, None, None, 0, 0)
+    assert not ledger.handed
+    ledger.end("w", taken[ENOUGH - 1], None, None, 0, 0)
+    assert ledger.handed == [("patient", elements[0])]
+    assert [ledger.rejoin("a") for _ in range(ENOUGH)][-1] == (Rejoin.NONE_READY, None)
+
+
+def test_who_is_patient_is_told_when_no_more_will_come() -> None:
+    ledger = Ledger(KernelPolicy())
+    elements = posted(ledger, 2)
+    ledger.await_rejoin("a", "patient", is_patient=True)
+    for element in ledger.take("w", 2, 0):
+        assert not ledger.handed
+        ledger.end("w", element, None, None, 0, 0)
+    assert ledger.handed == [("patient", elements[0])]
+
+
+def test_nobody_is_held_up_by_who_is_patient() -> None:
+    """What he does not fetch fills the rejoin pool."""
+    ledger = Ledger(KernelPolicy(ready=1, rejoin=1))
+    posted(ledger, 1)
+    [first] = ledger.take("w", 1, 0)
+    posted(ledger, 2)  # the second of them waits
+    ledger.await_rejoin("a", "patient", is_patient=True)
+    ledger.end("w", first, None, None, 0, 0)
+    assert ledger.handed == [("patient", first)]
+
+
+def test_who_loses_patience_is_told_of_what_there_is() -> None:
+    """Or, if there is nothing, of the next."""
+    ledger = Ledger(KernelPolicy())
+    elements = posted(ledger, 3)
+    ledger.await_rejoin("a", "patient", is_patient=True)
+    first, second, _ = ledger.take("w", 3, 0)
+    ledger.end("w", first, None, None, 0, 0)
+    ledger.lose_patience("a", "patient")
+    assert ledger.handed == [("patient", elements[0])]
+    ledger.handed.clear()
+    ledger.await_rejoin("a", "patient", is_patient=True)
+    ledger.lose_patience("a", "patient")
+    assert not ledger.handed
+    ledger.end("w", second, None, None, 0, 0)
+    assert ledger.handed == [("patient", elements[1])]
+
+
+def test_what_is_less_urgent_and_has_not_begun_is_overtaken() -> None:
+    """Of the worker that has what can wait longest; but what executes is interrupted by nothing."""
+    ledger = Ledger(KernelPolicy(workers=2))
+    posted(ledger, 1, priority=9)
+    ledger.take("one", 1, 0)
+    posted(ledger, 2, priority=2)
+    ledger.take("two", 2, 0)
+    [equal] = posted(ledger, 1, priority=2)
+    assert ledger.overtaken(equal) == ""
+    [urgent] = posted(ledger, 1, priority=3)
+    assert ledger.overtaken(urgent) == "two"
+    assert ledger.overtaken(equal) == "", "it is not the next"

@@ -10,7 +10,7 @@ from appbackplane.runtime.requests import State
 from appbackplane.runtime.testing import OutsideCall
 from appbackplane.transport.errors import Busy, FailedPrecondition, PeerDown, Unavailable
 
-from .outside import Bulk, Outside, Short, Work, failed, ids, row
+from .outside import RECALL, Bulk, Outside, Short, Work, failed, ids, row
 
 
 def learn(outside: Outside, name: str = "worker-1", run_ns: int = 1000) -> None:
@@ -247,3 +247,53 @@ def test_a_worker_that_asks_never_stands_behind_another_that_waits() -> None:
         assert not outside.says_rejoins(name, given[name]).is_done
     for _ in range(40):
         assert outside.says_posts(last, given[last], 1).is_done
+
+
+def test_what_has_not_begun_goes_back_for_what_is_more_urgent() -> None:
+    """Or it would wait for all that travelled together, 20 ms of it, though it is the most urgent of all."""
+    outside = Outside("worker-1", workers=1)
+    learn(outside)
+    batch, (first, second, third) = together(outside, 3)
+    outside.post(10, owner="x")  # as urgent as they are: it has its turn
+    outside.run()
+    assert not outside.given("worker-1", RECALL)
+    urgent = outside.post(11, owner="x", priority=5)
+    outside.post(12, owner="x", priority=4)
+    outside.run()
+    [recall] = outside.given("worker-1", RECALL)
+    recall.reply([[row(first)], [second, third]])
+    outside.run()
+    batch.reply([])
+    following = outside.batch("worker-1")
+    assert ids(following)[0] == urgent.id
+    assert {second, third} < set(ids(following))
+    outside.check()
+
+
+def test_nothing_is_recalled_where_a_worker_is_free() -> None:
+    """It takes what is urgent at once."""
+    outside = Outside("worker-1", "worker-2")
+    outside.kernel._desk.hold(is_held=True)
+    outside.post(1, owner="x")
+    outside.kernel._desk.hold(is_held=False)
+    outside.run()
+    urgent = outside.post(2, owner="x", priority=5)
+    outside.run()
+    given = {name: [ids(each) for each in outside.given(name)] for name in ("worker-1", "worker-2")}
+    assert [urgent.id] in given["worker-1"] + given["worker-2"]
+    assert not any(outside.given(name, RECALL) for name in given)
+
+
+def test_no_worker_takes_more_than_its_share() -> None:
+    """What one has is not begun by another that has nothing to do."""
+    outside = Outside("worker-1")
+    learn(outside)
+    outside.start("worker-2")
+    outside.run()
+    outside.kernel._desk.hold(is_held=True)
+    for number in range(9):
+        outside.post(number, owner="x")
+    outside.kernel._desk.hold(is_held=False)
+    outside.run()
+    taken = sorted(len(ids(outside.batch(name))) for name in ("worker-1", "worker-2"))
+    assert taken == [2, 5], "half of nine, and half of what is left"
