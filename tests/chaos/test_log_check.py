@@ -29,6 +29,10 @@ def line(backplane: str, message: str, level: str = "ERROR", error: str = "") ->
         ),
         line("north", "a hook failed", error="Traceback ...\nRuntimeError: chaos: a hook fails"),
         line("supervisor", "backplane 'north': exited with 0; starting it again now"),
+        line(
+            "supervisor",
+            "backplane 'north': does not finish what it has: 'south' has died, and comes back only after it has gone",
+        ),
         line("north", "a slow action", "WARNING"),
     ],
 )

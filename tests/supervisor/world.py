@@ -161,7 +161,7 @@ class World:
             case effects.Stop(name, generation):
                 process = self._process(name, generation)
                 assert not process.moving
-                assert not process.is_draining
+                assert not process.is_draining or self._is_waited_for(name)
                 assert all(state in (ModuleState.START, ModuleState.DOWN) for state in process.states.values())
                 process.is_stopping = True
             case effects.Kill(name, generation):
@@ -216,7 +216,7 @@ class World:
         assert process.is_registered
         assert not process.is_killed
         assert component not in process.moving, "one hook of a component at a time"
-        assert not process.is_draining, "nothing moves before it has finished what it had"
+        assert not process.is_draining or self._is_waited_for(home), "nothing moves before it has finished what it had"
         assert to in MOVES[process.states[component]]
         if HEIGHT[to] > HEIGHT[process.states[component]]:
             self._check_rise(home, component, to)
@@ -247,6 +247,11 @@ class World:
                 continue
             if backplane in self._homes_needed(name) and not self._needs(backplane, name) and not other.is_killed:
                 assert not any(HEIGHT[state] for state in other.states.values()), f"{name} still needs {backplane}"
+
+    def _is_waited_for(self, backplane: str) -> bool:
+        """Whether one that has died is started again only when this one has gone."""
+        dead = [child for name, child in self.director.children.items() if name not in self.processes]
+        return any(child.phase is Phase.WAITING and backplane in child.spawns_after for child in dead)
 
     def _needs(self, backplane: str, other: str) -> bool:
         """Whether one of its components depends on one of the other's, at however many removes."""
