@@ -69,11 +69,13 @@ def ended(child: Child, event: Drained) -> list[effects.Effect]:
 
 
 def cut(children: Mapping[str, Child], died: Child) -> list[effects.Effect]:
-    """`died` is started again once others have gone: they go now, whatever they have not finished.
+    """Where `died` is to be started again once others have gone, they go now, whatever they have not finished.
 
     Their calls to it would wait for it, and it for them: until the calls' deadlines, or the limits of each drain in turn.
     """
     said: list[effects.Effect] = []
+    if died.phase is not Phase.WAITING:
+        return said
     for name in sorted(died.spawns_after):
         child = children.get(name)
         if child is None or not child.is_leaving or child.drain not in (Drain.DUE, Drain.RUNNING):
