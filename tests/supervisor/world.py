@@ -136,8 +136,9 @@ class World:
         queue, done = [event], []
         while queue:
             event = queue.pop(0)
+            awaited = {name: child.spawns_after for name, child in self.director.children.items()}
             said = self.director.handle(event, self.now_ns)
-            self._see_cuts()
+            self._see_cuts(awaited)
             for effect in said:
                 done.append(effect)
                 queue += self.obey(effect)
@@ -252,10 +253,13 @@ class World:
             if backplane in self._homes_needed(name) and not self._needs(backplane, name) and not other.is_killed:
                 assert not any(HEIGHT[state] for state in other.states.values()), f"{name} still needs {backplane}"
 
-    def _see_cuts(self) -> None:
-        """Of whom the director does not want to know any more how far he has come."""
-        dead = [child for name, child in self.director.children.items() if name not in self.processes]
-        waited_for = {name for child in dead if child.phase is Phase.WAITING for name in child.spawns_after}
+    def _see_cuts(self, awaited: Mapping[str, frozenset[str]]) -> None:
+        """Of whom the director does not want to know any more how far he has come. `awaited`: who was to be gone before each
+        is started, until now (one that has just died may have been ordered to start at once).
+        """
+        dead = {name: child for name, child in self.director.children.items() if name not in self.processes}
+        back = [name for name, child in dead.items() if child.phase in (Phase.WAITING, Phase.STARTING)]
+        waited_for = {other for name in back for other in (*awaited.get(name, ()), *dead[name].spawns_after)}
         for name, process in self.processes.items():
             if process.is_draining and not process.is_cut and self.director.children[name].drain is not Drain.RUNNING:
                 assert name in waited_for, f"{name} may finish what it has"
