@@ -16,7 +16,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -77,10 +77,13 @@ class Hearing:
         """Parts that have not been heard since."""
         return sorted({*PARTS} - self.origins)
 
-    def conclude(self) -> None:
-        """Who should have been heard by now, when all are up again, and was not: its subscription was lost."""
+    def conclude(self, unconfirmed: Collection[str]) -> None:
+        """Who should have been heard by now, when all are up again, and was not: its subscription was lost. `unconfirmed`:
+        those that have not confirmed one.
+        """
         for part in self.unheard:
-            self._tally.note(f"{BEAT}: nothing is heard of {part} any more")
+            how = "was not confirmed" if part in unconfirmed else "was confirmed"
+            self._tally.note(f"{BEAT}: nothing is heard of {part} any more (the subscription {how})")
 
 
 def hear_all(subscription: Subscription, hearing: Hearing) -> None:
@@ -92,7 +95,7 @@ def hear_all(subscription: Subscription, hearing: Hearing) -> None:
             hearing.take(subscription.get(timeout=0.5))
         except TimeoutError:
             continue
-    hearing.conclude()
+    hearing.conclude(subscription.unconfirmed)
 
 
 #: Calls without an end, by their place: when they began, and what was asked.
@@ -246,7 +249,7 @@ async def run_tasks(run_dir: Path, seed: int, stop: threading.Event) -> dict[str
         end_s = time.monotonic() + GIVE_UP_S
         while hearing.unheard and time.monotonic() < end_s:
             await asyncio.sleep(0.1)
-        hearing.conclude()
+        hearing.conclude(subscription.unconfirmed)
         for worker in workers:
             if worker.done():
                 worker.result()

@@ -55,6 +55,7 @@ def play(system: System, seconds: float, seed: int, without: tuple[str, ...], ve
     agent = Agent(system, CLIENTS, seed)
     try:
         agent.play(draw(seed, seconds, PARTS, CLIENTS, without), seconds)
+        system.wait_up()  # clients are asked at their end whom they hear
     finally:
         verdict.take_clients(agent.finish())
         verdict.problems += agent.commands_said()

@@ -33,6 +33,10 @@ STEADY_COUNT: Final = 5
 #: So many restarts as the moves make, and more; and short waits, since it is not the backoff that is looked at.
 RESTART: Final = '{ max = 1_000_000, within = "1h", backoff = "10ms", backoff_max = "50ms", healthy_after = "50ms" }'
 
+#: Ten times as long as anything here is waited for: what is asked takes 0.3 s at most, so a drain that is not done long before
+#: waits for something that does not come. It has to be seen, and not to be ended by its limit.
+DRAIN_LIMIT: Final = "10m"
+
 
 class NotInTime(Exception):
     """What should have happened has not."""
@@ -83,6 +87,19 @@ class System:
     def pid_of(self, part: str) -> int | None:
         """Its process, if there is one."""
         return next(entry["pid"] for entry in self.status()["backplanes"] if entry["name"] == part)
+
+    def wait_up(self) -> None:
+        """Until all are where they are to be, whatever they are asked meanwhile."""
+        told: dict[str, Any] = {}
+
+        def is_up() -> bool:
+            told.update(self.status())
+            return not away(told)
+
+        try:
+            wait_for("all are up again", is_up)
+        except NotInTime as late:
+            raise NotInTime(f"{late}: {'; '.join(away(told))}") from None
 
     def wait_settled(self) -> dict[str, Any]:
         """Until all is where it is to be, and nothing is queued or waited for; the status then."""
@@ -179,7 +196,7 @@ class System:
 
 def configuration(parts: Mapping[str, str]) -> str:
     """Its TOML. Each part depends on the next."""
-    tables = [f'[system]\nname = "chaos"\nrun_dir = "run"\nrestart = {RESTART}\n']
+    tables = [f'[system]\nname = "chaos"\nrun_dir = "run"\nrestart = {RESTART}\ndrain_limit = "{DRAIN_LIMIT}"\n']
     names = list(parts)
     for name, below in zip(names, [*names[1:], None], strict=True):
         needs = [below] if below else []
@@ -211,14 +228,28 @@ def running(parts: Mapping[str, str] = DIFFERENT) -> Iterator[System]:
             system.kill_all()
 
 
+def is_away(entry: Mapping[str, Any]) -> bool:
+    """Whether a backplane is not where it is to be, by its entry of a status."""
+    return entry["state"] != "up" or set(entry["components"].values()) != {"primary"}
+
+
+def away(told: Mapping[str, Any]) -> list[str]:
+    """Who is, and where, by its status."""
+    return [
+        f"{entry['name']} is {entry['state']}, {entry['components']}, {entry['reason']}"
+        for entry in told["backplanes"]
+        if is_away(entry)
+    ]
+
+
 def unsettled(told: Mapping[str, Any]) -> list[str]:
     """What keeps it from being at rest, by its status with statistics."""
-    lines = [] if told["state"] == "up" else [f"it is {told['state']}"]
+    lines = [*([] if told["state"] == "up" else [f"it is {told['state']}"]), *away(told)]
     for entry in told["backplanes"]:
         name, statistics = entry["name"], entry["statistics"]
-        if entry["state"] != "up" or set(entry["components"].values()) != {"primary"}:
-            lines.append(f"{name} is {entry['state']}, {entry['components']}, {entry['reason']}")
-        elif statistics is None:
+        if is_away(entry):
+            continue
+        if statistics is None:
             lines.append(f"{name} does not say what it does")
         else:
             queues = statistics["queues"]

@@ -197,12 +197,15 @@ class Director:
         was_up_ns = self._bury(child, now_ns)
         line = f"backplane {child.name!r}: {reason}"
         if self.mode == "stopping" or was_leaving:
-            if not (was is Phase.STOPPING and is_normal):
+            is_in_order = was is Phase.STOPPING and is_normal
+            if not is_in_order:
                 child.reason = reason
                 if was is not Phase.KILLED:
                     self._effects.append(Say(f"{line}, while going down", is_error=True))
             if self.mode != "stopping":
                 group_restart.has_gone(child, now_ns)
+                if not is_in_order:
+                    self._effects += draining.cut(self.children, child)
             return
         child.reason = reason
         # At first start nobody gets a second try at being constructed; who has come so far is judged as ever.
@@ -230,6 +233,7 @@ class Director:
         names = ", ".join(other.name for other in leaving)
         with_whom = f", and with it {names} ({child.policy.strategy})" if leaving else ""
         self._effects.append(Say(f"{line}; starting it again {when}{with_whom}", is_error=True))
+        self._effects += draining.cut(self.children, child)
         for other in leaving:
             self._limit_hooks(other, now_ns)
 

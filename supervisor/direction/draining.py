@@ -1,9 +1,10 @@
 """Draining: who finishes what it has before its components go down, and when that may begin. Part of the director, as pure.
 
 Whoever goes down because somebody wants it is drained: `down`, an ordered restart. Not what a crash pulls along (there the
-crashed one has to be back first), and not what serves nobody yet. A backplane is drained after those that depend on it
-have gone down, since until then they need it to finish their own work; backplanes that depend on each other are drained
-at the same time. What a process does while it drains: runtime/execution/draining.py.
+crashed one has to be back first, also where the crash comes while they are drained already), and not what serves nobody
+yet. A backplane is drained after those that depend on it have gone down, since until then they need it to finish their own
+work; backplanes that depend on each other are drained at the same time. What a process does while it drains:
+runtime/execution/draining.py.
 """
 
 from __future__ import annotations
@@ -65,6 +66,27 @@ def ended(child: Child, event: Drained) -> list[effects.Effect]:
     if event.running:
         left.append(f"not ended: {', '.join(event.running)}")
     return [effects.Say(f"backplane {child.name!r}: drained, but {'; '.join(left)}", is_error=True)] if left else []
+
+
+def cut(children: Mapping[str, Child], died: Child) -> list[effects.Effect]:
+    """Where `died` is to be started again once others have gone, they go now, whatever they have not finished.
+
+    Their calls to it would wait for it, and it for them: until the calls' deadlines, or the limits of each drain in turn.
+    """
+    said: list[effects.Effect] = []
+    if died.phase is not Phase.WAITING:
+        return said
+    for name in sorted(died.spawns_after):
+        child = children.get(name)
+        if child is None or not child.is_leaving or child.drain not in (Drain.DUE, Drain.RUNNING):
+            continue
+        if child.drain is Drain.RUNNING:
+            child.drain, child.deadline_ns = Drain.DONE, None
+        else:
+            child.drain = Drain.NONE
+        because = f"{died.name!r} has died, and comes back only after it has gone"
+        said.append(effects.Say(f"backplane {name!r}: does not finish what it has: {because}", is_error=True))
+    return said
 
 
 def limit_hooks(child: Child, now_ns: int) -> None:

@@ -29,6 +29,10 @@ def line(backplane: str, message: str, level: str = "ERROR", error: str = "") ->
         ),
         line("north", "a hook failed", error="Traceback ...\nRuntimeError: chaos: a hook fails"),
         line("supervisor", "backplane 'north': exited with 0; starting it again now"),
+        line(
+            "supervisor",
+            "backplane 'north': does not finish what it has: 'south' has died, and comes back only after it has gone",
+        ),
         line("north", "a slow action", "WARNING"),
     ],
 )
@@ -43,6 +47,7 @@ def test_what_a_death_explains_is_no_finding(said: dict[str, Any]) -> None:
         line("supervisor", "backplane 'north': did not register within 60 s; starting it again now"),
         line("supervisor", "backplane 'north': exited with 1; starting it again now"),
         line("supervisor", "backplane 'north': killed by signal 6: terminate called; starting it again now"),
+        line("supervisor", "backplane 'north': drained, but 47 not begun within 600 s, and refused"),
         line("supervisor", "it went wrong", error="Traceback ...\nKeyError: 'north'"),
         line("north", "BROKEN north: somebody noted 3 after 4"),
         line("north", "north.relay failed", error="Traceback ...\nKeyError: 7"),

@@ -29,7 +29,7 @@ DONE, FAILED, WRONG = 0, 1, 2
 MODULE = '''
 """Numbers are booked in a file: by themselves, or for somebody else."""
 import os, pathlib, time
-from appbackplane.runtime import AppObject, Component, every, operation
+from appbackplane.runtime import AppObject, Component, PeerDown, every, operation
 
 BOOK = os.open(pathlib.Path(__file__).parent / "book", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
@@ -63,6 +63,13 @@ class Query(Component):
     @operation(calls=("index.book",))
     async def ask(self, number: int, seconds: float = 0.002) -> int:
         return await self.call("index.book", number=number, seconds=seconds)
+
+    @operation(calls=("index.book", "index.hang"))
+    async def insist(self, number: int) -> int:
+        try:
+            return await self.call("index.hang", timeout=600)
+        except PeerDown:
+            return await self.call("index.book", number=number, timeout=600)
 
     def on_down(self) -> None:
         print("query is down", flush=True)
@@ -251,6 +258,33 @@ def test_an_action_that_never_ends_ends_with_its_process(booked: Callable[..., B
         assert isinstance(end, PeerDown), end
     one.system.wait_said("drained, but not ended: index.hang", since)
     one.system.wait_said("backplane 'index': up again, generation 2", since)
+
+
+def test_nobody_finishes_what_needs_one_that_has_died_and_waits_for_him_to_go(booked: Callable[..., Booked]) -> None:
+    """Its call waits for the index to come back, and the index for it to go: both were away until the limit, and in a chain
+    of four backplanes for 40 s. Nothing here ends by a limit.
+    """
+    one = booked('drain_limit = "600s"', 'restart = { strategy = "rest_for_one" }')
+    with one.connect() as client:
+        insisting = client.submit("query.insist", number=1, timeout=600, retry=False)
+        client.call("backplane.query.statistics", timeout=LIMIT_S)
+        restarting = threading.Thread(target=run, args=("restart", "index"))
+        restarting.start()
+        end_s = time.monotonic() + LIMIT_S
+        while one.system.backplane("query")["state"] != "draining":
+            assert time.monotonic() < end_s
+            time.sleep(0.002)
+        since = len(one.system.said)
+        os.kill(one.system.backplane("index")["pid"], signal.SIGKILL)
+        one.system.wait_said("'query': does not finish what it has: 'index' has died", since)
+        for name in ("query", "index"):
+            one.system.wait_said(f"backplane {name!r}: up again, generation 2", since)
+        restarting.join(LIMIT_S)
+        assert not restarting.is_alive(), "the order has ended, too"
+        end = insisting.exception(LIMIT_S)
+        assert isinstance(end, PeerDown), end
+    with one.connect() as client:
+        assert client.call("query.ask", number=2, timeout=LIMIT_S) == 2
 
 
 def test_while_it_drains_it_is_seen_and_asked(booked: Callable[..., Booked]) -> None:

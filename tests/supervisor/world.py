@@ -13,7 +13,7 @@ from appbackplane.runtime.execution.board import BoardSlot
 from appbackplane.runtime.objects.module_state import MOVES, ModuleState
 from appbackplane.supervisor.config import BackplaneConfig, Config, Duration, RestartPolicy, SystemConfig
 from appbackplane.supervisor.direction import effects, events
-from appbackplane.supervisor.direction.child import Phase
+from appbackplane.supervisor.direction.child import Drain, Phase
 from appbackplane.supervisor.direction.director import Director
 from appbackplane.supervisor.direction.effects import Caller
 from appbackplane.supervisor.direction.reconfiguration import plan
@@ -60,6 +60,8 @@ class LivingProcess:
     #: Told to finish what it has, and has not answered yet.
     is_draining: bool = False
     has_drained: bool = False
+    #: Goes without having answered that, because one that has died waits for it to go.
+    is_cut: bool = False
     states: dict[str, ModuleState] = field(default_factory=dict)
     moving: dict[str, ModuleState] = field(default_factory=dict)
 
@@ -134,7 +136,10 @@ class World:
         queue, done = [event], []
         while queue:
             event = queue.pop(0)
-            for effect in self.director.handle(event, self.now_ns):
+            awaited = {name: child.spawns_after for name, child in self.director.children.items()}
+            said = self.director.handle(event, self.now_ns)
+            self._see_cuts(awaited)
+            for effect in said:
                 done.append(effect)
                 queue += self.obey(effect)
         overdue = [caller for caller, ends_ns in self.waiting.items() if ends_ns < self.now_ns]
@@ -161,7 +166,7 @@ class World:
             case effects.Stop(name, generation):
                 process = self._process(name, generation)
                 assert not process.moving
-                assert not process.is_draining
+                assert not process.is_draining or process.is_cut
                 assert all(state in (ModuleState.START, ModuleState.DOWN) for state in process.states.values())
                 process.is_stopping = True
             case effects.Kill(name, generation):
@@ -216,7 +221,7 @@ class World:
         assert process.is_registered
         assert not process.is_killed
         assert component not in process.moving, "one hook of a component at a time"
-        assert not process.is_draining, "nothing moves before it has finished what it had"
+        assert not process.is_draining or process.is_cut, "nothing moves before it has finished what it had"
         assert to in MOVES[process.states[component]]
         if HEIGHT[to] > HEIGHT[process.states[component]]:
             self._check_rise(home, component, to)
@@ -247,6 +252,18 @@ class World:
                 continue
             if backplane in self._homes_needed(name) and not self._needs(backplane, name) and not other.is_killed:
                 assert not any(HEIGHT[state] for state in other.states.values()), f"{name} still needs {backplane}"
+
+    def _see_cuts(self, awaited: Mapping[str, frozenset[str]]) -> None:
+        """Of whom the director does not want to know any more how far he has come. `awaited`: who was to be gone before each
+        is started, until now (one that has just died may have been ordered to start at once).
+        """
+        dead = {name: child for name, child in self.director.children.items() if name not in self.processes}
+        back = [name for name, child in dead.items() if child.phase in (Phase.WAITING, Phase.STARTING)]
+        waited_for = {other for name in back for other in (*awaited.get(name, ()), *dead[name].spawns_after)}
+        for name, process in self.processes.items():
+            if process.is_draining and not process.is_cut and self.director.children[name].drain is not Drain.RUNNING:
+                assert name in waited_for, f"{name} may finish what it has"
+                process.is_cut = True
 
     def _needs(self, backplane: str, other: str) -> bool:
         """Whether one of its components depends on one of the other's, at however many removes."""

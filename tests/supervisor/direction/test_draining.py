@@ -85,6 +85,69 @@ def test_what_a_crash_pulls_along_is_not_drained() -> None:
     assert {process.generation for process in world.processes.values()} == {2}
 
 
+def test_whom_a_dead_one_waits_for_is_not_drained_any_further() -> None:
+    """What they finish needs it, and it is started again when they have gone: they would wait for each other until the limits
+    of each drain in turn, 40 s of outage where a crash costs one.
+    """
+    world = up_world(policies={"first": policy(strategy="rest_for_one")})
+    caller = world.order_restart("first")
+    begun = len(world.moves)
+    world.die("first", -9)
+    assert world.moves[begun:] == [("top", ModuleState.DOWN)], "without a word of its being drained"
+    because = "does not finish what it has: 'first' has died, and comes back only after it has gone"
+    assert world.said[-2:] == [f"backplane {name!r}: {because}" for name in ("second", "third")]
+    world.do_what_is_asked()
+    assert world.drains == ["third"], "nor is the one whose turn it would have been"
+    assert {process.generation for process in world.processes.values()} == {2}
+    told = world.answers[caller]
+    assert isinstance(told, effects.Answer), told
+
+
+def test_nor_is_whom_a_crash_pulls_along_that_had_been_ordered_to_go() -> None:
+    """The order was for him alone; then what he needs died, and takes him along."""
+    world = up_world(policies={"first": policy(strategy="rest_for_one")})
+    world.order_restart("third")
+    assert world.drains == ["third"]
+    world.die("first", -9)
+    assert world.director.children["third"].drain is Drain.DONE
+    world.do_what_is_asked()
+    assert {process.generation for process in world.processes.values()} == {2}
+
+
+def test_an_answer_that_comes_after_that_changes_nothing() -> None:
+    """It was on its way, or came of the hooks: nobody is moved twice."""
+    world = up_world(policies={"first": policy(strategy="rest_for_one")})
+    world.order_restart("first")
+    world.die("first", -9)
+    begun = len(world.moves)
+    said = len(world.said)
+    world.finish_draining("third", refused_count=3)
+    assert (world.moves[begun:], world.said[said:]) == ([], [])
+
+
+def test_who_dies_and_is_back_at_once_cuts_nobody_short() -> None:
+    """He waits for nobody, and what is being finished finds him again."""
+    world = up_world()
+    world.order_restart("third")
+    begun = len(world.moves)
+    world.die("first", -9)
+    assert world.director.children["third"].drain is Drain.RUNNING
+    assert world.moves[begun:] == []
+
+
+def test_who_has_gone_in_order_cuts_nobody_short() -> None:
+    """He was drained beside them; that he is done first is no reason for them to stop."""
+    world = up_world({"one": {"a": ()}, "two": {"b": ()}}, {"one": policy(strategy="one_for_all")})
+    world.order_restart("one")
+    assert sorted(world.drains) == ["one", "two"]
+    world.finish_draining("one")
+    world.finish_hook("one", "a")
+    world.die("one", 0)
+    assert world.director.children["two"].drain is Drain.RUNNING
+    world.do_what_is_asked()
+    assert {process.generation for process in world.processes.values()} == {2}
+
+
 def test_a_hook_on_its_way_up_ends_first() -> None:
     """Moved from under it, it would not find what it was promised."""
     world = up_world()
