@@ -141,3 +141,14 @@ def test_what_is_less_urgent_and_has_not_begun_is_overtaken() -> None:
     [urgent] = posted(ledger, 1, priority=3)
     assert ledger.overtaken(urgent) == "two"
     assert ledger.overtaken(equal) == "", "it is not the next"
+
+
+def test_who_is_patient_keeps_nobody_behind_him_waiting() -> None:
+    """With two of them, each request that ends is somebody's at once."""
+    ledger = Ledger(KernelPolicy())
+    elements = posted(ledger, 3)
+    ledger.await_rejoin("a", "patient", is_patient=True)
+    ledger.await_rejoin("a", "another")
+    for element in ledger.take("w", 3, 0)[:2]:
+        ledger.end("w", element, None, None, 0, 0)
+    assert ledger.handed == [("patient", elements[0]), ("another", elements[1])]
