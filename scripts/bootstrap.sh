@@ -122,6 +122,12 @@ ensure_compiled() {
     PY="$COMPILED/bin/python"
 }
 
+# PY is the python of the compiled package, if it has been made of the sources as they are; else the answer is 1.
+compiled_if_made() {
+    [[ -x "$COMPILED/bin/python" && "$(cat "$COMPILED/state" 2>/dev/null)" == "$(state_of_sources)" ]] || return 1
+    PY="$COMPILED/bin/python"
+}
+
 # Everything that goes into the wheel, and how it is made. No dates and no git: a copy is in the same state.
 state_of_sources() {
     (cd "$ROOT" && find "${PACKAGES[@]}" -name '*.py' -print0 | LC_ALL=C sort -z | xargs -0 cksum setup.py pyproject.toml) |
@@ -132,7 +138,7 @@ state_of_sources() {
 # that is started without our variables (`python -I`, a shell with a clean environment) finds this package and no other.
 compile_package() {
     local state="$1" work site
-    say "compiling the package into .venv/compiled (once for each state of the sources; under a minute)"
+    say "compiling the package into .venv/compiled (once for each state of the sources; some minutes of one core)"
     work="$(mktemp -d)"
     (cd "$ROOT" && cp -R setup.py pyproject.toml README.md LICENSE "${PACKAGES[@]}" "$work") &&
         APPBACKPLANE_COMPILE=1 "$PY" -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \

@@ -63,6 +63,18 @@ def test_a_module_that_has_another_name_is_another_state(checkout: Path) -> None
     assert state_of(checkout) != state
 
 
+def test_what_was_compiled_of_other_sources_is_not_used(checkout: Path) -> None:
+    """The demonstration takes what there is, and never what there was."""
+    python = checkout / ".venv" / "compiled" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.touch(mode=0o755)
+    (python.parents[1] / "state").write_text(state_of(checkout))
+    command = 'PY=before; compiled_if_made; echo "$? ${PY##*/}"'
+    assert bash(checkout, command).stdout == "0 python\n"
+    (checkout / "runtime" / "run.py").write_text("")
+    assert bash(checkout, "compiled_if_made").returncode == 1
+
+
 def test_a_build_that_fails_is_one_error_and_leaves_nothing(checkout: Path, tmp_path: Path) -> None:
     """With what to do about it; not a measurement of something else, nor half a package."""
     scratch = tmp_path / "scratch"
