@@ -19,6 +19,8 @@ from .errors import RequestFailed
 LANES: Final = 4
 #: Beyond it, either way, a priority could not travel to another process, nor what it is of.
 PRIORITY_MAX: Final = 1 << 62
+#: How the error of a request begins whose worker was lost; an exception's begins with its class.
+LOST: Final = "lost worker: "
 #: Where requests go that say nothing: never constrained.
 LANE_DEFAULT: Final = LANES - 1
 
@@ -120,6 +122,11 @@ class Element:
     def is_failed(self) -> bool:
         """Whether it ended without a result."""
         return self.error is not None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it failed with its worker, and may have been executed or not."""
+        return self.error is not None and self.error.startswith(LOST)
 
     def get(self) -> Any:
         """What it returned, now that it has rejoined. Raises `RequestFailed` where it has no result."""

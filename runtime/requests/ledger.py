@@ -12,7 +12,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Final
 
 from .disowning import disown
-from .element import LANES, Element, Failure, State
+from .element import LANES, LOST, Element, Failure, State
 from .owners import Account, Part, Rejoin, named
 from .posting import Held, Posting
 
@@ -105,7 +105,7 @@ class Ledger(Posting):
             if held is not None and element.worker == worker and element in held.elements:
                 self.lost_total += 1
                 self._release(held, element, now_ns)
-                self._end(element, None, Failure(f"lost worker: {why}"), now_ns)
+                self._end(element, None, Failure(LOST + why), now_ns)
         self._admit_posters()
 
     def dismiss(self, worker: str) -> None:

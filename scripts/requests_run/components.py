@@ -21,7 +21,6 @@ from .records import SEED, write
 
 #: Roots outstanding at a time.
 WINDOW = 24
-LOST = "lost worker: "
 
 
 class Failed(Exception):
@@ -65,7 +64,7 @@ class Children:
             self.good += 1
             if not is_to_be_good or element.result != result_of(path):
                 write(f"V {self.name}: {name} ({fate}) rejoined with {element.result!r}")
-        elif element.error.startswith(LOST):
+        elif element.is_lost:
             self.lost += 1
         else:
             self.failed += 1

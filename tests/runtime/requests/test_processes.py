@@ -89,6 +89,7 @@ def test_what_a_lost_worker_says_afterwards_changes_nothing() -> None:
     assert lost is element
     assert (found, element.state, element.result) == ("returned", State.FAILED, None)
     assert element.error is not None
+    assert element.is_lost
     assert element.error.startswith(f"lost worker: {name}: ")
     for call in (outside.says_posts(name, asked, 1), outside.says_rejoins(name, asked)):
         assert "given up as lost" in call.error().message
