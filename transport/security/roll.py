@@ -1,0 +1,122 @@
+"""Roll: who is connected, by which frames, and how the connection of a key that was revoked ends.
+
+ZeroMQ asks once, at the handshake; a key that is revoked later would stay. So each frame is looked at: its User-Id, which the
+gatekeeper gave and no peer can choose, is looked up among those trusted now, 2 us. And as ZeroMQ cannot hang up on one
+peer, the roll does: each frame tells the descriptor that it came by; what is shut down there ends for ZeroMQ as if the peer had
+gone. Descriptors are numbers that are used again: before it is shut, the connection is held and compared with what it was.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import zmq
+
+from .gatekeeper import Gatekeeper
+from .ring import Holder, Ring
+
+#: Connections remembered; the oldest go first, and are then cut when they speak, as all others are.
+CONNECTIONS_MAX: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Whose it is, by which of its admissions, and between which two addresses."""
+
+    user_id: str
+    admission: int
+    #: Its two ends, by which it is known again; None: it had ended when it was looked at.
+    ends: tuple[Any, Any] | None
+
+
+class Roll:
+    """Of one bound socket. Not thread-safe: it belongs to the owner of the socket."""
+
+    def __init__(self, gatekeeper: Gatekeeper, port: int) -> None:
+        """`port`: where the socket listens; nothing that is not connected to it is ever shut down."""
+        self._gatekeeper, self._keyring, self._port = gatekeeper, gatekeeper.keyring, port
+        self._connections: dict[int, Connection] = {}  # by descriptor
+        self._swept: Ring | None = None
+        #: Frames refused because their key is not trusted (any more), and connections ended.
+        self.refused_count = self.cut_count = 0
+
+    def admit(self, frame: zmq.Frame) -> Holder | None:  # hot: once a frame
+        """Who sent this frame, and what it may use. None: nobody who is trusted now; it is to be dropped, its connection ends.
+
+        The frame as it was received: `recv(copy=False)`.
+        """
+        try:
+            user_id = str(frame.get("User-Id"))
+        except zmq.ZMQError:  # it came by a socket without keys
+            user_id = ""
+        fd = int(frame.get(zmq.SRCFD))
+        known = self._connections.get(fd)
+        admission = self._gatekeeper.admissions.get(user_id, 0)
+        if known is None or known.user_id != user_id or known.admission != admission:
+            self._note(fd, user_id, admission)
+        holder = self._keyring.ring.of_user_id(user_id)
+        if holder is None:
+            self.refused_count += 1
+            self._cut(fd)
+        return holder
+
+    def sweep(self) -> list[str]:
+        """Read the ring again, and end the connections of those who are not trusted any more, of those who are silent, too.
+
+        Their User-Ids. Call it a few times a second: for so long a revoked key may still be written to.
+        """
+        self._keyring.refresh()
+        ring = self._keyring.ring
+        if ring is self._swept:
+            return []
+        self._swept = ring
+        gone = {fd: one for fd, one in self._connections.items() if ring.of_user_id(one.user_id) is None}
+        for fd in gone:
+            self._cut(fd)
+        return sorted({one.user_id for one in gone.values()})
+
+    def _note(self, fd: int, user_id: str, admission: int) -> None:
+        self._connections.pop(fd, None)
+        if len(self._connections) >= CONNECTIONS_MAX:
+            del self._connections[next(iter(self._connections))]
+        with _held(fd) as connection:
+            self._connections[fd] = Connection(user_id, admission, _ends(connection))
+
+    def _cut(self, fd: int) -> None:
+        was = self._connections.pop(fd)
+        with _held(fd) as connection:  # from here on it cannot become another
+            ends = _ends(connection)
+            if connection is not None and ends is not None and ends == was.ends and ends[0][1] == self._port:
+                connection.shutdown(socket.SHUT_RDWR)
+                self.cut_count += 1
+
+
+@contextmanager
+def _held(fd: int) -> Iterator[socket.socket | None]:
+    """The connection that has this descriptor now, by one of our own. None: there is none."""
+    try:
+        held = os.dup(fd)
+    except OSError:
+        yield None
+        return
+    try:
+        connection = socket.socket(fileno=held)
+    except OSError:  # a file, by now
+        os.close(held)
+        yield None
+        return
+    with connection:
+        yield connection
+
+
+def _ends(connection: socket.socket | None) -> tuple[Any, Any] | None:
+    """Ours and theirs; None: it is not, or no longer, connected."""
+    try:
+        return None if connection is None else (connection.getsockname(), connection.getpeername())
+    except OSError:
+        return None
