@@ -56,7 +56,7 @@ def answer(question: Sequence[bytes], domain: str, ring: Ring | None) -> Answer:
     request = question[1] if len(question) > 1 else b""
     if len(question) < _HEAD or question[0] != VERSION:
         return _refused(request, "unknown", None, "a question that is not ZAP 1.0")
-    address = question[3].decode(errors="backslashreplace")[:_ADDRESS_MAX] or "unknown"
+    address = plain(question[3].decode(errors="backslashreplace")[:_ADDRESS_MAX]) or "unknown"
     if question[2] != domain.encode():
         return _refused(request, address, None, "it came by a socket of another domain")
     if question[5] != MECHANISM:
@@ -73,6 +73,11 @@ def answer(question: Sequence[bytes], domain: str, ring: Ring | None) -> Answer:
     if holder.is_revoked:
         return _refused(request, address, key, f"the key of {holder.name!r} was revoked")
     return Answer(request, OK, holder.user_id.encode())
+
+
+def plain(address: str) -> str:
+    """Without the clothes that an IPv4 address wears where a socket is for both."""
+    return address.removeprefix("::ffff:") if "." in address else address
 
 
 def _refused(request: bytes, address: str, key: bytes | None, reason: str, status: bytes = REFUSED) -> Answer:

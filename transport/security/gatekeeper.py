@@ -16,7 +16,7 @@ from typing import Any, Final
 import zmq
 
 from ..errors import FailedPrecondition
-from .admission import answer
+from .admission import Refusal, answer
 from .keyring import Keyring
 from .links import DOMAIN
 from .refusals import Refusals
@@ -79,8 +79,12 @@ class Gatekeeper:
                 user_id = told.user_id.decode()
                 self.admissions[user_id] = self.admissions.get(user_id, 0) + 1
             else:
-                self._say(self.refusals.note(told.refusal, now_ns))
+                self.refuse(told.refusal, now_ns)
         return True
+
+    def refuse(self, refusal: Refusal, now_ns: int) -> None:
+        """Count it, and log it if that is due; also for those that others keep out."""
+        self._say(self.refusals.note(refusal, now_ns))
 
     def close(self) -> None:
         """From now on nobody comes in. Those who are in stay: they end with their sockets."""

@@ -1,9 +1,9 @@
 """Keyring: the key pair of this node and the ring of those it trusts, as files, read again when they change.
 
 `own.key` has the pair, `ring` the keys of others (ring.py): 0600 in a 0700 folder (folder.py). What is trusted or
-revoked there holds from the next `refresh` on, without a restart: one `stat`, 2 to 8 us. A ring that cannot be read any more lets nobody
-new in; those who are connected stay on what it said last, because a mistyped line must not take a cluster down. A ring that
-is not there is an empty one: nobody is trusted, and those who are connected go.
+revoked there holds from the next `refresh` on, without a restart: one `stat`, 2 to 8 us. A ring that cannot be read any
+more lets nobody new in; those who are connected stay on what it said last, because a mistyped line must not take a cluster
+down. A ring that is not there is an empty one: nobody is trusted, and those who are connected go.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 CURVE alone lets in every key there is: only an enforced domain with a name makes ZeroMQ ask, and refuse where nobody
 answers (gatekeeper.py). Both ends send heartbeats, so that each notices a cut or a frozen host; a reader that has stopped
 at its high-water mark hears none and is cut, too, so that its owner keeps the sender from filling it (credits).
-A link that ends is over: ZeroMQ does not connect again, the owner does. Else what was queued for a dead peer would be done
-by its next incarnation (TRAPS 5), and a reader that was cut while it had stopped would be aborted when it reads on
-(`Assertion failed: _input_stopped`, zeromq/libzmq #3937; tests/transport/security/test_links.py has both).
+A link that ends is over: ZeroMQ does not connect again and keeps no queue, the owner makes another socket. As ZeroMQ has it,
+what was queued for a dead peer would be done by its next incarnation (TRAPS 5), and a reader that was cut while it had stopped
+would be aborted when it reads on (`Assertion failed: _input_stopped`, zeromq/libzmq #3937).
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ class Limits:
     #: A heartbeat so often, and a cut so long after one was not answered: noticed in 750 ms.
     heartbeat_ms: int = 200
     silence_ms: int = 600
+    #: Connections that wait to be accepted: ZeroMQ's 100 were full when 2,000 came at once, and who came then waited a second.
+    backlog: int = 1_000
     #: To connect, before the kernel's own two minutes.
     connect_ms: int = 2_000
 
@@ -48,6 +50,7 @@ def server(socket: zmq.Socket[Any], keyring: Keyring, limits: Limits = LIMITS) -
     """Make a socket one to bind: only keys that the gatekeeper of its context lets in get anything. Before `bind`."""
     own = keyring.own()
     _common(socket, limits)
+    socket.setsockopt(zmq.BACKLOG, limits.backlog)
     socket.setsockopt(zmq.CURVE_SERVER, 1)
     socket.setsockopt(zmq.CURVE_SECRETKEY, own.secret)
     socket.setsockopt(zmq.ZAP_DOMAIN, DOMAIN.encode())
@@ -55,10 +58,13 @@ def server(socket: zmq.Socket[Any], keyring: Keyring, limits: Limits = LIMITS) -
 
 
 def client(socket: zmq.Socket[Any], keyring: Keyring, server_key: PublicKey, limits: Limits = LIMITS) -> None:
-    """Make a socket one to connect to whoever has the secret of `server_key`, and to nobody else. Before `connect`.
+    """Make a DEALER one to connect to whoever has the secret of `server_key`, and to nobody else. Before `connect`.
 
+    What is sent is refused (`zmq.Again`) while there is no connection. For another, close it, and make another socket: after
+    a `disconnect` the old queue still takes what is sent, and what came and was not read yet is gone with the connection.
     Raises `FailedPrecondition` for a key that was revoked here.
     """
+    assert socket.type == zmq.DEALER, "a ROUTER cannot send by an alias to one it connects to with IMMEDIATE"
     own = keyring.own()
     keyring.refresh()
     holder = keyring.ring.of_key(server_key.raw)
@@ -71,6 +77,9 @@ def client(socket: zmq.Socket[Any], keyring: Keyring, server_key: PublicKey, lim
     socket.setsockopt(zmq.CURVE_SECRETKEY, own.secret)
     socket.setsockopt(zmq.CURVE_SERVERKEY, server_key.raw)
     socket.setsockopt(zmq.RECONNECT_IVL, -1)
+    # Else what ended keeps its queue, and takes frames for nobody, wherever ZeroMQ's text of the address is not ours: for
+    # names, and for IPv4 on a socket for both. It also is what keeps a reader from being aborted.
+    socket.setsockopt(zmq.IMMEDIATE, 1)
     socket.setsockopt(zmq.CONNECT_TIMEOUT, limits.connect_ms)
 
 

@@ -59,8 +59,4 @@ def source_of(address: str) -> str:
         number = ipaddress.ip_address(address)
     except ValueError:
         return address
-    if isinstance(number, ipaddress.IPv4Address):
-        return address
-    if number.ipv4_mapped is not None:  # as a socket for both sees it
-        return str(number.ipv4_mapped)
-    return str(ipaddress.ip_network((number, 64), strict=False))
+    return str(ipaddress.ip_network((number, 64), strict=False)) if number.version == 6 else address

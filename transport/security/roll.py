@@ -84,21 +84,21 @@ class Roll:
         self._connections.pop(fd, None)
         if len(self._connections) >= CONNECTIONS_MAX:
             del self._connections[next(iter(self._connections))]
-        with _held(fd) as connection:
-            self._connections[fd] = Connection(user_id, admission, _ends(connection))
+        with held(fd) as connection:
+            self._connections[fd] = Connection(user_id, admission, ends_of(connection))
 
     def _cut(self, fd: int) -> None:
         was = self._connections.pop(fd)
-        with _held(fd) as connection:  # from here on it cannot become another
-            ends = _ends(connection)
+        with held(fd) as connection:  # from here on it cannot become another
+            ends = ends_of(connection)
             if connection is not None and ends is not None and ends == was.ends and ends[0][1] == self._port:
-                connection.shutdown(socket.SHUT_RDWR)
                 self.cut_count += 1
+                connection.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager
-def _held(fd: int) -> Iterator[socket.socket | None]:
-    """The connection that has this descriptor now, by one of our own. None: there is none."""
+def held(fd: int) -> Iterator[socket.socket | None]:
+    """The connection that has this descriptor now, by another of our own, so that it stays the same. None: there is none."""
     try:
         held = os.dup(fd)
     except OSError:
@@ -114,7 +114,7 @@ def _held(fd: int) -> Iterator[socket.socket | None]:
         yield connection
 
 
-def _ends(connection: socket.socket | None) -> tuple[Any, Any] | None:
+def ends_of(connection: socket.socket | None) -> tuple[Any, Any] | None:
     """Ours and theirs; None: it is not, or no longer, connected."""
     try:
         return None if connection is None else (connection.getsockname(), connection.getpeername())

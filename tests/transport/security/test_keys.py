@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appbackplane.transport.errors import InvalidArgument
@@ -16,6 +16,7 @@ SECRET = bytes(range(32))
 PAIR = KeyPair(PublicKey(b"\x07" * 32), SECRET)
 
 
+@settings(deadline=None)
 @given(KEYS)
 def test_a_key_comes_back_from_its_text(raw: bytes) -> None:
     """And its text is one word in any shell."""
@@ -25,12 +26,14 @@ def test_a_key_comes_back_from_its_text(raw: bytes) -> None:
     assert FINGERPRINT.fullmatch(key.fingerprint)
 
 
+@settings(deadline=None)
 @given(KEYS, KEYS)
 def test_other_keys_have_other_fingerprints(one: bytes, other: bytes) -> None:
     """It is all that two people compare."""
     assert (PublicKey(one).fingerprint == PublicKey(other).fingerprint) is (one == other)
 
 
+@settings(deadline=None)
 @given(KEYS, st.sampled_from("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"))
 def test_a_key_has_one_text(raw: bytes, last: str) -> None:
     """Base64 has four texts for each 32 bytes: a ring could have a key trusted by one and revoked by another."""

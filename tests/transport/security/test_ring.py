@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appbackplane.transport.errors import FailedPrecondition, InvalidArgument, NotFound
@@ -21,6 +21,7 @@ STEPS = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(STEPS)
 def test_whatever_is_done_who_comes_in_is_as_a_slow_twin_says(steps: list[tuple[str, str, int, str]]) -> None:
     """Two sets and a dictionary; and the text says the same after each step."""

@@ -1,0 +1,116 @@
+"""The roll: only the connection that is meant is ended, whatever number it has."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import zmq
+
+from appbackplane.transport.security.gatekeeper import Gatekeeper
+from appbackplane.transport.security.keyring import Keyring
+from appbackplane.transport.security.roll import Connection, Roll
+
+from .house import LIMIT_S, Guest, House, wait_for
+
+
+def test_a_connection_that_was_made_again_is_the_one_that_is_ended(house: House, friend: Guest) -> None:
+    """It has the descriptor of the one before it, and the same name: it would be taken for that, and stay."""
+    assert house.roll is not None
+    for _ in range(3):
+        friend.again()
+        events = friend.watch(zmq.EVENT_DISCONNECTED)
+        friend.connect(house)
+        friend.waits(b"x")
+    house.revoke("friend")
+    wait_for(events, zmq.EVENT_DISCONNECTED)
+    assert house.roll.cut_count == 1
+
+
+def test_of_two_connections_of_one_key_both_are_ended(
+    house: House, friend: Guest, guest: Callable[[str], Guest], tmp_path: Path
+) -> None:
+    """Urgent and bulk have one each."""
+    other = guest("other")
+    other.keyring = friend.keyring
+    events = [each.watch(zmq.EVENT_DISCONNECTED) for each in (friend, other)]
+    other.connect(house)
+    other.waits(b"x")
+    house.revoke("friend")
+    for each in events:
+        wait_for(each, zmq.EVENT_DISCONNECTED)
+    assert house.roll is not None and house.roll.cut_count == 2
+
+
+@pytest.fixture
+def roll(tmp_path: Path) -> Roll:
+    """Of a port where nobody listens."""
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    roll = Roll(gatekeeper := Gatekeeper(context, Keyring(tmp_path)), 0)
+    gatekeeper.close()
+    context.term()
+    return roll
+
+
+def test_another_who_has_the_descriptor_by_now_is_left_alone(roll: Roll) -> None:
+    """Numbers are used again at once: a good peer's link, or a client of another port."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        roll._port = listener.getsockname()[1]
+        gone = socket.create_connection(listener.getsockname())
+        first, _ = listener.accept()
+        fd = first.fileno()
+        roll._note(fd, "former/key", 1)
+        here = socket.create_connection(listener.getsockname())
+        first.close()
+        second, _ = listener.accept()
+        assert second.fileno() == fd, "the lowest number that is free"
+        roll._cut(fd)
+        here.settimeout(LIMIT_S)
+        second.sendall(b"x")
+        assert (here.recv(1), roll.cut_count) == (b"x", 0)
+        roll._note(fd, "former/key", 2)
+        roll._cut(fd)
+        assert (here.recv(1), roll.cut_count) == (b"", 1)
+        for each in (gone, here, second):
+            each.close()
+
+
+def test_a_connection_of_another_port_is_never_ended(roll: Roll) -> None:
+    """Metrics, a database: whatever the process has besides."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        roll._port = listener.getsockname()[1] + 1
+        here = socket.create_connection(listener.getsockname())
+        there, _ = listener.accept()
+        roll._note(there.fileno(), "former/key", 1)
+        roll._cut(there.fileno())
+        there.sendall(b"x")
+        assert (here.recv(1), roll.cut_count) == (b"x", 0)
+        here.close()
+        there.close()
+
+
+def test_what_is_no_connection_at_all_is_nobody(roll: Roll, tmp_path: Path) -> None:
+    """A file, or nothing."""
+    with (tmp_path / "file").open("w") as file:
+        for fd in (file.fileno(), 9_999):
+            roll._note(fd, "former/key", 1)
+            assert roll._connections[fd] == Connection("former/key", 1, None)
+            roll._cut(fd)
+    assert roll.cut_count == 0
+
+
+def test_a_frame_that_came_by_a_socket_without_keys_is_nobodys(roll: Roll) -> None:
+    """Should somebody ever bind one by mistake: it is refused frame by frame, and ended."""
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as bound, context.socket(zmq.DEALER) as connected:
+        roll._port = bound.bind_to_random_port("tcp://127.0.0.1")
+        events = connected.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+        connected.connect(f"tcp://127.0.0.1:{roll._port}")
+        connected.send(b"friend")
+        assert roll.admit(bound.recv_multipart(copy=False)[-1]) is None
+        assert (roll.refused_count, roll.cut_count) == (1, 1)
+        wait_for(events, zmq.EVENT_DISCONNECTED)
+        connected.disable_monitor()
+        events.close(0)
+        connected.linger = 0
