@@ -77,6 +77,11 @@ class Doorstep:
                 self._reason = REASONS[kind]
         return bool(self._left)
 
+    @property
+    def connection_count(self) -> int:
+        """Of all that are connected, who has shown no key yet too: by this an owner knows that descriptors run short."""
+        return len(self._addresses)
+
     def close(self) -> None:
         """Before the socket is closed."""
         self._socket.disable_monitor()

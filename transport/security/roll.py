@@ -13,15 +13,12 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import zmq
 
 from .gatekeeper import Gatekeeper
 from .ring import Holder, Ring
-
-#: Connections remembered; the oldest go first, and are then cut when they speak, as all others are.
-CONNECTIONS_MAX: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +37,7 @@ class Roll:
     def __init__(self, gatekeeper: Gatekeeper, port: int) -> None:
         """`port`: where the socket listens; nothing that is not connected to it is ever shut down."""
         self._gatekeeper, self._keyring, self._port = gatekeeper, gatekeeper.keyring, port
-        self._connections: dict[int, Connection] = {}  # by descriptor
+        self._connections: dict[int, Connection] = {}  # by descriptor: no more than a process may have
         self._swept: Ring | None = None
         #: Frames refused because their key is not trusted (any more), and connections ended.
         self.refused_count = self.cut_count = 0
@@ -82,8 +79,6 @@ class Roll:
 
     def _note(self, fd: int, user_id: str, admission: int) -> None:
         self._connections.pop(fd, None)
-        if len(self._connections) >= CONNECTIONS_MAX:
-            del self._connections[next(iter(self._connections))]
         with held(fd) as connection:
             self._connections[fd] = Connection(user_id, admission, ends_of(connection))
 

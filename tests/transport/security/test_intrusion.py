@@ -171,8 +171,11 @@ def test_a_ring_that_is_spoilt_lets_nobody_new_in_and_nobody_go(
     path = house.keyring.folder.path / RING
     other = guest("other")
     house.trust("other", other.key)
+    other.connect(house)
+    assert other.waits(b"before") == b"before"
     text = path.read_text()
     path.write_text(text + "what is this\n")
+    other.again()
     other.connect(house)
     assert other.ask(b"let me in") is None
     assert "nobody new is let in: " in house.says(f"{path}, line 5: expected 'trust NAME KEY'")
