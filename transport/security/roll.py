@@ -9,7 +9,7 @@ gone. Descriptors are numbers that are used again: before it is shut, the connec
 from __future__ import annotations
 
 import os
-import socket
+import socket as sockets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ from typing import Any
 
 import zmq
 
+from ..errors import FailedPrecondition
 from .gatekeeper import Gatekeeper
 from .ring import Holder, Ring
 
@@ -34,9 +35,17 @@ class Connection:
 class Roll:
     """Of one bound socket. Not thread-safe: it belongs to the owner of the socket."""
 
-    def __init__(self, gatekeeper: Gatekeeper, port: int) -> None:
-        """`port`: where the socket listens; nothing that is not connected to it is ever shut down."""
-        self._gatekeeper, self._keyring, self._port = gatekeeper, gatekeeper.keyring, port
+    def __init__(self, gatekeeper: Gatekeeper, socket: zmq.Socket[Any]) -> None:
+        """After `bind`. Nothing that is not connected to the port of this socket is ever shut down.
+
+        Raises `FailedPrecondition` for one without keys: there a peer writes the User-Id itself.
+        """
+        if socket.getsockopt(zmq.MECHANISM) != zmq.CURVE or not socket.getsockopt(zmq.ZAP_ENFORCE_DOMAIN):
+            raise FailedPrecondition(
+                "whose frames these are is only known of a socket that was made a server by links.py"
+            )
+        self._gatekeeper, self._keyring = gatekeeper, gatekeeper.keyring
+        self._port = int(socket.getsockopt_string(zmq.LAST_ENDPOINT).rpartition(":")[2])
         self._connections: dict[int, Connection] = {}  # by descriptor: no more than a process may have
         self._swept: Ring | None = None
         #: Frames refused because their key is not trusted (any more), and connections ended.
@@ -45,12 +54,10 @@ class Roll:
     def admit(self, frame: zmq.Frame) -> Holder | None:  # hot: once a frame
         """Who sent this frame, and what it may use. None: nobody who is trusted now; it is to be dropped, its connection ends.
 
-        The frame as it was received: `recv(copy=False)`.
+        The frame as it was received: `recv(copy=False)`. The routing id before it is what the peer likes: whoever answers
+        compares who bears it now with who bore it when he asked.
         """
-        try:
-            user_id = str(frame.get("User-Id"))
-        except zmq.ZMQError:  # it came by a socket without keys
-            user_id = ""
+        user_id = str(frame.get("User-Id"))
         fd = int(frame.get(zmq.SRCFD))
         known = self._connections.get(fd)
         admission = self._gatekeeper.admissions.get(user_id, 0)
@@ -88,11 +95,11 @@ class Roll:
             ends = ends_of(connection)
             if connection is not None and ends is not None and ends == was.ends and ends[0][1] == self._port:
                 self.cut_count += 1
-                connection.shutdown(socket.SHUT_RDWR)
+                connection.shutdown(sockets.SHUT_RDWR)
 
 
 @contextmanager
-def held(fd: int) -> Iterator[socket.socket | None]:
+def held(fd: int) -> Iterator[sockets.socket | None]:
     """The connection that has this descriptor now, by another of our own, so that it stays the same. None: there is none."""
     try:
         held = os.dup(fd)
@@ -100,7 +107,7 @@ def held(fd: int) -> Iterator[socket.socket | None]:
         yield None
         return
     try:
-        connection = socket.socket(fileno=held)
+        connection = sockets.socket(fileno=held)
     except OSError:  # a file, by now
         os.close(held)
         yield None
@@ -109,7 +116,7 @@ def held(fd: int) -> Iterator[socket.socket | None]:
         yield connection
 
 
-def ends_of(connection: socket.socket | None) -> tuple[Any, Any] | None:
+def ends_of(connection: sockets.socket | None) -> tuple[Any, Any] | None:
     """Ours and theirs; None: it is not, or no longer, connected."""
     try:
         return None if connection is None else (connection.getsockname(), connection.getpeername())

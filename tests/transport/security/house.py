@@ -46,7 +46,7 @@ class House:
         self.gatekeeper = Gatekeeper(self._context, self.keyring, self.log.put) if with_gatekeeper else None
         self._doorstep = Doorstep(self._socket, self.gatekeeper) if self.gatekeeper else None
         self.port = self._socket.bind_to_random_port("tcp://127.0.0.1")
-        self.roll = Roll(self.gatekeeper, self.port) if self.gatekeeper else None
+        self.roll = Roll(self.gatekeeper, self._socket) if self.gatekeeper else None
         self._stop_fd, self._stopping_fd = os.pipe()
         self._thread = threading.Thread(target=self._run)
         self._is_to_stop_gatekeeper, self._has_stopped_gatekeeper = threading.Event(), threading.Event()

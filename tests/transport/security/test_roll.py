@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import zmq
 
+from appbackplane.transport.errors import FailedPrecondition
+from appbackplane.transport.security import links
 from appbackplane.transport.security.gatekeeper import Gatekeeper
 from appbackplane.transport.security.keyring import Keyring
 from appbackplane.transport.security.roll import Connection, Roll
@@ -45,13 +47,16 @@ def test_of_two_connections_of_one_key_both_are_ended(
 
 
 @pytest.fixture
-def roll(tmp_path: Path) -> Roll:
-    """Of a port where nobody listens."""
-    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    roll = Roll(gatekeeper := Gatekeeper(context, Keyring(tmp_path)), 0)
-    gatekeeper.close()
-    context.term()
-    return roll
+def roll(tmp_path: Path) -> Iterator[Roll]:
+    """Of a socket that nobody is connected to."""
+    keyring = Keyring(tmp_path / "keys")
+    keyring.make_own()
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as bound:
+        gatekeeper = Gatekeeper(context, keyring)
+        links.server(bound, keyring)
+        bound.bind_to_random_port("tcp://127.0.0.1")
+        yield Roll(gatekeeper, bound)
+        gatekeeper.close()
 
 
 def test_another_who_has_the_descriptor_by_now_is_left_alone(roll: Roll) -> None:
@@ -101,16 +106,17 @@ def test_what_is_no_connection_at_all_is_nobody(roll: Roll, tmp_path: Path) -> N
     assert roll.cut_count == 0
 
 
-def test_a_frame_that_came_by_a_socket_without_keys_is_nobodys(roll: Roll) -> None:
-    """Should somebody ever bind one by mistake: it is refused frame by frame, and ended."""
-    with zmq.Context() as context, context.socket(zmq.ROUTER) as bound, context.socket(zmq.DEALER) as connected:
-        roll._port = bound.bind_to_random_port("tcp://127.0.0.1")
-        events = connected.get_monitor_socket(zmq.EVENT_DISCONNECTED)
-        connected.connect(f"tcp://127.0.0.1:{roll._port}")
-        connected.send(b"friend")
-        assert roll.admit(bound.recv_multipart(copy=False)[-1]) is None
-        assert (roll.refused_count, roll.cut_count) == (1, 1)
-        wait_for(events, zmq.EVENT_DISCONNECTED)
-        connected.disable_monitor()
-        events.close(0)
-        connected.linger = 0
+@pytest.mark.parametrize("is_enforced", [True, False])
+def test_a_socket_that_does_not_ask_has_no_roll(tmp_path: Path, is_enforced: bool) -> None:
+    """Without keys a peer says itself what its User-Id is; without an enforced domain everybody has come in."""
+    keyring = Keyring(tmp_path / "keys")
+    keyring.make_own()
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as bound:
+        gatekeeper = Gatekeeper(context, keyring)
+        if not is_enforced:
+            links.server(bound, keyring)
+            bound.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 0)
+        bound.bind_to_random_port("tcp://127.0.0.1")
+        with pytest.raises(FailedPrecondition, match="only known of a socket that was made a server"):
+            Roll(gatekeeper, bound)
+        gatekeeper.close()
