@@ -18,10 +18,11 @@ _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-
 _NUMERIC = re.compile(r"[0-9.]+")
 
 
-def check_address(address: str, *, is_secured: bool, is_bound: bool = True) -> str:
+def check_address(address: str, *, is_secured: bool, is_bound: bool = True, is_numeric: bool = False) -> str:
     """The address as ZeroMQ takes it. `is_secured`: with CURVE and a gatekeeper; else loopback alone, on both ends.
 
-    Port 0 is for whoever binds: any that is free. Raises `InvalidArgument` that says what was expected.
+    Port 0 is for whoever binds: any that is free. `is_numeric`: no name, as for whoever binds. Raises `InvalidArgument` that
+    says what was expected.
     """
     host, port = _parts(address)
     if port == 0 and not is_bound:
@@ -29,8 +30,8 @@ def check_address(address: str, *, is_secured: bool, is_bound: bool = True) -> s
     number = _number(host)
     if number is None:
         is_any = host == "*" and is_bound
-        if not is_any and (is_bound or not _HOST.fullmatch(host) or _NUMERIC.fullmatch(host)):
-            what = "a numeric host or *" if is_bound else "a host"
+        if not is_any and (is_bound or is_numeric or not _HOST.fullmatch(host) or _NUMERIC.fullmatch(host)):
+            what = "a numeric host or *" if is_bound else "a numeric host" if is_numeric else "a host"
             raise InvalidArgument(f"{shown(address)}: expected {SCHEME} and {what}, such as {SCHEME}127.0.0.1:7000")
     if not is_secured and (number is None or not number.is_loopback):
         raise InvalidArgument(

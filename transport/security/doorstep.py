@@ -36,6 +36,8 @@ Event = tuple[int, int]
 WAITING_MAX: Final = 100_000
 #: Taken in a turn, at 20 us each. With 100, p99 of who is served was 16 ms while 2,000 came.
 EVENTS_MAX: Final = 10
+#: After its arrival a connection has had its time to say something: ten handshakes.
+SILENCE_NS: Final = 10_000_000_000
 UNKNOWN: Final = "an address that is not known any more"
 
 
@@ -46,6 +48,9 @@ class Doorstep:
         """Before `bind`, or the first are missed."""
         self._socket, self._gatekeeper = socket, gatekeeper
         self._addresses: dict[int, str] = {}  # by descriptor, of those that are connected
+        self._arrivals: dict[
+            int, int
+        ] = {}  # when they came, of those that SILENCE_NS has not passed for; the oldest first
         self._reason: str | None = None  # of the failure that the next end belongs to
         self._left: list[Event] = []  # taken to see what ends, and not looked at yet
         address = f"inproc://doorstep-{id(self):x}"
@@ -71,11 +76,24 @@ class Doorstep:
         for number, (kind, value) in enumerate(events):
             if kind == _ACCEPTED:
                 self._addresses[value] = asked.get(value, UNKNOWN) if last[value] == number else UNKNOWN
+                self._arrivals[value] = now_ns
             elif kind == _ENDED:
+                self._arrivals.pop(value, None)
                 self._end(self._addresses.pop(value, UNKNOWN), now_ns)
             else:
                 self._reason = REASONS[kind]
         return bool(self._left)
+
+    def due(self, now_ns: int) -> list[int]:
+        """The descriptors of those that are connected and came SILENCE_NS ago, each once: the roll knows who has spoken."""
+        found = []
+        for fd, came_ns in self._arrivals.items():
+            if now_ns - came_ns < SILENCE_NS:
+                break
+            found.append(fd)
+        for fd in found:
+            del self._arrivals[fd]
+        return found
 
     @property
     def connection_count(self) -> int:

@@ -17,6 +17,7 @@ import zmq
 
 from ..codec import FRAME_BYTES_MAX
 from ..errors import FailedPrecondition
+from .addresses import check_address
 from .keyring import Keyring
 from .keys import PublicKey
 
@@ -81,6 +82,32 @@ def client(socket: zmq.Socket[Any], keyring: Keyring, server_key: PublicKey, lim
     # names, and for IPv4 on a socket for both. It also is what keeps a reader from being aborted.
     socket.setsockopt(zmq.IMMEDIATE, 1)
     socket.setsockopt(zmq.CONNECT_TIMEOUT, limits.connect_ms)
+
+
+def bind(socket: zmq.Socket[Any], address: str) -> str:
+    """Listen; where, with the port that it got. A socket that was not made a `server` listens on loopback alone.
+
+    Raises `InvalidArgument`, and `FailedPrecondition` where it is taken, or not this host's.
+    """
+    taken = check_address(address, is_secured=_is_secured(socket) and bool(socket.getsockopt(zmq.ZAP_ENFORCE_DOMAIN)))
+    try:
+        socket.bind(taken)
+    except zmq.ZMQError as error:
+        raise FailedPrecondition(f"{address} cannot be listened at: {error.strerror}") from error
+    return str(socket.getsockopt_string(zmq.LAST_ENDPOINT))
+
+
+def connect(socket: zmq.Socket[Any], address: str) -> None:
+    """Connect, without waiting for it. A socket that was not made a `client` connects to loopback alone.
+
+    Raises `InvalidArgument`, also for a name: look it up before, where nobody waits for it. ZeroMQ would do that in the
+    thread that all links share, and a resolver that does not answer would stop them all.
+    """
+    socket.connect(check_address(address, is_secured=_is_secured(socket), is_bound=False, is_numeric=True))
+
+
+def _is_secured(socket: zmq.Socket[Any]) -> bool:
+    return int(socket.getsockopt(zmq.MECHANISM)) == zmq.CURVE
 
 
 def _common(socket: zmq.Socket[Any], limits: Limits) -> None:

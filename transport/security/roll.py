@@ -10,16 +10,20 @@ from __future__ import annotations
 
 import os
 import socket as sockets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import zmq
 
 from ..errors import FailedPrecondition
 from .gatekeeper import Gatekeeper
 from .ring import Holder, Ring
+
+#: Connections of one key at a time. A node has one a class of urgency; this leaves room for those that have just ended, and
+#: keeps one key from taking the descriptors of all.
+CONNECTIONS_OF_KEY_MAX: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,7 @@ class Roll:
         self._port = int(socket.getsockopt_string(zmq.LAST_ENDPOINT).rpartition(":")[2])
         self._connections: dict[int, Connection] = {}  # by descriptor: no more than a process may have
         self._swept: Ring | None = None
-        #: Frames refused because their key is not trusted (any more), and connections ended.
+        #: Frames refused, as their key is not trusted (any more) or has too many connections; and connections ended.
         self.refused_count = self.cut_count = 0
 
     def admit(self, frame: zmq.Frame) -> Holder | None:  # hot: once a frame
@@ -61,19 +65,25 @@ class Roll:
         fd = int(frame.get(zmq.SRCFD))
         known = self._connections.get(fd)
         admission = self._gatekeeper.admissions.get(user_id, 0)
-        if known is None or known.user_id != user_id or known.admission != admission:
+        is_new = known is None or known.user_id != user_id or known.admission != admission
+        if is_new:
             self._note(fd, user_id, admission)
         holder = self._keyring.ring.of_user_id(user_id)
-        if holder is None:
+        if holder is None or (is_new and self._is_one_too_many(user_id)):
             self.refused_count += 1
             self._cut(fd)
+            return None
         return holder
 
-    def sweep(self) -> list[str]:
+    def sweep(self, due: Iterable[int] = ()) -> list[str]:
         """Read the ring again, and end the connections of those who are not trusted any more, of those who are silent, too.
 
-        Their User-Ids. Call it a few times a second: for so long a revoked key may still be written to.
+        `due`: descriptors of those who have had their time to speak (doorstep.py). Who has not is hung up on: he has a key, but
+        as long as he says nothing it is not known whose. Returns the User-Ids of those who were trusted. Call it a few times a
+        second: for so long a revoked key may still be written to.
         """
+        for fd in due:
+            self._end_if_silent(fd)
         self._keyring.refresh()
         ring = self._keyring.ring
         if ring is self._swept:
@@ -89,11 +99,32 @@ class Roll:
         with held(fd) as connection:
             self._connections[fd] = Connection(user_id, admission, ends_of(connection))
 
+    def _is_one_too_many(self, user_id: str) -> bool:
+        """Those that have ended are forgotten first."""
+        of_key = {fd: one for fd, one in self._connections.items() if one.user_id == user_id}
+        if len(of_key) <= CONNECTIONS_OF_KEY_MAX:
+            return False
+        for fd, one in of_key.items():
+            with held(fd) as connection:
+                if one.ends is None or ends_of(connection) != one.ends:
+                    del self._connections[fd]
+        return sum(one.user_id == user_id for one in self._connections.values()) > CONNECTIONS_OF_KEY_MAX
+
+    def _end_if_silent(self, fd: int) -> None:
+        # Should another have the descriptor by now, who came less long ago, he has to connect again: no harm is done.
+        with held(fd) as connection:
+            ends, known = ends_of(connection), self._connections.get(fd)
+        if ends is not None and (known is None or known.ends != ends):
+            self._connections[fd] = Connection("", 0, ends)
+            self._cut(fd)
+
     def _cut(self, fd: int) -> None:
-        was = self._connections.pop(fd)
+        was = self._connections.pop(fd, None)
         with held(fd) as connection:  # from here on it cannot become another
             ends = ends_of(connection)
-            if connection is not None and ends is not None and ends == was.ends and ends[0][1] == self._port:
+            if connection is None or was is None or ends is None:
+                return
+            if ends == was.ends and ends[0][1] == self._port:
                 self.cut_count += 1
                 connection.shutdown(sockets.SHUT_RDWR)
 

@@ -26,7 +26,7 @@ from appbackplane.transport.security.roll import Roll
 LIMIT_S = 30.0
 #: Between two sweeps.
 SWEEP_MS = 50
-#: In which nothing must come: many round trips of those who are served.
+#: In which nothing must come, or no connection: many round trips of those who are served.
 NOTHING_MS = 300
 
 
@@ -45,7 +45,7 @@ class House:
         links.server(self._socket, self.keyring, limits)
         self.gatekeeper = Gatekeeper(self._context, self.keyring, self.log.put) if with_gatekeeper else None
         self._doorstep = Doorstep(self._socket, self.gatekeeper) if self.gatekeeper else None
-        self.port = self._socket.bind_to_random_port("tcp://127.0.0.1")
+        self.port = int(links.bind(self._socket, "tcp://127.0.0.1:0").rpartition(":")[2])
         self.roll = Roll(self.gatekeeper, self._socket) if self.gatekeeper else None
         self._stop_fd, self._stopping_fd = os.pipe()
         self._thread = threading.Thread(target=self._run)
@@ -112,7 +112,7 @@ class House:
             is_more = gatekeeper.answer(time.monotonic_ns()) if gatekeeper is not None else False
             is_more |= doorstep.look(time.monotonic_ns()) if doorstep is not None else False
             if self.roll is not None:
-                self.roll.sweep()
+                self.roll.sweep(doorstep.due(time.monotonic_ns()) if doorstep is not None else ())
             is_more |= self._echo()
             if any(fd == self._stop_fd for fd, _ in poll.poll(0 if is_more else SWEEP_MS)):
                 return
@@ -149,7 +149,7 @@ class Guest:
     def connect(self, house: House, key: PublicKey | None = None, port: int = 0) -> None:
         """By the options of a link; `port`: of somebody between."""
         links.client(self.socket, self.keyring, key or house.key)
-        self.socket.connect(f"tcp://127.0.0.1:{port or house.port}")
+        links.connect(self.socket, f"tcp://127.0.0.1:{port or house.port}")
 
     def again(self) -> zmq.Socket[bytes]:
         """A socket of the same keys, not connected."""
@@ -163,10 +163,10 @@ class Guest:
 
     def ask(self, body: bytes) -> bytes | None:
         """The echo, or None after long enough."""
-        try:
-            self.socket.send(body, zmq.NOBLOCK)
-        except zmq.Again:  # it has no connection at all
+        if not self.socket.poll(NOTHING_MS, zmq.POLLOUT):  # it gets no connection at all
             return None
+        with suppress(zmq.Again):
+            self.socket.send(body, zmq.NOBLOCK)
         return self.socket.recv() if self.socket.poll(NOTHING_MS) else None
 
     def waits(self, body: bytes) -> bytes:

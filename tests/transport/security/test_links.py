@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import zmq
 
-from appbackplane.transport.errors import FailedPrecondition
+from appbackplane.transport.errors import FailedPrecondition, InvalidArgument
 from appbackplane.transport.security import links
 from appbackplane.transport.security.gatekeeper import Gatekeeper
 from appbackplane.transport.security.keyring import Keyring
@@ -142,3 +142,40 @@ def test_without_a_pair_there_is_no_link(tmp_path: Path) -> None:
         pytest.raises(FailedPrecondition, match="appbackplane keys new"),
     ):
         links.server(socket, Keyring(tmp_path / "none"))
+
+
+def test_what_is_not_secured_is_bound_and_connected_on_loopback_alone(tmp_path: Path) -> None:
+    """By mistake, as in a program that forgot to make it a server; and one that did listens wherever it is told to."""
+    keyring = Keyring(tmp_path / "keys")
+    own = keyring.make_own()
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as plain, context.socket(zmq.DEALER) as dealer:
+        with pytest.raises(InvalidArgument, match="without keys"):
+            links.bind(plain, "tcp://*:0")
+        with pytest.raises(InvalidArgument, match="without keys"):
+            links.connect(dealer, "tcp://10.0.0.1:7000")
+        where = links.bind(plain, "tcp://127.0.0.1:0")
+        assert int(where.rpartition(":")[2]) > 0
+        with context.socket(zmq.ROUTER) as second, pytest.raises(FailedPrecondition, match="in use"):
+            links.bind(second, where)
+        links.server(plain, keyring)
+        with pytest.raises(FailedPrecondition, match="cannot be listened at: Cannot assign requested address"):
+            links.bind(plain, "tcp://192.0.2.1:0")
+        links.client(dealer, keyring, own)
+        links.connect(dealer, "tcp://192.0.2.1:7000")
+        with pytest.raises(InvalidArgument, match="expected tcp:// and a numeric host"):
+            links.connect(dealer, "tcp://berlin.example:7000")
+
+
+@pytest.mark.parametrize("is_enforced", [True, False])
+def test_keys_without_an_enforced_domain_are_no_security(tmp_path: Path, is_enforced: bool) -> None:
+    """They let in everybody: such a socket is held to be plain."""
+    keyring = Keyring(tmp_path / "keys")
+    keyring.make_own()
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as socket:
+        links.server(socket, keyring)
+        if is_enforced:
+            assert links.bind(socket, "tcp://*:0")
+        else:
+            socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 0)
+            with pytest.raises(InvalidArgument, match="without keys"):
+                links.bind(socket, "tcp://*:0")

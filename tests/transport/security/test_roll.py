@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,10 @@ import zmq
 
 from appbackplane.transport.errors import FailedPrecondition
 from appbackplane.transport.security import links
+from appbackplane.transport.security.doorstep import SILENCE_NS, Doorstep
 from appbackplane.transport.security.gatekeeper import Gatekeeper
 from appbackplane.transport.security.keyring import Keyring
-from appbackplane.transport.security.roll import Connection, Roll
+from appbackplane.transport.security.roll import CONNECTIONS_OF_KEY_MAX, Connection, Roll
 
 from .house import LIMIT_S, Guest, House, wait_for
 
@@ -44,6 +46,60 @@ def test_of_two_connections_of_one_key_both_are_ended(
     for each in events:
         wait_for(each, zmq.EVENT_DISCONNECTED)
     assert house.roll is not None and house.roll.cut_count == 2
+
+
+def test_one_key_has_so_many_connections_and_no_more(house: House, friend: Guest, tmp_path: Path) -> None:
+    """Or it would take the descriptors of all. When some have ended, there is room again."""
+    with ExitStack() as stack:
+        greedy = stack.enter_context(Guest(tmp_path / "greedy"))
+        house.trust("greedy", greedy.key)
+        guests = [stack.enter_context(Guest(tmp_path / f"greedy{n}")) for n in range(CONNECTIONS_OF_KEY_MAX + 3)]
+        for guest in guests:
+            guest.keyring = greedy.keyring
+            guest.connect(house)
+        served = [guest for guest in guests if guest.ask(b"x") == b"x"]
+        assert 0 < len(served) <= CONNECTIONS_OF_KEY_MAX
+        assert house.roll is not None and house.roll.cut_count >= 3
+        for guest in guests:
+            guest.again()
+        greedy.connect(house)
+        assert greedy.waits(b"y") == b"y"
+    assert friend.waits(b"z") == b"z"
+
+
+def test_who_comes_in_and_says_nothing_is_hung_up_on(tmp_path: Path, guest: Callable[[str], Guest]) -> None:
+    """Nobody knows whose connection it is, so that nobody could end it when the key is revoked. Who has spoken stays."""
+    silent, friend = guest("silent"), guest("friend")
+    keyring = Keyring(tmp_path / "keys")
+    key = keyring.make_own()
+    for one in (silent, friend):
+        House.trust_in(keyring, one.keyring.folder.path.name, one.key)
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as bound:
+        gatekeeper, events = Gatekeeper(context, keyring), []
+        links.server(bound, keyring)
+        doorstep = Doorstep(bound, gatekeeper)
+        address = links.bind(bound, "tcp://127.0.0.1:0")
+        roll = Roll(gatekeeper, bound)
+        for one in (silent, friend):
+            events.append(one.watch(zmq.EVENT_DISCONNECTED))
+            links.client(one.socket, one.keyring, key)
+            links.connect(one.socket, f"tcp://127.0.0.1:{address.rpartition(':')[2]}")
+        while not friend.socket.poll(10, zmq.POLLOUT) or not silent.socket.poll(10, zmq.POLLOUT):
+            gatekeeper.answer(0)
+            doorstep.look(0)
+        friend.socket.send(b"here")
+        assert roll.admit(bound.recv_multipart(copy=False)[-1]) is not None
+        while doorstep.look(0):
+            pass
+        assert doorstep.connection_count == 2
+        assert (doorstep.due(SILENCE_NS - 1), roll.sweep()) == ([], [])
+        due = doorstep.due(SILENCE_NS)
+        assert (len(due), doorstep.due(SILENCE_NS)) == (2, []), "each once"
+        roll.sweep(due)
+        wait_for(events[0], zmq.EVENT_DISCONNECTED)
+        assert roll.cut_count == 1 and not events[1].poll(0)
+        doorstep.close()
+        gatekeeper.close()
 
 
 @pytest.fixture
