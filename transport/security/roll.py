@@ -12,7 +12,7 @@ import os
 import socket as sockets
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import zmq
@@ -32,7 +32,7 @@ class Connection:
 
     user_id: str
     admission: int
-    #: Its two ends, by which it is known again; None: it had ended when it was looked at.
+    #: Its two ends, by which it is known again; None: it has ended, as far as is known.
     ends: tuple[Any, Any] | None
 
 
@@ -89,7 +89,8 @@ class Roll:
         if ring is self._swept:
             return []
         self._swept = ring
-        gone = {fd: one for fd, one in self._connections.items() if ring.of_user_id(one.user_id) is None}
+        untrusted = {fd: one for fd, one in self._connections.items() if ring.of_user_id(one.user_id) is None}
+        gone = {fd: one for fd, one in untrusted.items() if one.ends is not None}
         for fd in gone:
             self._cut(fd)
         return sorted({one.user_id for one in gone.values()})
@@ -119,12 +120,14 @@ class Roll:
             self._cut(fd)
 
     def _cut(self, fd: int) -> None:
-        was = self._connections.pop(fd, None)
+        was = self._connections.get(fd)
+        if was is None or was.ends is None:
+            return
+        # It stays known as ended: frames of its that were read ahead still come, and by then its descriptor is another's.
+        self._connections[fd] = replace(was, ends=None)
         with held(fd) as connection:  # from here on it cannot become another
             ends = ends_of(connection)
-            if connection is None or was is None or ends is None:
-                return
-            if ends == was.ends and ends[0][1] == self._port:
+            if connection is not None and ends == was.ends and was.ends[0][1] == self._port:
                 self.cut_count += 1
                 connection.shutdown(sockets.SHUT_RDWR)
 

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zmq
@@ -134,6 +135,38 @@ def test_another_who_has_the_descriptor_by_now_is_left_alone(roll: Roll) -> None
         roll._note(fd, "former/key", 2)
         roll._cut(fd)
         assert (here.recv(1), roll.cut_count) == (b"", 1)
+        for each in (gone, here, second):
+            each.close()
+
+
+class Frame:
+    """One that was read ahead, before its connection was ended."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def get(self, what: str | int) -> str | int:
+        """Its name is nobody's who is trusted."""
+        return self._fd if what == zmq.SRCFD else "former/key"
+
+
+def test_what_was_read_ahead_of_one_that_was_ended_does_not_end_its_successor(roll: Roll) -> None:
+    """A thousand frames of a key that was revoked, and a good peer that connects among them, by the same descriptor."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        roll._port = listener.getsockname()[1]
+        gone = socket.create_connection(listener.getsockname())
+        first, _ = listener.accept()
+        frame: Any = Frame(first.fileno())
+        assert roll.admit(frame) is None
+        assert (gone.recv(1), roll.cut_count) == (b"", 1)
+        here = socket.create_connection(listener.getsockname())
+        first.close()
+        second, _ = listener.accept()
+        assert second.fileno() == frame.get(zmq.SRCFD)
+        for _ in range(10):
+            assert roll.admit(frame) is None
+        second.sendall(b"x")
+        assert (here.recv(1), roll.cut_count, roll.refused_count) == (b"x", 1, 11)
         for each in (gone, here, second):
             each.close()
 
