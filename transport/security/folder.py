@@ -89,7 +89,6 @@ class Folder:
                 fd = os.open(beside, _WRITE, 0o600, dir_fd=folder_fd)
                 try:
                     with open(fd, "wb") as file:
-                        os.fchmod(file.fileno(), 0o600)  # whatever the umask
                         file.write(text.encode())
                         file.flush()
                         os.fsync(file.fileno())
