@@ -37,7 +37,7 @@ def names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> l
     """For the shell: those that are trusted."""
     from click.shell_completion import CompletionItem  # for the shell alone
 
-    keyring = _keyring(ctx.params.get("folder"))
+    keyring = _keyring(ctx.params.get("folder") or None)
     keyring.refresh()
     trusted = [one for one in keyring.ring.holders if not one.is_revoked and one.name.startswith(incomplete)]
     return [CompletionItem(one.name, help=one.key.fingerprint) for one in trusted]
