@@ -22,7 +22,7 @@ VERBS = (
     *("up", "down", "status", "top", "logs", "move", "restart", "reload", "scale"),
     *("why", "requests", "call", "publish", "listen", "routes"),
     *("report", "pipeline"),
-    *("check", "doctor", "new"),
+    *("check", "doctor", "new", "keys"),
 )
 FAILED, WRONG_USAGE = 1, 2
 #: Of an error: a screen of 80 columns is 1,920 characters.

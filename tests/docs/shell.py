@@ -129,6 +129,7 @@ def environment(run_dir: Path) -> dict[str, str]:
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "XDG_RUNTIME_DIR": str(run_dir),
         "XDG_STATE_HOME": str(run_dir / "state"),
+        "XDG_CONFIG_HOME": str(run_dir / "config"),
         "CHECKOUT": str(ROOT),
         "COLUMNS": "100",
         "LC_ALL": "C.UTF-8",

@@ -38,9 +38,11 @@ DECIDERS = (
 )
 #: The ones in those rooms that do: few and dull.
 DOERS = (
-    "transport.link", "transport.security", "transport.lifeline", "transport.waiting", "transport.waitables",
+    "transport.link", "transport.lifeline", "transport.waiting", "transport.waitables",
     "transport.calling", "transport.client", "transport.handles", "transport.async_client",
     "transport.async_subscription", "transport.peers*",
+    "transport.security.folder", "transport.security.keyring", "transport.security.gatekeeper", "transport.security.links",
+    "transport.security.roll", "transport.security.doorstep",
     "supervisor.live.window",
 )  # fmt: skip
 
@@ -50,7 +52,10 @@ WORLD = (
     "select", "selectors", "sched", "signal", "socket", "socketserver", "subprocess", "threading", "time", "zmq",
 )  # fmt: skip
 #: The only files that know ZeroMQ: whoever replaces it, replaces these.
-KNOW_ZMQ = ("transport.link", "transport.security")
+KNOW_ZMQ = (
+    "transport.link", "transport.security.keyring", "transport.security.gatekeeper", "transport.security.links",
+    "transport.security.roll", "transport.security.doorstep",
+)  # fmt: skip
 #: What Spark's side may know of runtime: the layout of the records, the replay, and the port behind which requests are
 #: executed, with what passes it.
 KNOWN_TO_SPARK = (

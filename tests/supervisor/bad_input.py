@@ -55,6 +55,7 @@ TYPED: dict[str, tuple[str, ...]] = {
     "check": ("check",),
     "doctor": ("doctor",),
     "new": ("new", "thing"),
+    "keys": ("keys", "show"),
 }
 #: Those that ask a running system.
 ASKS = (
@@ -77,7 +78,7 @@ ASKS = (
 #: Those that read what a system has recorded, whether it runs or not; of those here none has.
 READS = ("report", "pipeline")
 #: Those that take a file, and those that know no system.
-FILES, ALONE = ("up", "check"), ("doctor", "new")
+FILES, ALONE = ("up", "check"), ("doctor", "new", "keys")
 
 
 def each(asks: Said, **others: Said) -> dict[str, Said]:
@@ -94,6 +95,7 @@ NOT_RECORDED = (
 KNOWS_NONE = {
     "doctor": Said(WRONG, r"Got unexpected extra argument \(x\) \(see appbackplane doctor --help\)", ("doctor", "x")),
     "new": Said(WRONG, "'Thing' cannot be the name of a project: expected small letters", ("new", "Thing")),
+    "keys": Said(FAILED, r"no key pair in \S+/keys: make one \(appbackplane keys new\)", ("keys", "show")),
 }
 HELP = {verb: Said(DONE, words=(verb, "--help")) for verb in ("up", "down", "restart", "scale", *READS)}
 #: Standard output fails while they print; what they do is done before.
@@ -147,6 +149,7 @@ SITUATIONS = {
                 FAILED, words=("doctor",)
             ),  # it says what is missing on standard output: that is what it is for
             new=Said(FAILED, "cannot be written: Permission denied", ("new", "thing")),
+            keys=Said(FAILED, r"\S+/keys cannot be made: Permission denied", ("keys", "new")),
         ),
         is_stranger=True,
     ),
@@ -173,6 +176,7 @@ SITUATIONS = {
             check=Said(WRONG, "folder.toml: cannot be read: Is a directory", ("check", "folder.toml")),
             doctor=KNOWS_NONE["doctor"],
             new=Said(FAILED, "demo_files is there already, and not an empty folder", ("new", "demo_files")),
+            keys=Said(FAILED, "demo.py is not a folder, or a link to one", ("keys", "show", "--folder", "demo.py")),
         ),
     ),
     "a file that is no TOML": Situation(
@@ -214,6 +218,7 @@ SITUATIONS = {
             check=Said(WRONG, r"\\udcff: cannot be read: No such file", ("check", "\udcff")),
             doctor=Said(WRONG, "Got unexpected extra argument", ("doctor", "\udcff")),
             new=Said(WRONG, r"'\\udcff' cannot be the name of a project", ("new", "\udcff")),
+            keys=Said(FAILED, r"no key of that name here: '\\udcff'", ("keys", "revoke", "\udcff")),
         ),
     ),
     "a name that moves the cursor": Situation(
@@ -226,6 +231,7 @@ SITUATIONS = {
             check=Said(WRONG, r"a\\x1b\[2J\\nb: cannot be read: No such file", ("check", "a\x1b[2J\nb")),
             doctor=Said(WRONG, r"\\x1b", ("doctor", "\x1b")),
             new=Said(WRONG, r"\\x1b", ("new", "\x1b")),
+            keys=Said(FAILED, r"no key of that name here: '\\x1b'", ("keys", "revoke", "\x1b")),
         ),
     ),
     "a path that is too long": Situation(
@@ -237,6 +243,7 @@ SITUATIONS = {
             check=Said(WRONG, "x: cannot be read: File name too long", ("check", "x" * 5_000)),
             doctor=KNOWS_NONE["doctor"],
             new=Said(FAILED, "x cannot be looked at: File name too long", ("new", "x" * 5_000)),
+            keys=Said(FAILED, "x cannot be opened: File name too long", ("keys", "show", "--folder", "x" * 5_000)),
         ),
     ),
     "an empty name": Situation(
@@ -248,6 +255,7 @@ SITUATIONS = {
             check=Said(WRONG, "which system\\? The name of its TOML is empty", ("check", "")),
             doctor=Said(WRONG, "Got unexpected extra argument", ("doctor", "")),
             new=Said(WRONG, "'' cannot be the name of a project", ("new", "")),
+            keys=Said(FAILED, "no key of that name here: ''", ("keys", "revoke", "")),
         ),
     ),
     "an option that is none": Situation(
@@ -263,6 +271,7 @@ SITUATIONS = {
             check=Said(DONE, words=("check", "demo.toml")),
             doctor=Said(DONE, words=("doctor", "--help")),
             new=Said(DONE, words=("new", "unread")),
+            keys=Said(DONE, words=("keys", "new", "--folder", "keys/unread")),
         )
         | HELP,
         stdout="broken",
@@ -276,6 +285,7 @@ SITUATIONS = {
             check=Said(DONE, words=("check", "demo.toml")),
             doctor=Said(DONE, words=("doctor", "--help")),
             new=Said(DONE, words=("new", "unseen")),
+            keys=Said(DONE, words=("keys", "new", "--folder", "keys/unseen")),
         )
         | HELP,
         stdout="closed",
@@ -288,6 +298,7 @@ SITUATIONS = {
             check=Said(FAILED, NO_SPACE.line, ("check", "demo.toml")),
             doctor=Said(FAILED, NO_SPACE.line, ("doctor", "--help")),
             new=Said(FAILED, NO_SPACE.line, ("new", "unsaid")),
+            keys=Said(FAILED, NO_SPACE.line, ("keys", "new", "--folder", "keys/unsaid")),
             up=Said(FAILED, NO_SPACE.line, ("up", "--help")),
         )
         | {
@@ -302,6 +313,8 @@ SITUATIONS = {
     ),
 }
 
+#: A public key of nobody's.
+KEY = f"curve:{'B' * 42}A"
 NOT_FOUND_KEY = "index/index has no object with key 'nobody'"
 #: Words of one verb, about the system that runs.
 WORDS: dict[str, Said] = {
@@ -395,6 +408,16 @@ WORDS: dict[str, Said] = {
     "check demo.toml extra": Said(WRONG, r"Got unexpected extra argument \(extra\)"),
     "new json": Said(WRONG, "'json' cannot be the name of a project: it would hide the package of that name"),
     "new ../x": Said(WRONG, "'../x' cannot be the name of a project"),
+    "keys shwo": Said(WRONG, r"No such command 'shwo'.*\(see appbackplane keys --help\)"),
+    "keys show extra": Said(WRONG, r"Got unexpected extra argument \(extra\)"),
+    "keys show --folder ''": Said(WRONG, "--folder: expected the name of a folder, got ''"),
+    "keys trust berlin": Said(WRONG, "Missing argument 'KEY'"),
+    "keys trust berlin x": Said(WRONG, r"not a public key: 'x'\.\.\. \(1 characters\); expected 'curve:' and 43 more"),
+    f"keys trust a/b {KEY}": Said(WRONG, "not a name: 'a/b'; expected letters, digits, - and _"),
+    f"keys trust berlin {KEY} --route 'a b'": Said(WRONG, "not a pattern: 'a b'; expected words joined by dots"),
+    f"keys trust berlin {KEY} --route none --route a.b": Said(WRONG, "'none' stands alone"),
+    "keys revoke nobody": Said(FAILED, "no key of that name here: 'nobody'"),
+    "keys revoke curve:half": Said(WRONG, "not a public key"),
 }
 #: Take no `-s`.
-WITHOUT_SYSTEM = ("statsu", "--colour", "up", "check", "new", "doctor")
+WITHOUT_SYSTEM = ("statsu", "--colour", "up", "check", "new", "doctor", "keys")

@@ -1,0 +1,196 @@
+"""keys: who may speak to this host over TCP: its own key pair, and the ring of the keys that it trusts.
+
+Nothing here asks a running system: the ring is a file, and what runs reads it again by itself (transport/security). A secret
+is never shown, not even to its owner: whoever sets up a host makes a pair there, and carries its public key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from appbackplane.transport.errors import FailedPrecondition, InvalidArgument
+
+from . import show
+from .cli import debug_option, json_option
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from appbackplane.transport.security.keyring import Keyring
+    from appbackplane.transport.security.keys import PublicKey
+    from appbackplane.transport.security.ring import Holder, Ring
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def folder_option(function: Function) -> Function:
+    """`--folder` on a verb, as `folder`."""
+    text = "Where the keys lie. Default: $XDG_CONFIG_HOME/appbackplane/keys, else ~/.config/appbackplane/keys."
+    return click.option("--folder", metavar="DIR", help=text)(function)
+
+
+def names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """For the shell: those that are trusted."""
+    from click.shell_completion import CompletionItem  # for the shell alone
+
+    keyring = _keyring(ctx.params.get("folder") or None)
+    keyring.refresh()
+    trusted = [one for one in keyring.ring.holders if not one.is_revoked and one.name.startswith(incomplete)]
+    return [CompletionItem(one.name, help=one.key.fingerprint) for one in trusted]
+
+
+@click.group("keys", no_args_is_help=False)
+def command() -> None:
+    """Say who may speak to this host over TCP."""
+
+
+@command.command("new")
+@click.option("--replace", is_flag=True, help="Also where there is one: whoever trusts that has to trust the new one.")
+@folder_option
+@json_option
+@debug_option
+def new(replace: bool, folder: str | None, as_json: bool) -> None:
+    """Make the key pair of this host, and show its public key."""
+    keyring = _keyring(folder)
+    key = keyring.make_own(is_replacing=replace)
+    if as_json:
+        show.as_json(_own(keyring, key))
+        return
+    _show_own(key)
+
+
+@command.command("show")
+@folder_option
+@json_option
+@debug_option
+def show_keys(folder: str | None, as_json: bool) -> None:
+    """Show the public key of this host, as the other host is to be told, and whose keys it trusts."""
+    keyring = _keyring(folder)
+    key = keyring.own().public
+    holders = _ring(keyring).holders
+    if as_json:
+        show.as_json({**_own(keyring, key), "ring": [_told(one) for one in holders]})
+        return
+    _show_own(key)
+    if holders:
+        show.table(
+            ("NAME", "STATE", "FINGERPRINT", "ROUTES", "TOPICS"),
+            [
+                (one.name, _state(one), one.key.fingerprint, *(("", "") if one.is_revoked else _grants(one)))
+                for one in holders
+            ],
+        )
+
+
+@command.command("trust")
+@click.argument("name")
+@click.argument("key")
+@click.option(
+    "--route",
+    "routes",
+    metavar="PATTERN",
+    multiple=True,
+    help="What it may call: index.stats, index.*, *. Default: exported.",
+)
+@click.option(
+    "--topic", "topics", metavar="PATTERN", multiple=True, help="What it may hear and publish. Default: exported."
+)
+@folder_option
+@json_option
+@debug_option
+def trust(
+    name: str, key: str, routes: tuple[str, ...], topics: tuple[str, ...], folder: str | None, as_json: bool
+) -> None:
+    """Let KEY in under the name NAME, or change what it may use. KEY is what its own "keys show" prints."""
+    from appbackplane.transport.security.grants import Grant
+    from appbackplane.transport.security.keys import PublicKey
+    from appbackplane.transport.security.ring import Holder
+
+    holder = _typed(lambda: Holder(name, PublicKey.parse(key), Grant.of(routes), Grant.of(topics)))
+    _typed(lambda: _keyring(folder).change(lambda ring: ring.trusting(holder)))
+    if as_json:
+        show.as_json(_told(holder))
+        return
+    click.echo(f"{name} is trusted: {key}")
+    click.echo(f"compare its fingerprint with the one shown there: {holder.key.fingerprint}")
+
+
+@command.command("revoke")
+@click.argument("which", metavar="NAME|KEY|FINGERPRINT", shell_complete=names)
+@folder_option
+@json_option
+@debug_option
+def revoke(which: str, folder: str | None, as_json: bool) -> None:
+    """Keep a key out for good. What runs hangs up on it at once."""
+    keyring = _keyring(folder)
+    found: list[Holder] = []
+
+    def change(ring: Ring) -> Ring:
+        found.append(ring.find(which))
+        return ring.revoking(which)
+
+    ring = _typed(lambda: keyring.change(change))
+    holder = ring.find(str(found[0].key))
+    if as_json:
+        show.as_json(_told(holder))
+        return
+    click.echo(f"{holder.name} is revoked: {holder.key.fingerprint}")
+
+
+def _keyring(folder: str | None) -> Keyring:
+    from appbackplane.transport.security.keyring import (
+        Keyring,
+    )  # 30 ms of ZeroMQ that no other verb of ours should wait for
+
+    if folder == "":  # as a path it would be this folder
+        raise click.UsageError("--folder: expected the name of a folder, got ''")
+    return Keyring(None if folder is None else Path(folder))
+
+
+def _ring(keyring: Keyring) -> Ring:
+    """Raises `FailedPrecondition` where it cannot be read."""
+    keyring.refresh()
+    if keyring.problem is not None:
+        raise FailedPrecondition(keyring.problem)
+    return keyring.ring
+
+
+def _typed(act: Callable[[], Any]) -> Any:
+    """What was mistyped is wrong usage; what is not so in the ring is a failure."""
+    try:
+        return act()
+    except InvalidArgument as error:
+        raise click.UsageError(error.message) from error
+
+
+def _own(keyring: Keyring, key: PublicKey) -> dict[str, Any]:
+    return {"key": str(key), "fingerprint": key.fingerprint, "folder": str(keyring.folder.path)}
+
+
+def _show_own(key: PublicKey) -> None:
+    click.echo(f"this host's key: {key}")
+    click.echo(f"its fingerprint: {key.fingerprint}")
+    click.echo(f"on the other host: appbackplane keys trust NAME {key}")
+
+
+def _told(one: Holder) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "state": _state(one),
+        "key": str(one.key),
+        "fingerprint": one.key.fingerprint,
+        "routes": list(one.routes.patterns),
+        "topics": list(one.topics.patterns),
+    }
+
+
+def _state(one: Holder) -> str:
+    return "revoked" if one.is_revoked else "trusted"
+
+
+def _grants(one: Holder) -> tuple[str, str]:
+    return str(one.routes), str(one.topics)

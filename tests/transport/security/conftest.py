@@ -1,0 +1,35 @@
+"""A house that listens, a guest that it trusts, and strangers that it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from .house import Guest, House
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    """It runs, and trusts nobody."""
+    with House(tmp_path / "house") as house:
+        yield house
+
+
+@pytest.fixture
+def guest(tmp_path: Path) -> Iterator[Callable[[str], Guest]]:
+    """Makes guests, each with a pair of its own."""
+    with ExitStack() as stack:
+        yield lambda name: stack.enter_context(Guest(tmp_path / name))
+
+
+@pytest.fixture
+def friend(house: House, guest: Callable[[str], Guest]) -> Guest:
+    """Trusted, connected, and served."""
+    friend = guest("friend")
+    house.trust("friend", friend.key)
+    friend.connect(house)
+    assert friend.waits(b"first") == b"first"
+    return friend

@@ -1,0 +1,211 @@
+"""The roll: only the connection that is meant is ended, whatever number it has."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zmq
+
+from appbackplane.transport.errors import FailedPrecondition
+from appbackplane.transport.security import links
+from appbackplane.transport.security.doorstep import SILENCE_NS, Doorstep
+from appbackplane.transport.security.gatekeeper import Gatekeeper
+from appbackplane.transport.security.keyring import Keyring
+from appbackplane.transport.security.roll import CONNECTIONS_OF_KEY_MAX, Connection, Roll
+
+from .house import LIMIT_S, Guest, House, wait_for
+
+
+def test_a_connection_that_was_made_again_is_the_one_that_is_ended(house: House, friend: Guest) -> None:
+    """It has the descriptor of the one before it, and the same name: it would be taken for that, and stay."""
+    assert house.roll is not None
+    for _ in range(3):
+        friend.again()
+        events = friend.watch(zmq.EVENT_DISCONNECTED)
+        friend.connect(house)
+        friend.waits(b"x")
+    house.revoke("friend")
+    wait_for(events, zmq.EVENT_DISCONNECTED)
+    assert house.roll.cut_count == 1
+
+
+def test_of_two_connections_of_one_key_both_are_ended(
+    house: House, friend: Guest, guest: Callable[[str], Guest], tmp_path: Path
+) -> None:
+    """Urgent and bulk have one each."""
+    other = guest("other")
+    other.keyring = friend.keyring
+    events = [each.watch(zmq.EVENT_DISCONNECTED) for each in (friend, other)]
+    other.connect(house)
+    other.waits(b"x")
+    house.revoke("friend")
+    for each in events:
+        wait_for(each, zmq.EVENT_DISCONNECTED)
+    assert house.roll is not None and house.roll.cut_count == 2
+
+
+def test_one_key_has_so_many_connections_and_no_more(house: House, friend: Guest, tmp_path: Path) -> None:
+    """Or it would take the descriptors of all. When some have ended, there is room again."""
+    with ExitStack() as stack:
+        greedy = stack.enter_context(Guest(tmp_path / "greedy"))
+        house.trust("greedy", greedy.key)
+        guests = [stack.enter_context(Guest(tmp_path / f"greedy{n}")) for n in range(CONNECTIONS_OF_KEY_MAX + 3)]
+        for guest in guests:
+            guest.keyring = greedy.keyring
+            guest.connect(house)
+        served = [guest for guest in guests if guest.ask(b"x") == b"x"]
+        assert 0 < len(served) <= CONNECTIONS_OF_KEY_MAX
+        assert house.roll is not None and house.roll.cut_count >= 3
+        for guest in guests:
+            guest.again()
+        greedy.connect(house)
+        assert greedy.waits(b"y") == b"y"
+    assert friend.waits(b"z") == b"z"
+
+
+def test_who_comes_in_and_says_nothing_is_hung_up_on(tmp_path: Path, guest: Callable[[str], Guest]) -> None:
+    """Nobody knows whose connection it is, so that nobody could end it when the key is revoked. Who has spoken stays."""
+    silent, friend = guest("silent"), guest("friend")
+    keyring = Keyring(tmp_path / "keys")
+    key = keyring.make_own()
+    for one in (silent, friend):
+        House.trust_in(keyring, one.keyring.folder.path.name, one.key)
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as bound:
+        gatekeeper, events = Gatekeeper(context, keyring), []
+        links.server(bound, keyring)
+        doorstep = Doorstep(bound, gatekeeper)
+        address = links.bind(bound, "tcp://127.0.0.1:0")
+        roll = Roll(gatekeeper, bound)
+        for one in (silent, friend):
+            events.append(one.watch(zmq.EVENT_DISCONNECTED))
+            links.client(one.socket, one.keyring, key)
+            links.connect(one.socket, f"tcp://127.0.0.1:{address.rpartition(':')[2]}")
+        while not friend.socket.poll(10, zmq.POLLOUT) or not silent.socket.poll(10, zmq.POLLOUT):
+            gatekeeper.answer(0)
+            doorstep.look(0)
+        friend.socket.send(b"here")
+        assert roll.admit(bound.recv_multipart(copy=False)[-1]) is not None
+        while doorstep.look(0):
+            pass
+        assert doorstep.connection_count == 2
+        assert (doorstep.due(SILENCE_NS - 1), roll.sweep()) == ([], [])
+        due = doorstep.due(SILENCE_NS)
+        assert (len(due), doorstep.due(SILENCE_NS)) == (2, []), "each once"
+        roll.sweep(due)
+        wait_for(events[0], zmq.EVENT_DISCONNECTED)
+        assert roll.cut_count == 1 and not events[1].poll(0)
+        doorstep.close()
+        gatekeeper.close()
+
+
+@pytest.fixture
+def roll(tmp_path: Path) -> Iterator[Roll]:
+    """Of a socket that nobody is connected to."""
+    keyring = Keyring(tmp_path / "keys")
+    keyring.make_own()
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as bound:
+        gatekeeper = Gatekeeper(context, keyring)
+        links.server(bound, keyring)
+        bound.bind_to_random_port("tcp://127.0.0.1")
+        yield Roll(gatekeeper, bound)
+        gatekeeper.close()
+
+
+def test_another_who_has_the_descriptor_by_now_is_left_alone(roll: Roll) -> None:
+    """Numbers are used again at once: a good peer's link, or a client of another port."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        roll._port = listener.getsockname()[1]
+        gone = socket.create_connection(listener.getsockname())
+        first, _ = listener.accept()
+        fd = first.fileno()
+        roll._note(fd, "former/key", 1)
+        here = socket.create_connection(listener.getsockname())
+        first.close()
+        second, _ = listener.accept()
+        assert second.fileno() == fd, "the lowest number that is free"
+        roll._cut(fd)
+        here.settimeout(LIMIT_S)
+        second.sendall(b"x")
+        assert (here.recv(1), roll.cut_count) == (b"x", 0)
+        roll._note(fd, "former/key", 2)
+        roll._cut(fd)
+        assert (here.recv(1), roll.cut_count) == (b"", 1)
+        for each in (gone, here, second):
+            each.close()
+
+
+class Frame:
+    """One that was read ahead, before its connection was ended."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def get(self, what: str | int) -> str | int:
+        """Its name is nobody's who is trusted."""
+        return self._fd if what == zmq.SRCFD else "former/key"
+
+
+def test_what_was_read_ahead_of_one_that_was_ended_does_not_end_its_successor(roll: Roll) -> None:
+    """A thousand frames of a key that was revoked, and a good peer that connects among them, by the same descriptor."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        roll._port = listener.getsockname()[1]
+        gone = socket.create_connection(listener.getsockname())
+        first, _ = listener.accept()
+        frame: Any = Frame(first.fileno())
+        assert roll.admit(frame) is None
+        assert (gone.recv(1), roll.cut_count) == (b"", 1)
+        here = socket.create_connection(listener.getsockname())
+        first.close()
+        second, _ = listener.accept()
+        assert second.fileno() == frame.get(zmq.SRCFD)
+        for _ in range(10):
+            assert roll.admit(frame) is None
+        second.sendall(b"x")
+        assert (here.recv(1), roll.cut_count, roll.refused_count) == (b"x", 1, 11)
+        for each in (gone, here, second):
+            each.close()
+
+
+def test_a_connection_of_another_port_is_never_ended(roll: Roll) -> None:
+    """Metrics, a database: whatever the process has besides."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        roll._port = listener.getsockname()[1] + 1
+        here = socket.create_connection(listener.getsockname())
+        there, _ = listener.accept()
+        roll._note(there.fileno(), "former/key", 1)
+        roll._cut(there.fileno())
+        there.sendall(b"x")
+        assert (here.recv(1), roll.cut_count) == (b"x", 0)
+        here.close()
+        there.close()
+
+
+def test_what_is_no_connection_at_all_is_nobody(roll: Roll, tmp_path: Path) -> None:
+    """A file, or nothing."""
+    with (tmp_path / "file").open("w") as file:
+        for fd in (file.fileno(), 9_999):
+            roll._note(fd, "former/key", 1)
+            assert roll._connections[fd] == Connection("former/key", 1, None)
+            roll._cut(fd)
+    assert roll.cut_count == 0
+
+
+@pytest.mark.parametrize("is_enforced", [True, False])
+def test_a_socket_that_does_not_ask_has_no_roll(tmp_path: Path, is_enforced: bool) -> None:
+    """Without keys a peer says itself what its User-Id is; without an enforced domain everybody has come in."""
+    keyring = Keyring(tmp_path / "keys")
+    keyring.make_own()
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as bound:
+        gatekeeper = Gatekeeper(context, keyring)
+        if not is_enforced:
+            links.server(bound, keyring)
+            bound.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 0)
+        bound.bind_to_random_port("tcp://127.0.0.1")
+        with pytest.raises(FailedPrecondition, match="only known of a socket that was made a server"):
+            Roll(gatekeeper, bound)
+        gatekeeper.close()

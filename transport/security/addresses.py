@@ -1,0 +1,62 @@
+"""Addresses of TCP links: what may be bound or connected to, with keys and without.
+
+Without CURVE whoever reaches a port is believed, so that a plain port is on loopback or it is not there. Names are not
+looked up: what a resolver says today is not what it says tomorrow; `localhost` means 127.0.0.1. Pure.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+from ..errors import InvalidArgument
+from .keys import shown
+
+SCHEME = "tcp://"
+_PORT_MAX = 65_535
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*")
+_NUMERIC = re.compile(r"[0-9.]+")
+
+
+def check_address(address: str, *, is_secured: bool, is_bound: bool = True, is_numeric: bool = False) -> str:
+    """The address as ZeroMQ takes it. `is_secured`: with CURVE and a gatekeeper; else loopback alone, on both ends.
+
+    Port 0 is for whoever binds: any that is free. `is_numeric`: no name, as for whoever binds. Raises `InvalidArgument` that
+    says what was expected.
+    """
+    host, port = _parts(address)
+    if port == 0 and not is_bound:
+        raise InvalidArgument(f"{shown(address)}: port 0 is for who listens; expected 1 to {_PORT_MAX}")
+    number = _number(host)
+    if number is None:
+        is_any = host == "*" and is_bound
+        if not is_any and (is_bound or is_numeric or not _HOST.fullmatch(host) or _NUMERIC.fullmatch(host)):
+            what = "a numeric host or *" if is_bound else "a numeric host" if is_numeric else "a host"
+            raise InvalidArgument(f"{shown(address)}: expected {SCHEME} and {what}, such as {SCHEME}127.0.0.1:7000")
+    if not is_secured and (number is None or not number.is_loopback):
+        raise InvalidArgument(
+            f"{shown(address)}: without keys others could read it and take part in it: expected a loopback address, such "
+            f"as {SCHEME}127.0.0.1:{port or 7000}, or a key pair (appbackplane keys new)"
+        )
+    if number is None:
+        return f"{SCHEME}{host}:{port}"
+    return f"{SCHEME}[{number}]:{port}" if number.version == 6 else f"{SCHEME}{number}:{port}"
+
+
+def _parts(address: str) -> tuple[str, int]:
+    host, colon, port = address.removeprefix(SCHEME).rpartition(":")
+    is_number = port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= _PORT_MAX
+    if not address.startswith(SCHEME) or not colon or not is_number:
+        raise InvalidArgument(f"{shown(address)}: expected tcp://HOST:PORT, such as {SCHEME}127.0.0.1:7000")
+    return "127.0.0.1" if host == "localhost" else host, int(port)
+
+
+def _number(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    is_bracketed = host.startswith("[") and host.endswith("]")
+    try:
+        found = ipaddress.ip_address(host[1:-1] if is_bracketed else host)
+    except ValueError:
+        return None
+    if is_bracketed != (found.version == 6) or getattr(found, "scope_id", None):
+        return None
+    return found

@@ -1,0 +1,84 @@
+"""Admission: whether a key may come in: ZeroMQ's question (ZAP, RFC 27) as frames, and the answer.
+
+Only what was asked for by name is let in: this domain, CURVE, and a key that the ring trusts now. All else is refused, what
+cannot be read and what is not expected too; the one who asks is told a number and no reason. `User-Id` is the holder's name
+and fingerprint: every frame of the connection bears it, and nothing that the peer says of itself does. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .keys import KEY_BYTES, fingerprint
+from .ring import Ring
+
+VERSION, MECHANISM = b"1.0", b"CURVE"
+#: Version, request, domain, address, routing id, mechanism; then what the mechanism brings.
+_HEAD = 6
+#: ZAP's own: granted, refused, and no answer for a reason of ours.
+OK, REFUSED, BROKEN = b"200", b"400", b"500"
+#: Of an address that came in a frame.
+_ADDRESS_MAX = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Who was not let in, and why; for the log."""
+
+    address: str
+    #: Of the key that was shown; None: none was.
+    fingerprint: str | None
+    reason: str
+
+    def sentence(self) -> str:
+        """One line."""
+        key = "no key" if self.fingerprint is None else f"key {self.fingerprint}"
+        return f"refused {self.address} ({key}): {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is told to ZeroMQ."""
+
+    request: bytes
+    status: bytes
+    user_id: bytes = b""
+    refusal: Refusal | None = None
+
+    def frames(self) -> list[bytes]:
+        """Without a reason: the text would be for the peer, who is owed none."""
+        return [VERSION, self.request, self.status, b"", self.user_id, b""]
+
+
+def answer(question: Sequence[bytes], domain: str, ring: Ring | None) -> Answer:
+    """`ring`: None when it cannot be read now: nobody comes in until it can."""
+    request = question[1] if len(question) > 1 else b""
+    if len(question) < _HEAD or question[0] != VERSION:
+        return _refused(request, "unknown", None, "a question that is not ZAP 1.0")
+    address = plain(question[3].decode(errors="backslashreplace")[:_ADDRESS_MAX]) or "unknown"
+    if question[2] != domain.encode():
+        return _refused(request, address, None, "it came by a socket of another domain")
+    if question[5] != MECHANISM:
+        mechanism = question[5][:10].decode(errors="backslashreplace")
+        return _refused(request, address, None, f"{mechanism} instead of CURVE")
+    key = question[_HEAD] if len(question) == _HEAD + 1 else b""
+    if len(key) != KEY_BYTES:
+        return _refused(request, address, None, "its key is none")
+    if ring is None:
+        return _refused(request, address, key, "the ring cannot be read", BROKEN)
+    holder = ring.of_key(key)
+    if holder is None:
+        return _refused(request, address, key, "the key is unknown here")
+    if holder.is_revoked:
+        return _refused(request, address, key, f"the key of {holder.name!r} was revoked")
+    return Answer(request, OK, holder.user_id.encode())
+
+
+def plain(address: str) -> str:
+    """Without the clothes that an IPv4 address wears where a socket is for both."""
+    return address.removeprefix("::ffff:") if "." in address else address
+
+
+def _refused(request: bytes, address: str, key: bytes | None, reason: str, status: bytes = REFUSED) -> Answer:
+    return Answer(request, status, refusal=Refusal(address, None if key is None else fingerprint(key), reason))

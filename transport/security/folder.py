@@ -1,0 +1,172 @@
+"""Folder: private files, read and written so that nobody else can have read, changed or swapped them.
+
+The folder is 0700 and ours, its files 0600, ours and no links, or they are refused: what others could have written decides
+who comes in. Checked on the open descriptor, not on the name, which might mean another file a moment later. A file is
+replaced whole (written beside, synced, renamed), so that who reads finds the old one or the new one, whatever is killed. Who
+changes a file holds the lock: two who trust a key at the same time both will have.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from ..errors import FailedPrecondition
+
+#: Held by whoever changes a file. Empty; stays.
+LOCK = "lock"
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe in the place of a file does not hold us up
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+
+#: By which a file is known to be the one that was read.
+Mark = tuple[int, int, int, int, int, int]
+
+
+class Folder:
+    """The files of one folder. Nothing stays open."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def make(self) -> None:
+        """Make it, if it is not there. Raises `FailedPrecondition`, as everything here does."""
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with suppress(FileExistsError):
+                self.path.mkdir(mode=0o700)
+        except OSError as error:
+            raise FailedPrecondition(f"{self.path} cannot be made: {_reason(error)}") from error
+        with self._opened():
+            pass
+
+    def mark(self, name: str) -> Mark | None:
+        """Of the file as it lies there: another once it was changed. None: there is none."""
+        try:
+            found = os.stat(self.path / name, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._unreadable(name, error) from error
+        return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_mode)
+
+    def read(self, name: str, bytes_max: int) -> str | None:
+        """The text of a file; None: there is none."""
+        with self._opened() as folder_fd:
+            if folder_fd is None:
+                return None
+            try:
+                fd = os.open(name, _READ, dir_fd=folder_fd)
+            except FileNotFoundError:
+                return None
+            except OSError as error:
+                raise self._unreadable(name, error) from error
+            try:
+                self._check_file(name, os.fstat(fd))
+                with open(fd, "rb", closefd=False) as file:
+                    data = file.read(bytes_max + 1)
+            except OSError as error:
+                raise self._unreadable(name, error) from error
+            finally:
+                os.close(fd)
+        if len(data) > bytes_max:
+            raise FailedPrecondition(f"{self.path / name} has more than {bytes_max:,} bytes: it is not a file of ours")
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            raise FailedPrecondition(f"{self.path / name} is not text: {error}") from error
+
+    def write(self, name: str, text: str) -> None:
+        """Put a file there, or another in its place, whole. Hold the lock."""
+        beside = f".{name}.{os.getpid()}.{os.urandom(4).hex()}"
+        with self._opened() as folder_fd:
+            if folder_fd is None:
+                raise FailedPrecondition(f"{self.path} has gone")
+            try:
+                fd = os.open(beside, _WRITE, 0o600, dir_fd=folder_fd)
+                try:
+                    with open(fd, "wb") as file:
+                        file.write(text.encode())
+                        file.flush()
+                        os.fsync(file.fileno())
+                    os.rename(beside, name, src_dir_fd=folder_fd, dst_dir_fd=folder_fd)
+                except BaseException:
+                    with suppress(FileNotFoundError):
+                        os.unlink(beside, dir_fd=folder_fd)
+                    raise
+                os.fsync(folder_fd)  # or the name could be the old file's again after a power cut
+            except OSError as error:
+                raise FailedPrecondition(f"{self.path / name} cannot be written: {_reason(error)}") from error
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Nobody else changes anything meanwhile. Held for milliseconds, and let go by the kernel should its holder die."""
+        self.make()
+        try:
+            fd = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise FailedPrecondition(f"{self.path / LOCK} cannot be opened: {_reason(error)}") from error
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(fd)
+
+    @contextmanager
+    def _opened(self) -> Iterator[int | None]:
+        """The folder, found in order; None: it is not there."""
+        fd = self._open()
+        try:
+            yield fd
+        finally:
+            if fd is not None:
+                os.close(fd)
+
+    def _open(self) -> int | None:
+        fd = None
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            self._check(os.fstat(fd), os.stat(self.path.parent))
+        except FileNotFoundError:
+            return None
+        except NotADirectoryError as error:
+            raise FailedPrecondition(f"{self.path} is not a folder, or a link to one: choose another") from error
+        except OSError as error:
+            raise FailedPrecondition(f"{self.path} cannot be opened: {_reason(error)}") from error
+        except FailedPrecondition:
+            assert fd is not None
+            os.close(fd)
+            raise
+        return fd
+
+    def _check(self, found: os.stat_result, above: os.stat_result) -> None:
+        if found.st_uid != os.geteuid():
+            raise FailedPrecondition(f"{self.path} is another user's (uid {found.st_uid}): choose a folder of yours")
+        if found.st_mode & 0o077:
+            raise FailedPrecondition(f"{self.path} is open to others: chmod 700 {self.path}")
+        if above.st_uid not in (0, os.geteuid()) or (above.st_mode & 0o022 and not above.st_mode & stat.S_ISVTX):
+            raise FailedPrecondition(
+                f"{self.path.parent}, which holds the folder of the keys, can be changed by others: "
+                f"chmod go-w {self.path.parent}, or choose another"
+            )
+
+    def _check_file(self, name: str, found: os.stat_result) -> None:
+        path = self.path / name
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+            raise FailedPrecondition(f"{path} is not a plain file: replace it by one")
+        if found.st_uid != os.geteuid():
+            raise FailedPrecondition(f"{path} is another user's (uid {found.st_uid}): replace it by one of yours")
+        if found.st_mode & 0o077:
+            raise FailedPrecondition(f"{path} is open to others: chmod 600 {path} (and make new keys if others had it)")
+
+    def _unreadable(self, name: str, error: OSError) -> FailedPrecondition:
+        if os.path.islink(self.path / name):
+            return FailedPrecondition(f"{self.path / name} is a link: put the file itself there")
+        return FailedPrecondition(f"{self.path / name} cannot be read: {_reason(error)}")
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)

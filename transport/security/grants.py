@@ -1,0 +1,74 @@
+"""Grants: which routes and topics a key may use.
+
+Written as patterns, as topics are: `index.stats` is that one, `index.*` all below it, `*` all there are. Two words stand for
+themselves: `exported`, what its component marked `export=True`, which is what a key gets if nothing else is said, and
+`none`. What a supervisor, a backplane or the control lane offers is under no `*`: such power is named, or not given. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ..addressing import BACKPLANE, CONTROL, SUPERVISOR
+from ..errors import InvalidArgument
+from .keys import shown
+
+EXPORTED, NONE, ALL = "exported", "none", "*"
+#: First words of routes by which a system is run, not used.
+RESERVED = frozenset({SUPERVISOR, BACKPLANE, CONTROL})
+#: Of one key, of each kind: more than anybody reads when he looks over a ring.
+PATTERNS_MAX = 100
+_PATTERN = re.compile(r"[^.*,\s=#]+(\.[^.*,\s=#]+)*(\.\*)?")
+_LENGTH_MAX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What of one kind, routes or topics, may be used."""
+
+    patterns: tuple[str, ...] = (EXPORTED,)
+
+    @classmethod
+    def of(cls, patterns: Iterable[str]) -> Grant:
+        """Checked, each once, in order; without any, what is exported. Raises `InvalidArgument` that names the pattern."""
+        found = tuple(dict.fromkeys(patterns)) or (EXPORTED,)
+        for pattern in found:
+            if pattern != ALL and (len(pattern) > _LENGTH_MAX or not _PATTERN.fullmatch(pattern)):
+                raise InvalidArgument(
+                    f"not a pattern: {shown(pattern)}; expected words joined by dots, such as 'index.stats' or "
+                    f"'index.*', or one of {EXPORTED!r}, {ALL!r}, {NONE!r}"
+                )
+        if NONE in found and len(found) > 1:
+            raise InvalidArgument(f"{NONE!r} stands alone: got {', '.join(map(repr, found))}")
+        if len(found) > PATTERNS_MAX:
+            raise InvalidArgument(f"{len(found)} patterns for one key: expected at most {PATTERNS_MAX}")
+        return cls(found)
+
+    def permits(self, name: str, *, is_exported: bool) -> bool:
+        """Whether this route or topic may be used."""
+        if self.permits_all_of(name):
+            return True
+        return is_exported and EXPORTED in self.patterns and not _is_reserved(name)
+
+    def permits_all_of(self, name: str) -> bool:
+        """Whether a pattern says so, exported or not. Asked of `files.*`: then no message below it needs a look of its own."""
+        below = name.removesuffix("*")
+        return any(
+            (pattern == ALL and not _is_reserved(name))
+            or (pattern == name and pattern not in (EXPORTED, NONE))
+            or (pattern.endswith(".*") and below.startswith(pattern[:-1]))
+            for pattern in self.patterns
+        )
+
+    def __str__(self) -> str:
+        return ",".join(self.patterns)
+
+
+#: What a key gets if nothing else is said.
+DEFAULT = Grant()
+
+
+def _is_reserved(name: str) -> bool:
+    return name.partition(".")[0] in RESERVED

@@ -1,0 +1,107 @@
+"""Keyring: the key pair of this node and the ring of those it trusts, as files, read again when they change.
+
+`own.key` has the pair, `ring` the keys of others (ring.py): 0600 in a 0700 folder (folder.py). What is trusted or
+revoked there holds from the next `refresh` on, without a restart: one `stat`, 2 to 8 us. A ring that cannot be read any
+more lets nobody new in; those who are connected stay on what it said last, because a mistyped line must not take a cluster
+down. A ring that is not there is an empty one: nobody is trusted, and those who are connected go.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import zmq
+from zmq.utils import z85
+
+from ..errors import BackplaneError, FailedPrecondition, InvalidArgument
+from .folder import Folder, Mark
+from .keys import KeyPair, PublicKey
+from .ring import TEXT_BYTES_MAX, Ring
+
+OWN, RING = "own.key", "ring"
+_OWN_BYTES_MAX = 4_096
+
+
+def default_folder() -> Path:
+    """`$XDG_CONFIG_HOME/appbackplane/keys`, else below `~/.config` (XDG Base Directory Specification)."""
+    given = os.environ.get("XDG_CONFIG_HOME")
+    config = Path(given) if given and os.path.isabs(given) else Path("~/.config").expanduser()
+    return config / "appbackplane" / "keys"
+
+
+class Keyring:
+    """The keys of one folder. Reading makes nothing; changing makes the folder."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        """`path`: another folder than the user's."""
+        self.folder = Folder(default_folder() if path is None else path)
+        #: As last read in order.
+        self.ring = Ring()
+        #: Why it cannot be read as it is now; None: it can.
+        self.problem: str | None = None
+        self._mark: Mark | None = None
+
+    def own(self) -> KeyPair:
+        """The pair of this node. Raises `FailedPrecondition` where there is none, or others can have read it."""
+        path = self.folder.path / OWN
+        text = self.folder.read(OWN, _OWN_BYTES_MAX)
+        if text is None:
+            raise FailedPrecondition(f"no key pair in {self.folder.path}: make one (appbackplane keys new)")
+        try:
+            pair = KeyPair.parse(text)
+        except InvalidArgument as error:
+            raise FailedPrecondition(
+                f"{path}: {error.message}; make another (appbackplane keys new --replace)"
+            ) from None
+        if z85.decode(zmq.curve_public(z85.encode(pair.secret))) != pair.public.raw:
+            raise FailedPrecondition(
+                f"{path}: its two keys do not belong together; make another pair (appbackplane keys new --replace)"
+            )
+        return pair
+
+    def make_own(self, *, is_replacing: bool = False) -> PublicKey:
+        """Make a pair. Raises `FailedPrecondition` where there is one already: those who trust it would not trust another."""
+        with self.folder.locked():
+            if not is_replacing and self.folder.mark(OWN) is not None:
+                raise FailedPrecondition(
+                    f"there is a key pair in {self.folder.path} already (appbackplane keys show); --replace makes another, "
+                    "which nobody trusts yet"
+                )
+            public, secret = (z85.decode(key) for key in zmq.curve_keypair())
+            pair = KeyPair(PublicKey(public), secret)
+            self.folder.write(OWN, pair.text)
+        return pair.public
+
+    def refresh(self) -> bool:
+        """Read the ring again if it has changed; whether it had. Raises nothing: `problem` says what is wrong with it."""
+        try:
+            mark = self.folder.mark(RING)
+            if self.problem is None and mark == self._mark:
+                return False
+            ring, problem = self._read(), None
+        except BackplaneError as error:
+            mark, ring, problem = None, self.ring, error.message
+        has_changed = (ring, problem) != (self.ring, self.problem)
+        self._mark, self.ring, self.problem = mark, ring, problem
+        return has_changed
+
+    def change(self, change: Callable[[Ring], Ring]) -> Ring:
+        """Change the ring: `change` has it alone. Raises what that raises, and `FailedPrecondition`."""
+        with self.folder.locked():
+            before = self._read()
+            ring = change(before)
+            if ring != before:
+                self.folder.write(RING, ring.text)
+        self.refresh()
+        return ring
+
+    def _read(self) -> Ring:
+        text = self.folder.read(RING, TEXT_BYTES_MAX)
+        if text is None:
+            return Ring()
+        try:
+            return Ring.parse(text)
+        except InvalidArgument as error:
+            raise FailedPrecondition(f"{self.folder.path / RING}, {error.message}") from None
