@@ -21,12 +21,12 @@ import sys
 import time
 from typing import Any
 
-from tests.network.faults import Counts, Faults
+from tests.network.faults import NOTHING_WRONG, Counts, Faults
 from tests.network.lane import READ_BYTES_MAX, ROUND_TRIP_NS_MIN, SECOND_NS, End, Flow, Lane
 from tests.network.listening import Listening, prepare
 
-#: What the kernel may keep of a sender's bytes before they are read here, when nothing is limited: enough for 400 MB/s on
-#: a busy machine. With a rate little more than is needed to keep the wire busy: what is kept here looks sent to its sender.
+#: What the kernel may keep of a sender's bytes before they are read here: when nothing is limited, a tenth more came through
+#: than with 64 KB; with a rate, little more than keeps the wire busy: what is kept here looks sent to its sender.
 RECEIVE_BYTES = 200_000
 RECEIVE_BYTES_LIMITED = 32_768
 #: As a network, which does not wait for the processors of its hosts. Only root may; others are measured with what they get.
@@ -338,7 +338,8 @@ class Forwarder:
     def do_set(self, now_ns: int, **faults: dict[str, Any]) -> None:
         """What is wrong from now on, for each direction that is named."""
         for name, values in faults.items():
-            self._lanes[name].set(Faults(**values), now_ns)
+            wanted = Faults(**values)
+            self._lanes[name].set(NOTHING_WRONG if wanted == NOTHING_WRONG else wanted, now_ns)
         delay_s = sum(lane.faults.delay_s for lane in self._lanes.values())
         for lane in self._lanes.values():
             lane.round_trip_ns = max(ROUND_TRIP_NS_MIN, int(delay_s * SECOND_NS))

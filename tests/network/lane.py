@@ -14,13 +14,14 @@ import math
 import random
 from collections import deque
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from tests.network.faults import NOTHING_WRONG, SEGMENT_BYTES, Faults
 
 SECOND_NS = 1_000_000_000
 #: What may fly on one connection: a TCP window of a long fast link (1 Gbit/s for 60 ms).
 FLYING_BYTES_MAX = 8 << 20
-#: What is read at once: more brought nothing (256 KiB: 1.9 GB/s through one process, 64 KiB 1.5).
+#: What is read at once: with 16 KiB 150 MB/s came through, with 64 KiB 185, with this 220 (a busy machine, two cores).
 READ_BYTES_MAX = 256 << 10
 #: The longest turn of one connection on the wire, where a segment takes less: a thousand turns a second are few enough.
 TURN_NS = 1_000_000
@@ -40,6 +41,14 @@ class End(enum.Enum):
 Piece = bytes | memoryview | End
 
 
+class Waiting(NamedTuple):
+    """Bytes that wait for the wire: when they came, and since when the wire could have been at work on them."""
+
+    came_ns: int
+    ready_ns: int
+    data: memoryview
+
+
 class Flow:
     """One direction of one connection: what waits for the wire, and what flies."""
 
@@ -49,7 +58,7 @@ class Flow:
     )  # fmt: skip
 
     def __init__(self, seed: str) -> None:
-        self.waiting: deque[tuple[int, memoryview]] = deque()
+        self.waiting: deque[Waiting] = deque()
         self.waiting_bytes = 0
         self.flying: deque[tuple[int, Piece]] = deque()
         self.flying_bytes = 0
@@ -155,7 +164,7 @@ class Lane:
             while self._turns:
                 flow = self._turns.popleft()
                 while flow.waiting:
-                    self._fly(flow, flow.waiting.popleft()[1], now_ns)
+                    self._fly(flow, flow.waiting.popleft().data, now_ns)
                 flow.waiting_bytes = 0
 
     def stall(self, until_ns: int) -> None:
@@ -192,15 +201,15 @@ class Lane:
     def take(self, flow: Flow, data: memoryview, now_ns: int, *, has_more: bool = False) -> None:
         """Bytes that were read. `has_more`: their source has not run dry."""
         self._busy.add(flow)
-        arrived_ns = now_ns if flow.more_since_ns is None else flow.more_since_ns
+        ready_ns = now_ns if flow.more_since_ns is None else flow.more_since_ns
         # Since then its source has never run dry: but for the room here, all that follows would have come that early.
-        flow.more_since_ns = arrived_ns if has_more else None
+        flow.more_since_ns = ready_ns if has_more else None
         if not self.faults.rate:
             self._fly(flow, data, now_ns)
             return
         if not flow.waiting:
             self._turns.append(flow)
-        flow.waiting.append((arrived_ns, data))
+        flow.waiting.append(Waiting(now_ns, ready_ns, data))
         flow.waiting_bytes += len(data)
 
     def end(self, flow: Flow, end: End, now_ns: int) -> None:
@@ -210,7 +219,7 @@ class Lane:
         if end is End.RESET:
             self._forget_waiting(flow)
         if flow.waiting:
-            flow.waiting.append((now_ns, memoryview(b"")))
+            flow.waiting.append(Waiting(now_ns, now_ns, memoryview(b"")))
         else:
             self._append_end(flow, end, now_ns)
 
@@ -233,8 +242,7 @@ class Lane:
         self._wire_free_ns = max(self._wire_free_ns, self._held_ns)
         while self._turns:
             flow = self._next_turn()
-            arrived_ns, data = flow.waiting[0]
-            sent_ns = max(self._wire_free_ns, arrived_ns) + min(len(data), turn) * SECOND_NS // rate
+            sent_ns = self._sent_ns(flow.waiting[0], rate)
             if sent_ns > now_ns:
                 break
             self._wire_free_ns = sent_ns
@@ -242,7 +250,7 @@ class Lane:
 
     def _next_turn(self) -> Flow:
         if not self.faults.is_fair:
-            first = min(self._turns, key=lambda flow: flow.waiting[0][0])
+            first = min(self._turns, key=lambda flow: flow.waiting[0].came_ns)
             if first is not self._turns[0]:
                 self._turns.remove(first)
                 self._turns.appendleft(first)
@@ -251,9 +259,9 @@ class Lane:
     def _pass(self, flow: Flow, turn: int, sent_ns: int) -> None:
         """One turn of the flow that is first is over."""
         self._turns.popleft()
-        arrived_ns, data = flow.waiting.popleft()
+        came_ns, ready_ns, data = flow.waiting.popleft()
         if len(data) > turn:
-            flow.waiting.appendleft((arrived_ns, data[turn:]))
+            flow.waiting.appendleft(Waiting(came_ns, ready_ns, data[turn:]))
             data = data[:turn]
         flow.waiting_bytes -= len(data)
         if data:
@@ -311,10 +319,12 @@ class Lane:
         times = [flow.held_ns for flow in self._busy if flow.held_ns > now_ns]
         times += [flow.flying[0][0] for flow in self._busy if flow.flying and flow.flying[0][0] > now_ns]
         if self._turns and (rate := self.faults.rate):
-            arrived_ns, data = self._next_turn().waiting[0]
-            size = min(len(data), self._turn_bytes(rate))
-            times.append(max(self._wire_free_ns, arrived_ns) + size * SECOND_NS // rate)
+            times.append(self._sent_ns(self._next_turn().waiting[0], rate))
         return min(times, default=None)
+
+    def _sent_ns(self, first: Waiting, rate: int) -> int:
+        size = min(len(first.data), self._turn_bytes(rate))
+        return max(self._wire_free_ns, first.ready_ns) + size * SECOND_NS // rate
 
     @staticmethod
     def _turn_bytes(rate: int) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import socket
+import struct
 import threading
 import time
 from dataclasses import dataclass
@@ -138,7 +139,7 @@ class Pinger:
         self.sock.settimeout(LIMIT_S)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.sock.sendall(PING)
-        self._message = bytes(size)
+        self.message = bytes(size)
 
     def __enter__(self) -> Self:
         """As itself."""
@@ -153,10 +154,10 @@ class Pinger:
         taken_s = []
         for _ in range(count):
             begin_s = time.monotonic()
-            self.sock.sendall(self._message)
-            answer = receive(self.sock, len(self._message))
+            self.sock.sendall(self.message)
+            answer = receive(self.sock, len(self.message))
             taken_s.append(time.monotonic() - begin_s)
-            assert answer == self._message, "another message came back"
+            assert answer == self.message, "another message came back"
         return RoundTrips(tuple(sorted(taken_s)))
 
 
@@ -178,10 +179,11 @@ class Bulk:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End, with what is on its way."""
+        """End now: what is still in its socket is not sent (it would keep a slow link full for seconds)."""
         end(self.sock)
         self._thread.join(LIMIT_S)
         assert not self._thread.is_alive()
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.sock.close()
 
     def wait_until_full(self, limit_s: float = LIMIT_S) -> None:

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from tests.network.faults import NOTHING_WRONG, Counts, Direction, Faults
+from tests.network.faults import Counts, Direction, Faults
 
 ROOT = Path(__file__).resolve().parents[2]
 #: For an answer of the proxy's process, and for what is waited for, on a machine that does much else.
@@ -36,8 +36,9 @@ class FaultProxy:
         self,
         upstream: tuple[str, int],
         *,
-        up: Faults = NOTHING_WRONG,
-        down: Faults = NOTHING_WRONG,
+        up: Faults | None = None,
+        down: Faults | None = None,
+        both: Faults | None = None,
         seed: int = 1,
         host: str = "127.0.0.1",
         prefix: Sequence[str] = (),
@@ -45,17 +46,17 @@ class FaultProxy:
         """`host`: where it listens; `prefix`: words before its command, as those that run it in a network namespace."""
         words = ["-S", "-m", "tests.network.forwarder", host, upstream[0], str(upstream[1]), str(seed)]
         self._lock = threading.Lock()
-        self._process = subprocess.Popen(
+        self.process = subprocess.Popen(
             [*prefix, sys.executable, *words],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            bufsize=0,  # select() sees what the kernel has, and nothing of a buffer here
         )
         self._is_owed = False  # an answer that nobody waited for to the end
         try:
             self.address = (host, int(self._line(LIMIT_S)))
-            if (up, down) != (NOTHING_WRONG, NOTHING_WRONG):
-                self.set(up=up, down=down)
+            self.set(up=up, down=down, both=both)
         except BaseException:
             self.close()
             raise
@@ -70,7 +71,7 @@ class FaultProxy:
 
     def close(self) -> None:
         """End it, and with it all its connections."""
-        with self._process as process:
+        with self.process as process:
             assert process.stdin is not None
             process.stdin.close()
             try:
@@ -131,9 +132,8 @@ class FaultProxy:
 
     def _do(self, name: str, limit_s: float = LIMIT_S, /, **words: Any) -> Counts:
         with self._lock:
-            assert self._process.stdin is not None
-            self._process.stdin.write(json.dumps({"do": name, **words}).encode() + b"\n")
-            self._process.stdin.flush()
+            assert self.process.stdin is not None
+            self.process.stdin.write(json.dumps({"do": name, **words}).encode() + b"\n")
             if self._is_owed:
                 self._line(LIMIT_S)
                 self._is_owed = False
@@ -144,10 +144,10 @@ class FaultProxy:
                 raise
 
     def _line(self, limit_s: float) -> bytes:
-        assert self._process.stdout is not None
-        if not select.select([self._process.stdout], [], [], limit_s)[0]:
+        assert self.process.stdout is not None
+        if not select.select([self.process.stdout], [], [], limit_s)[0]:
             raise TimeoutError(f"the proxy has not answered within {limit_s} s")
-        line = self._process.stdout.readline()
+        line = self.process.stdout.readline()
         if not line:
             raise RuntimeError("the proxy's process has ended: the reason is on standard error")
         return line
