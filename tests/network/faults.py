@@ -21,11 +21,11 @@ SEGMENT_BYTES = 1448
 class Faults:
     """What one direction of a link does to what it carries; times in seconds, rates in bytes a second.
 
-    `delay_s` and up to `jitter_s` more, in order. `rate`: one wire for all connections, and `queue_s` of it is what waits
-    of each before the wire at most, the rest in its sender's socket; `is_fair`: the connections take turns on the wire
-    (as under fq_codel), else the first come is the first sent (as under tbf). `loss`: of each segment, held back with all behind it
-    on its connection for a round trip (three more segments follow, so TCP sees the gap) or for `rto_s`, doubled for each
-    repetition that is lost too. `corrupt`: of each byte, one of its bits flipped.
+    `delay_s` and up to `jitter_s` more, in order. `rate`: one wire for all connections; `queue_s` of it is what waits of
+    each before the wire at most, the rest in its sender's socket. `is_fair`: the connections take turns on the wire (as
+    under fq_codel), else the first come is the first sent (as under tbf). `loss`: of each segment, which is held back with
+    all behind it on its connection, for a round trip (where three more segments follow, so that TCP sees the gap) or for
+    `rto_s`, doubled for each repetition that is lost too. `corrupt`: of each byte, one of its bits is flipped.
     """
 
     delay_s: float = 0.0

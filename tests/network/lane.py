@@ -53,16 +53,15 @@ class Flow:
     """One direction of one connection: what waits for the wire, and what flies."""
 
     __slots__ = (
-        "_bytes_to_flip", "_draws", "_segments_to_loss", "due_ns", "flying", "flying_bytes", "held_ns",
+        "_bytes_to_flip", "_draws", "_segments_to_loss", "flying", "flying_bytes", "held_ns",
         "is_dead", "is_ended", "is_heard", "more_since_ns", "waiting", "waiting_bytes",
     )  # fmt: skip
 
     def __init__(self, seed: str) -> None:
         self.waiting: deque[Waiting] = deque()
         self.waiting_bytes = 0
-        self.flying: deque[tuple[int, Piece]] = deque()
+        self.flying: deque[tuple[int, Piece]] = deque()  # due, what; none comes out before the one ahead of it
         self.flying_bytes = 0
-        self.due_ns = 0
         self.held_ns = 0
         self.more_since_ns: int | None = None  # since when its source has not run dry
         self.is_ended = False  # its source has ended: nothing more is read
@@ -230,8 +229,7 @@ class Lane:
             self._turns.remove(flow)
 
     def _append_end(self, flow: Flow, end: End, now_ns: int) -> None:
-        flow.due_ns = max(flow.due_ns, now_ns + int(self.faults.delay_s * SECOND_NS))
-        flow.flying.append((flow.due_ns, end))
+        flow.flying.append((now_ns + int(self.faults.delay_s * SECOND_NS), end))
 
     def advance(self, now_ns: int) -> None:
         """Let pass over the wire what was to have passed by now."""
@@ -279,7 +277,6 @@ class Lane:
         due_ns = sent_ns + delay_ns
         if faults.jitter_s:
             due_ns += int(flow._draws.random() * faults.jitter_s * SECOND_NS)
-        due_ns = max(due_ns, flow.due_ns)
         data, flips = flow.flipped(data, faults)
         self.flip_count += flips
         begin = 0
@@ -290,11 +287,10 @@ class Lane:
             is_seen = len(data) - at + flow.waiting_bytes > FOLLOWERS * SEGMENT_BYTES
             first_ns = self.round_trip_ns if is_seen else int(faults.rto_s * SECOND_NS)
             due_ns += flow.repetitions_ns(faults, first_ns)
-            flow.held_ns = due_ns - delay_ns
+            flow.held_ns = max(flow.held_ns, due_ns - delay_ns)
             begin = at
         flow.flying.append((due_ns, data[begin:]))
         flow.flying_bytes += len(data)
-        flow.due_ns = due_ns
 
     def due(self, flow: Flow, now_ns: int) -> Piece | None:
         """What of this connection is to come out next, if it is time."""

@@ -11,12 +11,13 @@ import select
 import socket
 import struct
 import termios
+import time
 from collections.abc import Callable
 
 import psutil
 
 from tests.network.faults import Faults
-from tests.network.measuring import Answerer, Bulk, Pinger, RoundTrips
+from tests.network.measuring import Answerer, Bulk, Pinger, RoundTrips, receive
 from tests.network.proxy import FaultProxy
 
 TRIES = 6
@@ -42,10 +43,10 @@ def is_sent(sock: socket.socket) -> int:
 
 
 def test_a_delay_is_what_it_says(proxy: FaultProxy) -> None:
-    """Within 2 ms at the median, and never less."""
+    """Within 2 ms at the median, and never less; short ones are not rounded to milliseconds."""
     with Pinger(proxy.address) as pinger:
         pinger.ping(10)
-        for delay_s in (0.0005, 0.005, 0.04):
+        for delay_s, off_s in ((0.0005, 0.0009), (0.005, 0.002), (0.04, 0.002)):
             proxy.set(both=Faults(delay_s=delay_s))
 
             def beyond_s(asked_s: float = 2 * delay_s) -> float:
@@ -53,7 +54,7 @@ def test_a_delay_is_what_it_says(proxy: FaultProxy) -> None:
                 assert trips.taken_s[0] >= asked_s, trips
                 return trips.p50 - asked_s
 
-            assert best(beyond_s, 0.002) <= 0.002
+            assert best(beyond_s, off_s) <= off_s
 
 
 def test_with_nothing_wrong_it_adds_next_to_nothing(far: Answerer, proxy: FaultProxy) -> None:
@@ -84,18 +85,18 @@ def test_with_nothing_wrong_it_is_fast(far: Answerer, proxy: FaultProxy) -> None
 def test_ten_megabits_are_ten(far: Answerer, proxy: FaultProxy) -> None:
     """Within 5 %; and all that waits, waits in the sender's socket, where the sender can see it."""
     proxy.set(up=Faults(rate=RATE))
+    began_s = time.monotonic()
     with Bulk(proxy.address) as bulk:
         bulk.wait_until_full()
 
         def missing() -> float:
             begin = far.bulk_bytes + RATE // 20
-            share = far.rate(begin, begin + RATE // 2) / RATE
-            assert share < 1.05
-            return 1 - share
+            return 1 - far.rate(begin, begin + RATE // 2) / RATE
 
         assert best(missing, 0.05) <= 0.05
         on_its_way = min(bulk.sent_bytes - is_sent(bulk.sock) - far.bulk_bytes for _ in range(TRIES))
         counts = proxy.counts()
+        assert counts.up_bytes <= RATE * (time.monotonic() - began_s)
     assert on_its_way <= ON_ITS_WAY_BYTES_MAX
     assert counts.up_taken - counts.up_bytes <= RATE * 0.02
 
@@ -143,13 +144,14 @@ def test_bulk_delays_all_where_the_first_come_is_the_first_sent(far: Answerer, p
 
 def test_a_partition_of_a_second_heals(far: Answerer, proxy: FaultProxy) -> None:
     """Nothing passes in it; and then, at once, what was sent into it: no byte is lost, none comes twice."""
-    with Bulk(proxy.address, 32 << 20) as bulk:
+    with Pinger(proxy.address) as pinger, Bulk(proxy.address, 32 << 20):
         far.wait_for_bulk(1 << 20)
         proxy.cut()
-        bulk.wait_until_full()
+        pinger.sock.sendall(pinger.message)
         begin = proxy.counts()
-        assert select.select([], [bulk.sock], [], 1.0) == ([], [], []), "its socket took more"
+        assert not select.select([pinger.sock], [], [], 1.0)[0]
         assert proxy.counts() == begin
         proxy.heal()
+        assert receive(pinger.sock, len(pinger.message)) == pinger.message
         far.wait_for_bulk(32 << 20)
     assert far.bulk_bytes == 32 << 20

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
 
@@ -168,7 +169,20 @@ def test_nobody_connects_through_a_cut(link: FaultProxy, join: Callable[[], Ends
         link.heal()
         listener.accept()[0].close()
         assert select.select([], [patient], [], LIMIT_S)[1]
-    join()
+
+
+def test_after_a_cut_all_connect_at_once(far: Answerer, proxy: FaultProxy) -> None:
+    """Who comes then is not turned away for a second: the repair of a partition is measured by when a node is back."""
+    for _ in range(2):
+        proxy.cut()
+        proxy.heal()
+        with ExitStack() as stack:
+            clients = [stack.enter_context(socket.socket()) for _ in range(40)]
+            for client in clients:
+                client.setblocking(False)
+                client.connect_ex(proxy.address)
+            while late := [client for client in clients if not select.select([], [client], [], 0)[1]]:
+                assert select.select([], late, [], 0.9)[1], f"{len(late)} have to try again"
 
 
 def test_a_reset_ends_all_and_refuses_until_healed(link: FaultProxy, join: Callable[[], Ends]) -> None:
