@@ -57,8 +57,8 @@ class Answerer:
         self._news = threading.Condition()
         self._received: list[tuple[int, float]] = []  # bulk: bytes so far, when
         self._connections: list[socket.socket] = []
-        self._threads = [threading.Thread(target=self._accept, name="answerer", daemon=True)]
-        self._threads[0].start()
+        self.threads = [threading.Thread(target=self._accept, name="answerer", daemon=True)]
+        self.threads[0].start()
 
     def __enter__(self) -> Self:
         """As itself."""
@@ -67,11 +67,11 @@ class Answerer:
     def __exit__(self, *_: object) -> None:
         """End all its connections, and all its threads."""
         self._listener.shutdown(socket.SHUT_RDWR)
-        self._threads[0].join(LIMIT_S)
+        self.threads[0].join(LIMIT_S)
         self._listener.close()
         for sock in self._connections:
             end(sock)
-        for thread in self._threads:
+        for thread in self.threads:
             thread.join(LIMIT_S)
             assert not thread.is_alive(), thread.name
         for sock in self._connections:
@@ -87,7 +87,7 @@ class Answerer:
         """Until so many bytes of bulk are here. When that was, by the monotonic clock."""
         with self._news:
             assert self._news.wait_for(lambda: bool(self._received) and self._received[-1][0] >= size, limit_s), (
-                f"{self._received[-1:]} bytes of bulk after {limit_s} s instead of {size}"
+                f"{self._received[-1][0] if self._received else 'no'} bytes of bulk after {limit_s} s instead of {size}"
             )
             return next(at_s for total, at_s in self._received if total >= size)
 
@@ -106,8 +106,8 @@ class Answerer:
                 return
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._connections.append(sock)
-            self._threads.append(threading.Thread(target=self._serve, args=(sock,), name="answers", daemon=True))
-            self._threads[-1].start()
+            self.threads.append(threading.Thread(target=self._serve, args=(sock,), name="answers", daemon=True))
+            self.threads[-1].start()
 
     def _serve(self, sock: socket.socket) -> None:
         view = memoryview(bytearray(BLOCK_BYTES))
