@@ -14,6 +14,7 @@ import gc
 import json
 import os
 import select
+import signal
 import sys
 import time
 from typing import Any
@@ -103,6 +104,7 @@ def main(words: list[str]) -> None:
     """HOST UPSTREAM_HOST UPSTREAM_PORT SEED; the first line out is the port."""
     with contextlib.suppress(PermissionError):
         os.nice(NICE)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests, and their end is ours
     host, upstream_host, upstream_port, seed = words
     forwarder = Forwarder(host, (upstream_host, int(upstream_port)), int(seed))
     print(forwarder.address[1], flush=True)

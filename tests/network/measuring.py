@@ -12,10 +12,13 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
 LIMIT_S = 30.0
+#: With one try, two of three runs failed on two cores with a load of 15; with these, none of ten so far.
+TRIES = 10
 #: The first byte of a connection says what it is: each message is sent back, or all bytes are counted.
 PING, BULK = b"P", b"B"
 BLOCK_BYTES = 64 << 10
@@ -207,6 +210,16 @@ class Bulk:
 
     def _next_bytes(self) -> int:
         return BLOCK_BYTES if self._size is None else min(BLOCK_BYTES, self._size - self.sent_bytes)
+
+
+def best(measure: Callable[[], float], good_enough: float) -> float:
+    """The least of a few measurements, no more than are needed: a machine that does other work only adds to times."""
+    least = measure()
+    for _ in range(TRIES - 1):
+        if least <= good_enough:
+            break
+        least = min(least, measure())
+    return least
 
 
 def receive(sock: socket.socket, size: int) -> bytes:

@@ -45,6 +45,7 @@ class FaultProxy:
     ) -> None:
         """`host`: where it listens; `prefix`: words before its command, as those that run it in a network namespace."""
         words = ["-S", "-m", "tests.network.forwarder", host, upstream[0], str(upstream[1]), str(seed)]
+        self.upstream, self.seed = upstream, seed
         self._lock = threading.Lock()
         self.process = subprocess.Popen(
             [*prefix, sys.executable, *words],
@@ -60,6 +61,10 @@ class FaultProxy:
         except BaseException:
             self.close()
             raise
+
+    def __repr__(self) -> str:
+        """With its seed, as pytest shows it where a test fails."""
+        return f"<FaultProxy {self.address} to {self.upstream}, seed {self.seed}>"
 
     def __enter__(self) -> Self:
         """As itself."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -270,7 +271,7 @@ def test_an_end_comes_behind_the_last_byte_and_a_reset_before_what_waits() -> No
         ({"rate": 10}, "rate is 10: give bytes a second, 1448 or more, or None for no limit"),
     ],
 )
-def test_what_no_link_can_be_is_refused(wrong: dict[str, float], sentence: str) -> None:
+def test_what_no_link_can_be_is_refused(wrong: dict[str, Any], sentence: str) -> None:
     """5 % is 0.05: a link that loses everything is a cut."""
     with pytest.raises(ValueError, match=f"^{sentence}$"):
         Faults(**wrong)

@@ -11,10 +11,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from typing import Literal
 
 import pytest
 
-from tests.network.faults import Faults
+from tests.network.faults import Direction, Faults
 from tests.network.measuring import Answerer, Pinger, receive
 from tests.network.proxy import ROOT, FaultProxy
 
@@ -59,6 +60,11 @@ def join(link: FaultProxy, listener: socket.socket) -> Iterator[Callable[[], End
 def is_silent(sock: socket.socket) -> bool:
     """Whether neither a byte nor an end comes."""
     return not select.select([sock], [], [], SILENCE_S)[0]
+
+
+def has_news(sock: socket.socket) -> bool:
+    """Whether something comes, however late on a machine that does much else."""
+    return bool(select.select([sock], [], [], LIMIT_S)[0])
 
 
 def is_reset(sock: socket.socket) -> bool:
@@ -128,15 +134,15 @@ def test_without_an_upstream_the_client_is_refused(link: FaultProxy, listener: s
     ("direction", "up", "down"), [("up", False, True), ("down", True, False), ("both", False, False)]
 )
 def test_a_cut_is_silent_and_one_way_if_asked(
-    link: FaultProxy, join: Callable[[], Ends], direction: str, up: bool, down: bool
+    link: FaultProxy, join: Callable[[], Ends], direction: Direction, up: bool, down: bool
 ) -> None:
     """The side that still hears must find out by itself that it is not heard. Nothing is lost when it heals."""
     client, server = join()
     link.cut(direction)
     client.sendall(b"up")
     server.sendall(b"down")
-    assert is_silent(server) != up
-    assert is_silent(client) != down
+    assert has_news(server) if up else is_silent(server)
+    assert has_news(client) if down else is_silent(client)
     link.heal()
     assert (receive(server, 2), receive(client, 4)) == (b"up", b"down")
 
@@ -200,7 +206,9 @@ def test_a_reset_ends_all_and_refuses_until_healed(link: FaultProxy, join: Calla
 
 
 @pytest.mark.parametrize("gone", ["client", "upstream"])
-def test_half_open_connections_stay_for_one_side(link: FaultProxy, join: Callable[[], Ends], gone: str) -> None:
+def test_half_open_connections_stay_for_one_side(
+    link: FaultProxy, join: Callable[[], Ends], gone: Literal["client", "upstream"]
+) -> None:
     """Thousands of these are what a node must bear; only its own heartbeats can tell that nobody is there."""
     ends = join()
     left, other = ends[::-1] if gone == "client" else ends
