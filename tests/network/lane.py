@@ -186,16 +186,17 @@ class Lane:
 
     def room(self, flow: Flow, now_ns: int) -> int:
         """How many bytes to read from this connection now; 0 leaves them in their sender's socket."""
-        if flow.is_ended or flow.is_dead or now_ns < flow.held_ns or self.is_held(now_ns):
-            return 0
         room = FLYING_BYTES_MAX - flow.flying_bytes
+        if room <= 0 or flow.is_ended or flow.is_dead or now_ns < flow.held_ns or self.is_held(now_ns):
+            flow.more_since_ns = None  # it is not for the wire that it waits now
+            return 0
         if rate := self.faults.rate:
             turn = self._turn_bytes(rate)
             queue_max = max(2 * turn, int(rate * self.faults.queue_s))
             room = min(room, queue_max - flow.waiting_bytes)
             if room < turn:
                 return 0
-        return min(max(room, 0), READ_BYTES_MAX)
+        return min(room, READ_BYTES_MAX)
 
     def take(self, flow: Flow, data: memoryview, now_ns: int, *, has_more: bool = False) -> None:
         """Bytes that were read. `has_more`: their source has not run dry."""

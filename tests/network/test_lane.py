@@ -232,6 +232,23 @@ def test_a_connection_in_repair_is_not_read() -> None:
     assert lane.room(lane.flow(), 100 * MS) > 0
 
 
+def test_the_wire_does_not_make_up_for_a_repair() -> None:
+    """While a connection repairs its loss the wire is idle; that time is gone, however much waits in its sender."""
+    lane = lane_with(Faults(rate=RATE, loss=0.000_001, rto_s=0.2))
+    lane.round_trip_ns = 200 * MS
+    flow, now_ns = lane.flow(), 0
+    flow.draw(Faults(loss=0.999_999))
+    passed: list[int] = []
+    while now_ns < 300 * MS:
+        while room := lane.room(flow, now_ns):
+            taken(lane, flow, bytes(room), now_ns, has_more=True)
+            passed.append(len(come_out(lane, flow, now_ns)))
+        passed.append(len(come_out(lane, flow, now_ns)))
+        now_ns += MS
+    assert lane.loss_count == 1
+    assert sum(passed) <= RATE * 0.02 + RATE * 0.1 + SEGMENT_BYTES
+
+
 def test_flipped_bits_are_counted_and_the_same_again() -> None:
     """One bit a byte that is hit, and not one byte more or less."""
 
