@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Self
 
 LIMIT_S = 30.0
-#: With one try, two of three runs failed on two cores with a load of 15; with these, none of ten so far.
+#: With one try, two of three runs failed on two cores with a load of 15; with these, none of seven (load 5 to 12).
 TRIES = 10
 #: The first byte of a connection says what it is: each message is sent back, or all bytes are counted.
 PING, BULK = b"P", b"B"
