@@ -16,9 +16,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
+import pytest
+
+from tests.steady import Witness
+
 LIMIT_S = 30.0
 #: With one try, two of three runs failed on two cores with a load of 15; with these, none of seven (load 5 to 12).
 TRIES = 10
+#: The share of the time that a machine may keep who asks for next to nothing waiting, and still be measured on.
+KEPT_WAITING_MAX = 0.05
 #: The first byte of a connection says what it is: each message is sent back, or all bytes are counted.
 PING, BULK = b"P", b"B"
 BLOCK_BYTES = 64 << 10
@@ -213,12 +219,20 @@ class Bulk:
 
 
 def best(measure: Callable[[], float], good_enough: float) -> float:
-    """The least of a few measurements, no more than are needed: a machine that does other work only adds to times."""
-    least = measure()
-    for _ in range(TRIES - 1):
-        if least <= good_enough:
-            break
-        least = min(least, measure())
+    """The least of a few measurements, no more than are needed: a machine that does other work only adds to times.
+
+    One that is so busy that it keeps a witness waiting is no machine to measure links on.
+    """
+    with Witness() as witness:
+        least = measure()
+        for _ in range(TRIES - 1):
+            if least <= good_enough:
+                break
+            least = min(least, measure())
+    if least > good_enough and witness.kept_waiting > KEPT_WAITING_MAX:
+        pytest.skip(
+            f"the machine is too busy to measure on: a witness was kept waiting {witness.kept_waiting:.0%} of the time"
+        )
     return least
 
 

@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 
 from appbackplane.transport import Client
+from tests.steady import Witness
 
 from .conftest import HERE, LIMIT_S, System, Up
-from .steady import Witness
 
 pytest.importorskip("numpy", reason="the extra is not installed: pip install 'appbackplane[spark]'")
 
