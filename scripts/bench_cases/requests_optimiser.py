@@ -1,6 +1,6 @@
 """requests_optimiser: the throughput of the setting that a kernel's optimiser found, as a share of the best fixed setting's.
 
-For CPU-bound, blocking and mixed requests: a kernel of threads begins with four workers and has 20 intervals, or 20 more after
+For CPU-bound, blocking and mixed requests: a kernel of threads begins with four workers and has 20 intervals, or 40 more after
 the load has become another one (`..._then`); then the setting
 that it holds and fixed ones from 1 to 32 workers are measured in turn, many times, in the same kernel. Compared is what each
 did within one turn of all, because a machine that others use, too, is another one a few seconds later; of these ratios the
@@ -30,7 +30,7 @@ from appbackplane.transport.link import Link
 from .harness.case import Case, Figures, Requirement, Sides
 
 START, FIXED, WORKERS_MAX = 4, (1, 2, 4, 8, 16, 32), 32
-INTERVALS = 20
+INTERVALS, INTERVALS_AFTER = 20, 40
 INTERVAL_S, QUICK_INTERVAL_S = 1.0, 0.25
 #: How often it is each setting's turn, and for how long.
 TURNS, QUICK_TURNS = 15, 5
@@ -107,7 +107,7 @@ def measured(name: str, kinds: Sequence[type[Runnable]], interval_s: float, turn
             with fed(kernel, kind):
                 time.sleep((INTERVALS + 1) * interval_s)
         with fed(kernel, kinds[-1]):
-            time.sleep((INTERVALS + 1) * interval_s)
+            time.sleep(((INTERVALS if len(kinds) == 1 else INTERVALS_AFTER) + 1) * interval_s)
             kernel.change(optimise=False)
             held = kernel.optimiser_workers()
             assert held is not None

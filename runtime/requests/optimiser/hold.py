@@ -24,6 +24,8 @@ NOISE_DEFAULT, NOISE_MIN = 0.12, 0.05
 MEMORY = 24
 #: How much better, in standard errors, a neighbour must be over at least `AGREE_MIN` looks at it.
 SURE, AGREE_MIN = 2.4, 2
+#: Looks aside in a row that were each better by more than noise, and are believed whatever the noise: 0.2 ** 4 by chance.
+IN_A_ROW = 4
 #: Looks aside that the mean advantage remembers: more, and a top that moved would be outvoted by what was true before.
 EVIDENCE_MAX = 3
 
@@ -42,7 +44,7 @@ class Noise:
 
     def add(self, deviation: float) -> None:
         """How far one look was from what was expected. Far outliers count as `UNITS_MAX`."""
-        self._count = min(self._count + 1, 4 * MEMORY)
+        self._count = min(self._count + 1, MEMORY)
         squared = min(deviation**2, (UNITS_MAX * self.units) ** 2)
         self._variance += (squared - self._variance) / self._count
 
@@ -62,6 +64,7 @@ class Hold:
         self._aside: tuple[int, float] | None = None  # (step, level) seen aside, until the look after it
         self._turn = -1  # up first: a hold that is too low loses most
         self._promising: int | None = None  # the step whose last look was better by more than noise: again, at once
+        self._in_a_row = 0  # such looks
         self._evidence: dict[int, tuple[int, float]] = {}  # step to (looks, mean advantage)
 
     def look(self, level: float) -> bool:
@@ -102,7 +105,8 @@ class Hold:
         """(step, advantage) that has proved better than the setting, or None."""
         for step, (count, advantage) in self._evidence.items():
             error = self.noise.units * math.sqrt(1.4 / count)
-            if count >= AGREE_MIN and advantage > max(SURE * error, tolerance):
+            is_agreed = step == self._promising and self._in_a_row >= IN_A_ROW
+            if count >= AGREE_MIN and advantage > max(0.0 if is_agreed else SURE * error, tolerance):
                 return step, advantage
         return None
 
@@ -120,3 +124,4 @@ class Hold:
         mean += (advantage - mean) / count
         self._evidence[step] = (count, mean)
         self._promising = step if is_promising else None
+        self._in_a_row = self._in_a_row + 1 if is_promising else 0
