@@ -134,6 +134,8 @@ class Dialling:
         line = self._lines.get(address)
         if line is None or not line.is_dialled:
             return []
+        line.is_dialled = line.is_connected = line.is_good = False
+        line.due_ns = now_ns
         return self.again(address, why, now_ns)
 
     def again(self, address: str, why: str, now_ns: int) -> list[Effect]:

@@ -42,7 +42,7 @@ class Down(StrEnum):
 class Dial:
     """Open a connection to `address`, whose server key is the one called `key`; answered by `connected` or `lost`.
 
-    A fresh one, that gives up rather than reconnecting by itself, and that queues nothing before it stands (IMMEDIATE).
+    A fresh one for each, that gives up rather than reconnecting by itself, and that queues nothing before it stands (IMMEDIATE).
     """
 
     address: str
@@ -51,7 +51,8 @@ class Dial:
 
 @dataclass(frozen=True, slots=True)
 class Hangup:
-    """Close the connection and throw away what waits in it: it was meant for somebody who is gone.
+    """Close the connection and throw away what waits in it: it was meant for somebody who is gone. Nothing more is to be told
+    of it; one that was told to be `lost` is gone, and not hung up on.
 
     `is_flushed`: let out first what was just sent, as long as that takes no longer than a heartbeat.
     """

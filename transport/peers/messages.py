@@ -29,7 +29,7 @@ Address = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 Key = Annotated[str, msgspec.Meta(max_length=128)]
 Route = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 #: Times, counters and incarnations.
-Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 63)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 #: 0: idle; 1: all its workers are busy; above: work waits.
 Load = Annotated[float, msgspec.Meta(ge=0.0, le=1e9)]
 
