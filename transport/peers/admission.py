@@ -9,14 +9,12 @@ from msgspec.structs import replace
 
 from .effects import Down, Effect, NameTaken, Refused, RefusedBy, Send, State
 from .mesh import Mesh
-from .messages import Hello, Refusal, incompatible
+from .messages import INCARNATION_MAX, Hello, Refusal, incompatible
 from .naming import Claim, claim, keeps, taken
 from .peer import Peer
 
 #: Addresses whose refusals are remembered, so that each is told once a second, and reported once.
 REFUSED_MAX = 128
-#: No clock is ahead so far (the year 2116): who says so is wrong, and one more would not fit the wire one day.
-INCARNATION_MAX = 1 << 62
 
 
 class Admission:

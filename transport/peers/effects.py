@@ -42,7 +42,7 @@ class Down(StrEnum):
 class Dial:
     """Open a connection to `address`, whose server key is the one called `key`; answered by `connected` or `lost`.
 
-    A fresh one for each, that gives up rather than reconnecting by itself, and that queues nothing before it stands (IMMEDIATE).
+    A fresh one for each, that gives up rather than reconnect by itself, and queues nothing before it stands (IMMEDIATE).
     """
 
     address: str

@@ -45,7 +45,7 @@ class Membership:
     ) -> None:
         self._mesh = Mesh(me, policy or MembershipPolicy(), random, is_allowed)
         self._admission = Admission(self._mesh)
-        self._beats_ns = self._ticked_ns = now_ns
+        self._beats_ns = self._passed_ns = now_ns
         self._has_left = False
         for address, key in seeds.items():
             if address != me.address:
@@ -83,19 +83,14 @@ class Membership:
 
     def next_ns(self) -> int:
         """When `tick` is to be called at the latest."""
-        return min(self._beats_ns, self._mesh.lines.next_ns(self._ticked_ns))
+        return min(self._beats_ns, self._mesh.lines.next_ns(self._passed_ns))
 
     def tick(self, now_ns: int) -> list[Effect]:
         """Time has passed."""
         if self._has_left:
             return []
         mesh = self._mesh
-        gap_ns = now_ns - self._ticked_ns
-        self._ticked_ns = now_ns
-        if gap_ns > mesh.policy.suspect_ns // 2:
-            # Stopped, swapped out, or starved: what it has not heard meanwhile waits in its sockets (Lifeguard, DSN 2018).
-            for peer in mesh.view:
-                peer.stand_still(gap_ns - mesh.policy.heartbeat_ns, now_ns)
+        self._pass(now_ns)
         effects: list[Effect] = []
         for peer in mesh.view:
             effects += self._judged(peer, now_ns)
@@ -108,11 +103,13 @@ class Membership:
 
     def connected(self, address: str, now_ns: int) -> list[Effect]:
         """What was dialled stands."""
+        self._pass(now_ns)
         is_to_be_greeted, effects = self._mesh.lines.connected(address, now_ns)
         return [*effects, self._mesh.hello(address, now_ns)] if is_to_be_greeted else effects
 
     def lost(self, address: str, why: str, now_ns: int) -> list[Effect]:
         """What was dialled has been refused, or has broken. Not to be told of a connection that was hung up on."""
+        self._pass(now_ns)
         return [] if self._has_left else self._mesh.lines.lost(address, why, now_ns)
 
     def say(self, kind: type[AMessage], peer: Peer, now_ns: int, **fields: Any) -> AMessage:
@@ -135,6 +132,7 @@ class Membership:
         """A peer has spoken, on a connection whose key is `key`."""
         if self._has_left:
             return []
+        self._pass(now_ns)
         if isinstance(message, Hello):
             peer, effects = self._admission.hello(key, message, now_ns)
             if peer is not None:
@@ -151,8 +149,6 @@ class Membership:
             return effects
         effects += self._heard(peer, message, now_ns)
         match message:
-            case Heartbeat():
-                peer.digest = message.digest
             case Leave():
                 effects += self._mesh.move(peer, State.LEFT, "it has left", now_ns)
             case Inquiry():
@@ -168,6 +164,17 @@ class Membership:
         """This node goes, in order. Nothing is done or told afterwards."""
         self._has_left = True
         return rounds.leave(self._mesh, now_ns)
+
+    def _pass(self, now_ns: int) -> None:
+        """Time has passed: more than between any two ticks, if this node was stopped, swapped out or starved.
+
+        What it has not heard meanwhile waits in its sockets, and says nothing of its peers (Lifeguard, DSN 2018).
+        """
+        gap_ns = now_ns - self._passed_ns
+        self._passed_ns = now_ns
+        if gap_ns > self._mesh.policy.suspect_ns // 2:
+            for peer in self._mesh.view:
+                peer.stand_still(gap_ns - self._mesh.policy.heartbeat_ns, now_ns)
 
     def _refused(self, key: str, refusal: Refusal, now_ns: int) -> list[Effect]:
         peer = self.view.get(refusal.name)
@@ -186,17 +193,22 @@ class Membership:
             if echo_ns > 0:
                 peer.echoed_ns = max(peer.echoed_ns, echo_ns)
                 mesh.lines.echoed(peer.address, echo_ns)
-        if message.beat < peer.beat:  # it was overtaken on its way, and says nothing new
+        # What was overtaken on its way says nothing new; a dead one has to say what nobody had heard when it was alive.
+        if message.beat < peer.spoken_beat or not (peer.is_living or message.beat > peer.beat):
             return []
-        effects: list[Effect] = []
-        if not peer.is_living:
-            if message.beat == peer.beat:
-                return []
-            effects += mesh.meet_again(peer, "it is heard again", now_ns)
-        peer.beat, peer.heard_ns = message.beat, now_ns
+        effects = [] if peer.is_living else mesh.meet_again(peer, "it is heard again", now_ns)
+        peer.beat, peer.spoken_beat, peer.heard_ns = max(peer.beat, message.beat), message.beat, now_ns
         peer.clock_ns = max(peer.clock_ns, message.sent_ns)
         mesh.lines.hasten(peer.address, now_ns)
-        return effects + self._judged(peer, now_ns)
+        effects += self._judged(peer, now_ns)
+        if isinstance(message, Heartbeat):
+            peer.digest = message.digest
+            if message.to == mesh.me.incarnation and message.session:
+                if peer.their_session and message.session != peer.their_session:
+                    effects += mesh.was_given_up(peer)
+                if peer.is_told_up:
+                    peer.their_session = message.session
+        return effects
 
     def _judged(self, peer: Peer, now_ns: int) -> list[Effect]:
         policy = self._mesh.policy

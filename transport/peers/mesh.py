@@ -65,8 +65,8 @@ class Mesh:
         """All about this node, for whoever listens there."""
         peer = self.view.at(address)
         fields: dict[str, Any] = {
-            "digest": self.view.digest(), "routes": self.routes, "load": self.load, "protocol": PROTOCOL,
-            "protocol_oldest": PROTOCOL_OLDEST, "address": self.me.address, "dialled": address,
+            "digest": self.view.digest(), "session": session_of(peer), "routes": self.routes, "load": self.load,
+            "protocol": PROTOCOL, "protocol_oldest": PROTOCOL_OLDEST, "address": self.me.address, "dialled": address,
             "reached_as": peer.reached_as if peer else "",
         }  # fmt: skip
         return Send(address, self.say(Hello, peer, now_ns, **fields))
@@ -113,6 +113,7 @@ class Mesh:
             self.view.has_changed()
         if state is State.UP and not peer.is_told_up:
             peer.is_told_up = True
+            peer.session += 1
             effects.append(PeerUp(peer.name, peer.incarnation, peer.address, peer.key))
         elif state in _DOWN:
             effects += self._told_down(peer, kind or _DOWN[state], why)
@@ -132,6 +133,14 @@ class Mesh:
         self.lines.hasten(peer.address, now_ns)
         return [PeerChanged(peer.name, peer.incarnation, peer.state, why)]
 
+    def was_given_up(self, peer: Peer) -> list[Effect]:
+        """It had given this node up, and taken it again: what was outstanding has ended there, so it does here."""
+        effects = self._told_down(peer, Down.UNREACHABLE, "it had given this node up meanwhile")
+        if effects:
+            peer.is_told_up = True
+            effects.append(PeerUp(peer.name, peer.incarnation, peer.address, peer.key))
+        return effects
+
     def become(self, incarnation: int, why: str, now_ns: int) -> list[Effect]:
         """This node takes a higher incarnation: to its peers it is somebody new, so they are to it."""
         me = self.me
@@ -147,5 +156,10 @@ class Mesh:
     def _told_down(self, peer: Peer, kind: Down, why: str) -> list[Effect]:
         if not peer.is_told_up:
             return []
-        peer.is_told_up = False
+        peer.is_told_up, peer.their_session = False, 0
         return [PeerDown(peer.name, peer.incarnation, kind, why)]
+
+
+def session_of(peer: Peer | None) -> int:
+    """What a heartbeat says of how often the other has come up."""
+    return peer.session if peer is not None and peer.is_told_up else 0

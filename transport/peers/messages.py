@@ -23,13 +23,17 @@ ROUTES_MAX: Final = 4_096
 #: Others that one message may speak of: members and remembered dead, with room for peers whose policy allows more.
 RECORDS_MAX: Final = 512
 
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+#: What a node may be called: no slash, which stands between it and a route.
+NAME_PATTERN: Final = "^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
+Name = Annotated[str, msgspec.Meta(pattern=NAME_PATTERN)]
 Address = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 #: What stands for a key, the same on all nodes: its public half, or a fingerprint of it.
 Key = Annotated[str, msgspec.Meta(max_length=128)]
 Route = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 #: Times, counters and incarnations.
 Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+#: No clock is ahead so far (the year 2116): who says so is wrong, and one more would not fit the wire one day.
+INCARNATION_MAX: Final = 1 << 62
 #: 0: idle; 1: all its workers are busy; above: work waits.
 Load = Annotated[float, msgspec.Meta(ge=0.0, le=1e9)]
 
@@ -53,6 +57,9 @@ class Heartbeat(Message, frozen=True, kw_only=True):
 
     #: Of the sender's view: whose differs, has something to tell.
     digest: Count
+    #: How often the other has come up for the sender; 0: it is not up for it. A number that has changed tells who had been
+    #: given up, and did not notice.
+    session: Count
     #: Version of the routes it offers, and how busy it is.
     routes: Count
     load: Load

@@ -30,8 +30,9 @@ class Peer:
     #: Since when it is known, or known again.
     met_ns: int
     state: State = State.MET
-    #: The most heartbeats of its own that anybody told of.
+    #: The most heartbeats of its own that anybody told of, and that it told of itself.
     beat: int = 0
+    spoken_beat: int = 0
     #: Its last words, our last words that it echoed, and the last proof of its life that another gave; who that was.
     heard_ns: int = NEVER
     echoed_ns: int = NEVER
@@ -45,6 +46,9 @@ class Peer:
     reached_as: str = ""
     #: Whether a `PeerUp` is without its `PeerDown`.
     is_told_up: bool = False
+    #: How often it has come up here, and this node there, as it said last; 0: not since it came up here.
+    session: int = 0
+    their_session: int = 0
     ended_ns: int = NEVER
 
     @property

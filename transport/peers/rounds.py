@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from .effects import Effect, Send, State
-from .mesh import Mesh
+from .mesh import Mesh, session_of
 from .messages import RECORDS_MAX, Heartbeat, Inquiry, Leave, Record, Sync, Vouch
 from .peer import Peer
 
@@ -64,7 +64,8 @@ def leave(mesh: Mesh, now_ns: int) -> list[Effect]:
 
 
 def _heartbeat(mesh: Mesh, peer: Peer, now_ns: int) -> Heartbeat:
-    return mesh.say(Heartbeat, peer, now_ns, digest=mesh.view.digest(), routes=mesh.routes, load=mesh.load)
+    fields = {"digest": mesh.view.digest(), "session": session_of(peer), "routes": mesh.routes, "load": mesh.load}
+    return mesh.say(Heartbeat, peer, now_ns, **fields)
 
 
 def _inquire(mesh: Mesh, reachable: list[Peer], now_ns: int) -> list[Effect]:

@@ -6,12 +6,13 @@ forget them at different moments. Whose digest differs is sent the whole view an
 64 members, 128 dead, the longest dead of which goes first.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 
 from .effects import State
-from .messages import Record
+from .messages import INCARNATION_MAX, NAME_PATTERN, Record
 from .peer import Peer
 
 
@@ -23,6 +24,14 @@ class Identity:
     incarnation: int
     address: str
     key: str
+
+    def __post_init__(self) -> None:
+        if not re.match(NAME_PATTERN, self.name):
+            raise ValueError(f"node name {self.name!r}: expected 1 to 64 letters, digits, '-', '_' or '.'")
+        if not 0 < self.incarnation < INCARNATION_MAX:
+            raise ValueError(
+                f"incarnation {self.incarnation}: expected the unix time at which the node was started, in ns"
+            )
 
 
 class View:
