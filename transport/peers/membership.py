@@ -200,14 +200,13 @@ class Membership:
         peer.beat, peer.spoken_beat, peer.heard_ns = max(peer.beat, message.beat), message.beat, now_ns
         peer.clock_ns = max(peer.clock_ns, message.sent_ns)
         mesh.lines.hasten(peer.address, now_ns)
-        effects += self._judged(peer, now_ns)
         if isinstance(message, Heartbeat):
             peer.digest = message.digest
-            if message.to == mesh.me.incarnation and message.session:
-                if peer.their_session and message.session != peer.their_session:
-                    effects += mesh.was_given_up(peer)
-                if peer.is_told_up:
-                    peer.their_session = message.session
+            if message.to == mesh.me.incarnation:
+                peer.their_session, peer.is_up_there = message.session, message.is_up
+        effects += self._judged(peer, now_ns)
+        if peer.is_told_up and peer.their_session > peer.session_due:
+            effects += mesh.was_given_up(peer)
         return effects
 
     def _judged(self, peer: Peer, now_ns: int) -> list[Effect]:

@@ -65,7 +65,7 @@ class Mesh:
         """All about this node, for whoever listens there."""
         peer = self.view.at(address)
         fields: dict[str, Any] = {
-            "digest": self.view.digest(), "session": session_of(peer), "routes": self.routes, "load": self.load,
+            "digest": self.view.digest(), **session(peer), "routes": self.routes, "load": self.load,
             "protocol": PROTOCOL, "protocol_oldest": PROTOCOL_OLDEST, "address": self.me.address, "dialled": address,
             "reached_as": peer.reached_as if peer else "",
         }  # fmt: skip
@@ -114,6 +114,7 @@ class Mesh:
         if state is State.UP and not peer.is_told_up:
             peer.is_told_up = True
             peer.session += 1
+            peer.session_due = peer.their_session + (not peer.is_up_there)
             effects.append(PeerUp(peer.name, peer.incarnation, peer.address, peer.key))
         elif state in _DOWN:
             effects += self._told_down(peer, kind or _DOWN[state], why)
@@ -135,6 +136,7 @@ class Mesh:
 
     def was_given_up(self, peer: Peer) -> list[Effect]:
         """It had given this node up, and taken it again: what was outstanding has ended there, so it does here."""
+        peer.session_due = peer.their_session
         effects = self._told_down(peer, Down.UNREACHABLE, "it had given this node up meanwhile")
         if effects:
             peer.is_told_up = True
@@ -156,10 +158,10 @@ class Mesh:
     def _told_down(self, peer: Peer, kind: Down, why: str) -> list[Effect]:
         if not peer.is_told_up:
             return []
-        peer.is_told_up, peer.their_session = False, 0
+        peer.is_told_up = False
         return [PeerDown(peer.name, peer.incarnation, kind, why)]
 
 
-def session_of(peer: Peer | None) -> int:
-    """What a heartbeat says of how often the other has come up."""
-    return peer.session if peer is not None and peer.is_told_up else 0
+def session(peer: Peer | None) -> dict[str, Any]:
+    """What heartbeats say of how often the other has come up."""
+    return {"session": peer.session if peer else 0, "is_up": peer is not None and peer.is_told_up}

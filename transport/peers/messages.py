@@ -57,9 +57,9 @@ class Heartbeat(Message, frozen=True, kw_only=True):
 
     #: Of the sender's view: whose differs, has something to tell.
     digest: Count
-    #: How often the other has come up for the sender; 0: it is not up for it. A number that has changed tells who had been
-    #: given up, and did not notice.
+    #: How often the other has come up for the sender, and whether it is up: so who was given up meanwhile gets to know.
     session: Count
+    is_up: bool
     #: Version of the routes it offers, and how busy it is.
     routes: Count
     load: Load

@@ -46,9 +46,12 @@ class Peer:
     reached_as: str = ""
     #: Whether a `PeerUp` is without its `PeerDown`.
     is_told_up: bool = False
-    #: How often it has come up here, and this node there, as it said last; 0: not since it came up here.
+    #: How often it has come up here, and this node there, as it said last. `session_due`: the most that it can say without
+    #: having given this node up since it came up here.
     session: int = 0
     their_session: int = 0
+    is_up_there: bool = False
+    session_due: int = 0
     ended_ns: int = NEVER
 
     @property

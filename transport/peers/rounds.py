@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from .effects import Effect, Send, State
-from .mesh import Mesh, session_of
+from .mesh import Mesh, session
 from .messages import RECORDS_MAX, Heartbeat, Inquiry, Leave, Record, Sync, Vouch
 from .peer import Peer
 
@@ -64,8 +64,8 @@ def leave(mesh: Mesh, now_ns: int) -> list[Effect]:
 
 
 def _heartbeat(mesh: Mesh, peer: Peer, now_ns: int) -> Heartbeat:
-    fields = {"digest": mesh.view.digest(), "session": session_of(peer), "routes": mesh.routes, "load": mesh.load}
-    return mesh.say(Heartbeat, peer, now_ns, **fields)
+    routes, load = mesh.routes, mesh.load
+    return mesh.say(Heartbeat, peer, now_ns, digest=mesh.view.digest(), routes=routes, load=load, **session(peer))
 
 
 def _inquire(mesh: Mesh, reachable: list[Peer], now_ns: int) -> list[Effect]:

@@ -162,11 +162,11 @@ class Network:
         self.now_ns = end_ns
 
     def run_until(self, is_so: Callable[[], bool], limit_s: float) -> float:
-        """Until it is so, looked at every 10 ms; how long that took. Fails when it takes too long."""
+        """Until it is so, looked at every 50 ms; how long that took. Fails when it takes too long."""
         begun_ns = self.now_ns
         while not is_so():
             assert self.now_ns - begun_ns < limit_s * SECOND, f"not within {limit_s} s: {self.differences()}"
-            self.run(0.01)
+            self.run(0.05)
         return (self.now_ns - begun_ns) / SECOND
 
     # What is seen.
