@@ -6,7 +6,7 @@ old when it is read. Equals are put in order by the caller's name (highest rando
 that callers spread and each keeps its own. Bounded by what a node may export: 4,096 routes and as many topics a peer. Pure.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final
@@ -17,8 +17,10 @@ from .messages import ROUTES_MAX, Change, Routes
 
 #: Share of the newest figure: what was announced a second ago (five heartbeats) counts for a quarter.
 LOAD_WEIGHT: Final = 0.25
-#: Loads of one step are equal.
+#: Who is busier than the least busy by no more than this is its equal. (Fixed steps would make two of 0.49 and 0.51.)
 LOAD_STEP: Final = 0.125
+#: A load that has moved by less changes no order: 63 peers announce theirs five times a second.
+LOAD_MOVE: Final = LOAD_STEP / 4
 #: An answer that is not there after so many heartbeats is asked for again.
 PATIENCE_BEATS: Final = 3
 #: Orders that are kept until something changes.
@@ -32,7 +34,9 @@ class _Offered:
     announced: int = 0
     operations: set[str] = field(default_factory=set)
     topics: set[str] = field(default_factory=set)
+    #: Smoothed, and as it was when an order was last made of it.
     load: float = -1.0
+    load_ranked: float = 0.0
     is_suspect: bool = False
     #: Heartbeats until it is asked (again).
     patience: int = 0
@@ -76,7 +80,8 @@ class RouteTable:
             return None
         before = offered.load
         offered.load = load if before < 0 else before + LOAD_WEIGHT * (load - before)
-        if _step(offered.load) != _step(before):
+        if abs(offered.load - offered.load_ranked) >= LOAD_MOVE:
+            offered.load_ranked = offered.load
             self._orders.clear()
         offered.announced = max(offered.announced, version)
         if offered.announced <= offered.version:
@@ -122,8 +127,7 @@ class RouteTable:
         if order is None:
             if len(self._orders) >= _ORDERS_MAX:
                 self._orders.clear()
-            names = self._operations.get(route, ())
-            order = self._orders[route, caller] = tuple(sorted(names, key=lambda name: self._rank(name, caller)))
+            order = self._orders[route, caller] = tuple(self._ordered(self._operations.get(route, ()), caller))
         return order
 
     def offers(self, name: str, route: str) -> bool:
@@ -145,15 +149,29 @@ class RouteTable:
             for name, offered in self._peers.items()
         }
 
-    def _rank(self, name: str, caller: str) -> tuple[bool, int, bytes]:
-        offered = self._peers[name]
+    def _ordered(self, names: Iterable[str], caller: str) -> Iterator[str]:
+        """By suspicion, then by load; those of about the same load by the caller's own order."""
+        peers = self._peers
+        left = sorted(names, key=lambda name: (peers[name].is_suspect, peers[name].load_ranked, name))
+        while left:
+            first = peers[left[0]]
+            equals = [
+                name
+                for name in left
+                if peers[name].is_suspect == first.is_suspect
+                and peers[name].load_ranked <= first.load_ranked + LOAD_STEP
+            ]
+            yield from sorted(equals, key=lambda name: self._weight(name, caller))
+            left = left[len(equals) :]
+
+    def _weight(self, name: str, caller: str) -> bytes:
         weight = self._weights.get((caller, name))
         if weight is None:
             if len(self._weights) >= _ORDERS_MAX:
                 self._weights.clear()
             hashed = blake2b(f"{caller}\0{name}".encode(errors="surrogatepass"), digest_size=8)
             weight = self._weights[caller, name] = hashed.digest()
-        return offered.is_suspect, _step(offered.load), weight
+        return weight
 
     def _withdraw(self, name: str, routes: Iterable[str]) -> None:
         for route in routes:
@@ -165,10 +183,6 @@ class RouteTable:
     def _unsubscribe(self, name: str, topics: Iterable[str]) -> None:
         for topic in topics:
             self._topics.remove(topic, name)
-
-
-def _step(load: float) -> int:
-    return int(load / LOAD_STEP) if load >= 0 else 0
 
 
 def _changed(own: set[str], change: Change, *, is_whole: bool) -> set[str]:
