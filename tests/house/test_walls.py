@@ -40,7 +40,7 @@ DECIDERS = (
 DOERS = (
     "transport.link", "transport.security", "transport.lifeline", "transport.waiting", "transport.waitables",
     "transport.calling", "transport.client", "transport.handles", "transport.async_client",
-    "transport.async_subscription", "transport.peers*",
+    "transport.async_subscription",
     "supervisor.live.window",
 )  # fmt: skip
 

@@ -8,6 +8,7 @@ farewell is. A table, in `weigh`. Pure.
 
 from enum import Enum, auto
 
+from .effects import State
 from .messages import Record
 from .peer import Peer
 from .policy import MembershipPolicy
@@ -38,8 +39,8 @@ def weigh(peer: Peer | None, record: Record, policy: MembershipPolicy) -> News:
         return News.COMER if is_successor and record.age_ns <= policy.suspect_ns else News.NONE
     if record.incarnation != peer.incarnation:
         return News.COMER if record.incarnation > peer.incarnation and is_timely else News.NONE
-    if record.fate == "left":
-        return News.LEFT if peer.is_living else News.NONE
+    if peer.state is State.LEFT or record.fate == "left":
+        return News.NONE if peer.state is State.LEFT else News.LEFT  # for good: what else is told of it is older
     # A beat that was not known proves later life only if it is fresh: the last one of a dead node may reach us late.
     is_fresh = is_living and record.beat > peer.beat and record.age_ns <= policy.suspect_ns
     return News.PROOF if is_fresh else News.NONE
