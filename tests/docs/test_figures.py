@@ -44,7 +44,7 @@ from appbackplane.transport.peers.route_table import LOAD_STEP
 from appbackplane.transport.request import TIMEOUT_DEFAULT_S
 from tests.docs.pages import DOCS, prose
 
-WORDS = {1: "one", 2: "two", 5: "five", 6: "six", 50: "fiftieth"}
+WORDS = {1: "one", 2: "two", 3: "three", 5: "five", 50: "fiftieth"}
 DEFAULT = {
     field: default
     for field, default in zip(
@@ -62,7 +62,7 @@ SENTENCES = [
     ("membership", f"at most {ROUTES_MAX:,} operations and as many topics a node"),
     ("membership", f"within {LOAD_STEP:g} they are equal"),
     ("membership", f"{10**9 // MembershipPolicy().heartbeat_ns} small frames a second to each"),
-    ("membership", f"one question to {WORDS[2 * MembershipPolicy().helpers]} others at most"),
+    ("membership", f"one question to {WORDS[MembershipPolicy().helpers]} others at most"),
     ("membership", f"a protocol more than {WORDS[PROTOCOL - PROTOCOL_OLDEST]} version away"),
     ("actions_and_objects", f"At most {LOOK_MAX} are looked at"),
     (

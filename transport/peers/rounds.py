@@ -1,7 +1,7 @@
 """Rounds: what a node says of its own accord, with each heartbeat.
 
 One heartbeat a peer, or a hello where the other has not answered yet; one question about all whom it doubts, to a few
-others drawn by lot and to those who knew last time; one view, to one whose view differs. So the frames of a node grow with
+others drawn by lot; one view, to one whose view differs. So the frames of a node grow with
 its peers and no faster, whatever goes wrong, and news is everywhere after a few rounds (each doubles who knows it).
 """
 
@@ -72,10 +72,7 @@ def _inquire(mesh: Mesh, reachable: list[Peer], now_ns: int) -> list[Effect]:
     doubted = [peer for peer in mesh.view if peer.is_in_doubt(now_ns, mesh.policy)]
     if not doubted:
         return []
-    count = mesh.policy.helpers
-    knew = {peer.voucher for peer in doubted if peer.voucher}
-    helpers = drawn([peer for peer in reachable if peer.name in knew], count, mesh.random)
-    helpers += drawn([peer for peer in reachable if peer not in helpers], count, mesh.random)
+    helpers = drawn(reachable, mesh.policy.helpers, mesh.random)
     names = tuple(peer.name for peer in doubted[:RECORDS_MAX])
     return [Send(peer.address, mesh.say(Inquiry, peer, now_ns, names=names)) for peer in helpers]
 

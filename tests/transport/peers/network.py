@@ -1,9 +1,10 @@
 """A network of nodes in one thread, under a virtual clock: the real deciders, links that lose, delay, repeat, reorder and cut.
 
 Each node is a `PeerNode` with a process: it can be killed, stopped, started again. A connection goes one way, from who dials
-to who listens, as the real ones do; it breaks when the process at its other end dies, and stalls when the link is cut: then
-what is said is lost, or comes late when the cut ends. All randomness is of one seed. What each node was told is kept, and the
-promises that hold at every moment are checked at every moment: one PeerDown a PeerUp, incarnations that never go back.
+to who listens, as the real ones do. It breaks when the process at its other end dies; when the link is cut it stalls: what is
+said is lost, or comes late when the cut ends, and it carries on only after as long again, as TCP does. All randomness is of
+one seed. What each node was told is kept, and what is promised for every moment is checked at every moment: one PeerDown a
+PeerUp, incarnations that never go back.
 """
 
 from __future__ import annotations
@@ -76,7 +77,10 @@ class Network:
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._number = 0
         self._cut: set[tuple[str, str]] = set()
-        self._held: list[tuple[str, str, int, Callable[[], None]]] = []
+        self._held: list[Callable[[], None]] = []
+        #: Connections that have met a cut: since when; and when they will have carried on, as TCP tries ever more seldom.
+        self._stalled: dict[int, int] = {}
+        self._resumes: dict[int, int] = {}
         #: (observer's incarnation and address, name, address) to the highest incarnation that it saw there.
         self._highest: dict[tuple[str, str, str], int] = {}
 
@@ -145,11 +149,13 @@ class Network:
                             self.cut(one, two)
 
     def heal(self) -> None:
-        """All links carry again, and what TCP still held for them."""
+        """All links carry again. A connection that met the cut does so only after as long again."""
         self._cut.clear()
         held, self._held = self._held, []
-        for _source, _target, _number, deliver in held:
+        for deliver in held:
             self._later(self.now_ns + self._delay(), deliver)
+        self._resumes |= {number: 2 * self.now_ns - since_ns for number, since_ns in self._stalled.items()}
+        self._stalled.clear()
 
     # Time.
 
@@ -307,8 +313,11 @@ class Network:
             self._carry_out(target, target.node.received(process.key, packed, self.now_ns))  # type: ignore[arg-type]
 
         if self._is_cut(process.address, address):
+            self._stalled.setdefault(number, self.now_ns)
             if self.random.random() < self.weather.late:
-                self._held.append((process.address, address, number, deliver))
+                self._held.append(deliver)
+            return
+        if self.now_ns < self._resumes.get(number, 0):
             return
         if self.random.random() < self.weather.loss:
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appbackplane.transport.peers.dialling import DISMISSED_MAX, Dialling
@@ -126,6 +126,7 @@ acts = st.sampled_from(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(acts, st.sampled_from(["tcp://b", "tcp://c"]), st.integers(0, 2 * S)), max_size=60))
 def test_each_line_is_dialled_and_hung_up_on_in_turn(story: list[tuple[str, str, int]]) -> None:
     """Against a twin that knows only which connections there are: never two to one address, nor a hang-up on none."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appbackplane.transport.peers.effects import State
@@ -60,6 +60,7 @@ def test_every_judgement(of: Peer, expected: State) -> None:
 times = st.one_of(st.none(), st.integers(0, 6 * S))
 
 
+@settings(deadline=None)
 @given(st.sampled_from(State), times, times, times, st.integers(0, 6 * S))
 def test_what_every_judgement_keeps(
     state: State, heard: int | None, echoed: int | None, vouched: int | None, met: int

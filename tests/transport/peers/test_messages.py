@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appbackplane.transport import codec
@@ -109,6 +109,7 @@ anything = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(st.sampled_from(MESSAGES), st.data())
 def test_whatever_comes_is_a_message_or_malformed(message: Message, data: st.DataObject) -> None:
     """And a message that passes, from a peer that is let in, is taken in without an error."""

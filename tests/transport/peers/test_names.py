@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from appbackplane.transport.peers import messages
 from appbackplane.transport.peers.effects import (
+    Dial,
     Down,
     Hangup,
     NameTaken,
@@ -21,7 +22,7 @@ from appbackplane.transport.peers.effects import (
     Send,
     State,
 )
-from appbackplane.transport.peers.messages import PROTOCOL, Heartbeat, Hello, Refusal, incompatible
+from appbackplane.transport.peers.messages import PROTOCOL, Heartbeat, Hello, Record, Refusal, Vouch, incompatible
 from appbackplane.transport.peers.naming import Claim, claim, keeps
 from appbackplane.transport.peers.node import PeerNode
 from appbackplane.transport.peers.peer import Peer
@@ -188,6 +189,48 @@ def test_words_of_a_former_self_change_nothing() -> None:
     assert node.membership.counts == {"stale": 0, "strange": 1, "over": 0}
 
 
+def test_words_that_were_long_on_their_way_prove_nothing() -> None:
+    """A frame that a cut link held back comes when its sender is long dead; its last one may come twice."""
+    node = alone()
+    node.received("k", hello(), START)
+    peer = node.membership.view.get("b")
+    assert peer is not None
+
+    def beat(number: int, at_ns: int) -> None:
+        said = Heartbeat(
+            name="b", incarnation=2_000, to=1_000, beat=number, sent_ns=number, echo_ns=START + 1, digest=1, session=1,
+            is_up=True, routes=0, load=0.0,
+        )  # fmt: skip
+        node.received("k", said, at_ns)
+
+    beat(9, START + 2)
+    assert peer.state is State.UP
+    beat(5, START + 100)
+    assert (peer.heard_ns, peer.clock_ns) == (START + 2, 9)
+    now_ns = START
+    while peer.state is not State.DEAD:
+        now_ns += POLICY.heartbeat_ns
+        node.tick(now_ns)
+    for late in (5, 8, 9):
+        beat(late, now_ns)
+        assert peer.state is State.DEAD, late
+    beat(10, now_ns)
+    assert peer.is_living
+
+
+def test_a_proof_is_as_old_as_its_teller_says() -> None:
+    """Or news that goes from one to the next would keep a dead node alive a little longer at each."""
+    node = alone()
+    node.received("k", hello(), START)
+    node.received("key of c", hello("c"), START)
+    told = Record("b", 2_000, "tcp://b", "k", "living", 50, POLICY.suspect_ns)
+    vouch = Vouch(name="c", incarnation=2_000, to=1_000, beat=2, sent_ns=2, echo_ns=0, records=(told,))
+    node.received("key of c", vouch, START + SECOND)
+    peer = node.membership.view.get("b")
+    assert peer is not None
+    assert (peer.vouched_ns, peer.voucher, peer.beat) == (START + SECOND - POLICY.suspect_ns, "c", 50)
+
+
 def test_words_to_a_former_self_are_not_taken() -> None:
     """What was queued for a dead process must not be taken in by its successor."""
     node = alone(incarnation=1_000)
@@ -296,6 +339,21 @@ def test_a_name_that_no_route_could_bear_is_refused_at_once() -> None:
         Identity("a/b", 1, "tcp://a", "k")
     with pytest.raises(ValueError, match="incarnation 0"):
         Identity("a", 0, "tcp://a", "k")
+
+
+def test_a_refusal_is_said_once_a_second() -> None:
+    """Whoever does not heed it must not make this node dial five times a second."""
+    node = alone()
+    dials = 0
+    for n in range(20):
+        now_ns = START + n * SECOND // 10
+        node.received("k", hello(protocol=9, protocol_oldest=8), now_ns)
+        for effect in node.tick(now_ns):
+            if isinstance(effect, Dial):
+                dials += 1
+                said = node.connected(effect.address, now_ns)
+                assert [type(e) for e in said] == [Send, Hangup]
+    assert dials == 2
 
 
 # Protocols.

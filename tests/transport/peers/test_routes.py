@@ -6,7 +6,7 @@ import random
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appbackplane.transport.errors import InvalidArgument, MalformedFrame, NotFound, Unavailable, UnknownRoute
@@ -47,6 +47,7 @@ def table(**offers: tuple[float, str]) -> RouteTable:
 # Versions.
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(names, topics), max_size=30), st.data())
 def test_what_is_known_is_what_was_offered(versions: list[tuple[set[str], set[str]]], data: st.DataObject) -> None:
     """Answers may be lost, repeated, and overtake each other: whoever is told the version catches up, and is never wrong."""
