@@ -14,7 +14,7 @@ from . import rounds
 from .admission import Admission
 from .effects import Down, Effect, State
 from .mesh import AMessage, Mesh
-from .messages import AnyMessage, Heartbeat, Hello, Inquiry, Leave, Message, Record, Refusal, Sync, Vouch
+from .messages import Heartbeat, Hello, Inquiry, Leave, Message, Record, Refusal, Sync, Vouch
 from .news import News, weigh
 from .peer import Peer, because, judge
 from .policy import MembershipPolicy
@@ -128,7 +128,7 @@ class Membership:
             return peer
         return None
 
-    def received(self, key: str, message: AnyMessage, now_ns: int) -> list[Effect]:
+    def received(self, key: str, message: Message, now_ns: int) -> list[Effect]:
         """A peer has spoken, on a connection whose key is `key`."""
         if self._has_left:
             return []

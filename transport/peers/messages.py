@@ -148,7 +148,11 @@ class Routes(Message, frozen=True, kw_only=True):
     topics: Change
 
 
-AnyMessage = Hello | Heartbeat | Refusal | Leave | Inquiry | Vouch | Sync | RoutesWanted | Routes
+#: By their word on the wire: msgspec takes 1 µs for one kind, and 14 to look through a union of them each time.
+KINDS: Final[dict[object, type[Message]]] = {
+    kind.__struct_config__.tag: kind
+    for kind in (Hello, Heartbeat, Refusal, Leave, Inquiry, Vouch, Sync, RoutesWanted, Routes)
+}
 
 
 def body_of(message: Message) -> dict[str, Any]:
@@ -157,10 +161,16 @@ def body_of(message: Message) -> dict[str, Any]:
     return body
 
 
-def message_from(body: Any) -> AnyMessage:
+def message_from(body: Any) -> Message:
     """From the body of an envelope. Raises `MalformedFrame`, and nothing else."""
+    word = body.get("kind") if type(body) is dict else None
+    kind = KINDS.get(word) if type(word) is str else None
+    if kind is None:
+        raise MalformedFrame(
+            f"not a message between nodes: {text_of(word, 64)} is none of {', '.join(map(str, KINDS))}"
+        )
     try:
-        return msgspec.convert(body, AnyMessage)  # type: ignore[no-any-return]
+        return msgspec.convert(body, kind)
     except (msgspec.ValidationError, RecursionError, OverflowError) as error:
         raise MalformedFrame(f"not a message between nodes: {text_of(error, 256)}") from error
 

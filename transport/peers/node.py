@@ -14,7 +14,7 @@ from ..directory import nearest
 from ..errors import MalformedFrame, NotFound, Unavailable, UnknownRoute
 from .effects import Effect, PeerChanged, PeerDown, PeerUp, Refused, Send, State
 from .membership import Membership, anybody
-from .messages import AnyMessage, Heartbeat, Routes, RoutesWanted
+from .messages import Heartbeat, Message, Routes, RoutesWanted
 from .offer import Offer
 from .peer import Peer
 from .policy import MembershipPolicy
@@ -71,7 +71,7 @@ class PeerNode:
         """What was dialled has been refused, or has broken. Not to be told of a connection that was hung up on."""
         return self._seen(self.membership.lost(address, why, now_ns))
 
-    def received(self, key: str, message: AnyMessage, now_ns: int) -> list[Effect]:
+    def received(self, key: str, message: Message, now_ns: int) -> list[Effect]:
         """A peer has spoken, on a connection whose key is `key`."""
         effects = self._seen(self.membership.received(key, message, now_ns))
         if not isinstance(message, Heartbeat | RoutesWanted | Routes):

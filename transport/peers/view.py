@@ -110,7 +110,7 @@ class View:
 
 
 def _is_news_for(known: Record | None, ours: Record) -> bool:
-    if known is None or known.address != ours.address:
+    if known is None:
         return True
     if known.incarnation != ours.incarnation:
         return known.incarnation < ours.incarnation

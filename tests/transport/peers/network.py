@@ -310,7 +310,7 @@ class Network:
             if target.is_stopped:
                 target.inbox.append(deliver)
                 return
-            self._carry_out(target, target.node.received(process.key, packed, self.now_ns))  # type: ignore[arg-type]
+            self._carry_out(target, target.node.received(process.key, packed, self.now_ns))
 
         if self._is_cut(process.address, address):
             self._stalled.setdefault(number, self.now_ns)

@@ -54,6 +54,7 @@ def test_what_is_known_is_what_was_offered(versions: list[tuple[set[str], set[st
     offer, known = Offer(), RouteTable()
     known.up("b")
     on_their_way: list[Routes] = []
+    latest = 0
     history = {0: (frozenset[str](), frozenset[str]())}
     for operations, heard in versions:
         offer.set(operations, heard)
@@ -66,6 +67,8 @@ def test_what_is_known_is_what_was_offered(versions: list[tuple[set[str], set[st
                 known.learn("b", routes)
         version, *now_known = known.known()["b"]
         assert tuple(now_known) == history[version], "a version that never was"
+        assert version >= latest, "a version that went back"
+        latest = version
     for _ in range(2 * PATIENCE_BEATS + 2):
         since = known.heard("b", offer.version, 0.0)
         if since is not None:
@@ -92,6 +95,19 @@ def test_who_is_far_behind_gets_everything() -> None:
     assert offer.since(1)[0] == 0
     assert offer.since(offer.version - VERSIONS_MAX + 1)[0] != 0
     assert offer.since(offer.version + 9) == (0, Change((f"r{VERSIONS_MAX + 4}.x",)), Change())
+
+
+def test_everything_leaves_nothing_of_before() -> None:
+    """Who was far behind must not go on offering what was withdrawn meanwhile."""
+    offer, known = Offer(), RouteTable()
+    known.up("b")
+    offer.set(["old.x", "kept.x"], ["old"])
+    known.learn("b", said(offer, 0))
+    for number in range(VERSIONS_MAX + 1):
+        offer.set(["kept.x", f"r{number}.x"], [f"t{number}"])
+    assert known.learn("b", said(offer, 1)) is None
+    assert known.routes() == ["kept.x", f"r{VERSIONS_MAX}.x"]
+    assert known.subscribers("old") == [] and known.subscribers(f"t{VERSIONS_MAX}") == ["b"]
 
 
 def test_a_gap_is_asked_for_at_once() -> None:
