@@ -30,7 +30,7 @@ class Admission:
         mesh = self._mesh
         me = mesh.me
         if hello.address == me.address:
-            return None, self._from_own_address(hello, now_ns)
+            return None, self._from_own_address(key, hello)
         reason = incompatible(hello) or self._elsewhere(key, hello)
         if reason is None and not mesh.is_allowed(key, hello.name):
             reason = f"the key of {hello.address} may not bear the node name {hello.name!r}: trust it for that name"
@@ -101,10 +101,10 @@ class Admission:
         self._mesh.name_holder = hello.address
         return [NameTaken(me.name, hello.address, taken(me.name, hello.address))]
 
-    def _from_own_address(self, hello: Hello, now_ns: int) -> list[Effect]:
+    def _from_own_address(self, key: str, hello: Hello) -> list[Effect]:
         """This node itself, by whatever address it was dialled; or its former self, still on the way."""
         me = self._mesh.me
-        if (hello.name, hello.incarnation) == (me.name, me.incarnation):
+        if (hello.name, hello.incarnation, key) == (me.name, me.incarnation, me.key):
             return self._mesh.lines.forget_seed(hello.dialled)
         self._mesh.stale_count += 1
         return []

@@ -32,6 +32,8 @@ class Line:
     dialled_ns: int = 0
     connected_ns: int = 0
     failures: int = 0
+    #: A seed that turned out to be another name of this address: not dialled while that line is good.
+    alias_of: str = ""
     #: To be said when it stands, and no more.
     last_word: Message | None = None
 
@@ -59,15 +61,6 @@ class Dialling:
             line.key, line.due_ns = key, now_ns
         return effects
 
-    def renew(self, address: str, now_ns: int) -> list[Effect]:
-        """Another incarnation listens there: nothing that waits in the line is for it."""
-        line = self._lines.get(address)
-        if line is None:
-            return []
-        effects = self._close(line)
-        line.failures, line.due_ns = 0, now_ns
-        return effects
-
     def hasten(self, address: str, now_ns: int) -> None:
         """Whoever listens there has spoken: it can be reached, or will be in a moment."""
         line = self._lines.get(address)
@@ -85,11 +78,20 @@ class Dialling:
         return effects
 
     def forget_seed(self, address: str) -> list[Effect]:
-        """It is this node, or another name of somebody who is known."""
+        """It is this node itself."""
         line = self._lines.get(address)
-        if line is not None:
-            line.is_seed = False
+        if line is None or not line.is_seed:
+            return []
+        line.is_seed = False
         return self.drop(address)
+
+    def is_alias(self, address: str, of: str, key: str) -> list[Effect]:
+        """Whoever listens at `of` is reached by this seed, too: one line is enough."""
+        line = self._lines.get(address)
+        if line is None or not line.is_seed or line.key != key or line.alias_of == of:
+            return []
+        line.alias_of = of
+        return self._close(line)
 
     def pause(self, address: str, wait_ns: int, now_ns: int) -> list[Effect]:
         """Not before `wait_ns` from now."""
@@ -168,7 +170,7 @@ class Dialling:
                 if not line.is_good and now_ns >= line.dialled_ns + self._policy.attempt_ns:
                     why = "connected, but nobody answers" if line.is_connected else "no connection"
                     effects += self.again(line.address, f"{why} within {self._policy.attempt_ns / 1e9:g} s", now_ns)
-            elif now_ns >= line.due_ns:
+            elif now_ns >= line.due_ns and not self._is_covered(line):
                 line.is_dialled, line.dialled_ns = True, now_ns
                 effects.append(Dial(line.address, line.key))
         return effects
@@ -178,7 +180,7 @@ class Dialling:
         due = [
             line.dialled_ns + self._policy.attempt_ns if line.is_dialled else line.due_ns
             for line in self._lines.values()
-            if not line.is_good
+            if not line.is_good and not self._is_covered(line)
         ]
         return min(due, default=now_ns + self._policy.attempt_ns)
 
@@ -206,6 +208,10 @@ class Dialling:
         """Whether it is dialled whoever listens there."""
         line = self._lines.get(address)
         return line is not None and line.is_seed
+
+    def _is_covered(self, line: Line) -> bool:
+        other = self._lines.get(line.alias_of)
+        return other is not None and other.is_good
 
     def _after_last_word(self, line: Line, now_ns: int) -> None:
         line.last_word = None

@@ -137,10 +137,9 @@ class Membership:
             peer, effects = self._admission.hello(key, message, now_ns)
             if peer is not None:
                 peer.reached_as = message.dialled
-                if message.reached_as and message.reached_as != message.address:
-                    effects += self._mesh.lines.forget_seed(
-                        message.reached_as
-                    )  # an alias: it is dialled by its address
+                alias = message.reached_as
+                if alias and alias != peer.address and self.view.at(alias) is None:
+                    effects += self._mesh.lines.is_alias(alias, peer.address, key)
         elif isinstance(message, Refusal):
             return self._refused(key, message, now_ns)
         else:

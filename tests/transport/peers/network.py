@@ -74,6 +74,8 @@ class Network:
         self.now_ns = SECOND
         self.processes: dict[str, Process] = {}
         self.is_packed = False
+        #: Other names of addresses, as of a host.
+        self.aliases: dict[str, str] = {}
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._number = 0
         self._cut: set[tuple[str, str]] = set()
@@ -106,8 +108,8 @@ class Network:
         """SIGKILL: those who had dialled it see their connections break, if the links carry that."""
         process.is_alive = False
         for other in list(self.processes.values()):
-            if process.address in other.connected:
-                self._break(other, process.address, other.dialled[process.address])
+            for address in [each for each in other.connected if self.aliases.get(each, each) == process.address]:
+                self._break(other, address, other.dialled[address])
 
     def leave(self, process: Process) -> None:
         """It goes in order."""
@@ -209,7 +211,7 @@ class Network:
     # Below: how it is done.
 
     def _key_at(self, address: str) -> str:
-        process = self.processes.get(address)
+        process = self.processes.get(self.aliases.get(address, address))
         return process.key if process else f"key of {address.removeprefix('tcp://')}"
 
     def _delay(self) -> int:
@@ -263,7 +265,7 @@ class Network:
         assert dial.address not in process.dialled, f"dialled twice: {dial}"
         self._number += 1
         number = process.dialled[dial.address] = self._number
-        target = self.processes.get(dial.address)
+        target = self.processes.get(self.aliases.get(dial.address, dial.address))
         if self._is_cut(process.address, dial.address):
             return
         if target is None or not target.is_alive:
@@ -273,14 +275,13 @@ class Network:
                 self.now_ns + 2 * self._delay(), lambda: self._break(process, dial.address, number, "wrong key")
             )
         else:
-            self._later(self.now_ns + 2 * self._delay(), lambda: self._connect(process, target, number))
+            self._later(self.now_ns + 2 * self._delay(), lambda: self._connect(process, target, dial.address, number))
 
-    def _connect(self, process: Process, target: Process, number: int) -> None:
-        address = target.address
+    def _connect(self, process: Process, target: Process, address: str, number: int) -> None:
         if process.dialled.get(address) != number or not process.is_alive or not target.is_alive:
             return
         if process.is_stopped:
-            process.inbox.append(lambda: self._connect(process, target, number))
+            process.inbox.append(lambda: self._connect(process, target, address, number))
             return
         process.connected.add(address)
         self._carry_out(process, process.node.connected(address, self.now_ns))
@@ -299,7 +300,7 @@ class Network:
 
     def _send(self, process: Process, address: str, message: Message) -> None:
         process.sent[type(message).__name__] += 1
-        target = self.processes[address]
+        target = self.processes[self.aliases.get(address, address)]
         number = process.dialled[address]
         packed = message_from(body_of(message)) if self.is_packed else message
         assert packed == message

@@ -122,7 +122,7 @@ def test_a_last_word_is_said_and_no_more() -> None:
 
 
 acts = st.sampled_from(
-    ["want", "drop", "again", "lost", "connected", "echoed", "hasten", "pause", "renew", "dismiss", "tick"]
+    ["want", "drop", "again", "lost", "connected", "echoed", "hasten", "pause", "is_alias", "dismiss", "tick"]
 )
 
 
@@ -147,7 +147,7 @@ def test_each_line_is_dialled_and_hung_up_on_in_turn(story: list[tuple[str, str,
         else:
             arguments = {
                 "want": ("k", now_ns), "drop": (), "again": ("x", now_ns), "echoed": (now_ns,), "hasten": (now_ns,),
-                "pause": (S, now_ns), "renew": (now_ns,), "dismiss": ("k", WORD, now_ns),
+                "pause": (S, now_ns), "is_alias": ("tcp://b", "k"), "dismiss": ("k", WORD, now_ns),
             }[act]  # fmt: skip
             effects = getattr(found, act)(address, *arguments) or []
         for effect in effects:

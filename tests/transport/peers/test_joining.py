@@ -5,9 +5,20 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from msgspec.structs import replace
 
-from appbackplane.transport.peers.effects import DialFailed, Down, PeerChanged, PeerDown, PeerUp, Send, State
-from appbackplane.transport.peers.messages import Sync
+from appbackplane.transport.peers.effects import (
+    Dial,
+    DialFailed,
+    Down,
+    Hangup,
+    PeerChanged,
+    PeerDown,
+    PeerUp,
+    Send,
+    State,
+)
+from appbackplane.transport.peers.messages import Hello, Sync
 from appbackplane.transport.peers.policy import MembershipPolicy
 from tests.transport.peers.network import MS, SECOND, Network, Process, Weather, at
 
@@ -62,6 +73,8 @@ def said_in_trouble(count: int) -> int:
     for process in nodes:
         process.sent.clear()
     network.run(3)
+    asked = max(process.sent["Inquiry"] for process in nodes)
+    assert 0 < asked <= 3 * SECOND / POLICY.heartbeat_ns * POLICY.helpers
     return max(process.sent.total() for process in nodes)
 
 
@@ -161,7 +174,7 @@ def test_who_leaves_is_gone_at_once() -> None:
 
 def test_a_farewell_that_is_lost_is_passed_on() -> None:
     """One that did not hear it would wait for two seconds; the others' views tell it sooner."""
-    network = Network(seed=10)
+    network = Network(seed=10, weather=Weather(late=0.0))
     nodes = mesh(network, 4)
     network.cut(nodes[3], nodes[0], both=False)
     network.leave(nodes[3])
@@ -196,10 +209,12 @@ def test_the_dead_of_others_are_no_older_than_they_say() -> None:
     network = Network(seed=12, policy=MembershipPolicy(forget_ns=10 * SECOND))
     nodes = mesh(network, 3)
     network.kill(nodes[2])
-    for number in range(8):
-        late = network.start(f"m{number}", [at("n0")])
-        network.run(3)
-        network.kill(late)
+    for number in range(9):
+        network.start(f"m{number}", [at("n0")])
+        network.run(1.5)
+        if number:
+            network.kill(network.processes[at(f"m{number - 1}")])
+        network.run(1.5)
     assert all(nodes[0].node.membership.view.get(name) is None for name in ("n2", "m0", "m1", "m2"))
 
 
@@ -223,6 +238,39 @@ def test_this_node_among_its_own_seeds_does_no_harm() -> None:
     since_ns = network.now_ns
     network.run(10)
     assert not [e for process in nodes for e in network.seen(DialFailed, process, since_ns)]
+
+
+def test_an_alias_of_a_seed_is_dialled_while_it_is_of_use() -> None:
+    """A name in the seeds, a number in what the node says of itself: one line, until that one is lost."""
+    network = Network(seed=19)
+    hub = network.start("hub")
+    network.aliases["tcp://alias"] = hub.address
+    node = network.start("a", ["tcp://alias"])
+    network.run_until(network.agrees, 5)
+    network.run(1)
+    since_ns = network.now_ns
+    network.run(10)
+    assert not network.seen(Dial, node, since_ns)
+    network.kill(hub)
+    network.run(20)
+    moved = network.start("hub", address="tcp://moved", key="key of hub")
+    network.aliases["tcp://alias"] = moved.address
+    network.run_until(network.agrees, HEAL_S)
+
+
+def test_a_peer_cannot_have_other_lines_closed() -> None:
+    """By saying that they are aliases of its own."""
+    network = Network(seed=20)
+    nodes = mesh(network, 3, seeds=3)
+    said = next(
+        e.message for _, e in network.seen(Send, nodes[1]) if isinstance(e, Send) and isinstance(e.message, Hello)
+    )
+    own = nodes[0].node.membership.me.incarnation
+    lie = replace(said, beat=10_000, to=own, reached_as=nodes[2].address)
+    assert not [e for e in nodes[0].node.received(nodes[1].key, lie, network.now_ns) if isinstance(e, Hangup)]
+    me = nodes[0].node.membership.me
+    lie = replace(said, name=me.name, incarnation=me.incarnation, address=me.address, dialled=nodes[2].address)
+    assert nodes[0].node.received(nodes[1].key, lie, network.now_ns) == []
 
 
 def test_a_full_mesh_says_so() -> None:
