@@ -105,7 +105,8 @@ class Admission:
         """This node itself, by whatever address it was dialled; or its former self, still on the way."""
         me = self._mesh.me
         if (hello.name, hello.incarnation, key) == (me.name, me.incarnation, me.key):
-            return self._mesh.lines.forget_seed(hello.dialled)
+            is_peer = self._mesh.view.at(hello.dialled) is not None
+            return [] if is_peer else self._mesh.lines.forget_seed(hello.dialled)
         self._mesh.stale_count += 1
         return []
 

@@ -86,7 +86,6 @@ class Mesh:
         self.view.add(peer)
         if peer.state is not State.LEFT:
             effects += self.lines.want(peer.address, peer.key, now_ns)
-            self.lines.hasten(peer.address, now_ns)
         effects.append(PeerChanged(peer.name, peer.incarnation, peer.state, "it was told of"))
         return effects
 

@@ -103,8 +103,10 @@ def test_a_death_is_noticed_in_time() -> None:
     network = Network(seed=5)
     nodes = mesh(network, 8)
     died_ns = network.now_ns
+    digest = nodes[0].node.membership.view.digest()
     network.kill(nodes[3])
     assert network.run_until(network.agrees, 10) <= DEATH_S
+    assert all(process.node.membership.view.digest() != digest for process in network.living())
     downs = network.seen(PeerDown, since_ns=died_ns)
     assert len(downs) == 7
     for at_ns, down in downs:
@@ -261,7 +263,8 @@ def test_an_alias_of_a_seed_is_dialled_while_it_is_of_use() -> None:
 def test_a_peer_cannot_have_other_lines_closed() -> None:
     """By saying that they are aliases of its own."""
     network = Network(seed=20)
-    nodes = mesh(network, 3, seeds=3)
+    nodes = [network.start(name, [at("n0"), at("n2")], key="the key of two") for name in ("n0", "n1", "n2")]
+    network.run_until(network.agrees, 5)
     said = next(
         e.message for _, e in network.seen(Send, nodes[1]) if isinstance(e, Send) and isinstance(e.message, Hello)
     )

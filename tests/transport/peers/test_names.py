@@ -22,7 +22,7 @@ from appbackplane.transport.peers.effects import (
     Send,
     State,
 )
-from appbackplane.transport.peers.messages import PROTOCOL, Heartbeat, Hello, Record, Refusal, Vouch, incompatible
+from appbackplane.transport.peers.messages import PROTOCOL, Heartbeat, Hello, Record, Refusal, Sync, Vouch, incompatible
 from appbackplane.transport.peers.naming import Claim, claim, keeps
 from appbackplane.transport.peers.node import PeerNode
 from appbackplane.transport.peers.peer import Peer
@@ -216,6 +216,20 @@ def test_words_that_were_long_on_their_way_prove_nothing() -> None:
         assert peer.state is State.DEAD, late
     beat(10, now_ns)
     assert peer.is_living
+
+
+def test_who_has_left_is_not_dialled() -> None:
+    """One that is told of as dead is: a partition may hide it."""
+    node = alone()
+    node.received("key of c", hello("c"), START)
+    told = tuple(
+        Record(name, 5, f"tcp://{name}", "k", fate, 9, SECOND) for name, fate in (("d", "dead"), ("l", "left"))
+    )
+    node.received(
+        "key of c", Sync(name="c", incarnation=2_000, to=1_000, beat=2, sent_ns=2, echo_ns=0, records=told), START
+    )
+    dialled = [e.address for e in node.tick(START) if isinstance(e, Dial)]
+    assert dialled == ["tcp://c", "tcp://d"]
 
 
 def test_a_proof_is_as_old_as_its_teller_says() -> None:
