@@ -12,7 +12,7 @@ from tests.transport.peers.network import MS, SECOND, Network, Process, Weather
 from tests.transport.peers.test_joining import HEAL_S, mesh
 
 POLICY = MembershipPolicy()
-#: More of them find more, and take longer: the figures of docs/concepts/membership.md are from 30 seeds of 120 s.
+#: More of them find more, and take longer: the figures of docs/concepts/membership.md are from 60 seeds of 120 s.
 SEEDS = int(os.environ.get("APPBACKPLANE_PEERS_SEEDS", "3"))
 
 
