@@ -38,10 +38,13 @@ from appbackplane.transport.exchange import OUTSTANDING_BYTES_MAX, OUTSTANDING_M
 from appbackplane.transport.inbox import BYTES_MAX as INBOX_BYTES_MAX
 from appbackplane.transport.inbox import MESSAGES_MAX
 from appbackplane.transport.link import LARGE_BYTES_MAX, READ_AHEAD
+from appbackplane.transport.peers.messages import PROTOCOL, PROTOCOL_OLDEST, ROUTES_MAX
+from appbackplane.transport.peers.policy import MembershipPolicy
+from appbackplane.transport.peers.route_table import LOAD_STEP
 from appbackplane.transport.request import TIMEOUT_DEFAULT_S
 from tests.docs.pages import DOCS, prose
 
-WORDS = {2: "two", 5: "five", 50: "fiftieth"}
+WORDS = {1: "one", 2: "two", 3: "three", 5: "five", 50: "fiftieth"}
 DEFAULT = {
     field: default
     for field, default in zip(
@@ -56,6 +59,11 @@ def seconds(ns: float) -> str:
 
 
 SENTENCES = [
+    ("membership", f"at most {ROUTES_MAX:,} operations and as many topics a node"),
+    ("membership", f"within {LOAD_STEP:g} they are equal"),
+    ("membership", f"{10**9 // MembershipPolicy().heartbeat_ns} small frames a second to each"),
+    ("membership", f"one question to {WORDS[MembershipPolicy().helpers]} others at most"),
+    ("membership", f"a protocol more than {WORDS[PROTOCOL - PROTOCOL_OLDEST]} version away"),
     ("actions_and_objects", f"At most {LOOK_MAX} are looked at"),
     (
         "clients",

@@ -5,6 +5,7 @@ A default that has been changed in one place only is believed where it is read, 
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import re
 import types
@@ -38,6 +39,8 @@ from appbackplane.supervisor.direction.health import Health
 from appbackplane.supervisor.logs.settings import LogSettings, Size, in_words
 from appbackplane.supervisor.recording import RecordSettings, TopicSettings
 from appbackplane.transport.errors import error_from
+from appbackplane.transport.peers.effects import State as PeerState
+from appbackplane.transport.peers.policy import MembershipPolicy
 from appbackplane.transport.retrying import RETRIED, is_retryable
 from appbackplane.transport.status import Status
 from tests.docs.pages import DOCS, ROOT, table
@@ -362,3 +365,29 @@ def test_what_a_resource_is_made_of() -> None:
     """request_workers.md."""
     text = page("request_workers").replace("\n| of `Resource(…)` |", "\n# x\n| of `Resource(…)` |")
     assert [row[0] for row in table(text, "x")] == list(inspect.signature(Resource).parameters)
+
+
+def of_policy(name: str, value: int) -> str:
+    """As the page writes a default."""
+    if not name.endswith(("_ns", "_ns_max")):
+        return str(value)
+    return f"{value / 1e9:g} s" if value >= 1_000_000_000 else f"{value / 1e6:g} ms"
+
+
+def test_times_of_membership() -> None:
+    """membership.md: the policy, and what follows from it."""
+    policy = MembershipPolicy()
+    fields = [(each.name, of_policy(each.name, each.default)) for each in dataclasses.fields(policy)]
+    assert [row[:2] for row in table(page("membership"), "The times")] == fields
+    promised = dict(
+        table(page("membership").split("From them follows")[1].replace("\n| what |", "\n# x\n| what |"), "x")
+    )
+    stated = [f"{ns / 1e9:g} s" for ns in (policy.death_ns_max, policy.cut_ns_max, policy.heal_ns_max)]
+    assert list(promised.values()) == [*stated, "10 s"]
+
+
+def test_states_of_a_peer() -> None:
+    """membership.md."""
+    assert [row[0] for row in table(page("membership"), "What is thought of a peer")] == [
+        str(state) for state in PeerState
+    ]

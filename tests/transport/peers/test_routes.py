@@ -1,0 +1,336 @@
+"""Routes known of peers: versions and differences, the order in which nodes are asked, and convergence over bad links."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from appbackplane.transport.errors import InvalidArgument, MalformedFrame, NotFound, Unavailable, UnknownRoute
+from appbackplane.transport.peers.effects import Send
+from appbackplane.transport.peers.messages import ROUTES_MAX, Change, Routes
+from appbackplane.transport.peers.offer import VERSIONS_MAX, Offer
+from appbackplane.transport.peers.policy import MembershipPolicy
+from appbackplane.transport.peers.route_table import LOAD_STEP, PATIENCE_BEATS, RouteTable
+from tests.transport.peers.network import MS, SECOND, Network, Process, Weather
+from tests.transport.peers.test_joining import HEAL_S, mesh
+
+POLICY = MembershipPolicy()
+names = st.sets(st.sampled_from([f"r{i}.do" for i in range(6)]))
+topics = st.sets(st.sampled_from(["a", "a.*", "a.b", "c.d"]))
+
+
+def said(offer: Offer, since: int) -> Routes:
+    """The answer to who knows `since`."""
+    begin, operations, heard = offer.since(since)
+    return Routes(
+        name="b", incarnation=2, to=1, beat=1, sent_ns=1, echo_ns=1,
+        since=begin, version=offer.version, operations=operations, topics=heard,
+    )  # fmt: skip
+
+
+def table(**offers: tuple[float, str]) -> RouteTable:
+    """Nodes that are up, their load, and the route that each offers."""
+    known = RouteTable()
+    for name, (load, route) in offers.items():
+        known.up(name)
+        offer = Offer()
+        offer.set([route], [])
+        known.heard(name, 1, load)
+        assert known.learn(name, said(offer, 0)) is None
+    return known
+
+
+# Versions.
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(names, topics), max_size=30), st.data())
+def test_what_is_known_is_what_was_offered(versions: list[tuple[set[str], set[str]]], data: st.DataObject) -> None:
+    """Answers may be lost, repeated, and overtake each other: whoever is told the version catches up, and is never wrong."""
+    offer, known = Offer(), RouteTable()
+    known.up("b")
+    on_their_way: list[Routes] = []
+    latest = 0
+    history = {0: (frozenset[str](), frozenset[str]())}
+    for operations, heard in versions:
+        offer.set(operations, heard)
+        history[offer.version] = (frozenset(operations), frozenset(heard))
+        since = known.heard("b", offer.version, 0.0)
+        if since is not None:
+            on_their_way.append(said(offer, since))
+        for routes in data.draw(st.permutations(on_their_way)):
+            if data.draw(st.booleans()):
+                known.learn("b", routes)
+        version, *now_known = known.known()["b"]
+        assert tuple(now_known) == history[version], "a version that never was"
+        assert version >= latest, "a version that went back"
+        latest = version
+    for _ in range(2 * PATIENCE_BEATS + 2):
+        since = known.heard("b", offer.version, 0.0)
+        if since is not None:
+            known.learn("b", said(offer, since))
+    version, *now_known = known.known()["b"]
+    assert (version, tuple(now_known)) == (offer.version, history[offer.version])
+    for route in {route for operations, _ in versions for route in operations}:
+        assert known.best(route, "a") == (("b",) if route in now_known[0] else ())
+
+
+def test_nothing_new_is_no_version() -> None:
+    """A version that grows without a change would have all peers ask."""
+    offer = Offer()
+    assert not offer.set([], []) and offer.version == 0
+    assert offer.set(["x.y"], []) and not offer.set(["x.y"], [])
+    assert offer.version == 1
+
+
+def test_who_is_far_behind_gets_everything() -> None:
+    """Beyond the versions that are kept; and who knows a version that is not there yet, as of a former self."""
+    offer = Offer()
+    for number in range(VERSIONS_MAX + 5):
+        offer.set([f"r{number}.x"], [])
+    assert offer.since(1)[0] == 0
+    assert offer.since(offer.version - VERSIONS_MAX + 1)[0] != 0
+    assert offer.since(offer.version + 9) == (0, Change((f"r{VERSIONS_MAX + 4}.x",)), Change())
+
+
+def test_everything_leaves_nothing_of_before() -> None:
+    """Who was far behind must not go on offering what was withdrawn meanwhile."""
+    offer, known = Offer(), RouteTable()
+    known.up("b")
+    offer.set(["old.x", "kept.x"], ["old"])
+    known.learn("b", said(offer, 0))
+    for number in range(VERSIONS_MAX + 1):
+        offer.set(["kept.x", f"r{number}.x"], [f"t{number}"])
+    assert known.learn("b", said(offer, 1)) is None
+    assert known.routes() == ["kept.x", f"r{VERSIONS_MAX}.x"]
+    assert known.subscribers("old") == [] and known.subscribers(f"t{VERSIONS_MAX}") == ["b"]
+
+
+def test_a_gap_is_asked_for_at_once() -> None:
+    """A difference to what one does not have is of no use."""
+    offer, known = Offer(), RouteTable()
+    known.up("b")
+    for number in range(3):
+        offer.set([f"r{number}.x"], [])
+    assert known.learn("b", said(offer, 2)) == 0
+    assert known.known()["b"][0] == 0
+
+
+def test_an_answer_that_does_not_come_is_asked_for_again() -> None:
+    """Not with each heartbeat, or a long list would be sent five times."""
+    known = RouteTable()
+    known.up("b")
+    asked = [known.heard("b", 1, 0.0) for _ in range(3 * PATIENCE_BEATS)]
+    assert asked == [0, *[None] * (PATIENCE_BEATS - 1)] * 3
+
+
+def test_more_than_a_node_may_offer_is_refused() -> None:
+    """At home with an error; of a peer nothing is taken, and it is not asked for the same again."""
+    offer = Offer()
+    with pytest.raises(InvalidArgument, match="4,097 operations exported, limit 4,096"):
+        offer.set([f"r.{n}" for n in range(ROUTES_MAX + 1)], [])
+    with pytest.raises(InvalidArgument, match="cannot be exported"):
+        offer.set([], ["x" * 257])
+    known = RouteTable()
+    known.up("b")
+    for version, part in ((1, "x"), (2, "y")):
+        known.heard("b", version, 0.0)
+        routes = Routes(
+            name="b", incarnation=2, to=1, beat=1, sent_ns=1, echo_ns=1, since=version - 1, version=version,
+            operations=Change(tuple(f"{part}.{n}" for n in range(ROUTES_MAX))), topics=Change(),
+        )  # fmt: skip
+        if version == 1:
+            known.learn("b", routes)
+    with pytest.raises(MalformedFrame, match="more than 4,096"):
+        known.learn("b", routes)
+    assert known.routes() == []
+    assert known.heard("b", 2, 0.0) is None
+
+
+# Order.
+
+
+def test_the_least_busy_first() -> None:
+    """And who is suspected last, whatever he announced when he could be heard."""
+    known = table(b=(0.9, "r.x"), c=(0.1, "r.x"), d=(0.5, "r.x"), e=(0.0, "other.x"))
+    assert known.best("r.x", "a") == ("c", "d", "b")
+    known.suspect("c", is_suspect=True)
+    assert known.best("r.x", "a") == ("d", "b", "c")
+    known.suspect("c", is_suspect=False)
+    known.down("d")
+    assert known.best("r.x", "a") == ("c", "b")
+
+
+def test_load_is_smoothed() -> None:
+    """One busy moment moves nobody's calls; two seconds of it do."""
+    known = table(b=(0.0, "r.x"), c=(0.5, "r.x"))
+    known.heard("b", 1, 1.0)
+    assert known.best("r.x", "a") == ("b", "c")
+    for _ in range(10):
+        known.heard("b", 1, 1.0)
+    assert known.best("r.x", "a") == ("c", "b")
+
+
+def test_equals_are_shared_among_callers() -> None:
+    """Not everybody to the first of the alphabet; each caller keeps to its own, and to the same when another goes."""
+    known = table(**{name: (0.01 * i, "r.x") for i, name in enumerate("bcdef")})
+    assert LOAD_STEP > 0.01 * 4
+    firsts = {f"caller {n}": known.best("r.x", f"caller {n}")[0] for n in range(1_000)}
+    shares = Counter(firsts.values())
+    assert set(shares) == set("bcdef") and max(shares.values()) < 270 and min(shares.values()) > 130
+    known.down("c")
+    for caller, first in firsts.items():
+        if first != "c":
+            assert known.best("r.x", caller)[0] == first
+
+
+def test_callers_do_not_run_after_the_smallest_figure() -> None:
+    """A hundred callers, four nodes whose load is what was sent there a moment ago, about a half: nobody gets everything."""
+    drawn = random.Random(1)
+    loads = dict.fromkeys("bcde", 0.0)
+    known = table(**{name: (0.0, "r.x") for name in loads})
+    most = 0
+    for _ in range(50):
+        sent = Counter(known.best("r.x", f"caller {n}")[0] for n in range(100))
+        most = max(most, *sent.values())
+        loads = {name: 0.5 + (sent[name] - 25) / 500 + drawn.uniform(-0.02, 0.02) for name in loads}
+        for name, load in loads.items():
+            known.heard(name, 1, load)
+    assert most < 60
+
+
+def test_topics_are_heard_by_pattern() -> None:
+    """As within a node: `files.*` hears all below it."""
+    offer, known = Offer(), RouteTable()
+    known.up("b")
+    offer.set([], ["files.*", "jobs"])
+    known.learn("b", said(offer, 0))
+    assert known.subscribers("files.changed.now") == ["b"]
+    assert known.subscribers("jobs") == ["b"] and known.subscribers("jobs.done") == []
+    offer.set([], ["jobs"])
+    known.learn("b", said(offer, 1))
+    assert known.subscribers("files.changed.now") == []
+    known.down("b")
+    assert known.subscribers("jobs") == []
+
+
+# Nodes.
+
+
+def offered(network: Network) -> bool:
+    """Whether each node knows of each other exactly what that exports."""
+    living = network.living()
+    right = {p.name: (f"{p.name}.own", "all.same", *p.node.extra) for p in living}  # type: ignore[attr-defined]
+    return all(
+        {name: sorted(operations) for name, (_, operations, _) in p.node.table.known().items()}
+        == {name: sorted(routes) for name, routes in right.items() if name != p.name}
+        for p in living
+    )
+
+
+def export(process: Process, *extra: str) -> None:
+    """Something that all have, and something of its own."""
+    process.node.extra = extra  # type: ignore[attr-defined]
+    process.node.export([f"{process.name}.own", "all.same", *extra], [f"{process.name}.news"])
+
+
+def test_routes_converge_after_each_join_change_and_leave() -> None:
+    """One frame in twenty lost: what is lost is asked for again, three heartbeats later."""
+    network = Network(seed=1, weather=Weather(delay_ns=(0, 50 * MS), loss=0.05))
+    for process in mesh(network, 6):
+        export(process)
+    network.run_until(lambda: offered(network), 3)
+    late = network.start("late", ["tcp://n0"])
+    export(late)
+    network.run_until(lambda: network.agrees() and offered(network), HEAL_S)
+    export(network.processes["tcp://n3"], "new.one")
+    assert network.run_until(lambda: offered(network), 5) <= 3
+    network.leave(network.processes["tcp://n4"])
+    network.run_until(lambda: offered(network), 2)
+    nodes = network.living()
+    network.part(nodes[:3], nodes[3:])
+    network.run(4)
+    assert nodes[0].node.best("all.same", "n0") and len(nodes[0].node.best("all.same", "n0")) == 2
+    export(nodes[5], "while.apart")
+    network.heal()
+    network.run_until(lambda: network.agrees() and offered(network), HEAL_S + 2)
+
+
+def test_who_dies_takes_its_routes_along() -> None:
+    """In the moment of its PeerDown, and its next incarnation begins with nothing."""
+    network = Network(seed=2)
+    nodes = mesh(network, 3)
+    for process in nodes:
+        export(process)
+    network.run(1)
+    assert nodes[0].node.best("n2.own", "n0") == ("n2",)
+    best = nodes[0].node.best
+    caller = next(f"c{n}" for n in range(100) if best("all.same", f"c{n}") == ("n2", "n1"))
+    network.kill(nodes[2])
+    network.run(POLICY.suspect_ns / SECOND + 0.4)
+    assert best("all.same", caller) == ("n1", "n2"), "who is suspected comes last"
+    network.run_until(lambda: "n2" not in nodes[0].up, 3)
+    with pytest.raises(UnknownRoute):
+        nodes[0].node.best("n2.own", "n0")
+    assert nodes[0].node.best("all.same", "n0") == ("n1",)
+    network.start("n2", ["tcp://n0"])
+    network.run_until(lambda: "n2" in nodes[0].up, 3)
+    network.run(1)
+    with pytest.raises(UnknownRoute):
+        nodes[0].node.best("n2.own", "n0")
+
+
+def test_a_named_node_is_asked_and_nobody_else() -> None:
+    """And each way in which that fails has its own words."""
+    network = Network(seed=3)
+    nodes = mesh(network, 3)
+    for process in nodes:
+        export(process)
+    network.run(1)
+    node = nodes[0].node
+    assert node.best("n1/all.same", "n0") == ("n1",)
+    with pytest.raises(UnknownRoute, match=r"no route 'n1/all\.sane' \(did you mean 'all\.same'\?\)"):
+        node.best("n1/all.sane", "n0")
+    with pytest.raises(NotFound, match=r"no node 'n7' is known \(did you mean 'n2'\?\)|no node 'n7' is known"):
+        node.best("n7/all.same", "n0")
+    network.kill(nodes[1])
+    network.run(3)
+    with pytest.raises(Unavailable, match="node 'n1' at tcp://n1 is dead"):
+        node.best("n1/all.same", "n0")
+    with pytest.raises(UnknownRoute, match=r"did you mean 'all\.same'"):
+        node.best("all.sam", "n0")
+
+
+def test_many_changes_are_one_answer() -> None:
+    """A component that comes up with a hundred routes, one after the other, costs each peer one question."""
+    network = Network(seed=4)
+    nodes = mesh(network, 3)
+    for number in range(100):
+        export(nodes[0], *[f"r{n}.x" for n in range(number)])
+        network.run(0.001)
+    begin = {id(process): len(process.log) for process in nodes}
+    network.run(1)
+    sent = [e for _, e in nodes[0].log[begin[id(nodes[0])] :] if isinstance(e, Send) and isinstance(e.message, Routes)]
+    assert len(sent) <= 2 * 2
+    assert len(nodes[1].node.table.known()["n0"][1]) == 101
+
+
+def test_a_peer_that_offers_too_much_is_reported() -> None:
+    """Its other frames count as before."""
+    network = Network(seed=5)
+    nodes = mesh(network, 2)
+    peer = nodes[0].node.membership.view.get("n1")
+    assert peer is not None
+    word = {"name": "n1", "incarnation": peer.incarnation, "to": nodes[0].node.membership.me.incarnation}
+    for version in (1, 2):
+        routes = Routes(
+            **word, beat=peer.beat, sent_ns=1, echo_ns=0, since=version - 1, version=version,
+            operations=Change(tuple(f"{version}.{n}" for n in range(ROUTES_MAX))), topics=Change(),
+        )  # fmt: skip
+        effects = nodes[0].node.received("key of n1", routes, network.now_ns)
+    assert "offers more than 4,096" in str(effects)
+    assert "n1" in nodes[0].up

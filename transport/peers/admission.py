@@ -1,0 +1,144 @@
+"""Admission: who is let into the mesh when he says hello, and what becomes of who is not.
+
+The connection says whose key it is; the message only what it says of itself. In this order: this node itself, a protocol
+that is not understood, a key that may not bear the name, a name that another bears, no room. Whoever is refused is told why,
+once a second at most, and may come again: what stands in his way may pass. Costs one line a refusal, 32 at a time.
+"""
+
+from msgspec.structs import replace
+
+from .effects import Down, Effect, NameTaken, Refused, RefusedBy, Send, State
+from .mesh import Mesh
+from .messages import INCARNATION_MAX, Hello, Refusal, incompatible
+from .naming import Claim, claim, keeps, taken
+from .peer import Peer
+
+#: Addresses whose refusals are remembered, so that each is told once a second, and reported once.
+REFUSED_MAX = 128
+
+
+class Admission:
+    """The door."""
+
+    def __init__(self, mesh: Mesh) -> None:
+        self._mesh = mesh
+        #: Address of who was refused to when, and why.
+        self._refused: dict[str, tuple[int, str]] = {}
+
+    def hello(self, key: str, hello: Hello, now_ns: int) -> tuple[Peer | None, list[Effect]]:
+        """(who it is, if he is let in; what follows). What his words prove is for the caller to enter."""
+        mesh = self._mesh
+        me = mesh.me
+        if hello.address == me.address:
+            return None, self._from_own_address(key, hello)
+        reason = incompatible(hello) or self._elsewhere(key, hello)
+        if reason is None and not mesh.is_allowed(key, hello.name):
+            reason = f"the key of {hello.address} may not bear the node name {hello.name!r}: trust it for that name"
+        if reason is not None:
+            return None, self._refuse(key, hello, reason, "", now_ns)
+        if hello.name == me.name:
+            return None, self._namesake(key, hello, now_ns)
+        peer = mesh.view.get(hello.name)
+        if peer is None:
+            if not mesh.has_room():
+                mesh.over_count += 1
+                reason = (
+                    f"this system has room for {mesh.policy.members_max} nodes (members_max), and as many are there"
+                )
+                return None, self._refuse(key, hello, reason, "", now_ns)
+            peer = _of(key, hello, now_ns)
+            return peer, mesh.meet(peer, now_ns)
+        return self._known(peer, key, hello, now_ns)
+
+    def refusal(self, peer: Peer | None, refusal: Refusal, now_ns: int) -> list[Effect]:
+        """A peer does not want us."""
+        mesh = self._mesh
+        if mesh.me.incarnation <= refusal.known < INCARNATION_MAX:
+            return mesh.become(refusal.known + 1, f"{refusal.name!r} knows a later one: the clock was set back", now_ns)
+        if refusal.known:
+            return []
+        effects: list[Effect] = []
+        if refusal.holder and refusal.holder != mesh.name_holder:
+            mesh.name_holder = refusal.holder
+            effects.append(NameTaken(mesh.me.name, refusal.holder, refusal.reason))
+        effects.append(RefusedBy(refusal.name, refusal.dialled, refusal.reason))
+        if peer is not None and peer.is_living:
+            kind = Down.NAME_TAKEN if refusal.holder else Down.UNREACHABLE
+            effects += mesh.move(peer, State.DEAD, f"it refuses this node: {refusal.reason}", now_ns, kind)
+        effects += mesh.lines.pause(refusal.dialled, mesh.policy.refused_ns, now_ns)
+        return effects
+
+    def _known(self, peer: Peer, key: str, hello: Hello, now_ns: int) -> tuple[Peer | None, list[Effect]]:
+        mesh = self._mesh
+        match claim(peer, hello.incarnation, hello.address, key):
+            case Claim.SAME:
+                return (None, []) if peer.state is State.LEFT else (peer, [])
+            case Claim.SUCCESSOR:
+                successor = _of(key, hello, now_ns)
+                return successor, mesh.succeed(peer, successor, "it has been started again", now_ns)
+            case Claim.FORMER:
+                reason = f"{peer.name!r} is known by a later incarnation, {peer.incarnation}"
+                word = self._word(hello, reason, now_ns, known=peer.incarnation)
+                return None, [Send(peer.address, word)] if mesh.lines.stands(peer.address) else []
+            case Claim.ELDER:
+                reason = taken(peer.name, hello.address)
+                word = mesh.say(Refusal, peer, now_ns, reason=reason, holder=hello.address, dialled=peer.reached_as)
+                effects: list[Effect] = [Refused(peer.name, peer.address, peer.key, reason)]
+                effects += mesh.lines.dismiss(peer.address, peer.key, word, now_ns)
+                effects += mesh.end(peer, Down.NAME_TAKEN, reason)
+                elder = _of(key, hello, now_ns)
+                return elder, [*effects, *mesh.meet(elder, now_ns)]
+            case Claim.YOUNGER:
+                return None, self._refuse(key, hello, taken(peer.name, peer.address), peer.address, now_ns)
+
+    def _namesake(self, key: str, hello: Hello, now_ns: int) -> list[Effect]:
+        """Another node bears this one's name."""
+        me = self._mesh.me
+        if keeps(me.incarnation, me.address, hello.incarnation, hello.address):
+            return self._refuse(key, hello, taken(me.name, me.address), me.address, now_ns)
+        if self._mesh.name_holder == hello.address:
+            return []
+        self._mesh.name_holder = hello.address
+        return [NameTaken(me.name, hello.address, taken(me.name, hello.address))]
+
+    def _from_own_address(self, key: str, hello: Hello) -> list[Effect]:
+        """This node itself, by whatever address it was dialled; or its former self, still on the way."""
+        me = self._mesh.me
+        if (hello.name, hello.incarnation, key) == (me.name, me.incarnation, me.key):
+            is_peer = self._mesh.view.at(hello.dialled) is not None
+            return [] if is_peer else self._mesh.lines.forget_seed(hello.dialled)
+        self._mesh.stale_count += 1
+        return []
+
+    def _refuse(self, key: str, hello: Hello, reason: str, holder: str, now_ns: int) -> list[Effect]:
+        mesh = self._mesh
+        before = self._refused.pop(hello.address, None)
+        if before is not None and now_ns - before[0] < mesh.policy.attempt_ns:
+            self._refused[hello.address] = before
+            return []
+        if len(self._refused) >= REFUSED_MAX:
+            del self._refused[next(iter(self._refused))]
+        self._refused[hello.address] = now_ns, reason
+        effects: list[Effect] = []
+        if before is None or before[1] != reason:
+            effects.append(Refused(hello.name, hello.address, key, reason))
+        neighbour = mesh.view.at(hello.address)
+        if neighbour is not None and neighbour.key != key:  # the line there is not his
+            return effects
+        word = self._word(hello, reason, now_ns, holder=holder)
+        return [*effects, *mesh.lines.dismiss(hello.address, key, word, now_ns)]
+
+    def _elsewhere(self, key: str, hello: Hello) -> str | None:
+        """Why it cannot listen where it says; None: it may."""
+        neighbour = self._mesh.view.at(hello.address)
+        if neighbour is None or not neighbour.is_told_up or neighbour.key == key or neighbour.name == hello.name:
+            return None
+        return f"{hello.address} is where node {neighbour.name!r} listens: correct [node] listen of {hello.name!r}"
+
+    def _word(self, hello: Hello, reason: str, now_ns: int, *, known: int = 0, holder: str = "") -> Refusal:
+        word = self._mesh.say(Refusal, None, now_ns, reason=reason, known=known, holder=holder, dialled=hello.dialled)
+        return replace(word, to=hello.incarnation)
+
+
+def _of(key: str, hello: Hello, now_ns: int) -> Peer:
+    return Peer(hello.name, hello.incarnation, hello.address, key, now_ns)

@@ -1,0 +1,228 @@
+"""Dialling: which addresses are called, when, and when a call is given up.
+
+A line an address: one way, from who dials to who listens, so that each end keeps up its own. A line that has not brought an
+echo within `attempt_ns` is hung up on and dialled afresh: after a partition TCP itself would try again ever more seldom.
+Waits double from `backoff_ns` to `backoff_ns_max`, less up to a half at random, so that those who lost somebody together do
+not all come back in one moment. Seeds are dialled for ever, others for as long as membership knows them. Pure.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from .effects import Dial, DialFailed, Effect, Hangup, Send
+from .messages import Message
+from .policy import MembershipPolicy
+
+#: Addresses that are dialled only to be told why they are refused; more wait for their next attempt.
+DISMISSED_MAX = 32
+
+
+@dataclass(slots=True, eq=False)
+class Line:
+    """An address, and how far its connection is."""
+
+    address: str
+    key: str
+    due_ns: int
+    is_seed: bool = False
+    is_dialled: bool = False
+    is_connected: bool = False
+    #: It has brought an echo.
+    is_good: bool = False
+    dialled_ns: int = 0
+    connected_ns: int = 0
+    failures: int = 0
+    #: A seed that turned out to be another name of this address: not dialled while that line is good.
+    alias_of: str = ""
+    #: To be said when it stands, and no more.
+    last_word: Message | None = None
+
+
+class Dialling:
+    """All lines of a node."""
+
+    def __init__(self, policy: MembershipPolicy, random: Callable[[], float]) -> None:
+        self._policy, self._random = policy, random
+        self._lines: dict[str, Line] = {}
+
+    def add_seed(self, address: str, key: str, now_ns: int) -> None:
+        """It is dialled until it is known to be this node itself."""
+        self._lines[address] = Line(address, key, now_ns, is_seed=True)
+
+    def want(self, address: str, key: str, now_ns: int) -> list[Effect]:
+        """A peer listens there. A line that stands under another key is given up: somebody else is meant."""
+        line = self._lines.get(address)
+        effects: list[Effect] = []
+        if line is None or line.last_word is not None:
+            effects = self._close(line)
+            line = self._lines[address] = Line(address, key, now_ns, line is not None and line.is_seed)
+        elif line.key != key:
+            effects = self._close(line)
+            line.key, line.due_ns = key, now_ns
+        return effects
+
+    def hasten(self, address: str, now_ns: int) -> None:
+        """Whoever listens there has spoken: it can be reached, or will be in a moment."""
+        line = self._lines.get(address)
+        if line is not None and not line.is_dialled and line.due_ns > now_ns:
+            line.failures, line.due_ns = 0, now_ns
+
+    def drop(self, address: str, *, is_flushed: bool = False) -> list[Effect]:
+        """Nobody is wanted there any more. A seed stays, and is dialled with the longest wait."""
+        line = self._lines.get(address)
+        if line is None:
+            return []
+        effects = self._close(line, is_flushed=is_flushed)
+        if not line.is_seed:
+            del self._lines[address]
+        return effects
+
+    def forget_seed(self, address: str) -> list[Effect]:
+        """It is this node itself."""
+        line = self._lines.get(address)
+        if line is None or not line.is_seed:
+            return []
+        line.is_seed = False
+        return self.drop(address)
+
+    def is_alias(self, address: str, of: str, key: str) -> list[Effect]:
+        """Whoever listens at `of` is reached by this seed, too: one line is enough."""
+        line = self._lines.get(address)
+        if line is None or not line.is_seed or line.key != key or line.alias_of == of:
+            return []
+        line.alias_of = of
+        return self._close(line)
+
+    def pause(self, address: str, wait_ns: int, now_ns: int) -> list[Effect]:
+        """Not before `wait_ns` from now."""
+        line = self._lines.get(address)
+        if line is None:
+            return []
+        effects = self._close(line)
+        line.due_ns = now_ns + wait_ns
+        return effects
+
+    def dismiss(self, address: str, key: str, word: Message, now_ns: int) -> list[Effect]:
+        """Say one last thing to whoever listens there, and hang up."""
+        line = self._lines.get(address)
+        if line is not None and line.is_connected:
+            return [Send(address, word), *self.drop(address, is_flushed=True)]
+        if sum(each.last_word is not None for each in self._lines.values()) >= DISMISSED_MAX:
+            return []
+        effects = self._close(line)
+        self._lines[address] = Line(address, key, now_ns, line is not None and line.is_seed, last_word=word)
+        return effects
+
+    def connected(self, address: str, now_ns: int) -> tuple[bool, list[Effect]]:
+        """(whether somebody is to be greeted there, what else is to be done)."""
+        line = self._lines.get(address)
+        if line is None or not line.is_dialled:  # hung up on meanwhile
+            return False, []
+        line.is_connected, line.connected_ns = True, now_ns
+        if line.last_word is None:
+            return True, []
+        effects: list[Effect] = [Send(address, line.last_word), *self._close(line, is_flushed=True)]
+        self._after_last_word(line, now_ns)
+        return False, effects
+
+    def echoed(self, address: str, echo_ns: int) -> None:
+        """What was said at `echo_ns` has come back: the line is good if it was said on this one."""
+        line = self._lines.get(address)
+        if line is not None and not line.is_good and line.is_connected and echo_ns >= line.connected_ns:
+            line.is_good, line.failures = True, 0
+
+    def lost(self, address: str, why: str, now_ns: int) -> list[Effect]:
+        """The connection was refused, or has broken."""
+        line = self._lines.get(address)
+        if line is None or not line.is_dialled:
+            return []
+        line.is_dialled = line.is_connected = line.is_good = False
+        line.due_ns = now_ns
+        return self.again(address, why, now_ns)
+
+    def again(self, address: str, why: str, now_ns: int) -> list[Effect]:
+        """Hang up, and dial after a wait."""
+        line = self._lines.get(address)
+        if line is None:
+            return []
+        if line.last_word is not None:
+            effects = self._close(line)
+            self._after_last_word(line, now_ns)
+            return effects
+        if not line.is_dialled and line.due_ns > now_ns:
+            return []
+        effects = self._close(line)
+        wait_ns = self.backoff_ns(line.failures)
+        line.failures += 1
+        line.due_ns = now_ns + wait_ns
+        return [*effects, DialFailed(address, why, line.failures, wait_ns)]
+
+    def backoff_ns(self, failures: int) -> int:
+        """The wait after so many failures before this one."""
+        most = min(self._policy.backoff_ns_max, self._policy.backoff_ns << min(failures, 32))
+        return most - int(self._random() * most / 2)
+
+    def tick(self, now_ns: int) -> list[Effect]:
+        """What is due: to be dialled, or to be given up."""
+        effects: list[Effect] = []
+        for line in list(self._lines.values()):
+            if line.is_dialled:
+                if not line.is_good and now_ns >= line.dialled_ns + self._policy.attempt_ns:
+                    why = "connected, but nobody answers" if line.is_connected else "no connection"
+                    effects += self.again(line.address, f"{why} within {self._policy.attempt_ns / 1e9:g} s", now_ns)
+            elif now_ns >= line.due_ns and not self._is_covered(line):
+                line.is_dialled, line.dialled_ns = True, now_ns
+                effects.append(Dial(line.address, line.key))
+        return effects
+
+    def next_ns(self, now_ns: int) -> int:
+        """When `tick` has something to do."""
+        due = [
+            line.dialled_ns + self._policy.attempt_ns if line.is_dialled else line.due_ns
+            for line in self._lines.values()
+            if not line.is_good and not self._is_covered(line)
+        ]
+        return min(due, default=now_ns + self._policy.attempt_ns)
+
+    def close(self) -> list[Effect]:
+        """All of them, when what was said has gone out."""
+        effects = [effect for line in self._lines.values() for effect in self._close(line, is_flushed=True)]
+        self._lines.clear()
+        return effects
+
+    def standing(self) -> Iterator[str]:
+        """Addresses to which something can be sent."""
+        return (line.address for line in self._lines.values() if line.is_connected)
+
+    def stands(self, address: str) -> bool:
+        """Whether something can be sent there."""
+        line = self._lines.get(address)
+        return line is not None and line.is_connected
+
+    def has(self, address: str) -> bool:
+        """Whether there is a line to a peer, or a seed, at this address."""
+        line = self._lines.get(address)
+        return line is not None and line.last_word is None
+
+    def is_seed(self, address: str) -> bool:
+        """Whether it is dialled whoever listens there."""
+        line = self._lines.get(address)
+        return line is not None and line.is_seed
+
+    def _is_covered(self, line: Line) -> bool:
+        other = self._lines.get(line.alias_of)
+        return other is not None and other.is_good
+
+    def _after_last_word(self, line: Line, now_ns: int) -> None:
+        line.last_word = None
+        if line.is_seed:
+            line.due_ns = now_ns + self._policy.refused_ns
+        else:
+            del self._lines[line.address]
+
+    def _close(self, line: Line | None, *, is_flushed: bool = False) -> list[Effect]:
+        if line is None or not line.is_dialled:
+            return []
+        line.is_dialled = line.is_connected = line.is_good = False
+        line.due_ns = line.dialled_ns + self._policy.backoff_ns_max
+        return [Hangup(line.address, is_flushed)]

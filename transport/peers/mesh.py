@@ -1,0 +1,166 @@
+"""Mesh: a node's view and its lines, and the few moves by which they change together.
+
+Whatever happens to a peer passes through `move`, `meet` and `end`: so each `PeerUp` has exactly one `PeerDown`, a line is
+renewed with every incarnation (what was queued for the former one must not reach the next), and the digest is never stale.
+Nothing here decides when: that is membership.py, admission.py and rounds.py.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from .dialling import Dialling
+from .effects import Down, Effect, NewIncarnation, PeerChanged, PeerDown, PeerUp, Send, State
+from .messages import PROTOCOL, PROTOCOL_OLDEST, Hello, Message
+from .peer import NEVER, Peer
+from .policy import MembershipPolicy
+from .view import Identity, View
+
+AMessage = TypeVar("AMessage", bound=Message)
+
+#: Why a peer is down, by what is thought of it.
+_DOWN = {State.UNREACHABLE: Down.UNREACHABLE, State.DEAD: Down.DIED, State.LEFT: Down.LEFT}
+
+
+class Mesh:
+    """What the rooms of membership share."""
+
+    def __init__(
+        self,
+        me: Identity,
+        policy: MembershipPolicy,
+        random: Callable[[], float],
+        is_allowed: Callable[[str, str], bool],
+    ) -> None:
+        self.policy, self.random, self.is_allowed = policy, random, is_allowed
+        self.view = View(me)
+        self.lines = Dialling(policy, random)
+        self.beat = 0
+        #: What heartbeats say of this node's routes.
+        self.routes, self.load = 0, 0.0
+        #: The node that bears this node's name, and keeps it.
+        self.name_holder = ""
+        #: Frames for another incarnation of this node; frames of strangers; nodes there was no room for.
+        self.stale_count = self.strange_count = self.over_count = 0
+
+    @property
+    def me(self) -> Identity:
+        """This node."""
+        return self.view.me
+
+    # What is said.
+
+    def say(self, kind: type[AMessage], peer: Peer | None, now_ns: int, **fields: Any) -> AMessage:
+        """A message of this node's to a peer, or to whoever listens where nobody is known."""
+        return kind(
+            name=self.me.name,
+            incarnation=self.me.incarnation,
+            to=peer.incarnation if peer else 0,
+            beat=self.beat,
+            sent_ns=max(0, now_ns),
+            echo_ns=peer.clock_ns if peer else 0,
+            **fields,
+        )
+
+    def hello(self, address: str, now_ns: int) -> Effect:
+        """All about this node, for whoever listens there."""
+        peer = self.view.at(address)
+        fields: dict[str, Any] = {
+            "digest": self.view.digest(), **session(peer), "routes": self.routes, "load": self.load,
+            "protocol": PROTOCOL, "protocol_oldest": PROTOCOL_OLDEST, "address": self.me.address, "dialled": address,
+            "reached_as": peer.reached_as if peer else "",
+        }  # fmt: skip
+        return Send(address, self.say(Hello, peer, now_ns, **fields))
+
+    # What becomes of peers.
+
+    def has_room(self) -> bool:
+        """Whether one more may live."""
+        return len(self.view.living()) + 1 < self.policy.members_max
+
+    def meet(self, peer: Peer, now_ns: int) -> list[Effect]:
+        """Somebody new, who is dialled. Whoever was known at its address has ended."""
+        effects: list[Effect] = []
+        former = self.view.at(peer.address)
+        if former is not None:
+            effects += self.end(former, Down.RESTARTED, f"{peer.name!r} listens at its address now")
+        self.view.add(peer)
+        if peer.state is not State.LEFT:
+            effects += self.lines.want(peer.address, peer.key, now_ns)
+        effects.append(PeerChanged(peer.name, peer.incarnation, peer.state, "it was told of"))
+        return effects
+
+    def succeed(self, former: Peer, peer: Peer, why: str, now_ns: int) -> list[Effect]:
+        """The next bearer of the name: all that belonged to the former one has ended."""
+        effects = self.end(former, Down.RESTARTED, why)
+        return [*effects, *self.meet(peer, now_ns)]
+
+    def end(self, peer: Peer, kind: Down, why: str) -> list[Effect]:
+        """It is known no more, and its line is closed."""
+        effects = self.lines.drop(peer.address)
+        effects += self._told_down(peer, kind, why)
+        self.view.remove(peer)
+        return effects
+
+    def move(self, peer: Peer, state: State, why: str, now_ns: int, kind: Down | None = None) -> list[Effect]:
+        """It is thought of otherwise from now on."""
+        was_living = peer.is_living
+        peer.state = state
+        effects: list[Effect] = [PeerChanged(peer.name, peer.incarnation, state, why)]
+        if not peer.is_living:
+            peer.ended_ns = now_ns
+        if was_living != peer.is_living:
+            self.view.has_changed()
+        if state is State.UP and not peer.is_told_up:
+            peer.is_told_up = True
+            peer.session += 1
+            peer.session_due = peer.their_session + (not peer.is_up_there)
+            effects.append(PeerUp(peer.name, peer.incarnation, peer.address, peer.key))
+        elif state in _DOWN:
+            effects += self._told_down(peer, kind or _DOWN[state], why)
+        if state is State.LEFT:
+            effects += self.lines.drop(peer.address)
+        elif state in _DOWN:
+            effects += self.lines.again(peer.address, why, now_ns)
+        return effects
+
+    def meet_again(self, peer: Peer, why: str, now_ns: int) -> list[Effect]:
+        """It was taken for dead, and lives."""
+        if not self.has_room():
+            self.over_count += 1
+            return []
+        peer.meet_again(now_ns)
+        self.view.has_changed()
+        self.lines.hasten(peer.address, now_ns)
+        return [PeerChanged(peer.name, peer.incarnation, peer.state, why)]
+
+    def was_given_up(self, peer: Peer) -> list[Effect]:
+        """It had given this node up, and taken it again: what was outstanding has ended there, so it does here."""
+        peer.session_due = peer.their_session
+        effects = self._told_down(peer, Down.UNREACHABLE, "it had given this node up meanwhile")
+        if effects:
+            peer.is_told_up = True
+            effects.append(PeerUp(peer.name, peer.incarnation, peer.address, peer.key))
+        return effects
+
+    def become(self, incarnation: int, why: str, now_ns: int) -> list[Effect]:
+        """This node takes a higher incarnation: to its peers it is somebody new, so they are to it."""
+        me = self.me
+        self.view.me = Identity(me.name, incarnation, me.address, me.key)
+        self.view.has_changed()
+        effects: list[Effect] = [NewIncarnation(incarnation, why)]
+        for peer in self.view.living():
+            effects += self._told_down(peer, Down.RESTARTED, why)
+            peer.meet_again(now_ns)
+            peer.heard_ns = peer.echoed_ns = NEVER
+        return effects
+
+    def _told_down(self, peer: Peer, kind: Down, why: str) -> list[Effect]:
+        if not peer.is_told_up:
+            return []
+        peer.is_told_up = False
+        return [PeerDown(peer.name, peer.incarnation, kind, why)]
+
+
+def session(peer: Peer | None) -> dict[str, Any]:
+    """What heartbeats say of how often the other has come up."""
+    return {"session": peer.session if peer else 0, "is_up": peer is not None and peer.is_told_up}

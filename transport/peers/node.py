@@ -1,0 +1,134 @@
+"""Node: all that one node knows of the others, as the owner of the sockets sees it. Begin here.
+
+It hands on what happens to membership and to the routes, and what follows from the one for the other: a peer that comes up
+is asked for its routes, one that goes down takes them along. Pure, as all of it: facts and `now_ns` in, effects out.
+
+    node = PeerNode(Identity("a", started_ns, "tcp://10.0.0.1:7400", key), {"tcp://10.0.0.2:7400": key_of_b}, now_ns, random=…)
+    for effect in node.tick(now_ns): …     # again at node.next_ns(), and whenever a socket has something to say
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+from ..directory import nearest
+from ..errors import MalformedFrame, NotFound, Unavailable, UnknownRoute
+from .effects import Effect, PeerChanged, PeerDown, PeerUp, Refused, Send, State
+from .membership import Membership, anybody
+from .messages import Heartbeat, Message, Routes, RoutesWanted
+from .offer import Offer
+from .peer import Peer
+from .policy import MembershipPolicy
+from .route_table import RouteTable
+from .view import Identity
+
+#: Between the name of a node and a route: `b/index.stats`.
+OF_NODE: Final = "/"
+#: When a caller may ask again for a node that is down here: it is dialled more often than that.
+RETRY_AFTER_S: Final = 1.0
+
+
+class PeerNode:
+    """Membership and routes of one node. Arguments as those of `Membership`."""
+
+    def __init__(
+        self,
+        me: Identity,
+        seeds: Mapping[str, str],
+        now_ns: int,
+        *,
+        random: Callable[[], float],
+        policy: MembershipPolicy | None = None,
+        is_allowed: Callable[[str, str], bool] = anybody,
+    ) -> None:
+        self.membership = Membership(me, seeds, now_ns, random=random, policy=policy, is_allowed=is_allowed)
+        self.table = RouteTable()
+        self._offer = Offer()
+        self._load = 0.0
+
+    def export(self, operations: Collection[str], topics: Collection[str]) -> None:
+        """What this node offers, and hears, from now on: peers know it a heartbeat later. Raises `InvalidArgument`."""
+        if self._offer.set(operations, topics):
+            self.membership.announce(self._offer.version, self._load)
+
+    def load(self, load: float) -> None:
+        """How busy this node is: 0 idle, 1 all its workers, above that work waits."""
+        self._load = min(max(load, 0.0), 1e9)
+        self.membership.announce(self._offer.version, self._load)
+
+    def next_ns(self) -> int:
+        """When `tick` is to be called at the latest."""
+        return self.membership.next_ns()
+
+    def tick(self, now_ns: int) -> list[Effect]:
+        """Time has passed."""
+        return self._seen(self.membership.tick(now_ns))
+
+    def connected(self, address: str, now_ns: int) -> list[Effect]:
+        """What was dialled stands."""
+        return self._seen(self.membership.connected(address, now_ns))
+
+    def lost(self, address: str, why: str, now_ns: int) -> list[Effect]:
+        """What was dialled has been refused, or has broken. Not to be told of a connection that was hung up on."""
+        return self._seen(self.membership.lost(address, why, now_ns))
+
+    def received(self, key: str, message: Message, now_ns: int) -> list[Effect]:
+        """A peer has spoken, on a connection whose key is `key`."""
+        effects = self._seen(self.membership.received(key, message, now_ns))
+        if not isinstance(message, Heartbeat | RoutesWanted | Routes):
+            return effects
+        peer = self.membership.view.get(message.name)
+        if peer is None or peer.key != key or peer.incarnation != message.incarnation or not peer.is_told_up:
+            return effects
+        if isinstance(message, Heartbeat):
+            return effects + self._ask(peer, self.table.heard(peer.name, message.routes, message.load), now_ns)
+        if isinstance(message, RoutesWanted):
+            since, operations, topics = self._offer.since(message.since)
+            answer = self.membership.say(
+                Routes, peer, now_ns, since=since, version=self._offer.version, operations=operations, topics=topics
+            )
+            return [*effects, Send(peer.address, answer)]
+        try:
+            return effects + self._ask(peer, self.table.learn(peer.name, message), now_ns)
+        except MalformedFrame as error:
+            return [*effects, Refused(peer.name, peer.address, peer.key, error.message)]
+
+    def leave(self, now_ns: int) -> list[Effect]:
+        """This node goes, in order. Nothing is done or told afterwards."""
+        return self.membership.leave(now_ns)
+
+    def best(self, route: str, caller: str) -> tuple[str, ...]:
+        """The nodes to ask, in order; `b/index.stats` means node b alone. Never this node itself.
+
+        Raises `UnknownRoute`, `NotFound` for a node that nobody knows, `Unavailable` for one that is down.
+        """
+        name, is_named, rest = route.partition(OF_NODE)
+        if not is_named:
+            order = self.table.best(route, caller)
+            if not order:
+                raise UnknownRoute(route, nearest(route, self.table.routes()))
+            return order
+        peer = self.membership.view.get(name)
+        if peer is None:
+            like = nearest(name, [each.name for each in self.membership.view])
+            raise NotFound(f"no node {name!r} is known" + (f" (did you mean {like!r}?)" if like else ""))
+        if not peer.is_told_up:
+            raise Unavailable(f"node {name!r} at {peer.address} is {peer.state}", retry_after=RETRY_AFTER_S)
+        if not self.table.offers(name, rest):
+            known = [each for each in self.table.routes() if self.table.offers(name, each)]
+            raise UnknownRoute(route, nearest(rest, known))
+        return (name,)
+
+    def _ask(self, peer: Peer, since: int | None, now_ns: int) -> list[Effect]:
+        if since is None:
+            return []
+        return [Send(peer.address, self.membership.say(RoutesWanted, peer, now_ns, since=since))]
+
+    def _seen(self, effects: list[Effect]) -> list[Effect]:
+        for effect in effects:
+            if isinstance(effect, PeerUp):
+                self.table.up(effect.name)
+            elif isinstance(effect, PeerDown):
+                self.table.down(effect.name)
+            elif isinstance(effect, PeerChanged):
+                self.table.suspect(effect.name, is_suspect=effect.state is State.SUSPECT)
+        return effects

@@ -1,0 +1,92 @@
+"""Rounds: what a node says of its own accord, with each heartbeat.
+
+One heartbeat a peer, or a hello where the other has not answered yet; one question about all whom it doubts, to a few
+others drawn by lot; one view, to one whose view differs. So the frames of a node grow with
+its peers and no faster, whatever goes wrong, and news is everywhere after a few rounds (each doubles who knows it).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from .effects import Effect, Send, State
+from .mesh import Mesh, session
+from .messages import RECORDS_MAX, Heartbeat, Inquiry, Leave, Record, Sync, Vouch
+from .peer import Peer
+
+T = TypeVar("T")
+#: By these a peer is taken to know who we are.
+_ACQUAINTED = frozenset((State.UP, State.SUSPECT))
+
+
+def beat(mesh: Mesh, now_ns: int) -> list[Effect]:
+    """The next round."""
+    mesh.beat += 1
+    effects: list[Effect] = []
+    for address in mesh.lines.standing():
+        peer = mesh.view.at(address)
+        if peer is not None and peer.state in _ACQUAINTED:
+            effects.append(Send(address, _heartbeat(mesh, peer, now_ns)))
+        else:
+            effects.append(mesh.hello(address, now_ns))
+    reachable = [peer for peer in mesh.view if peer.state is State.UP and mesh.lines.stands(peer.address)]
+    return effects + _inquire(mesh, reachable, now_ns) + _sync(mesh, reachable, now_ns)
+
+
+def vouch(mesh: Mesh, asker: Peer, names: Sequence[str], now_ns: int) -> list[Effect]:
+    """What is known of those whom somebody doubts: proofs of life that are fresh, and farewells."""
+    known = [
+        peer.record(now_ns)
+        for peer in map(mesh.view.get, names)
+        if peer is not None
+        and (peer.state is State.LEFT or (peer.is_living and now_ns - peer.proof_ns <= mesh.policy.suspect_ns))
+    ]
+    if not known or not mesh.lines.stands(asker.address):
+        return []
+    return [Send(asker.address, mesh.say(Vouch, asker, now_ns, records=tuple(known[:RECORDS_MAX])))]
+
+
+def answer(mesh: Mesh, asker: Peer, told: Sequence[Record], now_ns: int) -> list[Effect]:
+    """What somebody lacks who has sent his view."""
+    lacking = mesh.view.lacking(told, now_ns)
+    if not lacking or not mesh.lines.stands(asker.address):
+        return []
+    return [Send(asker.address, mesh.say(Sync, asker, now_ns, records=lacking[:RECORDS_MAX], is_answer=True))]
+
+
+def leave(mesh: Mesh, now_ns: int) -> list[Effect]:
+    """A farewell to all, and the lines are closed behind it."""
+    effects: list[Effect] = []
+    for address in list(mesh.lines.standing()):
+        peer = mesh.view.at(address)
+        if peer is not None:
+            effects.append(Send(address, mesh.say(Leave, peer, now_ns)))
+    return effects + mesh.lines.close()
+
+
+def _heartbeat(mesh: Mesh, peer: Peer, now_ns: int) -> Heartbeat:
+    routes, load = mesh.routes, mesh.load
+    return mesh.say(Heartbeat, peer, now_ns, digest=mesh.view.digest(), routes=routes, load=load, **session(peer))
+
+
+def _inquire(mesh: Mesh, reachable: list[Peer], now_ns: int) -> list[Effect]:
+    doubted = [peer for peer in mesh.view if peer.is_in_doubt(now_ns, mesh.policy)]
+    if not doubted:
+        return []
+    helpers = drawn(reachable, mesh.policy.helpers, mesh.random)
+    names = tuple(peer.name for peer in doubted[:RECORDS_MAX])
+    return [Send(peer.address, mesh.say(Inquiry, peer, now_ns, names=names)) for peer in helpers]
+
+
+def _sync(mesh: Mesh, reachable: list[Peer], now_ns: int) -> list[Effect]:
+    digest = mesh.view.digest()
+    differing = [peer for peer in reachable if peer.digest not in (-1, digest)]
+    records = mesh.view.records(now_ns)[:RECORDS_MAX] if differing else ()
+    return [
+        Send(peer.address, mesh.say(Sync, peer, now_ns, records=records)) for peer in drawn(differing, 1, mesh.random)
+    ]
+
+
+def drawn(among: Sequence[T], count: int, random: Callable[[], float]) -> list[T]:
+    """So many of them, by lot."""
+    left = list(among)
+    return [left.pop(int(random() * len(left)) % len(left)) for _ in range(min(count, len(left)))]

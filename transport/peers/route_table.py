@@ -1,0 +1,193 @@
+"""Route table: which peers offer which route, and in which order they are to be asked.
+
+Only who is up is in it: a peer that goes takes its routes along at once. The least busy first, by the load that it announces
+with each heartbeat, smoothed; loads within an eighth are equal, or everybody would run after the smallest figure, which is
+old when it is read. Equals are put in order by the caller's name (highest random weight: Thaler and Ravishankar, 1996), so
+that callers spread and each keeps its own. Bounded by what a node may export: 4,096 routes and as many topics a peer. Pure.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Final
+
+from ..errors import MalformedFrame
+from ..topics import TopicTable
+from .messages import ROUTES_MAX, Change, Routes
+
+#: Share of the newest figure: what was announced a second ago (five heartbeats) counts for a quarter.
+LOAD_WEIGHT: Final = 0.25
+#: Who is busier than the least busy by no more than this is its equal. (Fixed steps would make two of 0.49 and 0.51.)
+LOAD_STEP: Final = 0.125
+#: A load that has moved by less changes no order: 63 peers announce theirs five times a second.
+LOAD_MOVE: Final = LOAD_STEP / 4
+#: An answer that is not there after so many heartbeats is asked for again.
+PATIENCE_BEATS: Final = 3
+#: Orders that are kept until something changes.
+_ORDERS_MAX: Final = 4_096
+
+
+@dataclass(slots=True, eq=False)
+class _Offered:
+    version: int = 0
+    #: The version that the peer is at, as it says itself.
+    announced: int = 0
+    operations: set[str] = field(default_factory=set)
+    topics: set[str] = field(default_factory=set)
+    #: Smoothed, and as it was when an order was last made of it.
+    load: float = -1.0
+    load_ranked: float = 0.0
+    is_suspect: bool = False
+    #: Heartbeats until it is asked (again).
+    patience: int = 0
+
+
+class RouteTable:
+    """The routes and topics of all peers that are up."""
+
+    def __init__(self) -> None:
+        self._peers: dict[str, _Offered] = {}
+        self._operations: dict[str, set[str]] = {}
+        self._topics: TopicTable[str] = TopicTable()
+        self._orders: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._weights: dict[tuple[str, str], bytes] = {}
+
+    def up(self, name: str) -> None:
+        """A peer, of which nothing is known yet."""
+        self.down(name)
+        self._peers[name] = _Offered()
+
+    def down(self, name: str) -> None:
+        """It is gone, and nothing of its is offered any more."""
+        offered = self._peers.pop(name, None)
+        if offered is not None:
+            self._withdraw(name, offered.operations)
+            self._unsubscribe(name, offered.topics)
+            self._orders.clear()
+            self._weights.clear()
+
+    def suspect(self, name: str, *, is_suspect: bool) -> None:
+        """It is silent for the moment, or no more: others go before it."""
+        offered = self._peers.get(name)
+        if offered is not None and offered.is_suspect != is_suspect:
+            offered.is_suspect = is_suspect
+            self._orders.clear()
+
+    def heard(self, name: str, version: int, load: float) -> int | None:
+        """A heartbeat of a peer: since which version it is to be asked for its routes; None: they are known, or asked for."""
+        offered = self._peers.get(name)
+        if offered is None:
+            return None
+        before = offered.load
+        offered.load = load if before < 0 else before + LOAD_WEIGHT * (load - before)
+        if abs(offered.load - offered.load_ranked) >= LOAD_MOVE:
+            offered.load_ranked = offered.load
+            self._orders.clear()
+        offered.announced = max(offered.announced, version)
+        if offered.announced <= offered.version:
+            return None
+        offered.patience -= 1
+        if offered.patience > 0:
+            return None
+        offered.patience = PATIENCE_BEATS
+        return offered.version
+
+    def learn(self, name: str, routes: Routes) -> int | None:
+        """What a peer offers: since which version it is to be asked again; None: all is known.
+
+        Raises `MalformedFrame` if it offers more than a node may; then it offers nothing, until it has another version.
+        """
+        offered = self._peers.get(name)
+        if offered is None or routes.version <= offered.version:
+            return None  # it was said twice, or overtaken
+        if routes.since not in (0, offered.version):
+            return offered.version  # something between was lost
+        offered.version, offered.patience = routes.version, 0
+        is_whole = routes.since == 0
+        gone = _changed(offered.operations, routes.operations, is_whole=is_whole)
+        self._withdraw(name, gone)
+        for route in routes.operations.added:
+            self._operations.setdefault(route, set()).add(name)
+        self._unsubscribe(name, _changed(offered.topics, routes.topics, is_whole=is_whole))
+        for topic in routes.topics.added:
+            self._topics.add(topic, name)
+        self._orders.clear()
+        if max(len(offered.operations), len(offered.topics)) > ROUTES_MAX:
+            version = offered.version
+            self.up(name)
+            self._peers[name].version = version
+            raise MalformedFrame(
+                f"node {name!r} offers more than {ROUTES_MAX:,} routes or topics: none is taken from it"
+            )
+        return offered.version if offered.announced > offered.version else None
+
+    def best(self, route: str, caller: str) -> tuple[str, ...]:
+        """The nodes that offer it, in the order in which they are to be asked; () if nobody does."""
+        order = self._orders.get((route, caller))
+        if order is None:
+            if len(self._orders) >= _ORDERS_MAX:
+                self._orders.clear()
+            order = self._orders[route, caller] = tuple(self._ordered(self._operations.get(route, ()), caller))
+        return order
+
+    def offers(self, name: str, route: str) -> bool:
+        """Whether this node offers it."""
+        return name in self._operations.get(route, ())
+
+    def routes(self) -> list[str]:
+        """All that somebody offers."""
+        return sorted(self._operations)
+
+    def subscribers(self, topic: str) -> list[str]:
+        """The nodes that hear it, by its name or by a pattern. Not to be changed."""
+        return self._topics.matching(topic)
+
+    def known(self) -> dict[str, tuple[int, frozenset[str], frozenset[str]]]:
+        """Peers that are up: version, operations, topics."""
+        return {
+            name: (offered.version, frozenset(offered.operations), frozenset(offered.topics))
+            for name, offered in self._peers.items()
+        }
+
+    def _ordered(self, names: Iterable[str], caller: str) -> Iterator[str]:
+        """By suspicion, then by load; those of about the same load by the caller's own order."""
+        peers = self._peers
+        left = sorted(names, key=lambda name: (peers[name].is_suspect, peers[name].load_ranked, name))
+        while left:
+            first = peers[left[0]]
+            equals = [
+                name
+                for name in left
+                if peers[name].is_suspect == first.is_suspect
+                and peers[name].load_ranked <= first.load_ranked + LOAD_STEP
+            ]
+            yield from sorted(equals, key=lambda name: self._weight(name, caller))
+            left = left[len(equals) :]
+
+    def _weight(self, name: str, caller: str) -> bytes:
+        weight = self._weights.get((caller, name))
+        if weight is None:
+            if len(self._weights) >= _ORDERS_MAX:
+                self._weights.clear()
+            hashed = blake2b(f"{caller}\0{name}".encode(errors="surrogatepass"), digest_size=8)
+            weight = self._weights[caller, name] = hashed.digest()
+        return weight
+
+    def _withdraw(self, name: str, routes: Iterable[str]) -> None:
+        for route in routes:
+            names = self._operations[route]
+            names.discard(name)
+            if not names:
+                del self._operations[route]
+
+    def _unsubscribe(self, name: str, topics: Iterable[str]) -> None:
+        for topic in topics:
+            self._topics.remove(topic, name)
+
+
+def _changed(own: set[str], change: Change, *, is_whole: bool) -> set[str]:
+    """Enters a change; returns what is offered no more."""
+    gone = own - set(change.added) if is_whole else own.intersection(change.removed)
+    own -= gone
+    own.update(change.added)
+    return gone

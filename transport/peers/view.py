@@ -1,0 +1,122 @@
+"""View: all nodes that this one knows, and what others are told of them.
+
+Two views agree when their digests do: a sum over who lives, as which incarnation, where. The dead are not in it, since nodes
+forget them at different moments. Whose digest differs is sent the whole view and answers with what is missing there
+(anti-entropy, Demers et al., PODC 1987), so nothing depends on every single piece of news arriving. Bounded by the policy:
+64 members, 128 dead, the longest dead of which goes first.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from .effects import State
+from .messages import INCARNATION_MAX, NAME_PATTERN, Record
+from .peer import Peer
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """This node: its name, since when it runs (unix ns), where it listens, and what stands for its key."""
+
+    name: str
+    incarnation: int
+    address: str
+    key: str
+
+    def __post_init__(self) -> None:
+        if not re.match(NAME_PATTERN, self.name):
+            raise ValueError(f"node name {self.name!r}: expected 1 to 64 letters, digits, '-', '_' or '.'")
+        if not 0 < self.incarnation < INCARNATION_MAX:
+            raise ValueError(
+                f"incarnation {self.incarnation}: expected the unix time at which the node was started, in ns"
+            )
+
+
+class View:
+    """Peers by name and by address."""
+
+    def __init__(self, me: Identity) -> None:
+        self.me = me
+        self._peers: dict[str, Peer] = {}
+        self._by_address: dict[str, Peer] = {}
+        self._digest = -1
+
+    def __iter__(self) -> Iterator[Peer]:
+        return iter(list(self._peers.values()))
+
+    def get(self, name: str) -> Peer | None:
+        """Who bears this name."""
+        return self._peers.get(name)
+
+    def at(self, address: str) -> Peer | None:
+        """Who listens there."""
+        return self._by_address.get(address)
+
+    def add(self, peer: Peer) -> None:
+        """Nobody is known by its name or at its address."""
+        assert peer.name not in self._peers
+        assert peer.address not in self._by_address
+        self._peers[peer.name] = self._by_address[peer.address] = peer
+        self.has_changed()
+
+    def remove(self, peer: Peer) -> None:
+        """It is forgotten."""
+        del self._peers[peer.name], self._by_address[peer.address]
+        self.has_changed()
+
+    def has_changed(self) -> None:
+        """Somebody has come to life, or ended, or is another incarnation."""
+        self._digest = -1
+
+    def living(self) -> list[Peer]:
+        """Members, without this node."""
+        return [peer for peer in self._peers.values() if peer.is_living]
+
+    def members(self) -> frozenset[tuple[str, int, str]]:
+        """The view itself: (name, incarnation, address) of all that live, this node included."""
+        return frozenset(
+            {(self.me.name, self.me.incarnation, self.me.address)}
+            | {(peer.name, peer.incarnation, peer.address) for peer in self._peers.values() if peer.is_living}
+        )
+
+    def digest(self) -> int:
+        """Equal where the views are."""
+        if self._digest < 0:
+            self._digest = 0
+            for member in self.members():
+                hashed = blake2b("\0".join(map(str, member)).encode(errors="surrogatepass"), digest_size=8)
+                self._digest ^= int.from_bytes(hashed.digest(), "big") >> 1
+        return self._digest
+
+    def records(self, now_ns: int) -> tuple[Record, ...]:
+        """All that this node knows of others, and itself."""
+        return (self._own(), *(peer.record(now_ns) for peer in self._peers.values()))
+
+    def lacking(self, told: Iterable[Record], now_ns: int) -> tuple[Record, ...]:
+        """Of `records`, what somebody who knows what was `told` does not know, or knows by an older incarnation."""
+        known = {record.name: record for record in told}
+        return tuple(record for record in self.records(now_ns) if _is_news_for(known.get(record.name), record))
+
+    def outlived(self, forget_ns: int, count_max: int, now_ns: int) -> list[Peer]:
+        """The dead that are to be forgotten: their time is over, or there are too many."""
+        dead = sorted((peer for peer in self._peers.values() if not peer.is_living), key=lambda peer: peer.ended_ns)
+        too_many = max(0, len(dead) - count_max)
+        return [peer for n, peer in enumerate(dead) if n < too_many or now_ns - peer.ended_ns >= forget_ns]
+
+    def _own(self) -> Record:
+        return Record(self.me.name, self.me.incarnation, self.me.address, self.me.key, "living", 0, 0)
+
+
+def _is_news_for(known: Record | None, ours: Record) -> bool:
+    if known is None:
+        return True
+    if known.incarnation != ours.incarnation:
+        return known.incarnation < ours.incarnation
+    return ours.fate == "left" != known.fate or (ours.fate == "living" and ours.beat > known.beat)
+
+
+def state_of(record: Record) -> State:
+    """As what somebody is entered of whom one is told."""
+    return {"living": State.MET, "dead": State.DEAD, "left": State.LEFT}[record.fate]
