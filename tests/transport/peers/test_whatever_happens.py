@@ -18,6 +18,8 @@ from appbackplane.transport.peers.policy import MembershipPolicy
 from tests.transport.peers.network import MS, SECOND, Network, Process, Weather, at
 
 STORIES = int(os.environ.get("APPBACKPLANE_PEERS_STORIES", "60"))
+#: The same ones each time, unless more are asked for.
+IS_THE_SAME = "APPBACKPLANE_PEERS_STORIES" not in os.environ
 #: Beyond the time in which a partition heals: a process that just died has to be noticed first.
 QUIET_S = (MembershipPolicy().heal_ns_max + MembershipPolicy().death_ns_max) / SECOND
 NAMES = [f"n{i}" for i in range(5)]
@@ -78,10 +80,16 @@ def is_still_taken_for_up(one: Process, two: Process) -> bool:
 
 
 #: Not `explain`: it traces each line, for minutes.
-PHASES = [Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink]
+PHASES = [Phase.explicit, Phase.generate, Phase.shrink]
 
 
-@settings(max_examples=STORIES, deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=PHASES)
+@settings(
+    max_examples=STORIES,
+    deadline=None,
+    derandomize=IS_THE_SAME,
+    suppress_health_check=[HealthCheck.too_slow],
+    phases=PHASES,
+)
 @given(st.integers(0, 1 << 32), weathers, st.booleans(), st.lists(steps, max_size=12))
 def test_views_agree_when_it_is_quiet(
     seed: int, weather: Weather, is_together: bool, story: list[tuple[Act, int, int, float]]
@@ -101,8 +109,9 @@ def test_views_agree_when_it_is_quiet(
     for process in network.living():
         if process.is_stopped:
             network.go_on(process)
-    network.run_until(network.agrees, QUIET_S)
-    network.run(2)
+    # All of it, also where they agree at once: one may be about to be given up for what was before.
+    network.run(QUIET_S)
+    network.run_until(network.agrees, 2)
     for one in network.living():
         for two in network.living():
             assert not is_still_taken_for_up(one, two), f"{one.name} and {two.name}"
