@@ -183,8 +183,9 @@ def serve(config: ProcessConfig, components: Sequence[Component]) -> int:
         slot=slot,
         statistics=backplane.statistics,
         why=backplane.why,
-        configure=lambda settings: configure(backplane, settings),
+        configure=lambda given: configure(backplane, sentinel, given),
         os_priority=os_priority,
+        max_latency_ns=config.max_latency_ns,
     )
     end_children_of(backplane.engine)
     backplane.on_cpu_limit = sentinel.change_limit
@@ -240,7 +241,7 @@ def take_turns(max_latency_ns: int) -> None:
     sys.setswitchinterval(min(_SWITCH_MAX_S, max_latency_ns / 1e9 / _SWITCH_FRACTION))
 
 
-def configure(backplane: Backplane, given: Any) -> None:
+def configure(backplane: Backplane, sentinel: Sentinel, given: Any) -> None:
     """What the supervisor wants to be otherwise from now on. Raises `InvalidArgument`; then nothing has changed."""
     try:
         settings = msgspec.convert(given, LiveSettings)
@@ -249,6 +250,7 @@ def configure(backplane: Backplane, given: Any) -> None:
     backplane.configure(settings)
     if settings.max_latency_ns is not UNSET:
         take_turns(settings.max_latency_ns)
+        sentinel.max_latency_ns = settings.max_latency_ns
     if settings.log_level is not UNSET:
         logging.getLogger().setLevel(settings.log_level)
 

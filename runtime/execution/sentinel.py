@@ -35,6 +35,9 @@ from .worker import Worker
 LOOKS_OFTEN = 16
 #: ... one in 2 ms must do: a first overrun is then noticed later, well inside the default latency contract of 5 ms.
 SELDOM_NS = 2_000_000
+#: Where the contract is a longer one, looks are as far apart as with the default one, in proportion. At 2 ms, those at four
+#: workers that index files, with 250 ms, cost a twentieth of their CPU (scripts/bench_cases/requests_indexing.py).
+SELDOM_OF_MAX_LATENCY = 2.5
 #: Looks without any running action before it goes to sleep until a worker has something to do.
 LOOKS_IDLE = 50
 #: Heartbeats, also while asleep: the supervisor calls a backplane silent after several of these.
@@ -60,8 +63,11 @@ class Sentinel:
         why: Callable[..., dict[str, Any]],
         configure: Callable[[Any], None],
         os_priority: OsPriority | None = None,
+        max_latency_ns: int = 0,
     ) -> None:
         self._engine = engine
+        #: The latency contract; 0: no more than the default one.
+        self.max_latency_ns = max_latency_ns
         self._link = link
         self._slot = slot
         self._lifeline_fd = lifeline_fd
@@ -167,7 +173,7 @@ class Sentinel:
                     watch.is_sentinel_asleep = watch.poller is not None
                 if watch.is_sentinel_asleep:
                     return HEARTBEAT_NS
-            return SELDOM_NS
+            return self._seldom_ns()
         self._looks_idle = 0
         watch.is_sentinel_asleep = False
         if now_ns - running_since_ns >= QUANTUM_NS:
@@ -178,7 +184,12 @@ class Sentinel:
                 engine.overrun()
         else:
             self._looks_without_overrun += 1
-        return QUANTUM_NS if self._looks_without_overrun < LOOKS_OFTEN else SELDOM_NS
+        return QUANTUM_NS if self._looks_without_overrun < LOOKS_OFTEN else self._seldom_ns()
+
+    def _seldom_ns(self) -> int:
+        """No later than what is to be noticed by then: the heartbeat is due, or an action has become a slow one."""
+        pause_ns = min(self.max_latency_ns / SELDOM_OF_MAX_LATENCY, HEARTBEAT_NS)
+        return max(SELDOM_NS, min(int(pause_ns), self._engine.reports.slow_actions.threshold_ns // 2))
 
     def _notice_slow(self, worker: Worker, started_ns: int, now_ns: int) -> None:
         action = worker.action

@@ -9,13 +9,13 @@ from codesearch import indexing
 from codesearch.index import BULK, Index
 from codesearch.indexing import FILE_BYTES_MAX
 from codesearch.query import Query
-from codesearch.tokens import Found
+from codesearch.tokens import Found, Portion
 
 from appbackplane.runtime import InvalidArgument, PeerDown
 from appbackplane.runtime.requests import Context, KernelPolicy
 from appbackplane.runtime.testing import OutsideCall, VirtualBackplane
 
-OUTSIDE = ("query.ingest", "query.statistics")
+OUTSIDE = ("query.take_in", "query.statistics")
 
 
 @pytest.fixture
@@ -40,13 +40,13 @@ class PlayedQuery:
         self.backplane, self.epoch, self.shards = backplane, epoch, shards
         self.answered: set[int] = set()
 
-    def waiting(self, route: str = "query.ingest") -> list[OutsideCall]:
+    def waiting(self, route: str = "query.take_in") -> list[OutsideCall]:
         """Calls that have come and are not answered yet."""
         self.backplane.run_until_idle()
         return [call for call in self.backplane.outside_calls(route) if id(call) not in self.answered]
 
     def answer(self, call: OutsideCall) -> None:
-        """As a shard would."""
+        """As an intake would."""
         self.answered.add(id(call))
         if call.envelope.route == "query.statistics":
             call.reply({"epoch": self.epoch, "shards": self.shards})
@@ -54,10 +54,10 @@ class PlayedQuery:
             call.reply({"epoch": self.epoch, "entries": 1})
 
     def answer_all(self) -> Iterator[int]:
-        """Until no more comes; each time, how many batches wait at once."""
+        """Until no more comes; each time, how many messages wait at once."""
         while calls := self.waiting("query.statistics") or self.waiting():
             self.answer(calls[0])
-            yield len(calls) if calls[0].envelope.route == "query.ingest" else 0
+            yield len(calls) if calls[0].envelope.route == "query.take_in" else 0
 
 
 def test_what_is_in_the_tree_is_found(tree: Path) -> None:
@@ -74,17 +74,17 @@ def test_what_is_in_the_tree_is_found(tree: Path) -> None:
 
 
 @pytest.mark.parametrize(("workers", "lanes", "window"), [(3, (0, 20, 20), 2), (5, (0, 20, 60), 4)])
-def test_no_more_batches_are_outstanding_than_groups_are_worked_on(
+def test_no_more_messages_are_outstanding_than_groups_are_worked_on(
     tree: Path, workers: int, lanes: tuple[int, int, int], window: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Backpressure: a `query` that is slow must slow the index down, not collect its batches."""
+    """Backpressure: a `query` that is slow must slow the index down, not collect what was found."""
     monkeypatch.setattr(indexing, "GROUP_BYTES", 4_000)  # else one request takes all there is
     policy = KernelPolicy(workers=workers, mode="lanes", lanes=lanes, base=BULK)
     backplane = VirtualBackplane(Index(root=str(tree), policy=policy), outside=OUTSIDE)
     query = PlayedQuery(backplane)
     waiting = list(query.answer_all())
     assert max(waiting) == window, "the feeder has ended, and leaves its lane to them"
-    assert len(waiting) > 20, "too few batches to tell"
+    assert len(waiting) > 20, "too few messages to tell"
     progress = backplane.call("index.progress").result()
     assert progress["round_files_done"] == 40
     assert (progress["workers"], progress["executing"], progress["ready"]) == (workers, [0, 0, 0, 0], 0)
@@ -106,8 +106,9 @@ def test_a_refresh_sends_what_changed_and_takes_out_what_is_gone(tree: Path) -> 
     assert progress["entries"] == entries + 2, "the name, as a word and as a definition"
 
 
-def test_an_index_that_was_lost_is_fed_again(tree: Path) -> None:
+def test_an_index_that_was_lost_is_fed_again(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A `query` that restarts is empty. Hashes say that nothing changed: without the epoch nothing would be found."""
+    monkeypatch.setattr(indexing, "GROUP_BYTES", 4_000)
     backplane = VirtualBackplane(Index(root=str(tree)), outside=OUTSIDE)
     query = PlayedQuery(backplane)
     assert len(list(query.answer_all())) > 20
@@ -119,8 +120,9 @@ def test_an_index_that_was_lost_is_fed_again(tree: Path) -> None:
     assert (progress["round"], progress["files"], progress["failed"], progress["is_idle"]) == (2, 80, 0, True)
 
 
-def test_an_index_that_is_lost_on_the_way_is_fed_again(tree: Path) -> None:
-    """The batches before the loss are gone with it: going on where it stopped would leave them out."""
+def test_an_index_that_is_lost_on_the_way_is_fed_again(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was sent before the loss is gone with it: going on where it stopped would leave it out."""
+    monkeypatch.setattr(indexing, "GROUP_BYTES", 4_000)
     backplane = VirtualBackplane(Index(root=str(tree)), outside=OUTSIDE)
     query = PlayedQuery(backplane)
     steps = query.answer_all()
@@ -250,8 +252,24 @@ def test_a_large_file_is_split_and_found_whole(tmp_path: Path, monkeypatch: pyte
     assert backplane.call("index.progress").result()["round_files_done"] == 2
 
 
+def test_what_is_too_much_for_one_message_comes_in_several(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of megabytes with more than a frame holds could not be sent at all; one by one, all of it arrives, in order."""
+    monkeypatch.setattr(indexing, "MESSAGE_BYTES", 1_000)
+    backplane = both(tree)
+    entries = backplane.call("query.statistics").result()["entries"]
+    monkeypatch.undo()
+    assert (backplane.call("index.progress").result()["failed"], entries) == (
+        0,
+        both(tree).call("query.statistics").result()["entries"],
+    )
+    found = [(1, [Portion(path="a.py", shard=1)]), (2, [Portion(path="b.py", shard=2)])]
+    assert [len(message) for message in indexing.messages(found)] == [2]
+    monkeypatch.setattr(indexing, "MESSAGE_BYTES", 1)
+    assert [[shard for shard, _ in message] for message in indexing.messages(found)] == [[1], [2]]
+
+
 def test_work_that_fails_is_told_of_each_file(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten files are one request: if that fails, ten files are not in the index, and the next round tries them again."""
+    """Many files are one request: if that fails, none of them is in the index, and the next round tries them again."""
 
     async def fail(files: indexing.Files, request: indexing.Group, kernel: Context) -> indexing.Worked:
         raise RuntimeError("no such luck")
@@ -267,7 +285,7 @@ def test_work_that_fails_is_told_of_each_file(tree: Path, monkeypatch: pytest.Mo
 
 def test_files_are_grouped() -> None:
     """A round trip for each small file would cost as much as the work; a group without end would be lost as one."""
-    sizes = [(b"%d" % number, size) for number, size in enumerate([100, 500_000, 10, 10, 200_000, 5] + [0] * 100)]
+    sizes = [(b"%d" % number, size) for number, size in enumerate([100, 500_000, 10, 10, 400_000, 5] + [0] * 100)]
     groups = list(indexing.grouped(sizes))
     assert [path for group in groups for path in group] == [path for path, _ in sizes]
     assert [len(group) for group in groups] == [2, 3, 64, 37]

@@ -2,10 +2,11 @@
 
 import pytest
 from codesearch.query import Query
+from codesearch.shard_index import ShardIndex
 from codesearch.tokens import Portion, Scan, batches, packed, portions
 
 from appbackplane.runtime import Busy
-from appbackplane.runtime.testing import VirtualBackplane
+from appbackplane.runtime.testing import VirtualBackplane, VirtualCall
 
 TEXT = '''\
 def gather(jobs):
@@ -39,6 +40,34 @@ def test_what_was_fed_is_found(shards: int) -> None:
     ]
     for text in ("", "12", "nowhere", "return"):
         assert backplane.call("query.search", text=text).result() == []
+
+
+def test_what_is_sent_together_goes_to_each_shard_and_searches_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One message holds the words of twenty files: a search that had to wait for all of them would wait for long."""
+    asked: list[VirtualCall] = []
+    ingest = ShardIndex.ingest
+
+    def asking(index: ShardIndex, portion: Portion) -> int:
+        if not asked:  # whatever is asked while the first batch is taken in
+            asked.append(backplane.call("query.search", text="nowhere"))
+        return ingest(index, portion)
+
+    monkeypatch.setattr(ShardIndex, "ingest", asking)
+    backplane = VirtualBackplane(Query(shards=2))
+    epoch = backplane.call("query.statistics").result()["epoch"]
+    scan = Scan(TEXT)
+    scan.advance(1_000_000)
+    found = [(shard, packed(batch)) for shard, batch in batches(portions("a.py", scan, 2), 2)]
+    feeding = backplane.call("query.take_in", key="intake-1", batches=found)
+    order = backplane.run_until_idle()
+    assert order.count("ingest") >= len(found) == 2
+    assert order.index("search") < len(order) - 1 - order[::-1].index("ingest"), "before the second batch"
+    assert asked[0].result() == []
+    assert feeding.result() == {"entries": len(scan.tokens) + len(scan.definitions), "epoch": epoch}
+    for name in scan.definitions:
+        assert len(backplane.call("query.symbol", name=name).result()) == 1
+    error = backplane.call("query.take_in", key="intake-0", batches=[(0, b"nonsense")]).error()
+    assert "expected tokens.packed(batch)" in str(error)
 
 
 def test_statistics_are_of_all_shards() -> None:

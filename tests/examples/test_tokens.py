@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from codesearch import tokens
 from codesearch.tokens import (
+    BATCH_TOKENS,
     LINES_MAX,
     PORTION_TOKENS,
     Found,
@@ -143,7 +144,7 @@ def test_batches_keep_order_and_bound(sizes: list[tuple[int, int]], first: int) 
     sent = list(batches(parts, 4, first))
     for shard in range(4):
         assert [part for to, batch in sent if to == shard for part in batch] == [p for p in parts if p.shard == shard]
-    assert all(sum(part.words_count for part in batch) <= PORTION_TOKENS for _, batch in sent)
+    assert all(sum(part.words_count for part in batch) <= BATCH_TOKENS for _, batch in sent)
     assert all(batch for _, batch in sent)
 
 

@@ -16,7 +16,7 @@ import pytest
 from appbackplane.runtime import AppObject, operation
 from appbackplane.runtime.backplane import Backplane
 from appbackplane.runtime.execution.clock import RealClock
-from appbackplane.runtime.execution.sentinel import Sentinel
+from appbackplane.runtime.execution.sentinel import HEARTBEAT_NS, Sentinel
 from appbackplane.runtime.objects.component import Component
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.runtime.process_config import ProcessConfig
@@ -129,6 +129,27 @@ def stuck(tmp_path: Path) -> Iterator[tuple[Sentinel, Stuck, Backplane]]:
         component.may_end.set()
         assert backplane.stop(LIMIT_S)
         sentinel.close()
+
+
+@pytest.mark.parametrize(
+    ("max_latency_ns", "slow_action_ns", "pause_ns"),
+    [
+        (5_000_000, 50_000_000, 2_000_000),
+        (100_000, 50_000_000, 2_000_000),
+        (50_000_000, 50_000_000, 20_000_000),
+        (250_000_000, 50_000_000, 25_000_000),
+        (250_000_000, 1_000_000_000, 100_000_000),
+        (10_000_000_000, 10_000_000_000, HEARTBEAT_NS),
+    ],
+)
+def test_looks_are_as_far_apart_as_the_latency_contract_allows(
+    stuck: tuple[Sentinel, Stuck, Backplane], max_latency_ns: int, slow_action_ns: int, pause_ns: int
+) -> None:
+    """Law 11. Looks of which nobody has anything cost bulk work its CPU; too rare ones miss heartbeats and slow actions."""
+    sentinel, _, backplane = stuck
+    sentinel.max_latency_ns = max_latency_ns
+    backplane.engine.reports.slow_actions.threshold_ns = slow_action_ns
+    assert sentinel._look(backplane.engine.clock.now_ns()) == pause_ns
 
 
 def test_the_stack_is_taken_while_it_runs(

@@ -1,12 +1,12 @@
 """Indexing: the work of the index as requests of three levels, for workers in this process or in processes of their own.
 
     Feed   lane 1   walks the tree, and posts all files of it in groups, as fast as the kernel has room for them
-    Files  lane 2   some files, about 200 KB together: reads, hashes, decides what changed, tokenizes, feeds the shards
+    Files  lane 2   some files, about 400 KB together: reads, hashes, decides what changed, tokenizes, feeds the shards
     Part   lane 3   a part of a large file: tokenizes it
 
 What travels to a worker are paths; it reads for itself. A small file makes no request of its own: a round trip for 2 KB would
 cost as much as the work. Of a large one the text travels, in bounded parts, so that what is tokenized is what was hashed. What
-was found goes from the worker to the shards directly, a batch at a time: a worker never has more than one outstanding.
+was found goes from the worker to `query` directly, all of a group at once: no worker has more than one message outstanding.
 """
 
 from __future__ import annotations
@@ -26,16 +26,20 @@ from .tree import source_files
 
 #: Lanes of the kernel (seed: feeders, unit transactions, and parts of these).
 LANE_FEED, LANE_FILES, LANE_PART = 1, 2, 3
-#: Bytes of source in one request: about ten files, whose words fill a batch for each of eight shards. With single files most
-#: batches hold a dozen words, and the workers spend their time on calls.
-GROUP_BYTES = 192 * 1024
+#: Bytes of source in one request: about twenty files, whose words fill a batch for each of eight shards. With single files
+#: most batches hold a dozen words, and the workers spend their time on calls.
+GROUP_BYTES = 384 * 1024
 #: Files in one request, however small.
 GROUP_FILES_MAX = 64
+#: Bytes after which a message to `query` is sent: all of a group, and of the largest files some. It takes `query` a third of a
+#: millisecond to receive so much. A call for each batch cost `query` as much as taking it in, and each worker a wait.
+MESSAGE_BYTES = 1 << 20
 #: Files with more characters than that are split into parts of half of it: 15 ms of work that another worker may do. A part
 #: costs a tenth more than the same text within its file, as what was found in it travels twice.
 SPLIT_CHARS = 256 * 1024
-#: Lines tokenized before a worker looks whether something more urgent is there: about half a millisecond.
-SLICE_LINES = 150
+#: Lines tokenized before a worker looks whether something more urgent is there: one or two milliseconds. A look costs 30 us
+#: where the worker has but one thread, which then looks after its socket, too: with 150 lines, a twentieth of its time.
+SLICE_LINES = 500
 #: Larger files are data, and reading one of them would take longer than any slice.
 FILE_BYTES_MAX = 2 << 20
 #: Paths told to the index at once: a millisecond of its time.
@@ -225,17 +229,20 @@ class Files(Runnable):
         return True
 
     async def _feed(self, found: list[Portion], request: Group, kernel: Context) -> bool:
-        """Send it all, a batch at a time; False: it turned out that the index is another one by now."""
-        for shard, batch in batches(found, request.shards, request.first_shard):
-            answer = await self._ingest(f"shard-{shard}", packed(batch), kernel)
+        """Send it all, a message at a time; False: it turned out that the index is another one by now."""
+        intake = (
+            f"intake-{request.first_shard}"  # the same one when it is asked again: what it has left to do comes first
+        )
+        for message in messages(batches(found, request.shards, request.first_shard)):
+            answer = await self._take_in(intake, message, kernel)
             if answer["epoch"] != request.epoch:
                 return False
         return True
 
-    async def _ingest(self, key: str, batch: bytes, kernel: Context) -> Any:
+    async def _take_in(self, intake: str, message: list[tuple[int, bytes]], kernel: Context) -> Any:
         while True:
             try:
-                return await kernel.acall("query.ingest", key=key, portions=batch)
+                return await kernel.acall("query.take_in", key=intake, batches=message)
             except (PeerError, DeadlineExceeded) as error:
                 if kernel.should_stop():
                     raise
@@ -281,6 +288,20 @@ class _File:
         """What became of it."""
         entries = len(self.scan.tokens) + len(self.scan.definitions)
         return Outcome(self.path, self.digest, self.size, entries, list(self.scan.definitions)[:3], self.reason)
+
+
+def messages(found: Iterable[tuple[int, list[Portion]]]) -> Iterator[list[tuple[int, bytes]]]:
+    """Batches, each with its shard, in order, packed: those that are sent together, `MESSAGE_BYTES` or the last of them."""
+    message: list[tuple[int, bytes]] = []
+    size = 0
+    for shard, batch in found:
+        message.append((shard, packed(batch)))
+        size += len(message[-1][1])
+        if size >= MESSAGE_BYTES:
+            yield message
+            message, size = [], 0
+    if message:
+        yield message
 
 
 def grouped(files: Iterable[tuple[bytes, int]]) -> Iterator[list[bytes]]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 
-class Lines(msgspec.Struct, frozen=True, gc=False):
+class Lines(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Some lines, by number. The garbage collector need not know: it holds nothing that could hold it."""
 
     numbers: bytes = b""

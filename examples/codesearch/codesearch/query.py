@@ -2,8 +2,9 @@
 
 The index lies in keyed shards, `shard-0` and so on; a word is in one of them. Whoever searches need not know which: the
 component's digester works it out (law 7) and the shard answers the caller directly. Shards take in text at the same time,
-as bulk work in portions of about a tenth of a millisecond, so that is what a search may have to wait for, times the few
-batches that may be outstanding (index.py).
+as bulk work, a batch of at most a millisecond at a time, so that is what a search in the same shard may have to wait for. What
+was found in a group of files comes in one message, because a message costs as much as taking in a batch; an intake hands its
+batches to the shards, one after the other.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TypedDict
 
 from msgspec import MsgspecError
 
-from appbackplane.runtime import AppObject, Component, InvalidArgument, operation
+from appbackplane.runtime import AppObject, Component, InvalidArgument, checkpoint, operation
 
 from .shard_index import Hit, ShardIndex
 from .tokens import shard_of, unpacked, words_of
@@ -54,8 +55,8 @@ class Shard(AppObject):
         return self.index.symbol(name, limit)
 
     @operation(priority=5)
-    def ingest(self, portions: bytes) -> Ingested:
-        """Take in a batch of portions (`tokens.batches`, `packed`).
+    async def ingest(self, portions: bytes) -> Ingested:
+        """Take in a batch of portions (`tokens.batches`, `packed`); searches in other shards come in between.
 
         As bytes: made into portions in one step, here, it costs a third of what general arguments cost on their way.
         """
@@ -63,7 +64,27 @@ class Shard(AppObject):
             batch = unpacked(portions)
         except MsgspecError as error:
             raise InvalidArgument(f"portions: {error}; expected tokens.packed(batch)") from error
-        return Ingested(entries=sum(self.index.ingest(portion) for portion in batch), epoch=self._epoch)
+        entries = 0
+        for portion in batch:
+            entries += self.index.ingest(portion)
+            await checkpoint()
+        return Ingested(entries=entries, epoch=self._epoch)
+
+
+class Intake(AppObject):
+    """Takes in what was found in many files. There are as many as shards, so that several messages are taken in at a time."""
+
+    def __init__(self, epoch: str) -> None:
+        self._epoch = epoch
+
+    @operation(priority=5, calls=("query.ingest",))
+    async def take_in(self, batches: list[tuple[int, bytes]]) -> Ingested:
+        """Batches as `Shard.ingest` takes them, each with the number of its shard; in order, and searches in between."""
+        entries = 0
+        for shard, portions in batches:
+            ingested: Ingested = await self.call("query.ingest", key=f"shard-{shard}", portions=portions)
+            entries += ingested["entries"]
+        return Ingested(entries=entries, epoch=self._epoch)
 
 
 class Query(Component):
@@ -79,9 +100,10 @@ class Query(Component):
         self._shards = [Shard(self._epoch) for _ in range(shards)]
 
     def setup(self) -> None:
-        """One object a shard."""
+        """One object a shard, and one that feeds them."""
         for number, shard in enumerate(self._shards):
             self.add(shard, key=f"shard-{number}")
+            self.add(Intake(self._epoch), key=f"intake-{number}")
 
     def shard_for_text(self, text: str, limit: int) -> str:
         """Key of the shard that answers: that of the deciding word. A text without a word is found nowhere."""
