@@ -226,7 +226,7 @@ class Joiner(AppObject):
         """Whether all files of the tree have been posted, or are not to be."""
         if done.error is None:
             return bool(done.result)
-        if is_lost(done):
+        if done.is_lost:
             return False
         self._index.work.remember(str(self._index.root), done.error)
         return True
@@ -237,7 +237,7 @@ class Joiner(AppObject):
         if group.epoch != index.epoch:
             return
         if done.error is not None:
-            if is_lost(done) and not group.losses:
+            if done.is_lost and not group.losses:
                 again = Group(
                     group.round, group.paths, group.epoch, group.shards, group.first_shard, group.is_gone, losses=1
                 )
@@ -258,11 +258,6 @@ class Joiner(AppObject):
                     work.gone(path)
                 else:
                     work.done(path, file.digest, file.size, file.entries, file.names)
-
-
-def is_lost(done: Element) -> bool:
-    """Whether it was lost with the process that executed it."""
-    return done.error is not None and done.error.startswith("lost worker")
 
 
 class Index(RequestKernel):
