@@ -189,6 +189,8 @@ def serve(config: ProcessConfig, components: Sequence[Component]) -> int:
     )
     end_children_of(backplane.engine)
     backplane.on_cpu_limit = sentinel.change_limit
+    if backplane.recording is not None:
+        sentinel.on_keeper = backplane.recording.limit_is_kept_by
     # Ctrl-C is the supervisor's to act on: it stops everything in order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 

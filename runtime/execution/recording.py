@@ -65,7 +65,13 @@ class Recording:
 
     def changed(self, settings: LiveSettings) -> None:
         """The backplane's limits are others now: what follows is written under a header that says so."""
-        given = msgspec.to_builtins(settings)
+        self._follow(msgspec.to_builtins(settings))
+
+    def limit_is_kept_by(self, keeper: str) -> None:
+        """Who holds the CPU limit: a simulation that had to guess took a run that the kernel stretched for one that waits."""
+        self._follow({"cpu_limit_by": keeper})
+
+    def _follow(self, given: dict[str, Any]) -> None:
         for writer, files in self._written:
             limits = files.header.limits | given
             if limits != files.header.limits:

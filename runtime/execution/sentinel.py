@@ -66,6 +66,8 @@ class Sentinel:
         max_latency_ns: int = 0,
     ) -> None:
         self._engine = engine
+        #: Is told who holds the CPU limit (`CpuBudget.keeper`), if there is one. With the lead.
+        self.on_keeper: Callable[[str], None] | None = None
         #: The latency contract; 0: no more than the default one.
         self.max_latency_ns = max_latency_ns
         self._link = link
@@ -262,15 +264,22 @@ class Sentinel:
         log.warning("the CPU limit is held by the scheduler alone: %s", error)
         with self._engine.lead:
             self._engine.scheduler.budget.leave_to_kernel(False)
+            self._tell_keeper()
 
     def _placed(self, body: Any) -> None:
         """What holds our limit from now on, and where we are, says the supervisor: after the registration, and a change."""
         engine = self._engine
         with engine.lead:
             engine.scheduler.budget.leave_to_kernel(body["by"] not in (None, "scheduler"))
+            self._tell_keeper()
             if self._os_priority is not None:
                 self._os_priority.moved_to(body["cgroup"])
             engine.watch.notify()  # what a spent budget held up may run, or no longer
+
+    def _tell_keeper(self) -> None:
+        keeper = self._engine.scheduler.budget.keeper
+        if keeper is not None and self.on_keeper is not None:
+            self.on_keeper(keeper)
 
     def _tell_statistics(self, body: Any, answer: Answer) -> None:
         answer(self._statistics(with_buckets=body.get("buckets") is True), None)

@@ -116,13 +116,15 @@ def gap_ns_of(load: Load, threads: int) -> int | None:
 
 
 def _guesses(setting: Setting, costs: Costs) -> Iterator[tuple[Setting, Costs]]:
-    """Who may have held the CPU limit, and how."""
+    """Who may have held the CPU limit, if that was not recorded, and how."""
     if setting.cpu_limit is None:
         yield setting, costs
         return
-    if not setting.cpu_exempt:
+    if not setting.cpu_exempt and setting.cpu_limit_by != "scheduler":
         for share in (1.0, 0.95, 0.9, 0.85):
             yield setting.with_(is_limited_by_kernel=True), replace(costs, limit_share=share)
+    if setting.cpu_limit_by == "os":
+        return
     for phase in range(_PHASES):
         after_ns = setting.tick_ns * (phase + 1) // _PHASES
         yield setting.with_(is_limited_by_kernel=False), replace(costs, tick_after_ns=after_ns)

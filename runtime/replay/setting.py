@@ -23,8 +23,9 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     cpu_limit: int | None = None
     cpu_exempt: int = 0
     preempt: bool = True
-    #: Whether the kernel holds the limit; else the scheduler's account does.
+    #: Whether the kernel holds the limit; else the scheduler's account does. And who does, as far as it was recorded.
     is_limited_by_kernel: bool = True
+    cpu_limit_by: str | None = None
     #: Actions of a lane that may run at once; a lane that is not named has no limit.
     lanes: Mapping[int, int] = {}
 
