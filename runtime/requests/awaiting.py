@@ -1,6 +1,6 @@
 """Awaiting: what a Context does by coroutines: they wait without a thread, each as its plain twin does in one.
 
-Beside the classes that they serve, because those are compiled, and what is `async` is not (docs/decisions/compiled.md).
+What is checked and what is meant stands with the plain ones (context.py); here is only how a coroutine waits for it.
 """
 
 from __future__ import annotations

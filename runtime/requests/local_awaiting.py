@@ -1,6 +1,4 @@
-"""Local awaiting: how a coroutine posts and rejoins in the kernel's own process. The other half of local_context.py, which is
-compiled, and what is `async` is not (docs/decisions/compiled.md).
-"""
+"""Local awaiting: how a coroutine posts and rejoins in the kernel's own process: as local_context.py, by a signal."""
 
 from __future__ import annotations
 
