@@ -79,7 +79,8 @@ BACKPLANES = {
     "processes": f'components = ["{_MODULE}:Processes"]',
     "worker": (
         'components = ["appbackplane.runtime.requests:RequestWorker"]\n'
-        f"replicas = {WORKERS}\n[backplane.worker.settings.RequestWorker]\n"
+        # As the documentation advises for workers that compute.
+        f'replicas = {WORKERS}\nmax_latency = "250ms"\n[backplane.worker.settings.RequestWorker]\n'
         f'kernel = "{_MODULE}:Processes"'
     ),
 }
