@@ -1,7 +1,7 @@
 """What setup.py compiles: that it is there, that a C compiler can name it, and that compiled it does what it did.
 
 mypyc refuses most of what it cannot do, and says why. Here is what it takes without a word (docs/decisions/compiled.md),
-read from the syntax trees: nothing is compiled, so it is told before half a minute has been spent on it.
+read from the syntax trees: nothing is compiled, so it is told before minutes have been spent on it.
 """
 
 import ast
