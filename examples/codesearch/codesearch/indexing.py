@@ -175,22 +175,21 @@ class Files(Runnable):
         if known is None:
             return Worked(is_over=True)
         files = [_File(path) for path in request.paths]
-        split = 0
+        found: list[Portion] = []
         for number, (file, digest) in enumerate(zip(files, known, strict=True)):
             if not request.is_gone and not file.read(digest):
                 continue
-            if len(file.text) > SPLIT_CHARS:
-                split += 1
+            if file.is_large:
                 await self._split(number, file, kernel)
             else:
                 await tokenize(file.scan)
-        if split and not await self._join(files, kernel):
+                found += file.told(request.shards)  # now, while its words are in the processor's cache
+        large = [file for file in files if file.is_large]
+        if large and not await self._join(files, kernel):
             return Worked(is_over=True)
-        found: list[Portion] = []
-        for file in files:
-            if file.is_changed or request.is_gone:
-                found += portions(shown(file.path), file.scan, request.shards)
-                await checkpoint()
+        for file in large:
+            found += file.told(request.shards)
+            await checkpoint()
         try:
             is_lost = not await self._feed(found, request, kernel)
         except BackplaneError as error:
@@ -267,6 +266,8 @@ class _File:
         self.is_changed = False
         self.reason = ""
         self.scan = Scan("")
+        self._entries = 0
+        self._names: list[str] = []
 
     def read(self, known: bytes) -> bool:
         """Whether there is something to tokenize."""
@@ -280,14 +281,25 @@ class _File:
         self.is_changed = self.digest != known
         if self.is_changed:
             self.text = decode(data)[0]
-            if len(self.text) <= SPLIT_CHARS:
+            if not self.is_large:
                 self.scan = Scan(self.text)
         return self.is_changed
 
+    @property
+    def is_large(self) -> bool:
+        """Whether it is worked on in parts."""
+        return len(self.text) > SPLIT_CHARS
+
+    def told(self, shards: int) -> list[Portion]:
+        """What the shards have to be told of it. Once: what was found is let go."""
+        scan, self.scan = self.scan, Scan("")
+        self._entries = len(scan.tokens) + len(scan.definitions)
+        self._names = list(scan.definitions)[:3]
+        return list(portions(shown(self.path), scan, shards))
+
     def outcome(self) -> Outcome:
         """What became of it."""
-        entries = len(self.scan.tokens) + len(self.scan.definitions)
-        return Outcome(self.path, self.digest, self.size, entries, list(self.scan.definitions)[:3], self.reason)
+        return Outcome(self.path, self.digest, self.size, self._entries, self._names, self.reason)
 
 
 def messages(found: Iterable[tuple[int, list[Portion]]]) -> Iterator[list[tuple[int, bytes]]]:
