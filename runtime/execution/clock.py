@@ -19,6 +19,9 @@ class Clock(Protocol):
     def cpu_ns(self) -> int:
         """CPU nanoseconds the calling thread has used."""
 
+    def cpu_ns_of(self, ident: int) -> int:
+        """CPU nanoseconds that a thread of this process has used: `Thread.ident`, of one that lives."""
+
     def process_cpu_ns(self) -> int:
         """CPU nanoseconds that all threads of this process have used."""
 
@@ -35,6 +38,10 @@ class RealClock:
     process_cpu_ns = staticmethod(time.process_time_ns)
     #: What calendars show, ns since 1970: for what is written down, never for what is decided.
     unix_ns = staticmethod(time.time_ns)
+
+    def cpu_ns_of(self, ident: int) -> int:
+        """CPU nanoseconds that a thread of this process has used: `Thread.ident`, of one that lives."""
+        return time.clock_gettime_ns(time.pthread_getcpuclockid(ident))
 
     def unix_offset_ns(self) -> int:
         """What makes Unix time of `now_ns`, now: it changes when the calendar is set right, or after a suspend."""

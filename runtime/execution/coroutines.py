@@ -87,8 +87,8 @@ def should_yield() -> bool:
 
     For long loops in plain operations: finish early, or hand the rest to `self.after(0, …)`. False outside an action.
     """
-    engine, action = current.engine, current.action
-    return engine is not None and action is not None and engine.presence.has_work_above(action.priority)
+    worker = current.worker
+    return worker is not None and worker.started_ns != 0 and worker.engine.presence.has_work_above(worker)
 
 
 def should_stop() -> bool:

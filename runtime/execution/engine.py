@@ -158,7 +158,7 @@ class Engine:
             self._mark_cpu(worker, now_ns)
             if self.outbox:
                 self.flush(now_ns)
-            self.watch.before_long(worker, is_overrun_sure=typical_ns >= QUANTUM_NS or not typical_ns)
+            self.watch.before_long(worker, is_overrun_sure=chosen.unseen_ns >= QUANTUM_NS or not typical_ns)
             self.nudge()
         elif not worker.is_relief:
             self.watch.retire_reliefs()
@@ -172,7 +172,7 @@ class Engine:
         """
         started_ns = self.now_ns()
         action.wait_ns += started_ns - action.posted_ns
-        worker.started_ns = started_ns
+        worker.begins(started_ns)
         if not action.started_ns:
             action.started_ns = started_ns
         try:
@@ -181,10 +181,11 @@ class Engine:
             action.error = error
             outcome = DONE
         worker.started_ns = 0
-        now_ns = self.now_ns()
-        run_ns = now_ns - started_ns
+        run_ns = (now_ns := self.now_ns()) - started_ns
         if run_ns < SHORT_NS:
             return outcome, now_ns, run_ns, run_ns
+        account: OperationStatistics = action.account or self.statistics.of(action.name)
+        account.was_unseen(max(worker.unseen_ns, now_ns - worker.looked_ns))
         cpu_ns = self.clock.cpu_ns()
         used_ns, worker.cpu_mark_ns = cpu_ns - worker.cpu_mark_ns, cpu_ns
         return outcome, now_ns, run_ns, min(run_ns, used_ns)

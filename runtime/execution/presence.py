@@ -81,21 +81,30 @@ class Presence:
         if self._os is not None:
             self._os.forget_thread(worker.tid)
 
-    def has_work_above(self, priority: int) -> bool:
-        """Whether work of higher priority than this is present, here or in any backplane. For a running action.
+    def has_work_above(self, worker: Worker) -> bool:  # hot: scripts/bench requests
+        """Whether work of higher priority than what `worker` runs is present, here or in any backplane. For that action.
 
-        Nobody looks after the link while the only worker runs, so this does, now and then.
+        Nobody looks after the link while the only worker runs, so this does, now and then; and an action that asks often
+        enough, and goes on only when it is told that it may, needs nobody else to.
         """
+        action = worker.action
+        if action is None:
+            return False
+        priority = action.priority
         if self._slot is not None and self._slot.has_above(priority):
             return True
         engine = self._engine
+        now_ns = engine.now_ns()
         if engine.watch.poller is None and engine.lead.acquire(blocking=False):
             try:
-                engine.drain_if_due(engine.clock.now_ns())
+                engine.drain_if_due(now_ns)
             finally:
                 engine.lead.release()
         # Read without the lead: an entry left behind by a raised object may say yes too often, never no.
-        return engine.scheduler.ready.has_above(priority)
+        if engine.scheduler.ready.has_above(priority):
+            return True
+        worker.has_looked(now_ns)
+        return False
 
     def _with_loan(self, highest: int | None, lent: int) -> int | None:
         slot, os = self._slot, self._os

@@ -28,16 +28,18 @@ from .draining import LOOK_NS, Draining
 from .engine import Engine
 from .os_priority import OsPriority
 from .progress import Progress, is_long
+from .unseen import Unseen
 from .watch import QUANTUM_NS
 from .worker import Worker
 
 #: A look costs about 15 us of CPU, so one every quantum is 3 %. After this many that found no overrun ...
 LOOKS_OFTEN = 16
-#: ... one in 2 ms must do: a first overrun is then noticed later, well inside the default latency contract of 5 ms.
-SELDOM_NS = 2_000_000
+#: ... one in 4 ms must do: a first overrun is then noticed later, inside the default latency contract of 5 ms. On cores with
+#: more to do than they can, a look costs 100 us, most of it for the interpreter's lock, which it asks for ten times.
+SELDOM_NS = 4_000_000
 #: Where the contract is a longer one, looks are as far apart as with the default one, in proportion. At 2 ms, those at four
 #: workers that index files, with 250 ms, cost a twentieth of their CPU (scripts/bench_cases/requests_indexing.py).
-SELDOM_OF_MAX_LATENCY = 2.5
+SELDOM_OF_MAX_LATENCY = 1.25
 #: Looks without any running action before it goes to sleep until a worker has something to do.
 LOOKS_IDLE = 50
 #: Heartbeats, also while asleep: the supervisor calls a backplane silent after several of these.
@@ -98,6 +100,7 @@ class Sentinel:
         self._looks_without_overrun = 0
         self._looks_idle = 0
         self._beaten_ns = 0
+        self._unseen = Unseen(engine.clock.cpu_ns_of)
         self._progress = Progress(engine.clock.now_ns())
         self._parent, self._is_orphan = os.getppid(), False
 
@@ -158,11 +161,13 @@ class Sentinel:
         engine = self._engine
         watch = engine.watch
         running_since_ns = 0
+        is_overrun = False
         for worker in watch.team:
             # No lead: `started_ns` is written by its worker alone, and a look too early or too late does no harm.
             started_ns = worker.started_ns
             if started_ns:
                 running_since_ns = min(running_since_ns or started_ns, started_ns)
+                is_overrun |= self._unseen.overruns(worker, now_ns)
                 if now_ns - started_ns >= engine.reports.slow_actions.threshold_ns:
                     self._notice_slow(worker, started_ns, now_ns)
         if now_ns - self._beaten_ns >= HEARTBEAT_NS:
@@ -178,7 +183,7 @@ class Sentinel:
             return self._seldom_ns()
         self._looks_idle = 0
         watch.is_sentinel_asleep = False
-        if now_ns - running_since_ns >= QUANTUM_NS:
+        if is_overrun:
             # Where there is no relief to be let in, looking often would change nothing, and cost bulk work 10 %.
             is_found = watch.poller is None and bool(watch.reliefs)
             self._looks_without_overrun = 0 if is_found else self._looks_without_overrun + 1

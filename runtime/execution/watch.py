@@ -153,7 +153,7 @@ class Watch:
         if self.poller is not None and not self.poller.is_relief:
             return
         for worker in self.team:
-            if worker.action is not None and (not worker.started_ns or now_ns - worker.started_ns < QUANTUM_NS):
+            if worker.action is not None and (not worker.started_ns or now_ns - worker.looked_ns < QUANTUM_NS):
                 return
         self._relieve()
 

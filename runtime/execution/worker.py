@@ -35,6 +35,8 @@ class Worker:
         self.action: Action | None = None
         #: When that began; 0 while nothing runs.
         self.started_ns = 0
+        #: When it has last seen to it that nothing more urgent waits, or began; and the longest that it did not, in this run.
+        self.looked_ns = self.unseen_ns = 0
         #: What the thread's CPU clock said when it was last looked at.
         self.cpu_mark_ns = 0
         #: And when that was.
@@ -50,6 +52,19 @@ class Worker:
         #: The kernel's number of the thread; 0 until it runs (and in a test that has none).
         self.tid = 0
         self._os_thread = threading.Thread(target=self._run, name=f"worker-{number}", daemon=True)
+
+    def begins(self, now_ns: int) -> None:  # hot: scripts/bench call_rtt
+        """It runs `action` from now on. The sentinel sees a worker with `started_ns`: that comes last."""
+        self.unseen_ns = 0
+        self.looked_ns = now_ns
+        self.started_ns = now_ns
+
+    def has_looked(self, now_ns: int) -> None:  # hot: scripts/bench requests
+        """What it runs has found nothing more urgent."""
+        unseen_ns = now_ns - self.looked_ns
+        self.looked_ns = now_ns
+        if unseen_ns > self.unseen_ns:
+            self.unseen_ns = unseen_ns
 
     def start(self) -> None:
         """Begin."""

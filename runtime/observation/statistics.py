@@ -15,6 +15,8 @@ from .histogram import Histogram
 NAMES_MAX = 10_000
 #: Where all others are counted.
 OTHERS = "(others)"
+#: A run that nobody sees for less than that is worth no attention.
+UNSEEN_MIN_NS = 100_000
 
 
 class OperationStatistics:
@@ -31,6 +33,7 @@ class OperationStatistics:
         "run",
         "slow_count",
         "typical_ns",
+        "unseen_ns",
         "wait",
     )
 
@@ -51,6 +54,20 @@ class OperationStatistics:
         self.slow_count = 0
         #: How long a run lately takes, smoothed over about eight: what the workers expect of the next.
         self.typical_ns = 0
+        #: How long a run lately goes on without a look whether there is something more urgent: all of it, or, where it looks
+        #: by itself (`checkpoint`), what is between two looks. Written by who runs it, without the lead.
+        self.unseen_ns = 0
+
+    def was_unseen(self, ns: int) -> None:
+        """One run was, for so long at the longest.
+
+        Smoothed over about eight. What is longer than known counts for a quarter more at most: on a busy machine every other
+        run is kept off its processor for some milliseconds, and is no longer for that.
+        """
+        known_ns = self.unseen_ns
+        if known_ns:
+            ns = min(ns, known_ns + (max(known_ns, UNSEEN_MIN_NS) >> 2))
+        self.unseen_ns = known_ns + ((ns - known_ns) >> 3) if known_ns else ns
 
     def snapshot(self, *, with_buckets: bool = False) -> dict[str, Any]:
         """As data for `status --stats`; with the histograms' buckets for who computes percentiles of an interval."""

@@ -26,6 +26,10 @@ class VirtualClock:
         """CPU nanoseconds "used" by the test's thread: what `work` was told."""
         return self._cpu_ns
 
+    def cpu_ns_of(self, ident: int) -> int:
+        """The same, whichever thread: there is no other."""
+        return self._cpu_ns
+
     def process_cpu_ns(self) -> int:
         """The same: there is no other thread."""
         return self._cpu_ns

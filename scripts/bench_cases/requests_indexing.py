@@ -55,6 +55,7 @@ base = 5""",
 replicas = {WORKERS}
 preempt = false
 max_latency = "250ms"
+slow_action = "1s"
 [backplane.worker.settings.RequestWorker]
 kernel = "{__name__}:Index"
 """,

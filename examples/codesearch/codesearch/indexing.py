@@ -1,7 +1,7 @@
 """Indexing: the work of the index as requests of three levels, for workers in this process or in processes of their own.
 
     Feed   lane 1   walks the tree, and posts all files of it in groups, as fast as the kernel has room for them
-    Files  lane 2   some files, about 400 KB together: reads, hashes, decides what changed, tokenizes, feeds the shards
+    Files  lane 2   some files, about 800 KB together: reads, hashes, decides what changed, tokenizes, feeds the shards
     Part   lane 3   a part of a large file: tokenizes it
 
 What travels to a worker are paths; it reads for itself. A small file makes no request of its own: a round trip for 2 KB would
@@ -26,9 +26,9 @@ from .tree import source_files
 
 #: Lanes of the kernel (seed: feeders, unit transactions, and parts of these).
 LANE_FEED, LANE_FILES, LANE_PART = 1, 2, 3
-#: Bytes of source in one request: about twenty files, whose words fill a batch for each of eight shards. With single files
-#: most batches hold a dozen words, and the workers spend their time on calls.
-GROUP_BYTES = 384 * 1024
+#: Bytes of source in one request: about forty files, whose words fill batches for each of eight shards. With single files
+#: most batches hold a dozen words, and the workers spend their time on calls; with half of it, a twentieth of their time.
+GROUP_BYTES = 768 * 1024
 #: Files in one request, however small.
 GROUP_FILES_MAX = 64
 #: Bytes after which a message to `query` is sent: all of a group, and of the largest files some. It takes `query` a third of a
@@ -37,9 +37,9 @@ MESSAGE_BYTES = 1 << 20
 #: Files with more characters than that are split into parts of half of it: 15 ms of work that another worker may do. A part
 #: costs a tenth more than the same text within its file, as what was found in it travels twice.
 SPLIT_CHARS = 256 * 1024
-#: Lines tokenized before a worker looks whether something more urgent is there: one or two milliseconds. A look costs 30 us
+#: Lines tokenized before a worker looks whether something more urgent is there: some four milliseconds. A look costs 30 us
 #: where the worker has but one thread, which then looks after its socket, too: with 150 lines, a twentieth of its time.
-SLICE_LINES = 500
+SLICE_LINES = 2_000
 #: Larger files are data, and reading one of them would take longer than any slice.
 FILE_BYTES_MAX = 2 << 20
 #: Paths told to the index at once: a millisecond of its time.

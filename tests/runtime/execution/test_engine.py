@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from appbackplane.runtime import AppObject, Component, InternalError, operation
+from appbackplane.runtime import AppObject, Component, InternalError, operation, should_yield
 from appbackplane.runtime.execution.engine import SHORT_NS
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.batching import PEER_BYTES_MAX
@@ -32,6 +32,12 @@ class Source(AppObject):
     @operation()
     def slow(self) -> None:
         backplane.clock.work(0.2)
+
+    @operation()
+    def looks(self, at_ms: list[int]) -> None:
+        for pause_ms in at_ms:
+            backplane.clock.work(pause_ms / 1000)
+            should_yield()
 
 
 class Well(Component):
@@ -131,6 +137,23 @@ def test_statistics_count_every_action(well: VirtualBackplane) -> None:
     assert account["cpu_ms"] == 800.0
     assert account["run"]["p50_us"] == 200_000
     assert 500_000 <= account["wait"]["max_us"] <= 600_000
+
+
+def test_how_long_an_action_goes_on_without_a_look_is_known(well: VirtualBackplane) -> None:
+    """Of each run the longest stretch; one much longer than known hardly counts: the thread may have waited for a core."""
+    account = well.backplane.engine.statistics.of("well.looks")
+    for at_ms, unseen_us, typical_us in (
+        ([2, 8, 2], 8_000, 12_000),
+        ([8, 8, 8], 8_000, 13_500),
+        ([16, 1, 80], 8_250, 23_937),
+        ([1, 1, 1], 7_343, 21_320),
+    ):
+        well.call("well.looks", at_ms=at_ms)
+        well.run_until_idle()
+        assert (account.unseen_ns // 1000, account.typical_ns // 1000) == (unseen_us, typical_us)
+    well.call("well.looks", at_ms=[])
+    well.run_until_idle()
+    assert account.unseen_ns // 1000 == 7_343  # too short to be of any account
 
 
 @pytest.mark.parametrize(("typical_ns", "taken_count"), [(0, 3), (1_000, 1), (SHORT_NS, 3)])
