@@ -1,0 +1,225 @@
+"""Lines: the TCP sockets of one node: a door that it listens at, and a line to each address that it has dialled.
+
+The one file of peers that knows sockets; what is decided is in node.py. A line is one way, from who dials to who listens:
+what this node says leaves by a DEALER, and what it hears comes in at its door, each frame under a key that its ring trusts
+(transport/security). ZeroMQ connects once and never again: whoever is lost is dialled afresh, by whoever decides that. What
+is said to one peer in a turn leaves as one frame (batching.py). Nobody waits here: one epoll descriptor says when to look.
+"""
+
+import logging
+import select
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+import zmq
+from zmq.utils.monitor import parse_monitor_message
+
+from ..batching import Outbox, Sent
+from ..errors import BackplaneError
+from ..security import links
+from ..security.doorstep import Doorstep
+from ..security.gatekeeper import Gatekeeper
+from ..security.keyring import Keyring
+from ..security.keys import PublicKey
+from ..security.ring import Holder
+from ..security.roll import Roll
+
+#: Between two looks at the ring, and at who says nothing: for so long a revoked key may still be heard.
+SWEEP_NS: Final = 100_000_000
+#: Frames taken in one turn: a frame is up to 512 envelopes, or a megabyte.
+FRAMES_MAX: Final = 64
+#: What is in one socket's queue, frames: with what the peer keeps unread it is what may stand between an urgent call and it.
+HWM: Final = 64
+#: What a monitor tells of a line that was dialled.
+_STANDS: Final = int(zmq.EVENT_HANDSHAKE_SUCCEEDED)
+_ENDS: Final = {
+    int(zmq.EVENT_DISCONNECTED): "the connection has ended",
+    int(zmq.EVENT_CLOSED): "nobody listens there",
+    int(zmq.EVENT_CONNECT_RETRIED): "nobody listens there",
+    int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL): "it hung up during the handshake: it may not know this node's key",
+    int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL): "it does not speak CURVE",
+    int(zmq.EVENT_HANDSHAKE_FAILED_AUTH): "it does not trust this node's key",
+}
+_LOG = logging.getLogger(__name__)
+
+
+class Connected(NamedTuple):
+    """What was dialled stands."""
+
+    address: str
+
+
+class Lost(NamedTuple):
+    """What was dialled could not be reached, or stands no more."""
+
+    address: str
+    because: str
+
+
+class Came(NamedTuple):
+    """A frame, and whose key it came under."""
+
+    holder: Holder
+    frame: bytes
+
+
+class _Line:
+    """What was dialled: a socket, and what tells of its connection."""
+
+    __slots__ = ("is_connected", "monitor", "socket")
+
+    def __init__(self, socket: "zmq.Socket[bytes]") -> None:
+        self.socket = socket
+        self.monitor: zmq.Socket[bytes] = socket.get_monitor_socket(_STANDS | sum(_ENDS))
+        self.is_connected = False
+
+    def fileno(self) -> int:
+        return int(self.monitor.getsockopt(zmq.FD))
+
+    def close(self, linger_ms: int = 0) -> None:
+        self.socket.disable_monitor()
+        self.monitor.close(linger=0)
+        self.socket.close(linger=linger_ms)
+
+
+class Lines:
+    """Not thread-safe: it belongs to the thread that looks after it."""
+
+    def __init__(self, keyring: Keyring, listen: str, log: Callable[[str], object] = _LOG.warning) -> None:
+        """`listen`: an address; with port 0, any that is free. `log`: of those who are not let in.
+
+        Raises `InvalidArgument` and `FailedPrecondition`: no keys, files open to others, an address that is taken.
+        """
+        self._keyring = keyring
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
+        self._context.set(zmq.MAX_SOCKETS, 4_096)
+        self._epoll = select.epoll()
+        self._lines: dict[str, _Line] = {}
+        self._monitored: dict[int, str] = {}
+        self._outbox = Outbox()
+        self._lost: list[Lost] = []
+        #: Dialled since the last turn: a descriptor says nothing before its socket was found empty once.
+        self._fresh: list[str] = []
+        self._sweep_ns = 0
+        #: Whether there is more to look at: take another turn before waiting.
+        self.has_more = False
+        try:
+            self._door = self._context.socket(zmq.ROUTER)
+            links.server(self._door, keyring)
+            self._door.setsockopt(zmq.RCVHWM, HWM)
+            self._gatekeeper = Gatekeeper(self._context, keyring, log)
+            self._doorstep = Doorstep(self._door, self._gatekeeper)
+            #: Where it listens, with the port that it got.
+            self.address = f"{listen.rpartition(':')[0]}:{links.bind(self._door, listen).rpartition(':')[2]}"
+            self._roll = Roll(self._gatekeeper, self._door)
+        except BaseException:
+            self._epoll.close()
+            self._context.destroy(linger=0)
+            raise
+        for fd in (int(self._door.getsockopt(zmq.FD)), self._gatekeeper.fileno(), self._doorstep.fileno()):
+            self._epoll.register(fd, select.EPOLLIN)
+
+    def fileno(self) -> int:
+        """Readable when there is something to look at. Take turns until `turn` says that there is no more."""
+        return self._epoll.fileno()
+
+    # -- lines that this node dials ----------------------------------------------------------------------------------
+
+    def dial(self, address: str, key: str) -> None:
+        """Connect to who has the secret of `key` (`PublicKey` as text). The next turns say what became of it."""
+        self.hang_up(address)
+        socket: zmq.Socket[bytes] = self._context.socket(zmq.DEALER)
+        try:
+            links.client(socket, self._keyring, PublicKey.parse(key))
+            socket.setsockopt(zmq.SNDHWM, HWM)
+            line = _Line(socket)
+            self._lines[address] = line
+            self._monitored[line.fileno()] = address
+            self._epoll.register(line.fileno(), select.EPOLLIN)
+            links.connect(socket, address)
+            self._fresh.append(address)
+        except BackplaneError as error:
+            self.hang_up(address)
+            socket.close(linger=0)
+            self._lost.append(Lost(address, error.message))
+
+    def hang_up(self, address: str) -> None:
+        """Close a line, with all that waits in it. Nothing more is told of it."""
+        line = self._lines.pop(address, None)
+        if line is None:
+            return
+        fd = line.fileno()
+        self._epoll.unregister(fd)
+        del self._monitored[fd]
+        self._outbox.forget(address.encode())
+        line.close()
+
+    def say(self, address: str, packed: bytes) -> bool:
+        """Put a packed envelope behind all others for an address; False: it is not connected, or reads too slowly."""
+        line = self._lines.get(address)
+        return line is not None and line.is_connected and self._outbox.add(address.encode(), packed)
+
+    def flush(self) -> bool:
+        """Let go what was said; whether something waits for a peer that reads slowly."""
+        self._outbox.flush(self._send)
+        return bool(self._outbox.stalled)
+
+    # -- what happens ------------------------------------------------------------------------------------------------
+
+    def turn(self, now_ns: int) -> Iterator[Connected | Lost | Came]:
+        """What has happened since the last one, as far as it is one turn's work; `has_more` says whether it is all."""
+        is_more = self._gatekeeper.answer(now_ns)
+        is_more |= self._doorstep.look(now_ns)
+        if now_ns - self._sweep_ns >= SWEEP_NS:
+            self._sweep_ns = now_ns
+            self._roll.sweep(self._doorstep.due(now_ns))
+        lost, self._lost = self._lost, []
+        yield from lost
+        fresh, self._fresh = self._fresh, []
+        for address in (*fresh, *(self._monitored.get(fd, "") for fd, _ in self._epoll.poll(0))):
+            yield from self._look(address)
+        for _ in range(FRAMES_MAX):
+            if not int(self._door.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+                break
+            parts: list[zmq.Frame] = self._door.recv_multipart(zmq.NOBLOCK, copy=False)
+            holder = self._roll.admit(parts[-1])
+            if holder is not None and len(parts) == 2:
+                yield Came(holder, parts[1].bytes)
+        else:
+            is_more = True
+        self.has_more = is_more or bool(self._lost) or bool(self._fresh)
+
+    def close(self, linger_ms: int = 100) -> None:
+        """Let out what was said, for so long, and let go of everything."""
+        self._outbox.flush(self._send)
+        for line in self._lines.values():
+            line.close(linger_ms)
+        self._lines.clear()
+        self._doorstep.close()
+        self._gatekeeper.close()
+        self._door.close(linger=0)
+        self._epoll.close()
+        self._context.term()
+
+    def _look(self, address: str) -> Iterator[Connected | Lost]:
+        line = self._lines.get(address)
+        while line is not None and int(line.monitor.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+            event = parse_monitor_message(line.monitor.recv_multipart(zmq.NOBLOCK))["event"]
+            if event == _STANDS:
+                line.is_connected = True
+                yield Connected(address)
+            else:
+                self.hang_up(address)
+                yield Lost(address, _ENDS.get(event, "the connection has ended"))
+            if self._lines.get(address) is not line:
+                return
+
+    def _send(self, peer: bytes, frame: bytes) -> Sent:
+        line = self._lines.get(peer.decode())
+        if line is None:
+            return Sent.UNREACHABLE
+        try:
+            line.socket.send(frame, zmq.NOBLOCK)
+        except zmq.Again:
+            return Sent.FULL if line.is_connected else Sent.UNREACHABLE
+        return Sent.SENT
