@@ -49,8 +49,7 @@ class Director:
         node: str = "",
     ) -> None:
         """`limits_ns`: of a start and a stop, where a backplane has its own. `drains_ns`: of draining. `random`: 0 to 1.
-        `replica_of`: to each that has replicas the name they have in common. `stuck_after_ns`: health.py.
-        `node`: the backplane that carries what is for other nodes."""
+        `replica_of`: to replicas their common name. `stuck_after_ns`: health.py. `node`: who carries what is for others."""
         self.system, self._node = system, node
         self.children = children_of(policies, first_generation, replica_of or {}, drains_ns or {})
         self._past = turnover.Past(first_generation)
