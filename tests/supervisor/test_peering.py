@@ -65,10 +65,10 @@ def test_addresses_are_told_as_they_are_used() -> None:
     }
 
 
-@pytest.mark.parametrize(("said", "meant"), [("k", "/etc/demo/k"), ("/srv/k", "/srv/k"), ("~/k", "/home/ada/k")])
+@pytest.mark.parametrize(("said", "meant"), [("k", "/etc/demo/k"), ("/srv/k", "/srv/k"), ("~/k", "/srv/ada/k")])
 def test_a_folder_of_keys_is_relative_to_the_file(said: str, meant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The process that reads it was started elsewhere."""
-    monkeypatch.setenv("HOME", "/home/ada")
+    monkeypatch.setenv("HOME", "/srv/ada")
     assert told(of(NODE.replace("[node]", f'[node]\nkeys = "{said}"') + PEERS))["keys"] == meant
 
 

@@ -374,7 +374,7 @@ class Abroad(Component):
     async def ask(self, route: str) -> Any:
         return await self.call(route)
 
-    @operation()
+    @operation(reentrant=True)
     def here(self) -> str:
         return "here"
 
