@@ -20,11 +20,12 @@ import msgspec
 from appbackplane.transport.addressing import SUPERVISOR, backplane_socket, default_run_dir
 from appbackplane.transport.errors import CallerError
 
-from . import recording, replicas
+from . import peering, recording, replicas
 from .config_reader import Duration, Patience, Reader, hint, shown
 from .logs import settings as log_settings
 from .logs.settings import LogSettings, Size
 from .metrics.address import problem_of
+from .peering import NodeSettings
 from .recording import RecordSettings, TopicSettings
 
 #: Words become file names, socket names and words of routes: no dots, no slashes, no surprises in a shell.
@@ -34,7 +35,7 @@ COMPONENT = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 #: that touches nothing may not import; a test holds them together.
 BACKPLANES_MAX, SOCKET_PATH_BYTES_MAX = 256, 107
 #: Of the file.
-TABLES = ("system", "backplane", "record", "topic")
+TABLES = ("system", "backplane", "record", "topic", "node", "peers")
 _SECOND_NS = 1_000_000_000
 #: A generation this high has restarted once a second for eleven days; its socket path must still fit.
 _GENERATION_MAX = 999_999
@@ -169,6 +170,15 @@ class Config(msgspec.Struct, frozen=True):
     #: None: actions are not recorded.
     record: RecordSettings | None = None
     topics: dict[str, TopicSettings] = {}
+    #: None: it knows no other nodes.
+    node: NodeSettings | None = None
+    #: Address of each node that is dialled first, to the name of its key; "": plain, on loopback.
+    peers: dict[str, str] = {}
+
+    @property
+    def carrier(self) -> str:
+        """The backplane that carries what is for other nodes; "": there is none."""
+        return "" if self.node is None else peering.BACKPLANE
 
     @property
     def replica_of(self) -> dict[str, str]:
@@ -214,6 +224,8 @@ def parse(text: str, path: Path, cpus: Collection[int] | None = None) -> Config:
     if not isinstance(sections, dict) or not sections:
         reader.say(("backplane",), 'expected at least one table: [backplane.main] with components = ["module:Class"]')
         sections = {}
+    node, peers = peering.read(reader, table, path.parent)
+    sections = {**sections, **peering.backplanes(node, peers)}
     counts = replicas.counts(sections, BACKPLANES_MAX)
     if (count := sum(counts.values())) > BACKPLANES_MAX:
         reader.say(("backplane",), f"{count} backplanes, at most {BACKPLANES_MAX} fit on a board")
@@ -256,6 +268,8 @@ def parse(text: str, path: Path, cpus: Collection[int] | None = None) -> Config:
         replicas={name: alike for name, alike in names.items() if len(alike) > 1},
         record=record,
         topics=topics,
+        node=node,
+        peers=peers,
     )
 
 

@@ -152,6 +152,7 @@ class Supervisor:
             random=random.random,
             replica_of=config.replica_of,
             stuck_after_ns={name: config.stuck_after_ns(name) for name in config.backplane},
+            node=config.carrier,
         )
         self._looks = Looks(self._director.health, self._board, self._placement)
         self._running: dict[str, _Running] = {}

@@ -12,6 +12,8 @@ from pathlib import Path
 SUPERVISOR, BACKPLANE, CONTROL = "supervisor", "backplane", "control"
 #: The operation of every backplane by which a caller says that he calls there no more.
 FAREWELL = "farewell"
+#: Stands between the name of a node and a route there: `b/index.stats`.
+OF_NODE = "/"
 
 
 def default_run_dir(system: str) -> Path:

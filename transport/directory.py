@@ -29,6 +29,8 @@ class OperationEntry(msgspec.Struct, frozen=True):
     calls: tuple[str, ...] = ()
     #: Whether doing it again does no harm, so that callers may try again.
     idempotent: bool = False
+    #: Whether other nodes may call it.
+    export: bool = False
 
 
 class ComponentEntry(msgspec.Struct, frozen=True):
@@ -42,6 +44,8 @@ class ComponentEntry(msgspec.Struct, frozen=True):
     objects_count: int = 0
     #: "system": it moves when all it depends on allow; "backplane": it waits for those of its own backplane only.
     driven_by: str = "system"
+    #: Those of its topics of which it hears what other nodes publish, too.
+    exported_topics: tuple[str, ...] = ()
 
 
 class Registration(msgspec.Struct, frozen=True):
@@ -87,6 +91,12 @@ class Directory(msgspec.Struct, frozen=True):
     topics: dict[str, tuple[str, ...]] = {}
     #: Routes that may be called again when nobody knows whether the work was done: those that all who serve them declare so.
     idempotent: tuple[str, ...] = ()
+    #: Routes that other nodes may call: those that all who serve them declare so.
+    exported: tuple[str, ...] = ()
+    #: Topics to which somebody subscribes for what other nodes publish.
+    exported_topics: tuple[str, ...] = ()
+    #: The backplane that carries what is for other nodes; "": this system knows no others.
+    node: str = ""
 
     def newly_draining(self, before: "Directory | None") -> list[str]:
         """Those that are being drained, and were not in the version before."""
@@ -134,15 +144,18 @@ def build(
     cgroups: Mapping[str, str | None] | None = None,
     draining: Collection[str] = (),
     unready: Collection[str] = (),
+    node: str = "",
 ) -> Directory:
     """The directory of all registered backplanes; those in `down` keep their routes but cannot be reached. `cgroups`: the
     folders of those that have a group of their own. `draining`: those that are up, and take nothing new. `unready`: those
-    that are not to be called where another can be.
+    that are not to be called where another can be. `node`: the one that carries what is for other nodes, if there is one.
     """
     folders = cgroups or {}
     routes: dict[str, list[str]] = {}
     topics: dict[str, list[str]] = {}
     once_only: set[str] = set()
+    kept: set[str] = set()
+    exported_topics: dict[str, None] = {}
     for registration in registrations:
         name = registration.backplane
         for component in registration.components:
@@ -150,6 +163,9 @@ def build(
                 routes.setdefault(operation.route, []).append(name)
                 if not operation.idempotent:
                     once_only.add(operation.route)
+                if not operation.export:
+                    kept.add(operation.route)
+            exported_topics |= dict.fromkeys(component.exported_topics)
             for topic in component.topics:
                 if name not in topics.setdefault(topic, []):
                     topics[topic].append(name)
@@ -172,4 +188,7 @@ def build(
         routes={route: tuple(names) for route, names in routes.items()},
         topics={topic: tuple(names) for topic, names in topics.items()},
         idempotent=tuple(route for route in routes if route not in once_only),
+        exported=tuple(route for route in routes if route not in kept),
+        exported_topics=tuple(exported_topics),
+        node=node,
     )

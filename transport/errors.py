@@ -104,8 +104,10 @@ class PeerDown(PeerError):
 class UnknownRoute(NotFound):
     """No object serves this route."""
 
-    def __init__(self, route: str, nearest: str | None = None) -> None:
-        super().__init__(f"no route {route!r}" + (f" (did you mean {nearest!r}?)" if nearest else ""))
+    def __init__(self, route: str, nearest: str | None = None, *, because: str = "") -> None:
+        """`because`: what is to be said of it beyond that nobody serves it."""
+        hint = f" (did you mean {nearest!r}?)" if nearest else ""
+        super().__init__(f"no route {route!r}{hint}{because and f': {because}'}")
         self.route, self.nearest = route, nearest
 
 

@@ -3,8 +3,9 @@
 Several backplanes may serve one route. Without a key they take turns, those that are ready before any that are not (who
 is least busy inside a backplane is the backplane's own matter); with a key the choice is a stable hash over all that serve
 it, up or not, because a key names an object, and its requests must not wander to another place whenever its own restarts.
-A place that is being drained takes nothing new, but for the calls of what it is finishing. Pure, the same in clients and
-backplanes; a new directory is a new resolver. A resolution without a key costs two dictionary look-ups.
+A place that is being drained takes nothing new, but for the calls of what it is finishing. What nobody here serves goes to
+the backplane that carries calls to other nodes, if there is one, and so does `b/index.stats`, which names a node. Pure, the
+same in clients and backplanes; a new directory is a new resolver. A resolution without a key costs two dictionary look-ups.
 """
 
 import zlib
@@ -19,6 +20,11 @@ RETRY_AFTER_S = 0.25
 #: of the replicas.
 AT = "@"
 _OWN = f"{addressing.BACKPLANE}."
+#: Words by which each system is run: what is not known here by one of these is another node's only if that is named.
+_OURS = (addressing.SUPERVISOR, addressing.BACKPLANE, addressing.CONTROL)
+#: Resolutions kept beside those of the directory's own routes: of routes elsewhere only their callers know how many there are.
+_OTHERS_MAX = 4_096
+_ALONE = "one with a / is of another node, and this system knows none: give it a table [node] in its TOML"
 
 
 class Resolver:
@@ -29,12 +35,16 @@ class Resolver:
         self._up: dict[str, tuple[str, ...]] = {}
         self._turns: dict[str, int] = {}
         self._idempotent = frozenset(directory.idempotent)
+        self._kept_max = len(directory.routes) + _OTHERS_MAX
 
     def resolve(self, route: str, key: str | None = None) -> str:  # hot: scripts/bench call_rtt
         """The name of the backplane to ask. Raises `UnknownRoute` or `Unavailable`."""
         up = self._up.get(route)
         if up is None:
-            up = self._up[route] = self._that_are_up(route)
+            up = self._that_are_up(route)
+            if len(self._up) >= self._kept_max:
+                self._up.clear()
+            self._up[route] = up
         if key is not None:
             return self._by_key(route, key)
         if len(up) == 1:
@@ -83,9 +93,15 @@ class Resolver:
         if word == addressing.BACKPLANE:  # every backplane serves its own operations, without declaring them
             name = rest.rpartition(".")[0]
             names = (name,) if name in self._directory.backplanes else ()
-        if not names:
-            raise UnknownRoute(route, self._directory.nearest(route))
-        return names
+        return names or self._elsewhere(route, word)
+
+    def _elsewhere(self, route: str, word: str) -> tuple[str, ...]:
+        """Who carries it to other nodes. Which of them has what a key names is known there."""
+        if word not in _OURS and self._directory.node:
+            return (self._directory.node,)
+        if addressing.OF_NODE in route:
+            raise UnknownRoute(route, because=_ALONE)
+        raise UnknownRoute(route, self._directory.nearest(route))
 
     def _is_up(self, name: str) -> bool:
         place = self._directory.backplanes.get(name)

@@ -58,6 +58,8 @@ class MessageSpec(msgspec.Struct, frozen=True, kw_only=True):
     topic: str | None = None
     #: Whether only the dispatcher's own sources and handlers send it: it has no route.
     internal: bool = False
+    #: Whether other nodes may send it.
+    export: bool = False
 
 
 M = TypeVar("M", bound=type[Message])
@@ -99,6 +101,7 @@ def message(
     rate: float | None = None,
     topic: str | None = None,
     internal: bool = False,
+    export: bool = False,
     name: str | None = None,
     among: Messages = MESSAGES,
 ) -> Callable[[M], M]:
@@ -107,15 +110,15 @@ def message(
     `key`: the field that says what it is about. Messages of one key are handled in the order in which they came (law 1),
     a `SelectiveProtector` chooses by it, and shards are found by it. `priority`: 0 is highest. `rate`: how often it is
     expected, Hz, for dispatchers with rate-monotonic priorities. `topic`: where it is heard, besides its route. `internal`: no
-    route leads to it, so that nobody but the dispatcher's own timers, sources and handlers can send it. `name`: the last word
-    of its route, default the class name in snake_case. Raises `DeclarationError`.
+    route leads to it, so that nobody but the dispatcher's own timers, sources and handlers can send it. `export`: other nodes
+    may send it. `name`: the last word of its route, default the class name in snake_case. Raises `DeclarationError`.
     """
 
     def declare(cls: M) -> M:
         kind = _checked(cls)
         spec = MessageSpec(
             type=kind, name=_snake(kind.__name__) if name is None else name, category=category, id=id, key=key,
-            priority=priority, rate=rate, topic=topic, internal=internal,
+            priority=priority, rate=rate, topic=topic, internal=internal, export=export,
         )  # fmt: skip
         _check(spec)
         among.add(spec)
@@ -179,6 +182,10 @@ def _check(spec: MessageSpec) -> None:
     if not isinstance(spec.internal, bool) or (spec.internal and spec.topic is not None):
         raise DeclarationError(
             f"{where}: internal={spec.internal!r}: expected True, and no topic, for one that nobody sends"
+        )
+    if not isinstance(spec.export, bool) or (spec.internal and spec.export):
+        raise DeclarationError(
+            f"{where}: export={spec.export!r}: expected True, and not internal, for what other nodes send"
         )
     if spec.topic is not None:
         try:

@@ -31,7 +31,12 @@ class MessageEndpoint(Endpoint):
         bound = binding_of(spec)
         signature = bound.signature + "".join(_answer(each) for each in entries if each.answers)
         super().__init__(
-            spec.name, priority=priority, summary=_first_line(spec.type), signature=signature, topic=spec.topic
+            spec.name,
+            priority=priority,
+            summary=_first_line(spec.type),
+            signature=signature,
+            topic=spec.topic,
+            export=spec.export,
         )
         self._dispatcher = dispatcher
         self._spec = spec

@@ -314,6 +314,8 @@ class Outgoing:
         try:
             place = self._resolver.resolve(route, idempotency_key if key is None else key)
         except UnknownRoute:
+            if addressing.OF_NODE in route:
+                raise
             if here is None:
                 raise UnknownRoute(route, engine.intake.nearest(route)) from None
             return None  # the supervisor has not told us of ourselves yet

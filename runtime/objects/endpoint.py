@@ -47,10 +47,13 @@ class Endpoint:
         summary: str = "",
         signature: str = "(...)",
         topic: str | None = None,
+        export: bool = False,
     ) -> None:
-        """`summary` and `signature`: for `appbackplane routes`. `topic`: its messages are requests of this endpoint, too."""
+        """`summary` and `signature`: for `appbackplane routes`. `topic`: its messages are requests of this endpoint, too.
+        `export`: other nodes may use both.
+        """
         self.name, self.priority, self.states, self.summary = name, priority, states, summary
-        self.signature, self.topic = signature, topic
+        self.signature, self.topic, self.export = signature, topic, export
 
     def create_action(self, request: Request) -> Action | None:
         """The action, with its object chosen. Be quick: it runs in the thread that received the request.

@@ -47,6 +47,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
     topic: str | None = None
     interval_ns: int = 0
     is_long: bool = False
+    export: bool = False
 
 
 def operation(
@@ -61,6 +62,7 @@ def operation(
     accepted_in: Sequence[Any] | None = None,
     otherwise: str = "refuse",
     is_long: bool = False,
+    export: bool = False,
 ) -> Callable[[Method], Method]:
     """Make a method callable by others, on the route COMPONENT.NAME.
 
@@ -71,6 +73,7 @@ def operation(
     method of the component that works out the key of the target slowly, in the digester (law 7). `accepted_in` and
     `otherwise` ("refuse" or "defer"): states of a `StateMachine` in which it is accepted, and what happens elsewhere.
     `is_long`: it may run for as long as it likes, and its backplane is not taken for wedged meanwhile (`stuck_after`).
+    `export`: other nodes may call it, by any key that is trusted with what is exported.
     """
     if otherwise not in ("refuse", "defer"):
         raise DeclarationError(f"otherwise={otherwise!r}: expected 'refuse' or 'defer'")
@@ -81,18 +84,21 @@ def operation(
             kind="operation", name=name, priority=priority, reentrant=reentrant, idempotent=idempotent,
             calls=tuple(calls), states=tuple(states),
             digest=digest, accepted_in=None if accepted_in is None else tuple(accepted_in), otherwise=otherwise,
-            is_long=is_long,
+            is_long=is_long, export=export,
         )
     )  # fmt: skip
 
 
-def subscribe(topic: str, *, priority: int = PRIORITY_DEFAULT) -> Callable[[Method], Method]:
-    """Have a method run for each message of `topic` (`a.b` exactly, or `a.*` for all below it)."""
+def subscribe(topic: str, *, priority: int = PRIORITY_DEFAULT, export: bool = False) -> Callable[[Method], Method]:
+    """Have a method run for each message of `topic` (`a.b` exactly, or `a.*` for all below it).
+
+    `export`: what other nodes publish there is heard, too.
+    """
     try:
         check_pattern(topic)
     except InvalidArgument as error:
         raise DeclarationError(str(error)) from None
-    return _mark(Mark(kind="topic", topic=topic, priority=priority))
+    return _mark(Mark(kind="topic", topic=topic, priority=priority, export=export))
 
 
 def every(seconds: float, *, priority: int = PRIORITY_DEFAULT) -> Callable[[Method], Method]:

@@ -64,6 +64,13 @@ class Route:
         # Not `in`, nor by name: an enum's hash and value are Python functions.
         return any(state is now for state in self._states)
 
+    @property
+    def is_exported(self) -> bool:
+        """Whether other nodes may call it: all who implement it say so."""
+        if self.endpoint is not None:
+            return self.endpoint.export
+        return all(spec.mark.export for spec in self.specs.values())
+
     def close(self) -> None:
         """From now on it is served in no state."""
         self._states = ()
@@ -186,12 +193,12 @@ class Registry:
 
     def _entry(self, component: Component) -> ComponentEntry:
         routes = [route for route in self.routes.values() if route.component is component]
-        topics = {
-            s.mark.topic
+        heard = [
+            (s.mark.topic, s.mark.export)
             for o in (component, *component._objects)
             for s in type(o).__operations__.values()
             if s.mark.topic
-        } | {endpoint.topic for endpoint in component._endpoints if endpoint.topic}
+        ] + [(endpoint.topic, endpoint.export) for endpoint in component._endpoints if endpoint.topic]
         return ComponentEntry(
             name=component.component_name,
             depends_on=component.depends_on,
@@ -209,12 +216,14 @@ class Registry:
                     reentrant=route.mark.reentrant,
                     calls=route.mark.calls,
                     idempotent=route.mark.idempotent,
+                    export=route.is_exported,
                 )
                 for route in routes
             ),
-            topics=tuple(sorted(topics)),
+            topics=tuple(sorted({topic for topic, _ in heard})),
             objects_count=len(component._objects),
             driven_by=component.driven_by,
+            exported_topics=tuple(sorted({topic for topic, is_exported in heard if is_exported})),
         )
 
     def _add(self, component: Component, object: AppObject) -> None:

@@ -19,7 +19,7 @@ from appbackplane.transport.errors import FailedPrecondition
 from ..config import Config, ConfigError, load
 from ..direction import plan
 from ..processes.spawn import process_config, start
-from . import show
+from . import node_keys, show
 from .cli import debug_option, json_option
 from .systems import toml_of
 
@@ -31,8 +31,9 @@ from .systems import toml_of
 def command(file: str | None, as_json: bool) -> None:
     """Check the system of FILE (default: the one TOML in this folder) without starting it."""
     config = load(toml_of(file, "check"))
+    node_keys.check(config)
     registrations, problems = describe(config)
-    findings = plan.find(registrations, config.replica_of) if not problems else []
+    findings = plan.find(registrations, config.replica_of, has_node=config.node is not None) if not problems else []
     problems += [finding.text for finding in findings if finding.is_error]
     if problems:
         raise ConfigError(config.file, problems)

@@ -26,7 +26,7 @@ from ..logs.folder import LAST_WORDS
 from ..logs.output import Output
 from ..metrics.port import PATH, MetricsPort
 from ..processes.run_dir import already_running, running_pid
-from . import show
+from . import node_keys, show
 from .asking import ask
 from .cli import FAILED, debug_option, is_debug, json_option
 from .systems import toml_of
@@ -49,6 +49,7 @@ def command(file: str | None, named: str | None, detach: bool, ready_fd: int | N
     """Start the system of FILE (default: the one TOML in this folder)."""
     path = toml_of(file if named is None else named, "up")
     config = msgspec.structs.replace(load(path), debug=is_debug())
+    node_keys.check(config)
     if detach:
         _detached(config, as_json=as_json)
     else:

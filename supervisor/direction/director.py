@@ -46,10 +46,11 @@ class Director:
         drains_ns: Mapping[str, int] | None = None,
         replica_of: Mapping[str, str] | None = None,
         stuck_after_ns: Mapping[str, int] | None = None,
+        node: str = "",
     ) -> None:
         """`limits_ns`: of a start and a stop, where a backplane has its own. `drains_ns`: of draining. `random`: 0 to 1.
-        `replica_of`: to each that has replicas the name they have in common. `stuck_after_ns`: health.py."""
-        self.system = system
+        `replica_of`: to replicas their common name. `stuck_after_ns`: health.py. `node`: who carries what is for others."""
+        self.system, self._node = system, node
         self.children = children_of(policies, first_generation, replica_of or {}, drains_ns or {})
         self._past = turnover.Past(first_generation)
         for name, child in self.children.items():
@@ -58,7 +59,7 @@ class Director:
         self.movement = Movement(self.children, role, random)
         self.restarts = OrderedRestarts(self.children, self.movement)
         self.health = HealthWatch(self.children, stuck_after_ns or {})
-        self.directory = Directory(system=system)
+        self.directory = Directory(system=system, node=node)
         #: "starting", "up", "stopping" or "down".
         self.mode = "starting"
         #: When it was ordered up, and when it came into its present mode.
@@ -118,7 +119,7 @@ class Director:
         for child, reason in self.health.due(now_ns, is_judging=self.mode == "up"):
             self._kill(child, reason, now_ns)
         self._advance(now_ns)
-        if self.directory.unready != replicas.unready(self.children):
+        if (self.directory.unready, self.directory.node) != (replicas.unready(self.children), self._node):
             self._send_directory()
         effects, self._effects = self._effects, []
         return effects
@@ -184,12 +185,10 @@ class Director:
         if not child.is_at(event.generation):
             return
         self._effects.append(ClearSlot(child.name))
-        if child.phase is Phase.KILLED and child.reason:
-            reason = child.reason
-        else:
-            reason = self.health.obituary(event)
+        was_killed = child.phase is Phase.KILLED
+        reason = child.reason if was_killed and child.reason else self.health.obituary(event)
         # An exit code is the process's own word, and it would say the same again; a signal came from outside.
-        repeats = event.code >= 0 or child.phase is Phase.KILLED
+        repeats = event.code >= 0 or was_killed
         self._on_death(child, reason, now_ns, repeats=repeats, is_normal=event.code == 0)
 
     def _on_death(self, child: Child, reason: str, now_ns: int, *, repeats: bool, is_normal: bool = False) -> None:
@@ -257,6 +256,7 @@ class Director:
         assert self.mode == "up", "who asks looks at the mode"
         self._effects += turnover.begin(self.children, self.movement, event, now_ns, self._past)
         self.health.configure({name: event.new.stuck_after_ns(name) for name in event.new.backplane})
+        self._node = event.new.carrier
 
     # Down
 
@@ -392,8 +392,9 @@ class Director:
         self.mode, self.since_ns = mode, now_ns
 
     def _findings(self) -> list[plan.Finding]:
-        return plan.find(group_restart.registrations(self.children), replicas.in_common(self.children))
+        replica_of, has_node = replicas.in_common(self.children), bool(self._node)
+        return plan.find(group_restart.registrations(self.children), replica_of, has_node=has_node)
 
     def _send_directory(self) -> None:
-        self.directory = places.directory_of(self.system, self.directory.version + 1, self.children)
+        self.directory = places.directory_of(self.system, self.directory.version + 1, self.children, self._node)
         self._effects.append(SendDirectory(self.directory))

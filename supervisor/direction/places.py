@@ -15,9 +15,9 @@ from .replicas import unready
 _LEAVING = (Phase.DRAINING, Phase.STOPPING)
 
 
-def directory_of(system: str, version: int, children: Mapping[str, Child]) -> Directory:
-    """The map of all who have ever registered."""
+def directory_of(system: str, version: int, children: Mapping[str, Child], node: str = "") -> Directory:
+    """The map of all who have ever registered. `node`: who carries what is for other nodes."""
     down = {name for name, child in children.items() if child.phase not in (Phase.UP, *_LEAVING)}
     draining = {name for name, child in children.items() if child.phase in _LEAVING}
     cgroups = {name: child.cgroup for name, child in children.items()}
-    return directory.build(system, version, registrations(children), down, cgroups, draining, unready(children))
+    return directory.build(system, version, registrations(children), down, cgroups, draining, unready(children), node)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from appbackplane.transport.addressing import BACKPLANE, CONTROL, SUPERVISOR
+from appbackplane.transport.addressing import BACKPLANE, CONTROL, OF_NODE, SUPERVISOR
 from appbackplane.transport.directory import ComponentEntry, OperationEntry, Registration
 
 
@@ -26,15 +26,19 @@ class Finding:
     is_error: bool = True
 
 
-def find(registrations: Iterable[Registration], replica_of: Mapping[str, str] | None = None) -> list[Finding]:
-    """Everything that is wrong with these backplanes together. `replica_of`: to replicas the name they have in common."""
+def find(
+    registrations: Iterable[Registration], replica_of: Mapping[str, str] | None = None, *, has_node: bool = False
+) -> list[Finding]:
+    """Everything that is wrong with these backplanes together. `replica_of`: to replicas the name they have in common.
+    `has_node`: what none of them serves, other nodes may.
+    """
     registrations = [_in_common(r, (replica_of or {}).get(r.backplane)) for r in registrations]
     components = {c.name: c for r in registrations for c in r.components}
     findings = [
         *_names(registrations),
         *_missing(registrations, components),
         *_dependency_cycles(components),
-        *_call_findings(components.values()),
+        *_call_findings(components.values(), has_node=has_node),
     ]
     return list(dict.fromkeys(findings))  # what is wrong with all replicas is said once
 
@@ -120,12 +124,13 @@ def _dependency_cycles(components: Mapping[str, ComponentEntry]) -> Iterable[Fin
         yield Finding(f"components depend on each other in a ring: {' -> '.join(ring)}")
 
 
-def _call_findings(components: Iterable[ComponentEntry]) -> Iterable[Finding]:
+def _call_findings(components: Iterable[ComponentEntry], *, has_node: bool) -> Iterable[Finding]:
     operations = {operation.route: operation for component in components for operation in component.operations}
     for operation in operations.values():
         for route in operation.calls:
-            if route not in operations and route.partition(".")[0] not in (SUPERVISOR, BACKPLANE):
-                text = f"{operation.route} declares to call {route!r}, which nobody serves{_hint(route, operations)}"
+            if route not in operations and not has_node and route.partition(".")[0] not in (SUPERVISOR, BACKPLANE):
+                why = "and there is no [node] in the TOML" if OF_NODE in route else "which nobody serves"
+                text = f"{operation.route} declares to call {route!r}, {why}{_hint(route, operations)}"
                 yield Finding(text, is_error=False)
     graph = {route: tuple(r for r in o.calls if r in operations) for route, o in operations.items()}
     for ring in rings(graph):

@@ -42,6 +42,8 @@ IN_WORDS = {
     Takes.NEVER: "not while it runs",
 }
 _S, _B, _R, _N = Takes
+#: Beside [system] and [backplane.NAME]; all their keys take a restart.
+_TABLES = ("record", "topic", "node", "peers")
 #: Of [system]; `log` has keys of its own.
 SYSTEM_KEYS: Mapping[str, Takes] = {
     "name": _N, "role": _S, "run_dir": _N, "nice": _N, "start_limit": _S, "stop_limit": _S, "restart": _S,
@@ -71,7 +73,7 @@ class Change:
     @property
     def name(self) -> str:
         """Whole, as it is found in the TOML."""
-        if self.backplane is None and self.key.partition(".")[0] in ("record", "topic"):
+        if self.key.partition(".")[0] in _TABLES:
             return self.key
         return f"system.{self.key}" if self.backplane is None else f"backplane.{self.backplane}.{self.key}"
 
@@ -131,7 +133,9 @@ def plan(running: Config, new: Config) -> Plan:
         ]
     kept = [name for name in new.backplane if name in running.backplane]
     for name in kept:
-        changes += _differences(name, running.backplane[name], new.backplane[name], BACKPLANE_KEYS)
+        of_name = _differences(name, running.backplane[name], new.backplane[name], BACKPLANE_KEYS)
+        is_carrier = name == running.carrier == new.carrier
+        changes += _as_in_node(of_name, running, new) if is_carrier else of_name
     is_new_for_all = any(change.backplane is None and change.takes is Takes.RESTART for change in changes)
     named = {change.backplane for change in changes if change.takes is Takes.RESTART}
     return Plan(
@@ -218,6 +222,14 @@ def _differences(
                 yield Change(backplane, path, was, becomes, takes[field.encode_name])
         elif before != after:
             yield Change(backplane, key, before, after, takes[field.encode_name])
+
+
+def _as_in_node(changes: Iterable[Change], old: Config, new: Config) -> Iterator[Change]:
+    """What its component is told, as [node] and [peers] say it."""
+    yield from (change for change in changes if not change.key.startswith("settings."))
+    for key, before, after in (("node", _table(old.node), _table(new.node)), ("peers", old.peers, new.peers)):
+        for path, was, becomes in _entries(key, before, after):
+            yield Change(new.carrier, path, was, becomes, Takes.RESTART)
 
 
 def _entries(key: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:

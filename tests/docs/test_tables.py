@@ -37,6 +37,7 @@ from appbackplane.supervisor.config import BackplaneConfig, Duration, ReplaySett
 from appbackplane.supervisor.config_reader import Patience
 from appbackplane.supervisor.direction.health import Health
 from appbackplane.supervisor.logs.settings import LogSettings, Size, in_words
+from appbackplane.supervisor.peering import SEEDS_MAX, NodeSettings
 from appbackplane.supervisor.recording import RecordSettings, TopicSettings
 from appbackplane.transport.errors import error_from
 from appbackplane.transport.peers.effects import State as PeerState
@@ -130,6 +131,7 @@ def test_moves_of_components() -> None:
         ("replay", ReplaySettings),
         ("[record]", RecordSettings),
         ("[topic.NAME]", TopicSettings),
+        ("[node]", NodeSettings),
         ("Policy of a request kernel", KernelPolicy),
         ("optimiser", OptimiserPolicy),
     ],
@@ -141,6 +143,11 @@ def test_every_key_of_the_toml(heading: str, kind: type[msgspec.Struct]) -> None
         for field in msgspec.structs.fields(kind)
     ]
     assert [row[:3] for row in table(page("configuration"), heading)] == expected
+
+
+def test_how_many_peers() -> None:
+    """configuration.md."""
+    assert f"`[peers]` has up to {SEEDS_MAX} addresses" in page("configuration")
 
 
 def type_in_words(kind: Any, name: str = "") -> str:

@@ -77,6 +77,7 @@ def make_director(
     system: System = SYSTEM,
     policies: Mapping[str, RestartPolicy] | None = None,
     role: ModuleState = ModuleState.PRIMARY,
+    node: str = "",
 ) -> Director:
     """Of `SYSTEM`, where nobody has a policy of its own."""
     return Director(
@@ -88,6 +89,7 @@ def make_director(
         random=lambda: 0.0,
         stuck_after_ns=dict.fromkeys(system, STUCK_AFTER_NS),
         replica_of=REPLICA_OF if system is REPLICATED else None,
+        node=node,
     )
 
 

@@ -58,3 +58,11 @@ def test_arguments_that_clash_with_keywords_have_a_way() -> None:
     for wrong in ({"text": 1}, {5: 1}, [("a", 1)]):
         with pytest.raises(InvalidArgument, match=r"a\.b"):
             request.body_of("a.b", wrong, {"text": "x"})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("route", ["b/index.stats", "node-1_a/index.stats", "b/backplane.query.statistics"])
+def test_a_route_may_name_a_node(route: str) -> None:
+    """Whether there is one of that name, those who know nodes say."""
+    request.check(route, None, None)
+    packed = codec.Encoder().encode(Envelope(CALL, 1, None, route, None, 1, None, {}))
+    assert codec.decode(codec.batch([packed]))[0].route == route

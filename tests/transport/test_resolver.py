@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -136,3 +137,99 @@ def test_a_directory_is_built_of_registrations_and_survives_the_wire() -> None:
     assert set(built.routes["index.add"]) == {"one", "two"}
     assert built.backplanes["one"] == Place(2, "/run/one-2.sock", True, 11) and not built.backplanes["two"].is_up
     assert Resolver(built).resolve("index.add") == "one"
+
+
+# Other nodes
+
+ALONE = "a table \\[node\\] in its TOML"
+
+
+def node_directory(*, is_up: bool = True, is_draining: bool = False, node: str = "node") -> Directory:
+    """`x.do` is served here, by `a`; `node` carries what is for others."""
+    places = {"a": Place(1, "/run/a-1.sock"), "node": Place(1, "/run/node-1.sock", is_up, is_draining=is_draining)}
+    return Directory("s", 1, places, {"x.do": ("a",)}, node=node)
+
+
+@pytest.mark.parametrize("key", [None, "k", "@a", "@node:k"])
+def test_what_nobody_here_serves_goes_to_the_node(key: str | None) -> None:
+    """It knows who else does, and where the object is that a key names: nothing of that is known here."""
+    resolver = Resolver(node_directory())
+    assert [resolver.resolve(route, key) for route in ("b/x.do", "y.do", "b/backplane.a.statistics")] == ["node"] * 3
+    assert resolver.place("node").path == "/run/node-1.sock"
+    assert not resolver.is_idempotent("b/x.do")
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+def test_what_is_served_here_stays_here(key: str | None) -> None:
+    """Also while it is down: it will be back before another node has what it had."""
+    directory = node_directory()
+    assert Resolver(directory).resolve("x.do", key) == "a"
+    down = {**directory.backplanes, "a": Place(1, "/run/a-1.sock", False)}
+    with pytest.raises(Unavailable, match="served by a: down now"):
+        Resolver(msgspec.structs.replace(directory, backplanes=down)).resolve("x.do", key)
+
+
+@pytest.mark.parametrize(
+    "directory",
+    [node_directory(is_up=False), node_directory(is_draining=True), Directory("s", 1, {}, {}, node="node")],
+)
+@pytest.mark.parametrize("key", [None, "k"])
+def test_a_node_that_is_not_there_is_waited_for(directory: Directory, key: str | None) -> None:
+    """It is started again as any other; a route that nobody had ever served would not be worth the wait."""
+    for route in ("b/x.do", "y.do"):
+        with pytest.raises(Unavailable, match="is served by node") as caught:
+            Resolver(directory).resolve(route, key)
+        assert caught.value.retry_after
+
+
+def test_what_belongs_to_work_that_is_finished_may_pass_a_node_that_is_drained() -> None:
+    """It could not be finished otherwise."""
+    assert Resolver(node_directory(is_draining=True)).draining("b/x.do") == "node"
+
+
+def test_what_runs_a_system_is_looked_for_nowhere_else() -> None:
+    """A mistyped `backplane.…` must not be asked of another host's."""
+    for route in ("backplane.z.statistics", "supervisor.stauts", "control.stop"):
+        with pytest.raises(UnknownRoute):
+            Resolver(node_directory()).resolve(route)
+
+
+def test_a_system_without_a_node_says_what_to_do() -> None:
+    """Who names a node there has forgotten a table."""
+    resolver = Resolver(node_directory(node=""))
+    with pytest.raises(UnknownRoute, match=f"no route 'b/x.do': .* {ALONE}") as caught:
+        resolver.resolve("b/x.do")
+    assert caught.value.route == "b/x.do"
+    with pytest.raises(UnknownRoute, match=r"no route 'x\.dp' \(did you mean 'x\.do'\?\)$"):
+        resolver.resolve("x.dp")
+
+
+def test_routes_elsewhere_are_not_kept_for_ever() -> None:
+    """Only their callers know how many there are; whoever makes them up must not fill the memory."""
+    resolver = Resolver(node_directory())
+    sizes = []
+    for number in range(10_000):
+        assert resolver.resolve(f"b/made.up_{number}") == "node"
+        assert resolver.resolve("x.do") == "a"
+        sizes.append(len(resolver._up))
+    assert max(sizes) < 5_000
+
+
+def test_what_other_nodes_may_use_is_what_all_say_who_serve_it() -> None:
+    """One that does not is called, too: a key may lead there. A topic is heard by whoever says so."""
+
+    def component(name: str, *, export: bool, topics: tuple[str, ...] = ()) -> ComponentEntry:
+        operations = tuple(
+            OperationEntry(route, 4, "()", ("primary",), export=is_exported)
+            for route, is_exported in (("x.do", export), (f"{name}.own", True), ("x.not", False))
+        )
+        return ComponentEntry(name, operations=operations, topics=("t", "u"), exported_topics=topics)
+
+    registrations = [
+        Registration("one", 1, 1, "/run/one", (component("a", export=True, topics=("t",)),)),
+        Registration("two", 1, 2, "/run/two", (component("b", export=False, topics=("t",)),)),
+    ]
+    built = build("s", 1, registrations, down=set(), node="two")
+    assert (built.exported, built.exported_topics, built.node) == (("a.own", "b.own"), ("t",), "two")
+    assert build("s", 1, registrations[:1], down=set()).exported == ("x.do", "a.own")
+    assert Directory.from_body(built.to_body()) == built

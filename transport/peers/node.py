@@ -10,6 +10,7 @@ is asked for its routes, one that goes down takes them along. Pure, as all of it
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
+from ..addressing import OF_NODE
 from ..directory import nearest
 from ..errors import MalformedFrame, NotFound, Unavailable, UnknownRoute
 from .effects import Effect, PeerChanged, PeerDown, PeerUp, Refused, Send, State
@@ -21,8 +22,6 @@ from .policy import MembershipPolicy
 from .route_table import RouteTable
 from .view import Identity
 
-#: Between the name of a node and a route: `b/index.stats`.
-OF_NODE: Final = "/"
 #: When a caller may ask again for a node that is down here: it is dialled more often than that.
 RETRY_AFTER_S: Final = 1.0
 

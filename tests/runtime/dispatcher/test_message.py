@@ -84,6 +84,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"name": 3}, "name=3: expected the last word"),
     ({"topic": ""}, "topic: subscribe to a topic such as 'files.changed'"),
     ({"topic": "a b"}, "topic: subscribe to a topic"),
+    ({"export": 1}, "export=1: expected True, and not internal, for what other nodes send"),
+    ({"export": True, "internal": True}, "export=True: expected True, and not internal"),
     ({"key": "room"}, "has no field 'room' to be its key: it has number, numbers, anything"),
     ({"key": "numbers"}, "key='numbers': Sequence[int] cannot be hashed: choose a str, a number or an Enum"),
     ({"key": "anything"}, "key='anything': Any cannot be hashed"),

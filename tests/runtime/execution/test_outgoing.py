@@ -365,3 +365,48 @@ def test_calls_that_one_holds_that_is_drained_are_not_given_up() -> None:
     assert not call.is_done
     bank.outside_calls()[0].reply("yes")
     assert call.result() == "yes"
+
+
+class Abroad(Component):
+    """Asks for what it is told to."""
+
+    @operation()
+    async def ask(self, route: str) -> Any:
+        return await self.call(route)
+
+    @operation(reentrant=True)
+    def here(self) -> str:
+        return "here"
+
+
+def with_node(node: str) -> VirtualBackplane:
+    """`Abroad`, in a system whose backplane of this name knows other nodes."""
+    backplane = VirtualBackplane(Abroad(), outside=("oracle.answer",))
+    outgoing = backplane.backplane.engine.outgoing
+    version = outgoing.directory.version + 1
+    outgoing.update(msgspec.structs.replace(outgoing.directory, version=version, node=node), backplane.clock.now_ns())
+    return backplane
+
+
+def test_what_is_on_other_nodes_goes_by_the_one_that_knows_them() -> None:
+    """As it was asked for: which node it is, is read there. What is here stays here."""
+    backplane = with_node("outside")
+    for route in ("b/abroad.here", "somewhere.answer"):
+        asked = backplane.call("abroad.ask", route=route)
+        backplane.run_until_idle()
+        (call,) = backplane.outside_calls(route)
+        call.reply(7)
+        assert asked.result() == 7
+    assert backplane.call("abroad.ask", route="abroad.here").result() == "here"
+
+
+def test_without_other_nodes_it_is_said_what_to_do() -> None:
+    """And what is like it here would be no help: another node was meant."""
+    error = with_node("").call("abroad.ask", route="b/abroad.here").error()
+    assert "no route 'b/abroad.here': one with a / is of another node" in str(error) and "[node]" in str(error)
+
+
+def test_the_one_that_knows_them_asks_nobody_when_it_does_not() -> None:
+    """It would ask itself for ever."""
+    error = with_node("virtual").call("abroad.ask", route="abroad.hre").error()
+    assert "no route 'abroad.hre' (did you mean 'abroad.here'?)" in str(error)

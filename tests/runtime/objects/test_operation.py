@@ -240,6 +240,7 @@ def test_marks_that_make_no_sense_are_refused() -> None:
         ({"name": 5}, r"name: expected `str \| null`, got `int`"),
         ({"reentrant": "yes"}, "reentrant: expected `bool`, got `str`"),
         ({"calls": [1]}, r"calls\[0\]: expected `str`, got `int`"),
+        ({"export": 1}, "export: expected `bool`, got `int`"),
         ({"digest": 5}, r"digest: expected `str \| null`, got `int`"),
     ],
 )
@@ -295,7 +296,14 @@ def test_a_mark_says_what_was_declared() -> None:
         @every(0.25)
         async def tick(self) -> None: ...
 
+        @operation(export=True)
+        def give(self) -> None: ...
+
+        @subscribe("files.sent", export=True)
+        def take(self) -> None: ...
+
     specs = All.__operations__
+    assert {name for name, spec in specs.items() if spec.mark.export} == {"give", "take"}
     mark = specs["serve"].mark
     assert (mark.kind, mark.priority, mark.reentrant, mark.calls, mark.digest) == (
         "operation",

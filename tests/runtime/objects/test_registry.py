@@ -286,3 +286,45 @@ def test_who_drives_a_component_is_in_its_entry() -> None:
     registry.add_component(type("Plain", (Component,), {})())
     registry.add_component(type("Own", (Component,), {"driven_by": "backplane"})())
     assert {entry.name: entry.driven_by for entry in registry.entries()} == {"plain": "system", "own": "backplane"}
+
+
+class Giving(AppObject):
+    @operation(export=True)
+    def both(self) -> None: ...
+
+    @operation(export=True)
+    def one(self) -> None: ...
+
+    @subscribe("files.sent", export=True)
+    def on_sent(self) -> None: ...
+
+    @subscribe("files.kept")
+    def on_kept(self) -> None: ...
+
+
+class Keeping(AppObject):
+    @operation(export=True)
+    def both(self) -> None: ...
+
+    @operation()
+    def one(self) -> None: ...
+
+    @subscribe("files.sent")
+    def on_sent(self) -> None: ...
+
+
+class Door(Endpoint):
+    def create_action(self, request: Any) -> Any: ...
+
+
+def test_what_other_nodes_may_use_is_in_the_registration() -> None:
+    """A route leads to any of its objects, so that all have to agree; a topic is heard by those who say so."""
+    query = query_with(Giving(), Keeping())
+    query._endpoints = [
+        Door("open", priority=1, topic="door.open", export=True),
+        Door("shut", priority=1, topic="door.shut"),
+    ]
+    (entry,) = registry_of(query).entries()
+    assert {one.route for one in entry.operations if one.export} == {"query.both", "query.open"}
+    assert entry.exported_topics == ("door.open", "files.sent")
+    assert entry.topics == ("door.open", "door.shut", "files.kept", "files.sent")

@@ -133,3 +133,13 @@ def test_those_above_replicas_depend_on_each_and_those_beside_only_on_their_own(
         system(**{"web-1": (shop, stock), "web-2": (shop, stock), "front": (component("page", depends_on=("shop",)),)})
     )
     assert above == {"web-1": {"front"}, "web-2": {"front"}, "front": set()}
+
+
+def test_what_other_nodes_may_serve_is_no_finding() -> None:
+    """Nobody here does; and without [node] nobody can."""
+    registrations = system(x=(component("a", operation("a.one", "b/c.two", "c.two")),))
+    assert plan.find(registrations, has_node=True) == []
+    assert texts(registrations, errors=False) == [
+        "a.one declares to call 'b/c.two', and there is no [node] in the TOML",
+        "a.one declares to call 'c.two', which nobody serves",
+    ]

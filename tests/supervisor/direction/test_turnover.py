@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.supervisor.direction import effects, events
 from appbackplane.supervisor.direction.child import Phase
+from appbackplane.supervisor.direction.reconfiguration import Plan
+from appbackplane.supervisor.peering import NodeSettings
 
-from ..world import REPLICATED, SECOND_NS, World, policy, up_world
+from ..world import REPLICATED, SECOND_NS, World, make_director, policy, up_world
 
 PRIMARY = ModuleState.PRIMARY
 
@@ -188,3 +191,17 @@ def test_limits_and_policies_hold_at_once() -> None:
     assert generations(world) == {"first": 1, "second": 1, "third": 1}
     child = world.director.children["first"]
     assert (child.policy.max, child.start_limit_ns) == (0, 30 * SECOND_NS)
+
+
+def test_the_directory_says_who_carries_what_is_for_other_nodes() -> None:
+    """From the first one on, and anew as soon as another configuration holds, before anybody has come or gone."""
+    assert make_director(node="node").directory.node == "node", "before anybody has registered"
+    world = up_world()
+    without = world._config(0, ())
+    with_node = msgspec.structs.replace(without, node=NodeSettings("b", "tcp://127.0.0.1:7400"))
+    for old, new, said in ((without, with_node, "node"), (with_node, without, "")):
+        before = world.director.directory.version
+        world.tell(events.Reconfigured(old, new, Plan()))
+        assert (world.director.directory.node, world.version) == (said, before + 1)
+    world.tell(events.Reconfigured(without, without, Plan()))
+    assert world.version == before + 1, "nothing new, and nobody is told"

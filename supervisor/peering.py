@@ -1,0 +1,138 @@
+"""Peering: [node] and [peers] of the TOML, as settings and as the backplane that they add. Pure.
+
+A system that has a name among nodes has one process more, the backplane `node`, which alone speaks TCP and carries what is
+for other nodes; it is started, restarted and shown like any other. What leaves this host takes keys: where all addresses
+are on loopback, and no key is spoken of, there are none. Whether the keys are there is for commands/node_keys.py to see.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from appbackplane.transport.errors import InvalidArgument
+from appbackplane.transport.peers.policy import MembershipPolicy
+from appbackplane.transport.security.addresses import check_address, is_for_all, secured_by
+from appbackplane.transport.security.ring import NAME as KEY_NAME
+
+from .config_reader import Reader, shown
+
+#: The backplane that is added, its component, and the name of that one's settings.
+BACKPLANE, COMPONENT = "node", "appbackplane.runtime.peers:Node"
+_CLASS = COMPONENT.rpartition(":")[2]
+#: Before the slash in routes, so that it has none; and of one case, or two nodes would look alike in a log.
+NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+#: As many as there may be nodes.
+SEEDS_MAX = MembershipPolicy().members_max
+
+
+class NodeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[node]"""
+
+    #: How other nodes name this one.
+    name: str
+    #: "tcp://HOST:PORT", by which others reach it, too; None: it only dials.
+    listen: str | None = None
+    #: Folder of its keys; None: the user's.
+    keys: str | None = None
+
+
+def read(reader: Reader, table: Mapping[str, Any], folder: Path) -> tuple[NodeSettings | None, dict[str, str]]:
+    """Of the whole TOML, which lies in `folder`: what [node] says, and to the address of each seed the name of its key.
+
+    What is wrong is noted.
+    """
+    if "node" not in table:
+        if "peers" in table:
+            reader.say(("peers",), 'expected a table [node] with name = "..." beside it: who dials says who it is')
+        return None, {}
+    problems_before = len(reader.problems)
+    backplanes = table.get("backplane")
+    if isinstance(backplanes, dict) and BACKPLANE in backplanes:
+        reader.say(("backplane", BACKPLANE), "the name is that of the process that [node] adds: choose another")
+    values = reader.table(NodeSettings, table["node"], ("node",))
+    if not NAME.fullmatch(values.get("name", "any")):
+        what = "expected a lower-case letter and at most 62 more letters, digits, - and _"
+        reader.say(("node", "name"), f"{what}, got {shown(values['name'])}")
+    values["listen"] = _listen(reader, values.get("listen"))
+    values["keys"] = _keys(reader, values.get("keys"), folder)
+    peers = _peers(reader, table.get("peers", {}))
+    if len(reader.problems) > problems_before:
+        return None, {}
+    node = NodeSettings(**values)
+    if node.listen is None and not peers:
+        reader.say(("node",), 'expected listen = "tcp://HOST:PORT", or [peers] to dial: with neither it meets nobody')
+    is_secured = needs_keys_by(node, peers) is not None
+    for address, key in peers.items():
+        if is_secured and not key:
+            what = 'expected the name of its key, as in `appbackplane keys trust NAME KEY`, got ""'
+            reader.say(("peers", address), f"{what}, which is for nodes that are all on loopback, and use no keys")
+    return node, peers
+
+
+def needs_keys_by(node: NodeSettings, peers: Mapping[str, str]) -> str | None:
+    """The key of the TOML by which this node needs keys; None: it is on loopback altogether, and needs none."""
+    because = secured_by(node.listen or "", peers, node.keys or "")
+    return because if because in (None, "peers") else f"node.{because}"
+
+
+def backplanes(node: NodeSettings | None, peers: Mapping[str, str]) -> dict[str, Any]:
+    """The table [backplane.node] that is added, as the file could say it; none without [node]."""
+    if node is None:
+        return {}
+    settings = {"name": node.name, "listen": node.listen or "", "peers": dict(peers), "keys": node.keys or ""}
+    return {BACKPLANE: {"components": [COMPONENT], "settings": {_CLASS: settings}}}
+
+
+def _listen(reader: Reader, address: str | None) -> str | None:
+    if address is None:
+        return None
+    try:
+        checked = check_address(address, is_secured=True)
+    except InvalidArgument as error:
+        reader.say(("node", "listen"), error.message)
+        return None
+    if is_for_all(checked):
+        what = "expected the one address by which others reach this host, which they are told"
+        reader.say(("node", "listen"), f"{what}, got {shown(address)}")
+    return checked
+
+
+def _keys(reader: Reader, given: str | None, folder: Path) -> str | None:
+    if given is None:
+        return None
+    if not given or "\0" in given:
+        reader.say(("node", "keys"), f"expected a path, got {shown(given)}")
+        return None
+    try:
+        return str(folder / Path(given).expanduser())
+    except RuntimeError:  # what pathlib says
+        reader.say(("node", "keys"), f"there is no home of {given.partition('/')[0]!r}")
+        return None
+
+
+def _peers(reader: Reader, table: Any) -> dict[str, str]:
+    """By the addresses as they are dialled."""
+    if not isinstance(table, dict):
+        reader.say(("peers",), f'expected a table of addresses, "tcp://10.0.0.1:7400" = "a", got {shown(table)}')
+        return {}
+    if len(table) > SEEDS_MAX:
+        reader.say(("peers",), f"{len(table)} addresses, expected at most {SEEDS_MAX}: any few of them find the others")
+    peers: dict[str, str] = {}
+    for address, key in table.items():
+        if not isinstance(key, str) or (key and not KEY_NAME.fullmatch(key)):
+            what = "expected the name of its key, of letters, digits, - and _"
+            reader.say(("peers", address), f"{what}, got {shown(key)}")
+        try:
+            checked = check_address(address, is_secured=True, is_bound=False)
+        except InvalidArgument as error:
+            reader.say(("peers",), error.message)
+            continue
+        if checked in peers:
+            reader.say(("peers", address), "it is there twice")
+        peers[checked] = key
+    return peers
