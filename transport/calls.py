@@ -20,7 +20,8 @@ _SWEEP_MIN = 1024
 class OutstandingCalls(Generic[Token]):
     """Calls that have left and not ended. Not thread-safe: the owner of the link is the owner of this."""
 
-    def __init__(self) -> None:
+    def __init__(self, last_id: int = 0) -> None:
+        """`last_id`: the one before the first."""
         self._calls: dict[int, tuple[bytes, int, Token]] = {}
         #: Ids in the order of their deadlines, the ones before `_first` ended; and (deadline, id) of those out of order.
         self._in_order: list[int] = []
@@ -29,7 +30,7 @@ class OutstandingCalls(Generic[Token]):
         self._out_of_order: list[tuple[int, int]] = []
         #: No deadline is nearer; that of the nearest may be later.
         self._nearest_ns = 0
-        self._last_id = 0
+        self._last_id = last_id
         #: Answers that came for calls which had already ended.
         self.late_count = 0
 

@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from appbackplane.transport.envelope import Envelope
 from appbackplane.transport.topics import check_topic
 
 from ..objects.action import Action, ParkableAction
@@ -236,6 +237,24 @@ class EngineHost:
         places = self._engine.outgoing.directory.backplanes
         found = (name for name in self.places(route) if name in places)
         return tuple(name for name in found if places[name].is_up and not places[name].is_draining)
+
+    def take_foreign(self, take: Callable[[bytes, Envelope, int], None] | None) -> None:
+        """What comes for routes that nobody here serves is handed to `take`, as it is: who said it, what, and when. With the
+        lead; None: it is refused again.
+        """
+        with self._engine.lead:
+            self._engine.intake.foreign = take
+
+    def send(self, packed: list[tuple[bytes, bytes]]) -> None:
+        """Send envelopes that are packed to peers of this backplane's link. A peer that does not read loses what is beyond
+        its bound, as its calls end by their deadlines. From any thread.
+        """
+        engine = self._engine
+        with engine.lead:
+            for peer, envelope in packed:
+                engine.outbox.add(peer, envelope)
+            engine.flush(engine.clock.now_ns())
+            engine.nudge()
 
     def hear_directory(self, function: Callable[[], None]) -> None:
         """Have this called with each new directory, with the lead."""

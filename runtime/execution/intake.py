@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from appbackplane.transport.calls import OutstandingCalls
 from appbackplane.transport.directory import nearest
-from appbackplane.transport.envelope import CALL, Envelope, status
+from appbackplane.transport.envelope import BOOST, CALL, CANCEL, Envelope, status
 from appbackplane.transport.errors import (
     BackplaneError,
     Busy,
@@ -71,6 +71,8 @@ class Intake:
         self.closing = Closing(engine)
         self.gaps = GapCounter()
         self.refused_casts_count = 0
+        #: Takes what is for routes of other nodes, and what is said of such calls afterwards (runtime/peers).
+        self.foreign: Callable[[bytes, Envelope, int], None] | None = None
         self.digesting = Digesting(engine)
         self.replays = Replays(engine)
 
@@ -99,6 +101,8 @@ class Intake:
         engine = self._engine
         route = engine.registry.routes.get(name)
         if route is None:
+            if self.foreign is not None and peer is not LOCAL:
+                return self.foreign(peer, envelope, now_ns)
             raise UnknownRoute(name, self.nearest(name))
         if not route.is_registered and (caller is None or caller._component is not route.component):
             self.closing.check_served(route, is_inside=caller is not None)
@@ -193,6 +197,8 @@ class Intake:
 
         With it go the calls to this backplane that it awaits, one after the other: they may be as many as objects.
         """
+        if self.foreign is not None and (peer, id) not in self.accepted:
+            self.foreign(peer, Envelope(CANCEL, id), now_ns)
         while (action := self.accepted.get((peer, id))) is not None:  # None: the answer and the cancellation crossed
             if self.replays.running and self.replays.taken_back(action, peer, id):
                 return
@@ -227,7 +233,10 @@ class Intake:
     def boost(self, peer: bytes, id: int, priority: int, now_ns: int) -> None:
         """Something more urgent waits for this call of its caller's (law 10)."""
         action = self.accepted.get((peer, id))
-        if action is not None and priority >= 0:
+        if action is None:
+            if self.foreign is not None:
+                self.foreign(peer, Envelope(BOOST, id, priority), now_ns)
+        elif priority >= 0:
             self._engine.inheritance.boost(action, min(priority, self._engine.scheduler.priorities - 1), now_ns)
 
     def defer(self, action: MethodAction, now_ns: int) -> None:

@@ -1,0 +1,14 @@
+"""Peers: the endpoint of a node. One backplane of a system carries what its backplanes and other nodes say to each other.
+
+    Node       node.py       the component: reads its settings, keeps one thread
+    Endpoint   endpoint.py   that thread: sockets, membership, and a client's session into this system
+    Outward    outward.py    calls of this system's processes to other nodes
+    Inward     inward.py     calls of other nodes to this system
+
+Who there is, and what is thought of him, is decided in `appbackplane.transport.peers`; who may come in, and what he may use, in
+`appbackplane.transport.security`. Read first: endpoint.py.
+"""
+
+from .node import Node
+
+__all__ = ["Node"]

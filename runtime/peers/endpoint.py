@@ -1,0 +1,224 @@
+"""Endpoint: the thread of a node that looks after everything between this system and others.
+
+Three things wake it: its lines (transport/peers/lines.py), the session by which it calls into its own system, and what local
+processes want of other nodes, which the backplane's workers hand over as it comes (`ask`). Each turn takes in what there
+is, lets membership say what follows, and sends what has gathered: one frame a peer, one round of answers to the workers.
+A frame between nodes is a batch of envelopes, as everywhere (transport/codec.py); what nodes say of themselves are casts of
+the route `peers.say`. No thread but this one, however many peers.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import select
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from appbackplane.transport import codec
+from appbackplane.transport.envelope import CAST, REPLY, STATUS, Envelope
+from appbackplane.transport.errors import BackplaneError, MalformedFrame
+from appbackplane.transport.events import Ended
+from appbackplane.transport.link import Link
+from appbackplane.transport.peers import effects as fx
+from appbackplane.transport.peers.lines import Came, Connected, Lines
+from appbackplane.transport.peers.messages import body_of, message_from
+from appbackplane.transport.peers.node import PeerNode
+from appbackplane.transport.peers.peer import Peer
+from appbackplane.transport.security.ring import Holder
+from appbackplane.transport.session import ClientSession
+
+from .inward import AskedHere, Inward
+from .outward import Outward
+
+#: What nodes say of themselves.
+SAY: Final = "peers.say"
+#: How long the directory of this system may take to come, each time it is asked for.
+START_LIMIT_NS: Final = 5_000_000_000
+#: Who does not keep up is offered his frames again after this.
+STALLED_RETRY_NS: Final = 2_000_000
+#: The longest sleep: the ring of keys is read again as often (lines.SWEEP_NS).
+PAUSE_NS: Final = 100_000_000
+
+Answers = list[tuple[bytes, bytes]]
+log = logging.getLogger("appbackplane.peers")
+
+
+class Endpoint:
+    """Made and closed by the component; everything between belongs to its own thread."""
+
+    def __init__(
+        self,
+        node: PeerNode,
+        lines: Lines,
+        link: Link,
+        session: ClientSession,
+        *,
+        now_ns: Callable[[], int],
+        deliver: Callable[[Answers], None],
+    ) -> None:
+        """`deliver`: has the backplane send packed envelopes to peers of its own link."""
+        self.node = node
+        self._lines, self._link, self._session = lines, link, session
+        self._now_ns, self._deliver = now_ns, deliver
+        self._outward = Outward(node, random.getrandbits(40), self._say, self._answer)
+        self._inward = Inward(session, self._say)
+        self._encoder = codec.Encoder()
+        self._answers: Answers = []
+        self._asked: deque[tuple[bytes, Envelope]] = deque()
+        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._is_woken = self._is_stopping = False
+        self._exports: object = None
+        self._has_directory = False
+        self._malformed_count = 0
+        self._thread = threading.Thread(target=self._run, name="peers", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def ask(self, peer: bytes, envelope: Envelope, _now_ns: int) -> None:
+        """A local process wants something of another node. From a worker."""
+        self._asked.append((peer, envelope))
+        self._wake()
+
+    def stop(self, timeout_s: float) -> None:
+        """Leave in order, and end. From any thread."""
+        self._is_stopping = True
+        self._wake()
+        self._thread.join(timeout_s)
+
+    # -- the thread ---------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        poll = select.poll()
+        for fd in (self._wake_fd, self._lines.fileno(), self._link.fileno()):
+            poll.register(fd, select.POLLIN)
+        self._session.start(None, self._now_ns(), START_LIMIT_NS)
+        try:
+            while not self._is_stopping:
+                pause_ns = self._turn(self._now_ns())
+                for fd, _ in poll.poll(-(-pause_ns // 1_000_000)):
+                    if fd == self._wake_fd:
+                        os.eventfd_read(fd)
+                        self._is_woken = False
+            self._carry_out(self.node.leave(self._now_ns()))
+        except BaseException:
+            log.critical("the node's endpoint failed: this is a bug of the runtime", exc_info=True)
+            os._exit(70)
+        finally:
+            self._lines.close()
+            self._link.close()
+
+    def _turn(self, now_ns: int) -> int:
+        """Everything that there is to do now; for how long there is nothing, ns."""
+        node, asked = self.node, self._asked
+        for event in self._lines.turn(now_ns):
+            if isinstance(event, Came):
+                self._came(event.holder, event.frame, now_ns)
+            elif isinstance(event, Connected):
+                self._carry_out(node.connected(event.address, now_ns))
+            else:
+                self._carry_out(node.lost(event.address, event.because, now_ns))
+        for _ in range(len(asked)):
+            self._outward.take(*asked.popleft(), now_ns)
+        events = self._session.turn(now_ns)
+        for ended in events:
+            if isinstance(ended, Ended) and isinstance(ended.token, AskedHere):
+                self._inward.ended(ended)
+            elif isinstance(ended, Ended) and ended.error is not None:
+                log.warning("the directory of this system did not come: %s", ended.error)
+                self._session.start(None, now_ns, START_LIMIT_NS)
+        events.clear()
+        self._export()
+        if now_ns >= node.next_ns():
+            self._carry_out(node.tick(now_ns))
+        self._outward.expire(now_ns)
+        is_stalled = self._lines.flush()
+        if self._answers:
+            answers, self._answers = self._answers, []
+            self._deliver(answers)
+        if asked or self._lines.has_more or self._session.has_more or self._link.has_input():
+            return 0
+        times = [node.next_ns(), now_ns + (STALLED_RETRY_NS if is_stalled else PAUSE_NS)]
+        times += [ns for ns in (self._session.next_wake_ns(now_ns), self._outward.next_ns()) if ns is not None]
+        return max(0, min(times) - now_ns)
+
+    def _came(self, holder: Holder, frame: bytes, now_ns: int) -> None:
+        try:
+            for envelope in codec.decode(frame):
+                self._hear(holder, envelope, now_ns)
+        except MalformedFrame as error:
+            self._malformed_count += 1
+            if self._malformed_count == 1:
+                log.warning("what %s says makes no sense: %s (said once; counted)", holder.name, error)
+
+    def _hear(self, holder: Holder, envelope: Envelope, now_ns: int) -> None:
+        kind = envelope.kind
+        if kind == CAST and envelope.route == SAY:
+            self._carry_out(self.node.received(str(holder.key), message_from(envelope.body), now_ns))
+            return
+        peer = self._peer_of(holder)
+        if peer is None:
+            return  # not met yet, or no more: what it asked ends there, as its peer is down
+        if kind == REPLY or kind == STATUS:
+            self._outward.answered(peer.name, envelope)
+        else:
+            self._inward.take(peer.name, peer.incarnation, holder, envelope, now_ns)
+
+    def _peer_of(self, holder: Holder) -> Peer | None:
+        key = str(holder.key)
+        known = self.node.membership.view.get(holder.name)
+        return known if known is not None and known.key == key else None
+
+    def _carry_out(self, effects: list[fx.Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, fx.Send):
+                said = Envelope(CAST, 0, 0, SAY, body=body_of(effect.message))
+                self._lines.say(effect.address, self._encoder.encode(said))
+            elif isinstance(effect, fx.Dial):
+                self._lines.dial(effect.address, effect.key)
+            elif isinstance(effect, fx.Hangup):
+                if effect.is_flushed:
+                    self._lines.flush()
+                self._lines.hang_up(effect.address)
+            elif isinstance(effect, fx.PeerUp):
+                log.info("node %s at %s is up", effect.name, effect.address)
+            elif isinstance(effect, fx.PeerDown):
+                log.warning("node %s is down (%s): %s", effect.name, effect.kind, effect.because)
+                self._outward.down(effect.name, effect.because)
+                self._inward.down(effect.name)
+            elif isinstance(effect, fx.DialFailed):
+                if effect.failures == 1:
+                    log.warning(
+                        "%s cannot be reached: %s (said once; it is dialled again)", effect.address, effect.because
+                    )
+            elif isinstance(effect, fx.Refused | fx.RefusedBy | fx.NameTaken):
+                log.warning("%s", effect)
+
+    def _export(self) -> None:
+        directory = self._session.directory
+        if directory is None or directory is self._exports:
+            return
+        self._exports = directory
+        try:
+            self.node.export(directory.exported, directory.exported_topics)
+        except BackplaneError as error:
+            log.warning("what this system exports is not told to other nodes: %s", error)
+
+    # -- ways out -----------------------------------------------------------------------------------------------------
+
+    def _say(self, name: str, envelope: Envelope) -> bool:
+        peer = self.node.membership.view.get(name)
+        return peer is not None and self._lines.say(peer.address, self._encoder.encode(envelope))
+
+    def _answer(self, peer: bytes, envelope: Envelope) -> None:
+        self._answers.append((peer, self._encoder.encode(envelope)))
+
+    def _wake(self) -> None:
+        if not self._is_woken:
+            self._is_woken = True
+            os.eventfd_write(self._wake_fd, 1)

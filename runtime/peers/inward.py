@@ -1,0 +1,106 @@
+"""Inward: calls that other nodes make of this system, within what their keys may use.
+
+They are made like those of any client on this host, by a session (transport/session.py): the same directory, refusals and
+ends. A route that the key may not use is as good as not there. What a peer that is down has asked for is taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from appbackplane.transport.directory import Directory
+from appbackplane.transport.envelope import CALL, CANCEL, CAST, REPLY, Envelope, status
+from appbackplane.transport.errors import BackplaneError, Busy, NotFound
+from appbackplane.transport.events import Ended
+from appbackplane.transport.security.ring import Holder
+from appbackplane.transport.session import ClientSession
+
+#: Calls that one peer may have outstanding here: with 4,096 of each process's own that is what a session is made for.
+OUTSTANDING_MAX: Final = 8_192
+#: Of a call that names no deadline.
+TIMEOUT_DEFAULT_NS: Final = 30_000_000_000
+
+
+class AskedHere(NamedTuple):
+    """A peer's call: which node, which incarnation of it, and its number there."""
+
+    name: str
+    incarnation: int
+    id: int
+
+
+class Inward:
+    """What other nodes have outstanding here."""
+
+    def __init__(self, session: ClientSession, say: Callable[[str, Envelope], bool]) -> None:
+        """`say`: to a node, by its name."""
+        self._session = session
+        self._say = say
+        self._ids: dict[AskedHere, int] = {}
+        self._counts: dict[str, int] = {}
+        self._exported: tuple[Directory | None, frozenset[str]] = (None, frozenset())
+        #: Casts that were refused: nobody waits to be told.
+        self.refused_casts_count = 0
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def take(self, name: str, incarnation: int, holder: Holder, envelope: Envelope, now_ns: int) -> None:
+        """A node has said this, under a key of `holder`."""
+        kind = envelope.kind
+        asked = AskedHere(name, incarnation, envelope.id)
+        if kind == CALL:
+            try:
+                self._begin(asked, holder, envelope, now_ns)
+            except BackplaneError as error:
+                self._say(name, status(envelope.id, error, is_refused=True))
+        elif kind == CAST:
+            try:
+                self._check(holder, envelope.route or "")
+                self._session.cast(envelope.route or "", envelope.key, envelope.priority, envelope.body)
+            except BackplaneError:
+                self.refused_casts_count += 1
+        elif kind == CANCEL:
+            id = self._ids.get(asked)
+            if id is not None:
+                self._session.cancel(id)
+
+    def ended(self, ended: Ended) -> None:
+        """A call has ended here; its caller is told."""
+        asked: AskedHere = ended.token
+        if self._ids.pop(asked, None) is None:
+            return
+        self._counts[asked.name] -= 1
+        error = ended.error
+        said = Envelope(REPLY, asked.id, body=ended.result) if error is None else status(asked.id, error)
+        self._say(asked.name, said)
+
+    def down(self, name: str) -> None:
+        """A node is gone: nobody waits for what it asked."""
+        for asked, id in [*self._ids.items()]:
+            if asked.name == name:
+                del self._ids[asked]
+                self._session.cancel(id)
+        self._counts.pop(name, None)
+
+    def _begin(self, asked: AskedHere, holder: Holder, envelope: Envelope, now_ns: int) -> None:
+        route = envelope.route or ""
+        self._check(holder, route)
+        if self._counts.get(asked.name, 0) >= OUTSTANDING_MAX:
+            raise Busy(f"{route}: {OUTSTANDING_MAX:,} calls of node {asked.name!r} are outstanding", retry_after=0.1)
+        left_ns = TIMEOUT_DEFAULT_NS if envelope.deadline is None else max(0, envelope.deadline)
+        self._ids[asked] = self._session.call(
+            asked, now_ns, left_ns, route, envelope.key, envelope.priority, envelope.body, envelope.idempotency_key,
+            is_retried=False,
+        )  # fmt: skip
+        self._counts[asked.name] = self._counts.get(asked.name, 0) + 1
+
+    def _check(self, holder: Holder, route: str) -> None:
+        directory = self._session.directory
+        if directory is not self._exported[0]:
+            self._exported = directory, frozenset(() if directory is None else directory.exported)
+        if not holder.routes.permits(route, is_exported=route in self._exported[1]):
+            raise NotFound(
+                f"{route}: no such route for the key of {holder.name!r} (export=True, or a grant of its own)"
+            )

@@ -1,0 +1,74 @@
+"""Node: the component that makes a backplane the endpoint of its node. `[node]` in a system's TOML puts it there.
+
+What nobody of this system serves comes to its backplane (transport/resolver.py), whose intake hands it on to the endpoint's
+thread as it is. A file, a key or an address that is wrong is one sentence, before anything is said to anybody.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from pathlib import Path
+
+from appbackplane.transport import addressing
+from appbackplane.transport.errors import InvalidArgument
+from appbackplane.transport.link import Link
+from appbackplane.transport.peers.lines import Lines
+from appbackplane.transport.peers.node import PeerNode
+from appbackplane.transport.peers.view import Identity
+from appbackplane.transport.security.keyring import Keyring
+from appbackplane.transport.session import ClientSession
+
+from ..objects.component import Component
+from .endpoint import Endpoint
+
+#: What leaving may take: a word to each peer, and a flush.
+LEAVE_LIMIT_S = 2.0
+
+
+class Node(Component):
+    """Carries what this system and other nodes say to each other."""
+
+    driven_by = "backplane"
+
+    def __init__(self, name: str, listen: str = "", peers: Mapping[str, str] | None = None, keys: str = "") -> None:
+        """`name`: of this node. `listen`: an address. `peers`: addresses to begin with, each with the name of the key there.
+        `keys`: the folder of this host's keys; "": the user's.
+        """
+        if not listen:
+            raise InvalidArgument(
+                "[node] listen: expected an address such as 'tcp://10.0.0.2:7400': peers dial each other"
+            )
+        self.node_name = name
+        self._listen = listen
+        self._peers = dict(peers or {})
+        self._keyring = Keyring(Path(keys).expanduser() if keys else None)
+        self._endpoint: Endpoint | None = None
+
+    def on_initializing(self) -> None:
+        """Listen, and dial. Raises what is wrong with the files or the addresses."""
+        host, keyring = self._host, self._keyring
+        keyring.refresh()
+        seeds = {address: str(keyring.ring.named(name).key) for address, name in self._peers.items()}
+        lines = Lines(keyring, self._listen)
+        own = str(keyring.own().public)
+        me = Identity(self.node_name, host.unix_ns(), lines.address, own)
+        node = PeerNode(me, seeds, host.now_ns(), random=random.random, is_allowed=self._is_named)
+        link = Link(f"{host.backplane}-peers")
+        session = ClientSession(link, addressing.supervisor_socket(Path(host.run_dir)))
+        self._endpoint = Endpoint(node, lines, link, session, now_ns=host.now_ns, deliver=host.send)
+        host.take_foreign(self._endpoint.ask)
+        self._endpoint.start()
+
+    def on_down(self) -> None:
+        """Leave."""
+        if self._endpoint is not None:
+            endpoint, self._endpoint = self._endpoint, None
+            self._host.take_foreign(None)
+            endpoint.stop(LEAVE_LIMIT_S)
+
+    def _is_named(self, key: str, name: str) -> bool:
+        """Whether the ring calls a key so: a node is called on all others what its key is called there."""
+        return any(
+            one.name == name and str(one.key) == key and not one.is_revoked for one in self._keyring.ring.holders
+        )

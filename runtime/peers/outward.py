@@ -1,0 +1,124 @@
+"""Outward: calls that processes of this system make of other nodes, until each has ended once.
+
+A call comes from a local process under its own number and leaves under one of this node's; the answer goes back under the
+first. Where the route names no node, membership chooses (PeerNode.best). The time that is left travels, since two hosts
+share no clock. When a peer is down all that it held ends in PEER_DOWN; what is over by its deadline has ended at its caller,
+who keeps that himself. Numbers begin at a random one, so that an answer meant for the one who was here before is nobody's.
+Pure: who owns the sockets hands in what came, and gets what is to be said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from appbackplane.transport.addressing import OF_NODE
+from appbackplane.transport.calls import OutstandingCalls
+from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, Envelope, due_ns, status
+from appbackplane.transport.errors import BackplaneError, Busy, PeerDown
+from appbackplane.transport.peers.node import PeerNode
+
+#: Of a call that comes without a deadline, as for all calls (DESIGN 12.5).
+DEADLINE_DEFAULT_NS: Final = 30_000_000_000
+#: When whoever found a peer's line full may try again.
+RETRY_AFTER_S: Final = 0.05
+
+
+class Asked(NamedTuple):
+    """A local process's call: whose it is, and its number there."""
+
+    peer: bytes
+    id: int
+    route: str
+
+
+class Outward:
+    """What is outstanding on other nodes."""
+
+    def __init__(
+        self,
+        node: PeerNode,
+        first_id: int,
+        say: Callable[[str, Envelope], bool],
+        answer: Callable[[bytes, Envelope], None],
+    ) -> None:
+        """`say`: to a node, by its name; False: its line is full, or gone. `answer`: to a process of this system."""
+        self._node = node
+        self._say = say
+        self._answer = answer
+        self._calls: OutstandingCalls[Asked] = OutstandingCalls(first_id)
+        self._ids: dict[tuple[bytes, int], int] = {}
+        #: Casts that found no node, or a full line: nobody waits to be told.
+        self.lost_casts_count = 0
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def take(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
+        """A local process has said this."""
+        kind = envelope.kind
+        if kind == CALL or kind == CAST:
+            try:
+                self._begin(peer, envelope, now_ns)
+            except BackplaneError as error:
+                if kind == CALL:
+                    self._answer(peer, status(envelope.id, error, is_refused=True))
+                else:
+                    self.lost_casts_count += 1
+        elif kind == CANCEL or kind == BOOST:
+            id = self._ids.get((peer, envelope.id))
+            call = None if id is None else self._calls.get(id)
+            if id is None or call is None:
+                return
+            self._say(call[0].decode(), Envelope(kind, id, envelope.priority))
+            if kind == CANCEL:
+                self._end(id)
+
+    def answered(self, name: str, envelope: Envelope) -> None:
+        """A node has answered."""
+        asked = self._end(envelope.id, name.encode())
+        if asked is not None:
+            self._answer(asked.peer, Envelope(envelope.kind, asked.id, route=envelope.route, body=envelope.body))
+
+    def down(self, name: str, because: str) -> None:
+        """A node is gone: nobody knows what became of what it held."""
+        for _, asked in self._calls.fail_peer(name.encode()):
+            self._ids.pop((asked.peer, asked.id), None)
+            error = PeerDown(f"{asked.route}: node {name!r} is down ({because}); whether the work ran is not known")
+            self._answer(asked.peer, status(asked.id, error))
+
+    def expire(self, now_ns: int) -> None:
+        """Forget what is over at its callers."""
+        for _, _, asked in self._calls.expire(now_ns):
+            self._ids.pop((asked.peer, asked.id), None)
+
+    def next_ns(self) -> int | None:
+        """When `expire` is due."""
+        return self._calls.next_deadline_ns()
+
+    def __iter__(self) -> Iterator[tuple[str, Asked]]:
+        return ((peer.decode(), asked) for _, peer, _, asked in self._calls)
+
+    def _begin(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
+        route = envelope.route or ""
+        name = self._node.best(route, repr(peer))[0]
+        there = route.partition(OF_NODE)[2] or route
+        is_call = envelope.kind == CALL
+        over_ns = due_ns(DEADLINE_DEFAULT_NS if envelope.deadline is None else envelope.deadline, now_ns)
+        id = self._calls.open(name.encode(), over_ns, Asked(peer, envelope.id, route)) if is_call else 0
+        said = Envelope(
+            envelope.kind, id, envelope.priority, there, envelope.key, max(0, over_ns - now_ns) if is_call else None,
+            envelope.trace, envelope.body, None, envelope.idempotency_key,
+        )  # fmt: skip
+        if not self._say(name, said):
+            if is_call:
+                self._calls.end(id)
+            raise Busy(f"{route}: the line to node {name!r} takes nothing now", retry_after=RETRY_AFTER_S)
+        if is_call:
+            self._ids[peer, envelope.id] = id
+
+    def _end(self, id: int, peer: bytes | None = None) -> Asked | None:
+        asked = self._calls.end(id, peer)
+        if asked is not None:
+            self._ids.pop((asked.peer, asked.id), None)
+        return asked
