@@ -83,7 +83,10 @@ class Inward:
             return
         self._counts[asked.name] -= 1
         error = ended.error
-        said = Envelope(REPLY, asked.id, body=ended.result) if error is None else status(asked.id, error)
+        if error is None:
+            said = Envelope(REPLY, asked.id, body=ended.result)
+        else:  # a session says so of what came over its link, or what it refused itself: never of what the work has met
+            said = status(asked.id, error, is_refused=error.is_refused)
         self._say(asked.name, said, held.is_bulk)
 
     def down(self, name: str) -> None:
