@@ -21,11 +21,10 @@ from .systems import find, system_option
 if TYPE_CHECKING:
     from appbackplane.transport.discovery import Location
 
-#: The operation (runtime/peers/node.py), and the backplane that has it: peering.BACKPLANE, by the key that names a backplane
-#: (transport/resolver.py), as a component of the user's may have the same route.
+#: The operation, and what it says of itself: runtime/peers/node.py, which a person at a terminal need not wait for
+#: (tests/supervisor/test_peers_command.py). A component of the user's may have the same name.
 ROUTE: Final = "node.peers"
-BACKPLANE: Final = "node"
-KEY: Final = f"@{BACKPLANE}"
+SUMMARY: Final = "This node, and the others as it sees them; with `routes`, the names of what each offers."
 #: It only reads what is there.
 TIMEOUT_S: Final = 5.0
 #: States that say all there is to say (runtime/peers/roster.py, transport/peers/effects.py).
@@ -44,7 +43,7 @@ def command(system: str | None, routes: bool, as_json: bool) -> None:
     from appbackplane.transport import connect
 
     with closing(connect(location.run_dir)) as client:
-        nodes = client.call(ROUTE, key=KEY, timeout=TIMEOUT_S, arguments={"routes": routes}, retry=False)
+        nodes = client.call(ROUTE, timeout=TIMEOUT_S, arguments={"routes": routes}, retry=False)
     if as_json:
         show.as_json(nodes)
         return
@@ -63,7 +62,7 @@ def command(system: str | None, routes: bool, as_json: bool) -> None:
 def _check_is_node(location: Location) -> None:
     """Raises `FailedPrecondition`."""
     entries = ask(location, "supervisor.routes")
-    if not any(entry["route"] == ROUTE and BACKPLANE in entry["places"] for entry in entries):
+    if not any((entry["route"], entry["summary"]) == (ROUTE, SUMMARY) for entry in entries):
         raise FailedPrecondition(
             f"system {location.system!r} is no node among others: a table [node] in its TOML makes it one (see docs/peers.md)"
         )
