@@ -224,9 +224,9 @@ class Endpoint:
 
     # -- ways out -----------------------------------------------------------------------------------------------------
 
-    def _say(self, name: str, envelope: Envelope) -> bool:
+    def _say(self, name: str, envelope: Envelope, is_bulk: bool) -> bool:
         peer = self.node.membership.view.get(name)
-        return peer is not None and self._lines.say(peer.address, self._encoder.encode(envelope))
+        return peer is not None and self._lines.say(peer.address, self._encoder.encode(envelope), is_bulk=is_bulk)
 
     def _answer(self, peer: bytes, envelope: Envelope) -> None:
         self._answers.append((peer, self._encoder.encode(envelope)))
