@@ -15,7 +15,7 @@ import random
 import select
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from appbackplane.transport import codec
@@ -33,6 +33,7 @@ from appbackplane.transport.session import ClientSession
 
 from .inward import AskedHere, Inward
 from .outward import Outward
+from .roster import Roster
 
 #: What nodes say of themselves.
 SAY: Final = "peers.say"
@@ -56,16 +57,22 @@ class Endpoint:
         lines: Lines,
         link: Link,
         session: ClientSession,
+        seeds: Mapping[str, str],
         *,
         now_ns: Callable[[], int],
         deliver: Callable[[Answers], None],
     ) -> None:
-        """`deliver`: has the backplane send packed envelopes to peers of its own link."""
+        """`seeds`: addresses to begin with, each with the name of the key there. `deliver`: has the backplane send packed
+        envelopes to peers of its own link.
+        """
         self.node = node
         self._lines, self._link, self._session = lines, link, session
         self._now_ns, self._deliver = now_ns, deliver
         self._outward = Outward(node, random.getrandbits(40), self._say, self._answer)
         self._inward = Inward(session, self._say)
+        #: To be looked at by any thread.
+        self.roster = Roster(node, seeds, now_ns())
+        self._look_ns = 0
         self._encoder = codec.Encoder()
         self._answers: Answers = []
         self._asked: deque[tuple[bytes, Envelope]] = deque()
@@ -137,6 +144,9 @@ class Endpoint:
         if now_ns >= node.next_ns():
             self._carry_out(node.tick(now_ns))
         self._outward.expire(now_ns)
+        if now_ns >= self._look_ns:
+            self._look_ns = now_ns + node.membership.policy.heartbeat_ns
+            self.roster.look(self._outward.count_on, self._inward.count_of)
         is_stalled = self._lines.flush()
         if self._answers:
             answers, self._answers = self._answers, []
@@ -176,6 +186,8 @@ class Endpoint:
 
     def _carry_out(self, effects: list[fx.Effect]) -> None:
         for effect in effects:
+            if self.roster.note(effect, self._now_ns()):
+                self._look_ns = 0
             if isinstance(effect, fx.Send):
                 said = Envelope(CAST, 0, 0, SAY, body=body_of(effect.message))
                 self._lines.say(effect.address, self._encoder.encode(said))
@@ -206,6 +218,7 @@ class Endpoint:
         self._exports = directory
         try:
             self.node.export(directory.exported, directory.exported_topics)
+            self.roster.exports(directory.exported)
         except BackplaneError as error:
             log.warning("what this system exports is not told to other nodes: %s", error)
 

@@ -55,6 +55,10 @@ class Inward:
     def __len__(self) -> int:
         return len(self._held)
 
+    def count_of(self, name: str) -> int:
+        """Calls outstanding of a node."""
+        return self._counts.get(name, 0)
+
     def take(self, name: str, incarnation: int, holder: Holder, envelope: Envelope, now_ns: int) -> None:
         """A node has said this, under a key of `holder`."""
         kind = envelope.kind

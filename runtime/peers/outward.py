@@ -9,6 +9,7 @@ Pure: who owns the sockets hands in what came, and gets what is to be said.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
@@ -62,11 +63,16 @@ class Outward:
         self._answer = answer
         self._calls: OutstandingCalls[Asked] = OutstandingCalls(first_id)
         self._ids: dict[tuple[bytes, int], int] = {}
+        self._counts: Counter[bytes] = Counter()
         #: Casts that found no node, or a full line: nobody waits to be told.
         self.lost_casts_count = 0
 
     def __len__(self) -> int:
         return len(self._calls)
+
+    def count_on(self, name: str) -> int:
+        """Calls outstanding on a node."""
+        return self._counts[name.encode()]
 
     def take(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
         """A local process has said this."""
@@ -98,6 +104,7 @@ class Outward:
 
     def down(self, name: str, because: str) -> None:
         """A node is gone: nobody knows what became of what it held."""
+        self._counts.pop(name.encode(), None)
         for _, asked in self._calls.fail_peer(name.encode()):
             self._ids.pop((asked.peer, asked.id), None)
             error = PeerDown(f"{asked.route}: node {name!r} is down ({because}); whether the work ran is not known")
@@ -105,7 +112,8 @@ class Outward:
 
     def expire(self, now_ns: int) -> None:
         """Forget what is over at its callers."""
-        for _, _, asked in self._calls.expire(now_ns):
+        for _, node, asked in self._calls.expire(now_ns):
+            self._counts[node] -= 1
             self._ids.pop((asked.peer, asked.id), None)
 
     def next_ns(self) -> int | None:
@@ -132,9 +140,12 @@ class Outward:
             raise Busy(f"{route}: the line to node {name!r} takes nothing now", retry_after=RETRY_AFTER_S)
         if is_call:
             self._ids[peer, envelope.id] = id
+            self._counts[name.encode()] += 1
 
     def _end(self, id: int, peer: bytes | None = None) -> Asked | None:
+        call = self._calls.get(id)
         asked = self._calls.end(id, peer)
-        if asked is not None:
+        if call is not None and asked is not None:
+            self._counts[call[0]] -= 1
             self._ids.pop((asked.peer, asked.id), None)
         return asked

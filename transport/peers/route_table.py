@@ -6,7 +6,7 @@ old when it is read. Equals are put in order by the caller's name (highest rando
 that callers spread and each keeps its own. Bounded by what a node may export: 4,096 routes and as many topics a peer. Pure.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final
@@ -143,6 +143,11 @@ class RouteTable:
     def offers(self, name: str, route: str) -> bool:
         """Whether this node offers it."""
         return name in self._operations.get(route, ())
+
+    def offered(self, name: str) -> tuple[int, Set[str]]:
+        """The operations of this node, and in which version; none: it is not up, or has not told yet. Not to be changed."""
+        offered = self._peers.get(name)
+        return (0, frozenset()) if offered is None else (offered.version, offered.operations)
 
     def is_telling(self, name: str) -> bool:
         """Whether a peer that is up has not told yet all that it offers."""
