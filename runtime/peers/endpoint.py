@@ -86,11 +86,11 @@ class Endpoint:
         self._keys: dict[bytes, str] = {}
         #: Addresses to which a line has stood, and whether it does.
         self._standing: dict[str, bool] = {}
-        self._thread = threading.Thread(target=self._run, name="peers", daemon=True)
+        self._runs = threading.Thread(target=self._run, name="peers", daemon=True)
 
     def start(self) -> None:
         """Begin."""
-        self._thread.start()
+        self._runs.start()
 
     def ask(self, peer: bytes, envelope: Envelope, _now_ns: int) -> None:
         """A local process wants something of another node. From a worker."""
@@ -101,7 +101,7 @@ class Endpoint:
         """Leave in order, and end. From any thread."""
         self._is_stopping = True
         self._wake()
-        self._thread.join(timeout_s)
+        self._runs.join(timeout_s)
 
     # -- the thread ---------------------------------------------------------------------------------------------------
 
