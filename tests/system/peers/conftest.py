@@ -91,6 +91,10 @@ class Nodes:
             path.read_text() for path in paths if path.is_file() and name in path.parts and "node" in path.name
         )
 
+    def address(self, name: str) -> str:
+        """Where a node is dialled."""
+        return address(self._dialled(name))
+
     def _dialled(self, name: str) -> tuple[str, int]:
         return self.proxies[name].address if name in self.proxies else self._listen[name]
 
