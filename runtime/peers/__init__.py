@@ -4,6 +4,7 @@
     Endpoint   endpoint.py   that thread: sockets, membership, and a client's session into this system
     Outward    outward.py    calls of this system's processes to other nodes
     Inward     inward.py     calls of other nodes to this system
+    Roster     roster.py     what is told of nodes to those who look on
 
 Who there is, and what is thought of him, is decided in `appbackplane.transport.peers`; who may come in, and what he may use, in
 `appbackplane.transport.security`. Read first: endpoint.py.

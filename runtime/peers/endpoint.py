@@ -15,7 +15,7 @@ import random
 import select
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from appbackplane.transport import codec
@@ -27,15 +27,17 @@ from appbackplane.transport.peers import effects as fx
 from appbackplane.transport.peers.lines import Came, Connected, Lines
 from appbackplane.transport.peers.messages import body_of, message_from
 from appbackplane.transport.peers.node import PeerNode
-from appbackplane.transport.peers.peer import Peer
 from appbackplane.transport.security.ring import Holder
 from appbackplane.transport.session import ClientSession
 
 from .inward import AskedHere, Inward
 from .outward import Outward
+from .roster import Roster
 
 #: What nodes say of themselves.
 SAY: Final = "peers.say"
+#: A line to the receiver broke: answers to what it has asked may be lost.
+BROKEN: Final = "peers.broken"
 #: How long the directory of this system may take to come, each time it is asked for.
 START_LIMIT_NS: Final = 5_000_000_000
 #: Who does not keep up is offered his frames again after this.
@@ -56,16 +58,22 @@ class Endpoint:
         lines: Lines,
         link: Link,
         session: ClientSession,
+        seeds: Mapping[str, str],
         *,
         now_ns: Callable[[], int],
         deliver: Callable[[Answers], None],
     ) -> None:
-        """`deliver`: has the backplane send packed envelopes to peers of its own link."""
+        """`seeds`: addresses to begin with, each with the name of the key there. `deliver`: has the backplane send packed
+        envelopes to peers of its own link.
+        """
         self.node = node
         self._lines, self._link, self._session = lines, link, session
         self._now_ns, self._deliver = now_ns, deliver
         self._outward = Outward(node, random.getrandbits(40), self._say, self._answer)
         self._inward = Inward(session, self._say)
+        #: To be looked at by any thread.
+        self.roster = Roster(node, seeds, now_ns())
+        self._look_ns = 0
         self._encoder = codec.Encoder()
         self._answers: Answers = []
         self._asked: deque[tuple[bytes, Envelope]] = deque()
@@ -74,11 +82,15 @@ class Endpoint:
         self._exports: object = None
         self._has_directory = False
         self._malformed_count = 0
-        self._thread = threading.Thread(target=self._run, name="peers", daemon=True)
+        #: Keys as text, by their bytes.
+        self._keys: dict[bytes, str] = {}
+        #: Addresses to which a line has stood, and whether it does.
+        self._standing: dict[str, bool] = {}
+        self._runs = threading.Thread(target=self._run, name="peers", daemon=True)
 
     def start(self) -> None:
         """Begin."""
-        self._thread.start()
+        self._runs.start()
 
     def ask(self, peer: bytes, envelope: Envelope, _now_ns: int) -> None:
         """A local process wants something of another node. From a worker."""
@@ -89,7 +101,7 @@ class Endpoint:
         """Leave in order, and end. From any thread."""
         self._is_stopping = True
         self._wake()
-        self._thread.join(timeout_s)
+        self._runs.join(timeout_s)
 
     # -- the thread ---------------------------------------------------------------------------------------------------
 
@@ -120,8 +132,10 @@ class Endpoint:
             if isinstance(event, Came):
                 self._came(event.holder, event.frame, now_ns)
             elif isinstance(event, Connected):
+                self._stands(event.address)
                 self._carry_out(node.connected(event.address, now_ns))
             else:
+                self._broke(event.address, event.because)
                 self._carry_out(node.lost(event.address, event.because, now_ns))
         for _ in range(len(asked)):
             self._outward.take(*asked.popleft(), now_ns)
@@ -137,6 +151,9 @@ class Endpoint:
         if now_ns >= node.next_ns():
             self._carry_out(node.tick(now_ns))
         self._outward.expire(now_ns)
+        if now_ns >= self._look_ns:
+            self._look_ns = now_ns + node.membership.policy.heartbeat_ns
+            self.roster.look(self._outward.count_on, self._inward.count_of)
         is_stalled = self._lines.flush()
         if self._answers:
             answers, self._answers = self._answers, []
@@ -157,25 +174,45 @@ class Endpoint:
                 log.warning("what %s says makes no sense: %s (said once; counted)", holder.name, error)
 
     def _hear(self, holder: Holder, envelope: Envelope, now_ns: int) -> None:
-        kind = envelope.kind
-        if kind == CAST and envelope.route == SAY:
-            self._carry_out(self.node.received(str(holder.key), message_from(envelope.body), now_ns))
+        kind, route = envelope.kind, envelope.route
+        if kind == CAST and route == SAY:
+            self._carry_out(self.node.received(self._key_of(holder), message_from(envelope.body), now_ns))
             return
-        peer = self._peer_of(holder)
-        if peer is None:
+        peer = self.node.membership.view.get(holder.name)
+        if peer is None or peer.key != self._key_of(holder):
             return  # not met yet, or no more: what it asked ends there, as its peer is down
-        if kind == REPLY or kind == STATUS:
+        if kind == CAST and route == BROKEN:
+            self._outward.down(peer.name, "its line to this node broke")
+        elif kind == REPLY or kind == STATUS:
             self._outward.answered(peer.name, envelope)
         else:
             self._inward.take(peer.name, peer.incarnation, holder, envelope, now_ns)
 
-    def _peer_of(self, holder: Holder) -> Peer | None:
-        key = str(holder.key)
-        known = self.node.membership.view.get(holder.name)
-        return known if known is not None and known.key == key else None
+    def _key_of(self, holder: Holder) -> str:
+        raw = holder.key.raw
+        key = self._keys.get(raw)
+        if key is None:
+            key = self._keys[raw] = str(holder.key)
+        return key
+
+    def _stands(self, address: str) -> None:
+        """A line stands. If one before it broke, what it carried may be lost: calls are ended there, as they were here."""
+        if address in self._standing:
+            self._lines.say(address, self._encoder.encode(Envelope(CAST, 0, 0, BROKEN)))
+        self._standing[address] = True
+
+    def _broke(self, address: str, because: str) -> None:
+        """A line stands no more. Whether what was in it has arrived, nobody knows."""
+        if self._standing.get(address):
+            self._standing[address] = False
+            peer = self.node.membership.view.at(address)
+            if peer is not None:
+                self._outward.down(peer.name, because)
 
     def _carry_out(self, effects: list[fx.Effect]) -> None:
         for effect in effects:
+            if self.roster.note(effect, self._now_ns()):
+                self._look_ns = 0
             if isinstance(effect, fx.Send):
                 said = Envelope(CAST, 0, 0, SAY, body=body_of(effect.message))
                 self._lines.say(effect.address, self._encoder.encode(said))
@@ -185,6 +222,7 @@ class Endpoint:
                 if effect.is_flushed:
                     self._lines.flush()
                 self._lines.hang_up(effect.address)
+                self._broke(effect.address, "the line to it was given up")
             elif isinstance(effect, fx.PeerUp):
                 log.info("node %s at %s is up", effect.name, effect.address)
             elif isinstance(effect, fx.PeerDown):
@@ -206,14 +244,15 @@ class Endpoint:
         self._exports = directory
         try:
             self.node.export(directory.exported, directory.exported_topics)
+            self.roster.exports(directory.exported)
         except BackplaneError as error:
             log.warning("what this system exports is not told to other nodes: %s", error)
 
     # -- ways out -----------------------------------------------------------------------------------------------------
 
-    def _say(self, name: str, envelope: Envelope) -> bool:
+    def _say(self, name: str, envelope: Envelope, is_bulk: bool) -> bool:
         peer = self.node.membership.view.get(name)
-        return peer is not None and self._lines.say(peer.address, self._encoder.encode(envelope))
+        return peer is not None and self._lines.say(peer.address, self._encoder.encode(envelope), is_bulk=is_bulk)
 
     def _answer(self, peer: bytes, envelope: Envelope) -> None:
         self._answers.append((peer, self._encoder.encode(envelope)))

@@ -16,8 +16,12 @@ from appbackplane.transport.events import Ended
 from appbackplane.transport.security.ring import Holder
 from appbackplane.transport.session import ClientSession
 
+from .outward import is_bulk_at
+
 #: Calls that one peer may have outstanding here: with 4,096 of each process's own that is what a session is made for.
 OUTSTANDING_MAX: Final = 8_192
+#: Routes of which it is remembered that a peer may use them.
+PERMITTED_MAX: Final = 4_096
 #: Of a call that names no deadline.
 TIMEOUT_DEFAULT_NS: Final = 30_000_000_000
 
@@ -30,21 +34,35 @@ class AskedHere(NamedTuple):
     id: int
 
 
+class Held(NamedTuple):
+    """What is known of it: its number in the session, and on which line its answer travels."""
+
+    id: int
+    is_bulk: bool
+
+
 class Inward:
     """What other nodes have outstanding here."""
 
-    def __init__(self, session: ClientSession, say: Callable[[str, Envelope], bool]) -> None:
-        """`say`: to a node, by its name."""
+    def __init__(self, session: ClientSession, say: Callable[[str, Envelope, bool], bool]) -> None:
+        """`say`: to a node, by its name, as bulk or not."""
         self._session = session
         self._say = say
-        self._ids: dict[AskedHere, int] = {}
+        self._held: dict[AskedHere, Held] = {}
         self._counts: dict[str, int] = {}
-        self._exported: tuple[Directory | None, frozenset[str]] = (None, frozenset())
+        self._directory: Directory | None = None
+        self._exported: frozenset[str] = frozenset()
+        #: What was found out of this directory: by peer, its holder and each route that it has asked for.
+        self._permitted: dict[str, tuple[Holder, set[str]]] = {}
         #: Casts that were refused: nobody waits to be told.
         self.refused_casts_count = 0
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return len(self._held)
+
+    def count_of(self, name: str) -> int:
+        """Calls outstanding of a node."""
+        return self._counts.get(name, 0)
 
     def take(self, name: str, incarnation: int, holder: Holder, envelope: Envelope, now_ns: int) -> None:
         """A node has said this, under a key of `holder`."""
@@ -54,7 +72,7 @@ class Inward:
             try:
                 self._begin(asked, holder, envelope, now_ns)
             except BackplaneError as error:
-                self._say(name, status(envelope.id, error, is_refused=True))
+                self._say(name, status(envelope.id, error, is_refused=True), is_bulk_at(envelope.priority))
         elif kind == CAST:
             try:
                 self._check(holder, envelope.route or "")
@@ -62,14 +80,15 @@ class Inward:
             except BackplaneError:
                 self.refused_casts_count += 1
         elif kind == CANCEL:
-            id = self._ids.get(asked)
-            if id is not None:
-                self._session.cancel(id)
+            held = self._held.get(asked)
+            if held is not None:
+                self._session.cancel(held.id)
 
     def ended(self, ended: Ended) -> None:
         """A call has ended here; its caller is told."""
         asked: AskedHere = ended.token
-        if self._ids.pop(asked, None) is None:
+        held = self._held.pop(asked, None)
+        if held is None:
             return
         self._counts[asked.name] -= 1
         error = ended.error
@@ -77,14 +96,14 @@ class Inward:
             said = Envelope(REPLY, asked.id, body=ended.result)
         else:  # a session says so of what came over its link, or what it refused itself: never of what the work has met
             said = status(asked.id, error, is_refused=error.is_refused)
-        self._say(asked.name, said)
+        self._say(asked.name, said, held.is_bulk)
 
     def down(self, name: str) -> None:
         """A node is gone: nobody waits for what it asked."""
-        for asked, id in [*self._ids.items()]:
+        for asked, held in [*self._held.items()]:
             if asked.name == name:
-                del self._ids[asked]
-                self._session.cancel(id)
+                del self._held[asked]
+                self._session.cancel(held.id)
         self._counts.pop(name, None)
 
     def _begin(self, asked: AskedHere, holder: Holder, envelope: Envelope, now_ns: int) -> None:
@@ -93,17 +112,27 @@ class Inward:
         if self._counts.get(asked.name, 0) >= OUTSTANDING_MAX:
             raise Busy(f"{route}: {OUTSTANDING_MAX:,} calls of node {asked.name!r} are outstanding", retry_after=0.1)
         left_ns = TIMEOUT_DEFAULT_NS if envelope.deadline is None else max(0, envelope.deadline)
-        self._ids[asked] = self._session.call(
+        id = self._session.call(
             asked, now_ns, left_ns, route, envelope.key, envelope.priority, envelope.body, envelope.idempotency_key,
             is_retried=False,
         )  # fmt: skip
+        self._held[asked] = Held(id, is_bulk_at(envelope.priority))
         self._counts[asked.name] = self._counts.get(asked.name, 0) + 1
 
     def _check(self, holder: Holder, route: str) -> None:
         directory = self._session.directory
-        if directory is not self._exported[0]:
-            self._exported = directory, frozenset(() if directory is None else directory.exported)
-        if not holder.routes.permits(route, is_exported=route in self._exported[1]):
+        if directory is not self._directory:
+            self._directory, self._exported = directory, frozenset(() if directory is None else directory.exported)
+            self._permitted.clear()
+        known = self._permitted.get(holder.name)
+        if known is None or known[0] is not holder:
+            known = self._permitted[holder.name] = holder, set()
+        if route in known[1]:
+            return
+        if holder.routes.permits(route, is_exported=route in self._exported):
+            if len(known[1]) < PERMITTED_MAX:
+                known[1].add(route)
+        else:
             raise NotFound(
                 f"{route}: no such route for the key of {holder.name!r} (export=True, or a grant of its own)"
             )

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from appbackplane.transport import addressing
-from appbackplane.transport.errors import InvalidArgument
+from appbackplane.transport.errors import InvalidArgument, Unavailable
 from appbackplane.transport.link import Link
 from appbackplane.transport.peers.lines import Lines
 from appbackplane.transport.peers.node import PeerNode
@@ -20,7 +20,9 @@ from appbackplane.transport.security.keyring import Keyring
 from appbackplane.transport.session import ClientSession
 
 from ..objects.component import Component
+from ..objects.operation import operation
 from .endpoint import Endpoint
+from .roster import PeerInWords
 
 #: What leaving may take: a word to each peer, and a flush.
 LEAVE_LIMIT_S = 2.0
@@ -56,9 +58,17 @@ class Node(Component):
         node = PeerNode(me, seeds, host.now_ns(), random=random.random, is_allowed=self._is_named)
         link = Link(f"{host.backplane}-peers")
         session = ClientSession(link, addressing.supervisor_socket(Path(host.run_dir)))
-        self._endpoint = Endpoint(node, lines, link, session, now_ns=host.now_ns, deliver=host.send)
+        self._endpoint = Endpoint(node, lines, link, session, self._peers, now_ns=host.now_ns, deliver=host.send)
         host.take_foreign(self._endpoint.ask)
         self._endpoint.start()
+
+    @operation(priority=0)
+    def peers(self, routes: bool = False) -> list[PeerInWords]:
+        """This node, and the others as it sees them; with `routes`, the names of what each offers."""
+        if self._endpoint is None:
+            raise Unavailable(f"node {self.node_name!r} has left", retry_after=1.0)
+        now_ns, unix_ns = self._host.now_ns(), self._host.unix_ns()
+        return [row.in_words(now_ns, unix_ns, has_names=routes) for row in self._endpoint.roster.rows]
 
     def on_down(self) -> None:
         """Leave."""

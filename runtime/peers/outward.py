@@ -9,6 +9,7 @@ Pure: who owns the sockets hands in what came, and gets what is to be said.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
@@ -18,10 +19,21 @@ from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, Envelope,
 from appbackplane.transport.errors import BackplaneError, Busy, PeerDown
 from appbackplane.transport.peers.node import PeerNode
 
+from ..objects.operation import PRIORITY_DEFAULT
+
 #: Of a call that comes without a deadline, as for all calls (DESIGN 12.5).
 DEADLINE_DEFAULT_NS: Final = 30_000_000_000
 #: When whoever found a peer's line full may try again.
 RETRY_AFTER_S: Final = 0.05
+
+
+#: From this priority on work may wait: below what an operation has that says nothing (PRIORITY_DEFAULT).
+BULK_FROM: Final = PRIORITY_DEFAULT + 1
+
+
+def is_bulk_at(priority: int | None) -> bool:
+    """On which line what has this priority travels. By nothing else: what one caller says at one priority keeps its order."""
+    return priority is not None and priority >= BULK_FROM
 
 
 class Asked(NamedTuple):
@@ -30,6 +42,7 @@ class Asked(NamedTuple):
     peer: bytes
     id: int
     route: str
+    is_bulk: bool
 
 
 class Outward:
@@ -39,20 +52,27 @@ class Outward:
         self,
         node: PeerNode,
         first_id: int,
-        say: Callable[[str, Envelope], bool],
+        say: Callable[[str, Envelope, bool], bool],
         answer: Callable[[bytes, Envelope], None],
     ) -> None:
-        """`say`: to a node, by its name; False: its line is full, or gone. `answer`: to a process of this system."""
+        """`say`: to a node, by its name, as bulk or not; False: its line is full, or gone. `answer`: to a process of this
+        system. `first_id`: the number before the first.
+        """
         self._node = node
         self._say = say
         self._answer = answer
         self._calls: OutstandingCalls[Asked] = OutstandingCalls(first_id)
         self._ids: dict[tuple[bytes, int], int] = {}
+        self._counts: Counter[bytes] = Counter()
         #: Casts that found no node, or a full line: nobody waits to be told.
         self.lost_casts_count = 0
 
     def __len__(self) -> int:
         return len(self._calls)
+
+    def count_on(self, name: str) -> int:
+        """Calls outstanding on a node."""
+        return self._counts[name.encode()]
 
     def take(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
         """A local process has said this."""
@@ -70,7 +90,9 @@ class Outward:
             call = None if id is None else self._calls.get(id)
             if id is None or call is None:
                 return
-            self._say(call[0].decode(), Envelope(kind, id, envelope.priority))
+            self._say(
+                call[0].decode(), Envelope(kind, id, envelope.priority), call[2].is_bulk
+            )  # behind the call itself
             if kind == CANCEL:
                 self._end(id)
 
@@ -82,6 +104,7 @@ class Outward:
 
     def down(self, name: str, because: str) -> None:
         """A node is gone: nobody knows what became of what it held."""
+        self._counts.pop(name.encode(), None)
         for _, asked in self._calls.fail_peer(name.encode()):
             self._ids.pop((asked.peer, asked.id), None)
             error = PeerDown(f"{asked.route}: node {name!r} is down ({because}); whether the work ran is not known")
@@ -89,7 +112,8 @@ class Outward:
 
     def expire(self, now_ns: int) -> None:
         """Forget what is over at its callers."""
-        for _, _, asked in self._calls.expire(now_ns):
+        for _, node, asked in self._calls.expire(now_ns):
+            self._counts[node] -= 1
             self._ids.pop((asked.peer, asked.id), None)
 
     def next_ns(self) -> int | None:
@@ -101,24 +125,27 @@ class Outward:
 
     def _begin(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
         route = envelope.route or ""
-        name = self._node.best(route, repr(peer))[0]
+        name = self._node.best(route, peer.hex())[0]
         there = route.partition(OF_NODE)[2] or route
-        is_call = envelope.kind == CALL
+        is_call, is_bulk = envelope.kind == CALL, is_bulk_at(envelope.priority)
         over_ns = due_ns(DEADLINE_DEFAULT_NS if envelope.deadline is None else envelope.deadline, now_ns)
-        id = self._calls.open(name.encode(), over_ns, Asked(peer, envelope.id, route)) if is_call else 0
+        id = self._calls.open(name.encode(), over_ns, Asked(peer, envelope.id, route, is_bulk)) if is_call else 0
         said = Envelope(
             envelope.kind, id, envelope.priority, there, envelope.key, max(0, over_ns - now_ns) if is_call else None,
             envelope.trace, envelope.body, None, envelope.idempotency_key,
         )  # fmt: skip
-        if not self._say(name, said):
+        if not self._say(name, said, is_bulk):
             if is_call:
                 self._calls.end(id)
             raise Busy(f"{route}: the line to node {name!r} takes nothing now", retry_after=RETRY_AFTER_S)
         if is_call:
             self._ids[peer, envelope.id] = id
+            self._counts[name.encode()] += 1
 
     def _end(self, id: int, peer: bytes | None = None) -> Asked | None:
+        call = self._calls.get(id)
         asked = self._calls.end(id, peer)
-        if asked is not None:
+        if call is not None and asked is not None:
+            self._counts[call[0]] -= 1
             self._ids.pop((asked.peer, asked.id), None)
         return asked

@@ -50,6 +50,7 @@ TYPED: dict[str, tuple[str, ...]] = {
     "publish": ("publish", "news"),
     "listen": ("listen", "beats.*", "--count", "1"),
     "routes": ("routes",),
+    "peers": ("peers",),
     "report": ("report",),
     "pipeline": ("pipeline", "compact", "--to", "packed"),
     "check": ("check",),
@@ -73,6 +74,7 @@ ASKS = (
         "publish",
         "listen",
         "routes",
+        "peers",
     ),
 )
 #: Those that read what a system has recorded, whether it runs or not; of those here none has.
@@ -98,6 +100,10 @@ KNOWS_NONE = {
     "keys": Said(FAILED, r"no key pair in \S+/keys: make one \(appbackplane keys new\)", ("keys", "show")),
 }
 HELP = {verb: Said(DONE, words=(verb, "--help")) for verb in ("up", "down", "restart", "scale", *READS)}
+#: It has no table [node].
+NO_NODE = Said(
+    FAILED, r"system 'demo' is no node among others: a table \[node\] in its TOML makes it one \(see docs/peers\.md\)"
+)
 #: Standard output fails while they print; what they do is done before.
 NO_SPACE = Said(FAILED, "standard output cannot be written: No space left on device")
 
@@ -266,6 +272,7 @@ SITUATIONS = {
         ("-s", "demo"),
         each(
             Said(DONE),
+            peers=NO_NODE,
             **HELP,
             logs=Said(DONE),
             check=Said(DONE, words=("check", "demo.toml")),
@@ -280,6 +287,7 @@ SITUATIONS = {
         ("-s", "demo"),
         each(
             Said(DONE),
+            peers=NO_NODE,
             **HELP,
             logs=Said(DONE),
             check=Said(DONE, words=("check", "demo.toml")),
@@ -294,6 +302,7 @@ SITUATIONS = {
         ("-s", "demo"),
         each(
             NO_SPACE,
+            peers=NO_NODE,
             logs=NO_SPACE,
             check=Said(FAILED, NO_SPACE.line, ("check", "demo.toml")),
             doctor=Said(FAILED, NO_SPACE.line, ("doctor", "--help")),
@@ -326,6 +335,7 @@ WORDS: dict[str, Said] = {
     "up open.toml --detach": Said(FAILED, r"run directory \S+ is open to others: chmod 700 \S+"),
     "up demo.toml --ready-fd x": Said(WRONG, "'x' is not a valid integer"),
     "status extra": Said(WRONG, r"Got unexpected extra argument \(extra\)"),
+    "peers extra": Said(WRONG, r"Got unexpected extra argument \(extra\)"),
     "routes extra": Said(WRONG, r"Got unexpected extra argument \(extra\)"),
     "down --timeout nan": Said(WRONG, "nan is no time"),
     "down --timeout x": Said(WRONG, "'x' is not a valid float"),

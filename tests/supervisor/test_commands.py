@@ -97,7 +97,7 @@ def test_every_verb_is_a_file_with_help(folder: Path) -> None:
         assert run(verb, "--help").exit_code == DONE
 
 
-@pytest.mark.parametrize("verb", ["status", "routes", "down", "call index.pid", "listen t", "publish t"])
+@pytest.mark.parametrize("verb", ["status", "routes", "peers", "down", "call index.pid", "listen t", "publish t"])
 def test_a_system_that_does_not_run_is_said_at_once(folder: Path, verb: str) -> None:
     """With where it was looked for, and what to do."""
     said = error_of(run(*verb.split(), "-s", "nobody"), FAILED)
@@ -105,7 +105,7 @@ def test_a_system_that_does_not_run_is_said_at_once(folder: Path, verb: str) -> 
     assert "appbackplane up" in said
 
 
-@pytest.mark.parametrize("verb", ["status", "routes", "down", "call index.pid", "listen t", "publish t"])
+@pytest.mark.parametrize("verb", ["status", "routes", "peers", "down", "call index.pid", "listen t", "publish t"])
 def test_the_system_of_this_folder_is_named_by_its_toml(folder: Path, verb: str) -> None:
     """What to do is said so that it can be typed as it stands."""
     said = error_of(run(*verb.split()), FAILED)

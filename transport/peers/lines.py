@@ -1,14 +1,17 @@
-"""Lines: the TCP sockets of one node: a door that it listens at, and a line to each address that it has dialled.
+"""Lines: the TCP sockets of one node: a door that it listens at, and two lines to each address that it has dialled.
 
 The one file of peers that knows sockets; what is decided is in node.py. A line is one way, from who dials to who listens:
 what this node says leaves by a DEALER, and what it hears comes in at its door, each frame under a key that its ring trusts
-(transport/security). ZeroMQ connects once and never again: whoever is lost is dialled afresh, by whoever decides that. What
-is said to one peer in a turn leaves as one frame (batching.py). Nobody waits here: one epoll descriptor says when to look.
+(transport/security). One is for what is urgent and one for bulk, so that a megabyte on its way delays nobody who is in a
+hurry by more than a frame. ZeroMQ connects once and never again: whoever is lost is dialled afresh, when membership says so.
+What is said to one peer in a turn leaves as one frame (batching.py). Nobody waits here: an epoll descriptor says when to look.
 """
 
 import logging
 import select
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import chain
 from typing import Final, NamedTuple
 
 import zmq
@@ -94,9 +97,10 @@ class Lines:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
         self._context.set(zmq.MAX_SOCKETS, 4_096)
         self._epoll = select.epoll()
-        self._lines: dict[str, _Line] = {}
+        #: By address: for what is urgent, and for bulk.
+        self._lines: dict[str, tuple[_Line, _Line]] = {}
         self._monitored: dict[int, str] = {}
-        self._outbox = Outbox()
+        self._outboxes = Outbox(), Outbox()
         self._lost: list[Lost] = []
         #: Dialled since the last turn: a descriptor says nothing before its socket was found empty once.
         self._fresh: list[str] = []
@@ -128,41 +132,44 @@ class Lines:
     def dial(self, address: str, key: str) -> None:
         """Connect to who has the secret of `key` (`PublicKey` as text). The next turns say what became of it."""
         self.hang_up(address)
-        socket: zmq.Socket[bytes] = self._context.socket(zmq.DEALER)
+        sockets: list[zmq.Socket[bytes]] = []
         try:
-            links.client(socket, self._keyring, PublicKey.parse(key))
-            socket.setsockopt(zmq.SNDHWM, HWM)
-            line = _Line(socket)
-            self._lines[address] = line
-            self._monitored[line.fileno()] = address
-            self._epoll.register(line.fileno(), select.EPOLLIN)
-            links.connect(socket, address)
+            for _ in self._outboxes:
+                sockets.append(self._context.socket(zmq.DEALER))
+                links.client(sockets[-1], self._keyring, PublicKey.parse(key))
+                sockets[-1].setsockopt(zmq.SNDHWM, HWM)
+            lines = self._lines[address] = _Line(sockets[0]), _Line(sockets[1])
+            for line in lines:
+                self._monitored[line.fileno()] = address
+                self._epoll.register(line.fileno(), select.EPOLLIN)
+                links.connect(line.socket, address)
             self._fresh.append(address)
         except BackplaneError as error:
             self.hang_up(address)
-            socket.close(linger=0)
+            for socket in sockets:
+                socket.close(linger=0)
             self._lost.append(Lost(address, error.message))
 
     def hang_up(self, address: str) -> None:
         """Close a line, with all that waits in it. Nothing more is told of it."""
-        line = self._lines.pop(address, None)
-        if line is None:
-            return
-        fd = line.fileno()
-        self._epoll.unregister(fd)
-        del self._monitored[fd]
-        self._outbox.forget(address.encode())
-        line.close()
+        for line in self._lines.pop(address, ()):
+            fd = line.fileno()
+            if self._monitored.pop(fd, None) is not None:
+                self._epoll.unregister(fd)
+            line.close()
+        for outbox in self._outboxes:
+            outbox.forget(address.encode())
 
-    def say(self, address: str, packed: bytes) -> bool:
-        """Put a packed envelope behind all others for an address; False: it is not connected, or reads too slowly."""
-        line = self._lines.get(address)
-        return line is not None and line.is_connected and self._outbox.add(address.encode(), packed)
+    def say(self, address: str, packed: bytes, *, is_bulk: bool = False) -> bool:
+        """Put a packed envelope behind those of its class for an address; False: it is not connected, or does not read."""
+        lines = self._lines.get(address)
+        return lines is not None and _stand(lines) and self._outboxes[is_bulk].add(address.encode(), packed)
 
     def flush(self) -> bool:
-        """Let go what was said; whether something waits for a peer that reads slowly."""
-        self._outbox.flush(self._send)
-        return bool(self._outbox.stalled)
+        """Let go what was said, what is urgent first; whether something waits for a peer that reads slowly."""
+        for is_bulk, outbox in enumerate(self._outboxes):
+            outbox.flush(partial(self._send, is_bulk))
+        return any(outbox.stalled for outbox in self._outboxes)
 
     # -- what happens ------------------------------------------------------------------------------------------------
 
@@ -191,8 +198,8 @@ class Lines:
 
     def close(self, linger_ms: int = 100) -> None:
         """Let out what was said, for so long, and let go of everything."""
-        self._outbox.flush(self._send)
-        for line in self._lines.values():
+        self.flush()
+        for line in chain.from_iterable(self._lines.values()):
             line.close(linger_ms)
         self._lines.clear()
         self._doorstep.close()
@@ -202,24 +209,31 @@ class Lines:
         self._context.term()
 
     def _look(self, address: str) -> Iterator[Connected | Lost]:
-        line = self._lines.get(address)
-        while line is not None and int(line.monitor.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
-            event = parse_monitor_message(line.monitor.recv_multipart(zmq.NOBLOCK))["event"]
-            if event == _STANDS:
+        lines = self._lines.get(address, ())
+        for line in lines:
+            while int(line.monitor.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+                event = parse_monitor_message(line.monitor.recv_multipart(zmq.NOBLOCK))["event"]
+                if event != _STANDS:
+                    self.hang_up(address)
+                    yield Lost(address, _ENDS.get(event, "the connection has ended"))
+                    return
                 line.is_connected = True
-                yield Connected(address)
-            else:
-                self.hang_up(address)
-                yield Lost(address, _ENDS.get(event, "the connection has ended"))
-            if self._lines.get(address) is not line:
-                return
+                if _stand(lines):
+                    yield Connected(address)
+                    if self._lines.get(address) is not lines:
+                        return
 
-    def _send(self, peer: bytes, frame: bytes) -> Sent:
-        line = self._lines.get(peer.decode())
-        if line is None:
+    def _send(self, is_bulk: int, peer: bytes, frame: bytes) -> Sent:
+        lines = self._lines.get(peer.decode())
+        if lines is None:
             return Sent.UNREACHABLE
+        line = lines[is_bulk]
         try:
             line.socket.send(frame, zmq.NOBLOCK)
         except zmq.Again:
             return Sent.FULL if line.is_connected else Sent.UNREACHABLE
         return Sent.SENT
+
+
+def _stand(lines: Iterable[_Line]) -> bool:
+    return all(line.is_connected for line in lines)

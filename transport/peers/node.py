@@ -23,7 +23,7 @@ from .route_table import RouteTable
 from .view import Identity
 
 #: When a caller may ask again for a node that is down here: it is dialled more often than that.
-RETRY_AFTER_S: Final = 1.0
+RETRY_AFTER_S: Final = 0.25
 
 
 class PeerNode:
@@ -104,6 +104,11 @@ class PeerNode:
         if not is_named:
             order = self.table.best(route, caller)
             if not order:
+                former = [each for each in self.table.formerly(route) if self.membership.view.get(each) is not None]
+                if former:
+                    raise Unavailable(
+                        f"{route!r} is served by node {', '.join(former)}: down now", retry_after=RETRY_AFTER_S
+                    )
                 raise UnknownRoute(route, nearest(route, self.table.routes()))
             return order
         peer = self.membership.view.get(name)
@@ -113,6 +118,10 @@ class PeerNode:
         if not peer.is_told_up:
             raise Unavailable(f"node {name!r} at {peer.address} is {peer.state}", retry_after=RETRY_AFTER_S)
         if not self.table.offers(name, rest):
+            if self.table.is_telling(name):
+                raise Unavailable(
+                    f"node {name!r} has just come up, and not told yet what it offers", retry_after=RETRY_AFTER_S
+                )
             known = [each for each in self.table.routes() if self.table.offers(name, each)]
             raise UnknownRoute(route, nearest(rest, known))
         return (name,)

@@ -6,7 +6,7 @@ old when it is read. Equals are put in order by the caller's name (highest rando
 that callers spread and each keeps its own. Bounded by what a node may export: 4,096 routes and as many topics a peer. Pure.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final
@@ -25,6 +25,8 @@ LOAD_MOVE: Final = LOAD_STEP / 4
 PATIENCE_BEATS: Final = 3
 #: Orders that are kept until something changes.
 _ORDERS_MAX: Final = 4_096
+#: Nodes of which it is remembered what they offered when they went down.
+FORMER_MAX: Final = 64
 
 
 @dataclass(slots=True, eq=False)
@@ -49,6 +51,8 @@ class RouteTable:
         self._peers: dict[str, _Offered] = {}
         self._operations: dict[str, set[str]] = {}
         self._topics: TopicTable[str] = TopicTable()
+        #: Of those that have gone down, what they offered: whoever asks for it may wait.
+        self._former: dict[str, frozenset[str]] = {}
         self._orders: dict[tuple[str, str], tuple[str, ...]] = {}
         self._weights: dict[tuple[str, str], bytes] = {}
 
@@ -61,6 +65,11 @@ class RouteTable:
         """It is gone, and nothing of its is offered any more."""
         offered = self._peers.pop(name, None)
         if offered is not None:
+            if offered.version or name not in self._former:
+                self._former.pop(name, None)
+                self._former[name] = frozenset(offered.operations)
+            if len(self._former) > FORMER_MAX:
+                del self._former[next(iter(self._former))]
             self._withdraw(name, offered.operations)
             self._unsubscribe(name, offered.topics)
             self._orders.clear()
@@ -103,6 +112,7 @@ class RouteTable:
         if routes.since not in (0, offered.version):
             return offered.version  # something between was lost
         offered.version, offered.patience = routes.version, 0
+        self._former.pop(name, None)
         is_whole = routes.since == 0
         gone = _changed(offered.operations, routes.operations, is_whole=is_whole)
         self._withdraw(name, gone)
@@ -133,6 +143,24 @@ class RouteTable:
     def offers(self, name: str, route: str) -> bool:
         """Whether this node offers it."""
         return name in self._operations.get(route, ())
+
+    def offered(self, name: str) -> tuple[int, Set[str]]:
+        """The operations of this node, and in which version; none: it is not up, or has not told yet. Not to be changed."""
+        offered = self._peers.get(name)
+        return (0, frozenset()) if offered is None else (offered.version, offered.operations)
+
+    def is_telling(self, name: str) -> bool:
+        """Whether a peer that is up has not told yet all that it offers."""
+        offered = self._peers.get(name)
+        return offered is not None and (offered.load < 0 or offered.announced > offered.version)
+
+    def formerly(self, route: str) -> list[str]:
+        """Nodes that offered it until they went down, and have not come back and said what they offer now."""
+        return [
+            name
+            for name, operations in self._former.items()
+            if route in operations and (name not in self._peers or self.is_telling(name))
+        ]
 
     def routes(self) -> list[str]:
         """All that somebody offers."""

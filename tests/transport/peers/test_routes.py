@@ -274,7 +274,7 @@ def test_who_dies_takes_its_routes_along() -> None:
     network.run(POLICY.suspect_ns / SECOND + 0.4)
     assert best("all.same", caller) == ("n1", "n2"), "who is suspected comes last"
     network.run_until(lambda: "n2" not in nodes[0].up, 3)
-    with pytest.raises(UnknownRoute):
+    with pytest.raises(Unavailable, match=r"'n2\.own' is served by node n2: down now"):
         nodes[0].node.best("n2.own", "n0")
     assert nodes[0].node.best("all.same", "n0") == ("n1",)
     network.start("n2", ["tcp://n0"])
@@ -282,6 +282,34 @@ def test_who_dies_takes_its_routes_along() -> None:
     network.run(1)
     with pytest.raises(UnknownRoute):
         nodes[0].node.best("n2.own", "n0")
+
+
+def test_who_comes_back_is_waited_for_until_it_has_told_its_routes() -> None:
+    """A call that finds nobody may be made again (UNAVAILABLE); one for an unknown route is over."""
+    network = Network(seed=5)
+    nodes = mesh(network, 3)
+    for process in nodes:
+        export(process)
+    network.run(1)
+    network.kill(nodes[2])
+    network.run_until(lambda: "n2" not in nodes[0].up, 3)
+    nodes[2] = network.start("n2", ["tcp://n0"])
+    export(nodes[2])
+    seen = set()
+
+    def asked(route: str) -> bool:
+        try:
+            return nodes[0].node.best(route, "n0") == ("n2",)
+        except Unavailable as error:
+            seen.add(error.message.partition(":")[0])
+            return False
+
+    network.run_until(lambda: asked("n2/n2.own"), 5)
+    assert asked("n2.own")
+    assert seen, "it was never found down"
+    network.kill(nodes[2])
+    network.run_until(lambda: "n2" not in nodes[0].up, 3)
+    assert not asked("n2.own") and "'n2.own' is served by node n2" in seen
 
 
 def test_a_named_node_is_asked_and_nobody_else() -> None:

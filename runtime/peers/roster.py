@@ -1,0 +1,193 @@
+"""Roster: what is told of a node and its peers to those who look on, by `node.peers`.
+
+The endpoint's thread owns the data and makes rows of it, a tuple that is replaced as a whole: at once when what is thought of
+a peer changes, and with each heartbeat. Who looks takes the tuple there is, and waits for nobody; so counts are up to
+a heartbeat old. Whoever is to be dialled and has not been met is in it, too, with what keeps it away. It costs 64 peers less
+than a millisecond a second; names of routes are put in order when they change, and not otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple, NotRequired, TypedDict
+
+from appbackplane.transport.peers import effects as fx
+from appbackplane.transport.peers.node import PeerNode
+from appbackplane.transport.peers.peer import NEVER, Peer
+from appbackplane.transport.security.keys import PublicKey
+
+#: States beside those that membership knows: this node; and who is in `[peers]` and has not been met since this node runs.
+SELF: Final = "self"
+UNMET: Final = "unmet"
+
+
+class PeerInWords(TypedDict):
+    """A node, as another one sees it. Times in seconds."""
+
+    name: str
+    #: `SELF`, `UNMET`, or as in transport/peers/effects.py.
+    state: str
+    #: For how long it has been in that state, and why it is.
+    state_for: float
+    because: str
+    address: str
+    #: When it was started by its own clock (unix ns), and how long ago that is by this one; None: not known.
+    incarnation: int | None
+    runs_for: float | None
+    #: Since its last words to this node; None: none yet, or it is this node.
+    heard: float | None
+    fingerprint: str
+    #: Operations that it offers to other nodes; their names, if they were asked for.
+    routes: int
+    route_names: NotRequired[list[str]]
+    #: Calls that are outstanding: of this node on that one, and of that one on this.
+    calls_to: int
+    calls_from: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A node at one moment. Times by this node's clock, monotonic; `incarnation` 0: not known."""
+
+    name: str
+    state: str
+    since_ns: int
+    because: str
+    address: str
+    fingerprint: str
+    incarnation: int = 0
+    heard_ns: int = NEVER
+    routes: tuple[str, ...] = ()
+    calls_to: int = 0
+    calls_from: int = 0
+
+    def in_words(self, now_ns: int, unix_ns: int, *, has_names: bool) -> PeerInWords:
+        """For whoever asks now."""
+        told = PeerInWords(
+            name=self.name,
+            state=self.state,
+            state_for=_seconds(now_ns - self.since_ns),
+            because=self.because,
+            address=self.address,
+            incarnation=self.incarnation or None,
+            runs_for=_seconds(unix_ns - self.incarnation) if self.incarnation else None,
+            heard=None if self.heard_ns == NEVER else _seconds(now_ns - self.heard_ns),
+            fingerprint=self.fingerprint,
+            routes=len(self.routes),
+            calls_to=self.calls_to,
+            calls_from=self.calls_from,
+        )
+        if has_names:
+            told["route_names"] = [*self.routes]
+        return told
+
+
+class _Judged(NamedTuple):
+    since_ns: int
+    because: str
+
+
+class Roster:
+    """The rows of a node. `rows` may be read by any thread, all else is the endpoint's."""
+
+    def __init__(self, node: PeerNode, seeds: Mapping[str, str], now_ns: int) -> None:
+        """`seeds`: addresses to begin with, each with the name of the key there."""
+        self._node = node
+        self._seeds = {name: address for address, name in seeds.items()}
+        self._began_ns = now_ns
+        self._judged: dict[str, _Judged] = {}
+        #: By address: why it was not reached the last time.
+        self._troubles: dict[str, str] = {}
+        self._offered: dict[str, tuple[int, tuple[str, ...]]] = {}
+        self._own_routes: tuple[str, ...] = ()
+        self._fingerprints: dict[str, str] = {}
+        #: This node, then its peers by name.
+        self.rows: tuple[Row, ...] = ()
+
+    def exports(self, routes: Collection[str]) -> None:
+        """What this node offers from now on."""
+        self._own_routes = tuple(sorted(routes))
+
+    def note(self, effect: fx.Effect, now_ns: int) -> bool:
+        """Something has come of what happened; whether those who look on are to see it at once."""
+        if isinstance(effect, fx.PeerChanged):
+            self._judged[effect.name] = _Judged(now_ns, effect.because)
+        elif isinstance(effect, fx.PeerUp):
+            self._troubles.pop(effect.address, None)
+            self._offered.pop(effect.name, None)
+        elif isinstance(effect, fx.PeerDown):
+            self._offered.pop(effect.name, None)
+        elif isinstance(effect, fx.DialFailed):
+            self._troubles[effect.address] = effect.because
+        elif isinstance(effect, fx.RefusedBy):
+            self._troubles[effect.address] = f"it refuses this node: {effect.reason}"
+        else:
+            return False
+        return True
+
+    def look(self, calls_to: Callable[[str], int], calls_from: Callable[[str], int]) -> None:
+        """Make the rows anew. `calls_to`, `calls_from`: how many are outstanding, by the node's name."""
+        view = self._node.membership.view
+        me = view.me
+        own = Row(
+            me.name, SELF, self._began_ns, "this node", me.address, self._fingerprint(me.key), me.incarnation,
+            routes=self._own_routes,
+        )  # fmt: skip
+        known = {peer.name: peer for peer in view}
+        self._forget(known)
+        rows = [
+            replace(self._row(peer), calls_to=calls_to(peer.name), calls_from=calls_from(peer.name))
+            for peer in known.values()
+        ]
+        rows += [
+            Row(name, UNMET, self._began_ns, self._troubles.get(address, "it is being dialled"), address, "")
+            for name, address in self._seeds.items()
+            if name not in known and name != me.name and address != me.address
+        ]
+        self.rows = (own, *sorted(rows, key=lambda row: row.name))
+
+    def _row(self, peer: Peer) -> Row:
+        judged = self._judged.get(peer.name) or _Judged(peer.met_ns, "")
+        is_unheard = peer.state is fx.State.MET
+        return Row(
+            peer.name,
+            str(peer.state),
+            judged.since_ns if peer.is_living else peer.ended_ns,
+            self._troubles.get(peer.address, judged.because) if is_unheard else judged.because,
+            peer.address,
+            self._fingerprint(peer.key),
+            peer.incarnation,
+            peer.heard_ns,
+            self._routes_of(peer.name),
+        )
+
+    def _routes_of(self, name: str) -> tuple[str, ...]:
+        version, routes = self._node.table.offered(name)
+        found = self._offered.get(name)
+        if found is None or found[0] != version:
+            found = self._offered[name] = version, tuple(sorted(routes))
+        return found[1]
+
+    def _fingerprint(self, key: str) -> str:
+        found = self._fingerprints.get(key)
+        if found is None:
+            found = self._fingerprints[key] = PublicKey.parse(key).fingerprint
+        return found
+
+    def _forget(self, known: Mapping[str, Peer]) -> None:
+        """What is kept of those who are known no more: so all of it has the bounds of the view."""
+        for kept in (self._judged, self._offered):
+            for name in kept.keys() - known.keys():
+                del kept[name]
+        addresses = {peer.address for peer in known.values()} | set(self._seeds.values())
+        for address in self._troubles.keys() - addresses:
+            del self._troubles[address]
+        keys = {peer.key for peer in known.values()} | {self._node.membership.me.key}
+        for key in self._fingerprints.keys() - keys:
+            del self._fingerprints[key]
+
+
+def _seconds(ns: int) -> float:
+    """Two hosts' clocks may differ: nothing is in the future."""
+    return max(0, ns) / 1e9

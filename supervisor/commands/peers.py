@@ -1,0 +1,84 @@
+"""peers: a node among others: itself, whom it knows, what it thinks of each, and what is outstanding between them.
+
+Asked of the backplane that `[node]` adds (supervisor/peering.py), whose component keeps the answer ready: it comes as quickly
+when no peer can be reached. What another node thinks of this one, that one is to be asked.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from appbackplane.transport.errors import FailedPrecondition
+
+from . import show
+from .asking import ask
+from .cli import debug_option, json_option
+from .systems import find, system_option
+
+if TYPE_CHECKING:
+    from appbackplane.transport.discovery import Location
+
+#: The operation, and what it says of itself: runtime/peers/node.py, which a person at a terminal need not wait for
+#: (tests/supervisor/test_peers_command.py). A component of the user's may have the same name.
+ROUTE: Final = "node.peers"
+SUMMARY: Final = "This node, and the others as it sees them; with `routes`, the names of what each offers."
+#: It only reads what is there.
+TIMEOUT_S: Final = 5.0
+#: States that say all there is to say (runtime/peers/roster.py, transport/peers/effects.py).
+_CLEAR: Final = frozenset({"self", "up", "left"})
+
+
+@click.command("peers")
+@system_option
+@click.option("--routes", is_flag=True, help="With the names of what each offers.")
+@json_option
+@debug_option
+def command(system: str | None, routes: bool, as_json: bool) -> None:
+    """Show this node and its peers, as it sees them."""
+    location = find(system)
+    _check_is_node(location)
+    from appbackplane.transport import connect
+
+    with closing(connect(location.run_dir)) as client:
+        nodes = client.call(ROUTE, timeout=TIMEOUT_S, arguments={"routes": routes}, retry=False)
+    if as_json:
+        show.as_json(nodes)
+        return
+    show.table(
+        ("NODE", "STATE", "FOR", "ADDRESS", "RUNS FOR", "HEARD", "ROUTES", "CALLS TO", "CALLS FROM", "KEY"),
+        [_row(node) for node in nodes],
+    )
+    for node in nodes:
+        if node["state"] not in _CLEAR:
+            click.echo(f"{node['name']}: {node['because']}")
+    for node in nodes if routes else ():
+        for name in node["route_names"]:
+            click.echo(f"{node['name']}/{name}")
+
+
+def _check_is_node(location: Location) -> None:
+    """Raises `FailedPrecondition`."""
+    entries = ask(location, "supervisor.routes")
+    if not any((entry["route"], entry["summary"]) == (ROUTE, SUMMARY) for entry in entries):
+        raise FailedPrecondition(
+            f"system {location.system!r} is no node among others: a table [node] in its TOML makes it one (see docs/peers.md)"
+        )
+
+
+def _row(node: dict[str, Any]) -> tuple[str, ...]:
+    is_self = node["state"] == "self"
+    return (
+        node["name"],
+        node["state"],
+        show.duration(node["state_for"]),
+        node["address"],
+        show.duration(node["runs_for"]),
+        "-" if node["heard"] is None else f"{show.duration(node['heard'])} ago",
+        str(node["routes"]),
+        "-" if is_self else str(node["calls_to"]),
+        "-" if is_self else str(node["calls_from"]),
+        node["fingerprint"] or "-",
+    )
