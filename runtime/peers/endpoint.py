@@ -27,7 +27,6 @@ from appbackplane.transport.peers import effects as fx
 from appbackplane.transport.peers.lines import Came, Connected, Lines
 from appbackplane.transport.peers.messages import body_of, message_from
 from appbackplane.transport.peers.node import PeerNode
-from appbackplane.transport.peers.peer import Peer
 from appbackplane.transport.security.ring import Holder
 from appbackplane.transport.session import ClientSession
 
@@ -37,12 +36,18 @@ from .roster import Roster
 
 #: What nodes say of themselves.
 SAY: Final = "peers.say"
+#: A line to the receiver broke: answers to what it has asked may be lost.
+BROKEN: Final = "peers.broken"
 #: How long the directory of this system may take to come, each time it is asked for.
 START_LIMIT_NS: Final = 5_000_000_000
 #: Who does not keep up is offered his frames again after this.
 STALLED_RETRY_NS: Final = 2_000_000
 #: The longest sleep: the ring of keys is read again as often (lines.SWEEP_NS).
 PAUSE_NS: Final = 100_000_000
+
+#: How often the same is said in the log; and how much of that is remembered.
+WARN_NS: Final = 60_000_000_000
+WARNINGS_MAX: Final = 256
 
 Answers = list[tuple[bytes, bytes]]
 log = logging.getLogger("appbackplane.peers")
@@ -81,11 +86,17 @@ class Endpoint:
         self._exports: object = None
         self._has_directory = False
         self._malformed_count = 0
-        self._thread = threading.Thread(target=self._run, name="peers", daemon=True)
+        #: What was said, and when.
+        self._warned: dict[str, int] = {}
+        #: Keys as text, by their bytes.
+        self._keys: dict[bytes, str] = {}
+        #: Addresses to which a line has stood, and whether it does.
+        self._standing: dict[str, bool] = {}
+        self._runs = threading.Thread(target=self._run, name="peers", daemon=True)
 
     def start(self) -> None:
         """Begin."""
-        self._thread.start()
+        self._runs.start()
 
     def ask(self, peer: bytes, envelope: Envelope, _now_ns: int) -> None:
         """A local process wants something of another node. From a worker."""
@@ -96,7 +107,7 @@ class Endpoint:
         """Leave in order, and end. From any thread."""
         self._is_stopping = True
         self._wake()
-        self._thread.join(timeout_s)
+        self._runs.join(timeout_s)
 
     # -- the thread ---------------------------------------------------------------------------------------------------
 
@@ -127,8 +138,10 @@ class Endpoint:
             if isinstance(event, Came):
                 self._came(event.holder, event.frame, now_ns)
             elif isinstance(event, Connected):
+                self._stands(event.address)
                 self._carry_out(node.connected(event.address, now_ns))
             else:
+                self._broke(event.address, event.because)
                 self._carry_out(node.lost(event.address, event.because, now_ns))
         for _ in range(len(asked)):
             self._outward.take(*asked.popleft(), now_ns)
@@ -167,22 +180,40 @@ class Endpoint:
                 log.warning("what %s says makes no sense: %s (said once; counted)", holder.name, error)
 
     def _hear(self, holder: Holder, envelope: Envelope, now_ns: int) -> None:
-        kind = envelope.kind
-        if kind == CAST and envelope.route == SAY:
-            self._carry_out(self.node.received(str(holder.key), message_from(envelope.body), now_ns))
+        kind, route = envelope.kind, envelope.route
+        if kind == CAST and route == SAY:
+            self._carry_out(self.node.received(self._key_of(holder), message_from(envelope.body), now_ns))
             return
-        peer = self._peer_of(holder)
-        if peer is None:
+        peer = self.node.membership.view.get(holder.name)
+        if peer is None or peer.key != self._key_of(holder):
             return  # not met yet, or no more: what it asked ends there, as its peer is down
-        if kind == REPLY or kind == STATUS:
+        if kind == CAST and route == BROKEN:
+            self._outward.down(peer.name, "its line to this node broke")
+        elif kind == REPLY or kind == STATUS:
             self._outward.answered(peer.name, envelope)
         else:
             self._inward.take(peer.name, peer.incarnation, holder, envelope, now_ns)
 
-    def _peer_of(self, holder: Holder) -> Peer | None:
-        key = str(holder.key)
-        known = self.node.membership.view.get(holder.name)
-        return known if known is not None and known.key == key else None
+    def _key_of(self, holder: Holder) -> str:
+        raw = holder.key.raw
+        key = self._keys.get(raw)
+        if key is None:
+            key = self._keys[raw] = str(holder.key)
+        return key
+
+    def _stands(self, address: str) -> None:
+        """A line stands. If one before it broke, what it carried may be lost: calls are ended there, as they were here."""
+        if address in self._standing:
+            self._lines.say(address, self._encoder.encode(Envelope(CAST, 0, 0, BROKEN)))
+        self._standing[address] = True
+
+    def _broke(self, address: str, because: str) -> None:
+        """A line stands no more. Whether what was in it has arrived, nobody knows."""
+        if self._standing.get(address):
+            self._standing[address] = False
+            peer = self.node.membership.view.at(address)
+            if peer is not None:
+                self._outward.down(peer.name, because)
 
     def _carry_out(self, effects: list[fx.Effect]) -> None:
         for effect in effects:
@@ -197,6 +228,7 @@ class Endpoint:
                 if effect.is_flushed:
                     self._lines.flush()
                 self._lines.hang_up(effect.address)
+                self._broke(effect.address, "the line to it was given up")
             elif isinstance(effect, fx.PeerUp):
                 log.info("node %s at %s is up", effect.name, effect.address)
             elif isinstance(effect, fx.PeerDown):
@@ -204,12 +236,25 @@ class Endpoint:
                 self._outward.down(effect.name, effect.because)
                 self._inward.down(effect.name)
             elif isinstance(effect, fx.DialFailed):
-                if effect.failures == 1:
-                    log.warning(
-                        "%s cannot be reached: %s (said once; it is dialled again)", effect.address, effect.because
-                    )
-            elif isinstance(effect, fx.Refused | fx.RefusedBy | fx.NameTaken):
-                log.warning("%s", effect)
+                self._warn(f"{effect.address} cannot be reached: {effect.because} (it is dialled again)")
+            elif isinstance(effect, fx.Refused):
+                self._warn(f"{effect.name!r} at {effect.address} is no peer of this node: {effect.reason}")
+            elif isinstance(effect, fx.RefusedBy):
+                self._warn(f"node {effect.name!r} at {effect.address} refuses this one: {effect.reason}")
+            elif isinstance(effect, fx.NameTaken):
+                log.error("%s", effect.reason)
+            elif isinstance(effect, fx.NewIncarnation):
+                log.warning("this node is known as a later one than it is: %s", effect.because)
+
+    def _warn(self, what: str) -> None:
+        """What comes again and again is said once a minute."""
+        now_ns = self._now_ns()
+        if now_ns - self._warned.get(what, -WARN_NS) < WARN_NS:
+            return
+        if len(self._warned) >= WARNINGS_MAX:
+            self._warned.clear()
+        self._warned[what] = now_ns
+        log.warning("%s", what)
 
     def _export(self) -> None:
         directory = self._session.directory

@@ -20,6 +20,8 @@ from .outward import is_bulk_at
 
 #: Calls that one peer may have outstanding here: with 4,096 of each process's own that is what a session is made for.
 OUTSTANDING_MAX: Final = 8_192
+#: Routes of which it is remembered that a peer may use them.
+PERMITTED_MAX: Final = 4_096
 #: Of a call that names no deadline.
 TIMEOUT_DEFAULT_NS: Final = 30_000_000_000
 
@@ -48,7 +50,10 @@ class Inward:
         self._say = say
         self._held: dict[AskedHere, Held] = {}
         self._counts: dict[str, int] = {}
-        self._exported: tuple[Directory | None, frozenset[str]] = (None, frozenset())
+        self._directory: Directory | None = None
+        self._exported: frozenset[str] = frozenset()
+        #: What was found out of this directory: by peer, its holder and each route that it has asked for.
+        self._permitted: dict[str, tuple[Holder, set[str]]] = {}
         #: Casts that were refused: nobody waits to be told.
         self.refused_casts_count = 0
 
@@ -87,7 +92,10 @@ class Inward:
             return
         self._counts[asked.name] -= 1
         error = ended.error
-        said = Envelope(REPLY, asked.id, body=ended.result) if error is None else status(asked.id, error)
+        if error is None:
+            said = Envelope(REPLY, asked.id, body=ended.result)
+        else:  # a session says so of what came over its link, or what it refused itself: never of what the work has met
+            said = status(asked.id, error, is_refused=error.is_refused)
         self._say(asked.name, said, held.is_bulk)
 
     def down(self, name: str) -> None:
@@ -113,9 +121,18 @@ class Inward:
 
     def _check(self, holder: Holder, route: str) -> None:
         directory = self._session.directory
-        if directory is not self._exported[0]:
-            self._exported = directory, frozenset(() if directory is None else directory.exported)
-        if not holder.routes.permits(route, is_exported=route in self._exported[1]):
+        if directory is not self._directory:
+            self._directory, self._exported = directory, frozenset(() if directory is None else directory.exported)
+            self._permitted.clear()
+        known = self._permitted.get(holder.name)
+        if known is None or known[0] is not holder:
+            known = self._permitted[holder.name] = holder, set()
+        if route in known[1]:
+            return
+        if holder.routes.permits(route, is_exported=route in self._exported):
+            if len(known[1]) < PERMITTED_MAX:
+                known[1].add(route)
+        else:
             raise NotFound(
                 f"{route}: no such route for the key of {holder.name!r} (export=True, or a grant of its own)"
             )

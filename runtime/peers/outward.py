@@ -125,7 +125,7 @@ class Outward:
 
     def _begin(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
         route = envelope.route or ""
-        name = self._node.best(route, repr(peer))[0]
+        name = self._node.best(route, peer.hex())[0]
         there = route.partition(OF_NODE)[2] or route
         is_call, is_bulk = envelope.kind == CALL, is_bulk_at(envelope.priority)
         over_ns = due_ns(DEADLINE_DEFAULT_NS if envelope.deadline is None else envelope.deadline, now_ns)

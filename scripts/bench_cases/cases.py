@@ -19,6 +19,7 @@ from . import (
     large,
     log_call,
     many_objects,
+    node_to_node,
     operator_view,
     pubsub,
     replay,
@@ -37,7 +38,7 @@ from . import (
 
 _MODULES = (
     call_rtt, call_pipelined, urgent_short, urgent_long, urgent_same_client, blocking, inversion, inversion_limited,
-    inversion_chain, cpu_limit, inproc, dispatcher_overhead, dispatcher_scaling, dispatcher_accessor, requests,
+    inversion_chain, cpu_limit, inproc, node_to_node, dispatcher_overhead, dispatcher_scaling, dispatcher_accessor, requests,
     requests_indexing, requests_optimiser, pubsub, large, log_call, many_objects, startup, restart, idle, executor,
     operator_view, replay, spark_read, spark_stats, spark_latency,
 )  # fmt: skip

@@ -31,7 +31,6 @@ from .systems import toml_of
 def command(file: str | None, as_json: bool) -> None:
     """Check the system of FILE (default: the one TOML in this folder) without starting it."""
     config = load(toml_of(file, "check"))
-    node_keys.check(config)
     registrations, problems = describe(config)
     findings = plan.find(registrations, config.replica_of, has_node=config.node is not None) if not problems else []
     problems += [finding.text for finding in findings if finding.is_error]
@@ -53,8 +52,9 @@ def command(file: str | None, as_json: bool) -> None:
 def describe(config: Config) -> tuple[list[Registration], list[str]]:
     """What each backplane would register, and what keeps it from it; of replicas the first speaks for all.
 
-    Raises `FailedPrecondition`: no process at all.
+    Raises `ConfigError` where the node's keys are not there, and `FailedPrecondition`: no process at all.
     """
+    node_keys.check(config)
     processes: dict[str, subprocess.Popen[bytes]] = {}
     registrations, problems = [], []
     try:

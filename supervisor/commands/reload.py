@@ -20,7 +20,7 @@ from appbackplane.transport.errors import FailedPrecondition
 from ..config import Config, ConfigError, load, parse, read
 from ..direction import plan
 from ..direction.reconfiguration import IN_WORDS, Takes, in_json
-from . import node_keys, show
+from . import show
 from .asking import ask
 from .check import describe
 from .cli import debug_option, json_option
@@ -141,7 +141,6 @@ def _worth_showing(changes: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _try(config: Config) -> None:
     """Construct what is to be constructed. Raises `ConfigError`."""
-    node_keys.check(config)
     registrations, problems = describe(config)
     if not problems:
         problems = [finding.text for finding in plan.find(registrations, config.replica_of) if finding.is_error]

@@ -10,7 +10,7 @@ COMPONENT = 'components = ["bench_cases.harness.echo:Echo"]'
 class Echo(Component):
     """Serves one trivial operation, for small and for large bodies."""
 
-    @operation(priority=1)
+    @operation(priority=1, export=True)
     def echo(self, text: str) -> str:
         return text
 

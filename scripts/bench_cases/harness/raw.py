@@ -3,7 +3,7 @@
 Not crippled: blocking calls in a plain loop, one frame a call, no limit at which it would lose anything, memory handed
 over without copying where that is faster (above 64 KiB), reused packers.
 
-    python -m bench_cases.harness.raw ENDPOINT
+    python -m bench_cases.harness.raw ENDPOINT [PUBLIC SECRET]      with keys: CURVE
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import msgpack
 import zmq
 
-from .processes import program
+from .processes import hear, program
 
 #: Above it, handing memory over beats copying it (measured: TRAPS 12).
 COPY_BYTES_MAX = 65_536
@@ -72,6 +72,23 @@ def raw_echo() -> Iterator[Raw]:
         context.destroy(linger=0)
 
 
+@contextmanager
+def raw_echo_by_curve() -> Iterator[Raw]:
+    """The same over TCP on loopback, encrypted: what crosses hosts."""
+    public, secret = zmq.curve_keypair()
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    with program("harness.raw", "tcp://127.0.0.1:*", public.decode(), secret.decode()) as far_end:
+        socket = context.socket(zmq.DEALER)
+        socket.set_hwm(0)
+        socket.curve_publickey, socket.curve_secretkey = zmq.curve_keypair()
+        socket.curve_serverkey = public
+        socket.connect(hear(far_end))
+        raw = Raw(socket)
+        raw.call(text="are you there?")
+        yield raw
+    context.destroy(linger=0)
+
+
 def start_s(count: int) -> float:
     """How long so many of them take, started together, until each has answered: the least that a start can cost."""
     began = time.perf_counter()
@@ -91,11 +108,15 @@ def start_s(count: int) -> float:
     return spent
 
 
-def serve(endpoint: str) -> None:
-    """The far end, until killed."""
+def serve(endpoint: str, *keys: str) -> None:
+    """The far end, until killed. `keys`: public and secret, for CURVE."""
     socket: zmq.Socket[bytes] = zmq.Context().socket(zmq.ROUTER)
     socket.set_hwm(0)  # at its default a ROUTER drops what a long window sends too much
+    if keys:
+        socket.curve_publickey, socket.curve_secretkey = (key.encode() for key in keys)
+        socket.curve_server = True
     socket.bind(endpoint)
+    print(socket.get_string(zmq.LAST_ENDPOINT), flush=True)
     pack = msgpack.Packer().pack
     while True:
         peer = socket.recv()
@@ -107,4 +128,4 @@ def serve(endpoint: str) -> None:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1])
+    serve(*sys.argv[1:])

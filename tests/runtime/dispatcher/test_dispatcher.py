@@ -255,6 +255,33 @@ def test_nobody_outside_sends_what_is_internal(backplane: VirtualBackplane) -> N
     assert [each["message"] for each in backplane.call("patient.handlers").result()] == ["timed_out"]
 
 
+@message(category=902, id=2, topic="abroad", export=True)
+class Known(Message):
+    pass
+
+
+@message(category=902, id=3, topic="home")
+class Kept(Message):
+    pass
+
+
+def test_other_nodes_send_what_is_exported() -> None:
+    """On its route and on its topic; no other."""
+
+    def know(_: Known) -> None: ...
+
+    def keep(_: Kept) -> None: ...
+
+    class Open(Dispatcher):
+        def setup(self) -> None:
+            self.register(know)
+            self.register(keep)
+
+    (entry,) = VirtualBackplane(Open()).backplane.entries()
+    assert {each.route for each in entry.operations if each.export} == {"open.known"}
+    assert (entry.exported_topics, entry.topics) == (("abroad",), ("abroad", "home"))
+
+
 def test_urgent_messages_go_first(backplane: VirtualBackplane, hub: Hub) -> None:
     """They wait in the scheduler's queues, and in no other."""
     _ = backplane.backplane

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from appbackplane.supervisor.direction import plan
+from appbackplane.supervisor.direction import events, plan
+from appbackplane.supervisor.direction.effects import Caller, Say
 from appbackplane.transport.directory import ComponentEntry, OperationEntry, Registration
+
+from ..world import make_director
 
 
 def operation(route: str, *calls: str, reentrant: bool = False) -> OperationEntry:
@@ -143,3 +147,15 @@ def test_what_other_nodes_may_serve_is_no_finding() -> None:
         "a.one declares to call 'b/c.two', and there is no [node] in the TOML",
         "a.one declares to call 'c.two', which nobody serves",
     ]
+
+
+@pytest.mark.parametrize(("node", "warnings"), [("", 1), ("main", 0)])
+def test_the_supervisor_knows_whether_other_nodes_may_serve_it(node: str, warnings: int) -> None:
+    """Else each start would warn of what is in order."""
+    director = make_director(system={"main": {}}, node=node)
+    director.handle(events.UpOrdered(), 0)
+    director.handle(events.Spawned("main", 1, 7), 0)
+    (alone,) = system(main=(component("a", operation("a.one", "c.two")),))
+    registered = events.Registered(msgspec.structs.replace(alone, pid=7), Caller(b"main", 1))
+    said = [each.text for each in director.handle(registered, 0) if isinstance(each, Say)]
+    assert len([text for text in said if text.startswith("warning: a.one declares to call 'c.two'")]) == warnings

@@ -1,0 +1,96 @@
+"""peers: calls a second from a client of one node to a component of another, 1000 outstanding; and one at a time.
+
+Two systems on this host, each a node with keys of its own, over TCP on loopback, encrypted. A call passes four processes and
+an answer as many: client, node a, node b, echo. Reference: raw pyzmq with CURVE between two processes, one frame a call and the
+same window. A surprise would be less than that: coalescing has to pay for two processes more.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from appbackplane.transport import connect
+from appbackplane.transport.errors import BackplaneError
+from appbackplane.transport.security.keyring import Keyring
+from appbackplane.transport.security.ring import Holder
+
+from .call_pipelined import CALLS, WINDOW, raw_per_s
+from .harness.case import Case, Figures, Requirement, Sides, ratio
+from .harness.echo import COMPONENT
+from .harness.raw import raw_echo_by_curve
+from .harness.systems import up
+from .harness.timing import pipelined_per_s, round_trips_us
+
+LONE_CALLS = 300
+NAMES = ("a", "b")
+UP_TRIES = 50
+#: The other node's, not this one's own.
+THERE = "b/echo.echo"
+
+
+@contextmanager
+def both(_is_quick: bool) -> Iterator[Sides]:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="ab-")))
+        run_dirs = [stack.enter_context(up(toml)) for toml in nodes(folder)]
+        client = stack.enter_context(connect(run_dirs[0]))
+        for attempt in range(UP_TRIES):
+            try:
+                client.call(THERE, text="are you there?", timeout=1.0)
+                break
+            except BackplaneError:
+                if attempt == UP_TRIES - 1:
+                    raise
+        raw = stack.enter_context(raw_echo_by_curve())
+
+        def ours() -> Figures:
+            taken = sorted(round_trips_us(lambda: client.call(THERE, text="x"), LONE_CALLS))
+            per_s = pipelined_per_s(lambda: client.submit(THERE, text="x"), CALLS, WINDOW)
+            return {"per_s": per_s, "p50_us": taken[len(taken) // 2]}
+
+        def reference() -> Figures:
+            taken = sorted(round_trips_us(lambda: raw.call(text="x"), LONE_CALLS))
+            return {"per_s": raw_per_s(raw), "p50_us": taken[len(taken) // 2]}
+
+        yield Sides(ours, reference)
+
+
+def nodes(folder: Path) -> list[Path]:
+    """The TOML of each; the second knows the first."""
+    rings = {name: Keyring(folder / name / "keys") for name in NAMES}
+    keys = {name: ring.make_own() for name, ring in rings.items()}
+    for name, ring in rings.items():
+        for other in NAMES:
+            if other != name:
+                ring.change(lambda before, other=other: before.trusting(Holder(other, keys[other])))
+    ports = free_ports(len(NAMES))
+    tomls = []
+    for name, port in zip(NAMES, ports, strict=True):
+        toml = folder / name / "bench.toml"
+        seeds = "" if name == NAMES[0] else f'[peers]\n"tcp://127.0.0.1:{ports[0]}" = "{NAMES[0]}"\n'
+        node = f'[node]\nname = "{name}"\nlisten = "tcp://127.0.0.1:{port}"\nkeys = "{folder / name / "keys"}"\n'
+        backplane = f"[backplane.worker]\n{COMPONENT}\n"
+        toml.write_text(f'[system]\nname = "bench-{name}"\nrun_dir = "run"\n{node}{seeds}{backplane}', encoding="utf-8")
+        tomls.append(toml)
+    return tomls
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody has now."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [int(each.getsockname()[1]) for each in sockets]
+
+
+CASE = Case(
+    name="peers",
+    what="1000 outstanding calls from node to node; reference: raw pyzmq CURVE between two processes, one frame a call",
+    requirements=(Requirement("calls/s ratio", ratio("per_s"), at_least=1.0),),
+    open=both,
+    rounds=8,
+    quick_rounds=3,
+)

@@ -1,0 +1,158 @@
+"""Several systems that are nodes of one mesh, on this host: each with a key folder, a run directory and an address of its own.
+
+They trust each other and know each other's address from the start, so that whichever is started anew finds the others.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from appbackplane.transport import Client
+from appbackplane.transport.security.keyring import Keyring
+from appbackplane.transport.security.ring import Holder
+from tests.network.proxy import FaultProxy
+
+from ..conftest import System, Up, ask_until, short_folder, systems_in
+
+#: By which the nodes of these tests are known: enough of them to have a third that others can be asked about.
+NAMES = ("a", "b", "c")
+#: What each runs: `a` asks, and has nothing of what it asks for.
+COMPONENTS = {
+    "a": ["served:Home"],
+    "b": ["served:Calc", "served:Worker", "served:Ledger", "served:Narrow"],
+    "c": ["served:Calc"],
+}
+NODE = """
+[node]
+name = "{name}"
+listen = "{listen}"
+keys = "keys-{name}"
+{more}
+[peers]
+{peers}
+[backplane.main]
+components = {components}
+"""
+
+
+class Nodes:
+    """The nodes of one test, in one folder, by their names; some of them perhaps behind a proxy each."""
+
+    def __init__(self, folder: Path, begin: Up, stack: ExitStack, names: str, *, is_proxied: bool = False) -> None:
+        self.folder = folder
+        self._begin, self._stack = begin, stack
+        self.systems: dict[str, System] = {}
+        self.proxies: dict[str, FaultProxy] = {}
+        self._listen = {name: ("127.0.0.1", free_port()) for name in names}
+        if is_proxied:  # each is dialled at its proxy, by whoever dials it
+            self.proxies = {name: stack.enter_context(FaultProxy(at)) for name, at in self._listen.items()}
+        shutil.copy(Path(__file__).with_name("served.py"), folder)
+        introduce(folder, names)
+        for name in names:
+            self.start(name)
+        for name in names:
+            self.systems[name].wait_up()
+        self.wait_met()
+
+    def start(self, name: str) -> System:
+        """A system, at the address that it has for good. Does not wait for anything."""
+        listen = address(self._listen[name])
+        dialled = {each: address(self._dialled(each)) for each in self._listen}
+        toml = NODE.format(
+            name=name,
+            listen=listen,
+            more=f'advertise = "{dialled[name]}"' if self.proxies else "",
+            peers="\n".join(f'"{at}" = "{each}"' for each, at in dialled.items() if each != name),
+            components=COMPONENTS[name],
+        )
+        self.systems[name] = self._begin(toml, name)
+        return self.systems[name]
+
+    def client(self, name: str) -> Client:
+        """Of one of them, to the end of the test."""
+        return self._stack.enter_context(self.systems[name].connect())
+
+    def wait_met(self) -> None:
+        """Until `a` and `b` serve each other. What one has heard of the other nobody announces: it is asked."""
+        with self.systems["a"].connect() as client:
+            wait_reached(client)
+
+    def log(self, name: str) -> str:
+        """What a node's process has written."""
+        paths = (self.folder / "state").rglob("*")
+        return "".join(
+            path.read_text() for path in paths if path.is_file() and name in path.parts and "node" in path.name
+        )
+
+    def address(self, name: str) -> str:
+        """Where a node is dialled."""
+        return address(self._dialled(name))
+
+    def _dialled(self, name: str) -> tuple[str, int]:
+        return self.proxies[name].address if name in self.proxies else self._listen[name]
+
+
+def wait_reached(client: Client) -> None:
+    """Until a call to `b` is answered."""
+    ask_until(client, "b/calc.add", lambda answer: answer == 3, x=1, y=2)
+
+
+def introduce(folder: Path, names: str) -> None:
+    """A key pair each, and the others in its ring."""
+    rings = {name: Keyring(folder / f"keys-{name}") for name in names}
+    keys = {name: ring.make_own() for name, ring in rings.items()}
+    for name, ring in rings.items():
+        for other, key in keys.items():
+            if other != name:
+                ring.change(lambda known, other=other, key=key: known.trusting(Holder(other, key)))  # type: ignore[misc]
+
+
+def address(at: tuple[str, int]) -> str:
+    """As a TOML says it."""
+    return f"tcp://{at[0]}:{at[1]}"
+
+
+def free_port() -> int:
+    """One that the kernel gives nobody by itself: a node that was killed must find its own free again."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as taken:
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                taken.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+
+
+Meet = Callable[..., Nodes]
+
+
+@pytest.fixture
+def meet(folder: Path, begin: Up) -> Iterator[Meet]:
+    """Starts nodes and waits until they have met: `meet("ab")`."""
+    with ExitStack() as stack:
+        yield lambda names="ab", **how: Nodes(folder, begin, stack, names, **how)
+
+
+@pytest.fixture(scope="module")
+def both(_no_ignored_interrupt: None) -> Iterator[Nodes]:
+    """`a` and `b`, for all tests of a file: what one of these does to them must not be felt by the next."""
+    with short_folder() as folder, systems_in(folder) as begin, ExitStack() as stack:
+        yield Nodes(folder, begin, stack, "ab")
+
+
+@pytest.fixture
+def client(both: Nodes) -> Iterator[Client]:
+    """Of `a`; afterwards the same processes serve as before."""
+    before = {name: system.pids() for name, system in both.systems.items()}
+    with both.systems["a"].connect() as client:
+        yield client
+    assert {name: system.pids() for name, system in both.systems.items()} == before

@@ -1,0 +1,118 @@
+"""What the nodes of these tests run. Copied beside their TOMLs, as a user's module would lie there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from appbackplane.runtime import AppObject, BackplaneError, Busy, Component, operation, pause
+from appbackplane.transport import errors
+
+
+class Calc(Component):
+    """What one node has and the others have not."""
+
+    @operation(priority=3, export=True)
+    def add(self, x: int, y: int) -> int:
+        """For everybody."""
+        return x + y
+
+    @operation()
+    def secret(self) -> int:
+        """For this system alone."""
+        return 1
+
+    @operation(export=True)
+    def fail(self, kind: str) -> None:
+        """Raise an error of a kind."""
+        if kind == "Busy":
+            raise Busy("all hands are full", retry_after=1.5)
+        error = getattr(errors, kind, RuntimeError)
+        assert issubclass(error, BackplaneError | RuntimeError)
+        raise error(f"on purpose: {kind}")
+
+
+class Worker(Component):
+    """Remembers what became of all that began."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+
+    def setup(self) -> None:
+        """Places, so that the component itself can always be asked."""
+        for number in range(4):
+            self.add(Place(self.log), key=f"place-{number}")
+
+    @operation(priority=0)
+    def ended(self) -> list[str]:
+        """What has begun, and how it ended."""
+        return self.log
+
+
+class Place(AppObject):
+    """Where one thing at a time is done."""
+
+    def __init__(self, log: list[str]) -> None:
+        self.log = log
+
+    @operation(export=True)
+    async def work(self, name: str, seconds: float = 60.0) -> str:
+        """For so long, or until it is told that nobody wants it any more."""
+        self.log.append(f"{name} began")
+        try:
+            await pause(seconds)
+        except BackplaneError as error:
+            self.log.append(f"{name} {type(error).__name__}")
+            raise
+        self.log.append(f"{name} done")
+        return name
+
+
+class Ledger(Component):
+    """Each execution is a line of a file, which outlives whoever wrote it."""
+
+    @operation(export=True)
+    def book(self, number: int) -> int:
+        """Return what came."""
+        with Path(__file__).with_name("booked").open("ab", buffering=0) as book:
+            book.write(b"%d\n" % number)
+        return number
+
+
+class Narrow(Component):
+    """Takes two at a time."""
+
+    max_requests = 2
+
+    @operation(export=True)
+    async def hold(self, seconds: float = 60.0) -> None:
+        """Keeps its place for so long."""
+        await pause(seconds)
+
+    @operation(export=True, priority=0)
+    def pid(self) -> int:
+        """Who serves."""
+        return os.getpid()
+
+
+class Home(Component):
+    """Asks others, from inside of an operation."""
+
+    @operation()
+    async def far(self, route: str, x: int, y: int) -> int:
+        """As they answer."""
+        return int(await self.call(route, x=x, y=y))
+
+    @operation()
+    async def kind(self, route: str, kind: str) -> list[object]:
+        """The error, as it is seen in here."""
+        try:
+            await self.call(route, kind=kind)
+        except BackplaneError as error:
+            return [type(error).__name__, error.message, error.retry_after]
+        return []
+
+    @operation()
+    async def have_done(self, name: str, key: str) -> str:
+        """Somebody else works."""
+        return str(await self.call("b/worker.work", key=key, name=name))

@@ -1,0 +1,189 @@
+"""Lines: real sockets on loopback, in one thread that takes turns for both ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from appbackplane.transport import codec
+from appbackplane.transport.envelope import CAST, Envelope
+from appbackplane.transport.errors import FailedPrecondition, InvalidArgument
+from appbackplane.transport.peers.lines import Came, Connected, Lines, Lost
+from appbackplane.transport.security.keyring import Keyring
+from appbackplane.transport.security.ring import Holder
+
+LIMIT_S = 20.0
+LISTEN = "tcp://127.0.0.1:0"
+
+
+@dataclass
+class End:
+    """One node's lines, and what has happened to them."""
+
+    keyring: Keyring
+    lines: Lines
+    events: list[Connected | Lost | Came] = field(default_factory=list)
+    log: list[str] = field(default_factory=list)
+
+    @property
+    def key(self) -> str:
+        return str(self.keyring.own().public)
+
+    @property
+    def address(self) -> str:
+        return self.lines.address
+
+    def bodies(self) -> list[int]:
+        """What came, in order: the number in each envelope."""
+        frames = [event.frame for event in self.events if isinstance(event, Came)]
+        return [envelope.body["n"] for frame in frames for envelope in codec.decode(frame)]
+
+    def turn(self) -> None:
+        self.events += self.lines.turn(time.monotonic_ns())
+
+
+@pytest.fixture
+def end(tmp_path: Path) -> Iterator[Callable[[str], End]]:
+    made: list[End] = []
+
+    def make(name: str) -> End:
+        keyring = Keyring(tmp_path / name)
+        keyring.make_own()
+        log: list[str] = []
+        made.append(End(keyring, Lines(keyring, LISTEN, log.append), log=log))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.lines.close()
+
+
+def trust(one: End, other: End, name: str) -> None:
+    one.keyring.change(lambda ring: ring.trusting(Holder(name, other.keyring.own().public)))
+
+
+def until(is_so: Callable[[], object], *ends: End) -> None:
+    """Turns for these, until it is so."""
+    limit_s = time.monotonic() + LIMIT_S
+    while not is_so():
+        assert time.monotonic() < limit_s, [each.events for each in ends]
+        for each in ends:
+            each.lines.flush()
+            each.turn()
+
+
+def packed(number: int, size: int = 0) -> bytes:
+    return codec.Encoder().encode(Envelope(CAST, 0, 0, "any", body={"n": number, "ballast": bytes(size)}))
+
+
+@pytest.fixture
+def pair(end: Callable[[str], End]) -> tuple[End, End]:
+    """Two that trust each other; a line from the first to the second stands."""
+    a, b = end("a"), end("b")
+    trust(a, b, "b")
+    trust(b, a, "a")
+    a.lines.dial(b.address, b.key)
+    until(lambda: Connected(b.address) in a.events, a, b)
+    return a, b
+
+
+def test_what_is_said_comes_under_the_key_of_who_says_it(pair: tuple[End, End]) -> None:
+    a, b = pair
+    for number in range(3):
+        assert a.lines.say(b.address, packed(number))
+    until(lambda: b.bodies() == [0, 1, 2], a, b)
+    (came,) = (event for event in b.events if isinstance(event, Came))
+    assert (came.holder.name, str(came.holder.key)) == ("a", a.key), "and all of it as one frame"
+
+
+def test_nothing_can_be_said_before_the_line_stands(end: Callable[[str], End]) -> None:
+    a, b = end("a"), end("b")
+    trust(b, a, "a")
+    a.lines.dial(b.address, b.key)
+    assert not a.lines.say(b.address, packed(1))
+    assert not a.lines.say("tcp://127.0.0.1:1", packed(1))
+    until(lambda: Connected(b.address) in a.events, a, b)
+    assert a.lines.say(b.address, packed(2))
+
+
+def test_each_way_not_to_be_connected_says_why(end: Callable[[str], End]) -> None:
+    a, b = end("a"), end("b")
+    trust(a, b, "b")
+    a.lines.dial("tcp://127.0.0.1:9", b.key)
+    a.lines.dial("tcp://somewhere:7000", b.key)
+    a.lines.dial(b.address, b.key)  # which does not know a
+    until(lambda: len([event for event in a.events if isinstance(event, Lost)]) >= 3, a, b)
+    why = {event.address: event.because for event in a.events if isinstance(event, Lost)}
+    assert why["tcp://127.0.0.1:9"] == "nobody listens there"
+    assert "expected tcp:// and a numeric host" in why["tcp://somewhere:7000"]
+    assert "trust this node's key" in why[b.address]
+    until(lambda: b.log, a, b)
+    assert "127.0.0.1" in b.log[0]
+    a.keyring.change(lambda ring: ring.revoking("b"))
+    a.events.clear()
+    a.lines.dial(b.address, b.key)
+    until(lambda: a.events, a, b)
+    assert isinstance(a.events[0], Lost) and "revoked here" in a.events[0].because
+
+
+def test_an_end_is_told_once_and_a_hang_up_not_at_all(pair: tuple[End, End], end: Callable[[str], End]) -> None:
+    a, b = pair
+    a.lines.hang_up(b.address)
+    a.lines.dial(b.address, b.key)
+    until(lambda: a.events.count(Connected(b.address)) == 2, a, b)
+    assert not [event for event in a.events if isinstance(event, Lost)]
+    c = end("c")
+    trust(c, a, "a")
+    a.lines.dial(c.address, c.key)
+    until(lambda: Connected(c.address) in a.events, a, c)
+    b.keyring.change(lambda ring: ring.revoking("a"))
+    a.lines.say(b.address, packed(1))
+    until(lambda: [event for event in a.events if isinstance(event, Lost)], a, b, c)
+    until(lambda: a.lines.say(c.address, packed(7)) and 7 in c.bodies(), a, b, c)
+    assert [event.address for event in a.events if isinstance(event, Lost)] == [b.address]
+    assert not b.bodies(), "nothing is heard of a key that is revoked"
+    assert not a.lines.say(b.address, packed(1))
+
+
+def test_bulk_that_is_on_its_way_is_overtaken(pair: tuple[End, End]) -> None:
+    """What the peer has not read yet is beside what is urgent, not before it."""
+    a, b = pair
+    count = 0
+    while a.lines.say(b.address, packed(count, 1 << 20), is_bulk=True) and count < 24:
+        count += 1
+        a.lines.flush()
+    assert a.lines.say(b.address, packed(-1))
+    a.lines.flush()
+    until(lambda: -1 in b.bodies() and len(b.bodies()) > count, a, b)
+    bodies = b.bodies()
+    assert bodies.index(-1) < count // 2, bodies
+    bodies.remove(-1)
+    assert bodies == sorted(bodies), "and bulk in its order"
+
+
+def test_a_peer_that_never_reads_is_bounded(pair: tuple[End, End]) -> None:
+    """At the bound of its outbox `say` says no, and nothing more is kept."""
+    a, b = pair
+    said = 0
+    while a.lines.say(b.address, packed(said, 1 << 20), is_bulk=True):
+        said += 1
+        a.lines.flush()
+        assert said < 400
+    assert a.lines.flush(), "it is stalled"
+    assert a.lines.say(b.address, packed(-1)), "for bulk alone"
+    until(lambda: len(b.bodies()) == said + 1, a, b)
+    assert not a.lines.flush()
+
+
+def test_what_cannot_be_listened_at_is_said_and_nothing_is_left(end: Callable[[str], End], tmp_path: Path) -> None:
+    a = end("a")
+    with pytest.raises(FailedPrecondition, match="cannot be listened at"):
+        Lines(a.keyring, a.address)
+    with pytest.raises(InvalidArgument, match="expected"):
+        Lines(a.keyring, "tcp://nowhere")
+    with pytest.raises(FailedPrecondition, match="appbackplane keys new"):
+        Lines(Keyring(tmp_path / "none"), LISTEN)
