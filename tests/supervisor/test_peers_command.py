@@ -62,7 +62,7 @@ def test_what_it_knows_a_node_by_is_what_nodes_say() -> None:
         peers.ROUTE, peers.SUMMARY,
     )  # fmt: skip
     assert spec.priority == 0, "it is answered when nothing else is"
-    assert not spec.export, "who a node knows is not for everybody"
+    assert not spec.mark.export, "who a node knows is not for everybody"
 
 
 def test_a_line_a_node_and_what_is_the_matter_below(entries: list[dict[str, Any]]) -> None:
