@@ -43,6 +43,11 @@ class Node(Component):
             raise InvalidArgument(
                 "[node] listen: expected an address such as 'tcp://10.0.0.2:7400': peers dial each other"
             )
+        for address, key in (peers or {}).items():
+            if not key:
+                raise InvalidArgument(
+                    f"[peers] {address!r}: expected the name of its key in this host's ring: links are encrypted"
+                )
         self.node_name = name
         self._listen, self._advertise = listen, advertise
         self._peers = dict(peers or {})
