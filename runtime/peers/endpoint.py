@@ -45,6 +45,10 @@ STALLED_RETRY_NS: Final = 2_000_000
 #: The longest sleep: the ring of keys is read again as often (lines.SWEEP_NS).
 PAUSE_NS: Final = 100_000_000
 
+#: How often the same is said in the log; and how much of that is remembered.
+WARN_NS: Final = 60_000_000_000
+WARNINGS_MAX: Final = 256
+
 Answers = list[tuple[bytes, bytes]]
 log = logging.getLogger("appbackplane.peers")
 
@@ -82,6 +86,8 @@ class Endpoint:
         self._exports: object = None
         self._has_directory = False
         self._malformed_count = 0
+        #: What was said, and when.
+        self._warned: dict[str, int] = {}
         #: Keys as text, by their bytes.
         self._keys: dict[bytes, str] = {}
         #: Addresses to which a line has stood, and whether it does.
@@ -230,12 +236,25 @@ class Endpoint:
                 self._outward.down(effect.name, effect.because)
                 self._inward.down(effect.name)
             elif isinstance(effect, fx.DialFailed):
-                if effect.failures == 1:
-                    log.warning(
-                        "%s cannot be reached: %s (said once; it is dialled again)", effect.address, effect.because
-                    )
-            elif isinstance(effect, fx.Refused | fx.RefusedBy | fx.NameTaken):
-                log.warning("%s", effect)
+                self._warn(f"{effect.address} cannot be reached: {effect.because} (it is dialled again)")
+            elif isinstance(effect, fx.Refused):
+                self._warn(f"{effect.name!r} at {effect.address} is no peer of this node: {effect.reason}")
+            elif isinstance(effect, fx.RefusedBy):
+                self._warn(f"node {effect.name!r} at {effect.address} refuses this one: {effect.reason}")
+            elif isinstance(effect, fx.NameTaken):
+                log.error("%s", effect.reason)
+            elif isinstance(effect, fx.NewIncarnation):
+                log.warning("this node is known as a later one than it is: %s", effect.because)
+
+    def _warn(self, what: str) -> None:
+        """What comes again and again is said once a minute."""
+        now_ns = self._now_ns()
+        if now_ns - self._warned.get(what, -WARN_NS) < WARN_NS:
+            return
+        if len(self._warned) >= WARNINGS_MAX:
+            self._warned.clear()
+        self._warned[what] = now_ns
+        log.warning("%s", what)
 
     def _export(self) -> None:
         directory = self._session.directory

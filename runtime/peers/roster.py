@@ -149,12 +149,14 @@ class Roster:
 
     def _row(self, peer: Peer) -> Row:
         judged = self._judged.get(peer.name) or _Judged(peer.met_ns, "")
-        is_unheard = peer.state is fx.State.MET
+        because, trouble = judged.because, self._troubles.get(peer.address, "")
+        if trouble not in ("", because) and peer.state not in (fx.State.UP, fx.State.LEFT):
+            because = f"{because}; dialled, {trouble}"
         return Row(
             peer.name,
             str(peer.state),
             judged.since_ns if peer.is_living else peer.ended_ns,
-            self._troubles.get(peer.address, judged.because) if is_unheard else judged.because,
+            because,
             peer.address,
             self._fingerprint(peer.key),
             peer.incarnation,

@@ -27,6 +27,7 @@ ROUTE: Final = "node.peers"
 SUMMARY: Final = "This node, and the others as it sees them; with `routes`, the names of what each offers."
 #: It only reads what is there.
 TIMEOUT_S: Final = 5.0
+COLUMNS: Final = ("NODE", "STATE", "FOR", "ADDRESS", "RUNS FOR", "HEARD", "ROUTES", "CALLS TO", "CALLS FROM", "KEY")
 #: States that say all there is to say (runtime/peers/roster.py, transport/peers/effects.py).
 _CLEAR: Final = frozenset({"self", "up", "left"})
 
@@ -47,10 +48,7 @@ def command(system: str | None, routes: bool, as_json: bool) -> None:
     if as_json:
         show.as_json(nodes)
         return
-    show.table(
-        ("NODE", "STATE", "FOR", "ADDRESS", "RUNS FOR", "HEARD", "ROUTES", "CALLS TO", "CALLS FROM", "KEY"),
-        [_row(node) for node in nodes],
-    )
+    show.table(COLUMNS, [_row(node) for node in nodes])
     for node in nodes:
         if node["state"] not in _CLEAR:
             click.echo(f"{node['name']}: {node['because']}")

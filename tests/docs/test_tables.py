@@ -31,7 +31,7 @@ from appbackplane.runtime.requests.optimiser import OptimiserPolicy
 from appbackplane.runtime.requests.urgency import backplane_priority
 from appbackplane.runtime.scheduling.quotas import UNLIMITED, default_quotas
 from appbackplane.runtime.testing import VirtualBackplane
-from appbackplane.supervisor.commands import main
+from appbackplane.supervisor.commands import main, peers
 from appbackplane.supervisor.commands.cli import VERBS
 from appbackplane.supervisor.config import BackplaneConfig, Duration, ReplaySettings, RestartPolicy, SystemConfig
 from appbackplane.supervisor.config_reader import Patience
@@ -391,6 +391,13 @@ def test_times_of_membership() -> None:
     )
     stated = [f"{ns / 1e9:g} s" for ns in (policy.death_ns_max, policy.cut_ns_max, policy.heal_ns_max)]
     assert list(promised.values()) == [*stated, "10 s"]
+
+
+def test_columns_of_peers() -> None:
+    """peers.md; those that say what they are need no words."""
+    text = (DOCS / "peers.md").read_text().replace("\n| column |", "\n# columns\n| column |")
+    names = [name for row in table(text, "columns") for name in row[0].split(", ")]
+    assert names == [name for name in peers.COLUMNS if name not in ("NODE", "ADDRESS")]
 
 
 def test_states_of_a_peer() -> None:

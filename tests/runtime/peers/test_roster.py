@@ -77,7 +77,9 @@ def test_what_is_thought_of_a_peer_since_when_and_why(network: Network) -> None:
     told = looked.told()["b"]
     assert told["state"] == "dead"
     assert told["state_for"] == pytest.approx(8, abs=0.5)
-    assert told["because"] == "silent for 2 s, and nobody else hears it"
+    assert told["because"].startswith("silent for 2 s, and nobody else hears it; dialled, "), (
+        "what keeps it away now, too"
+    )
     assert told["routes"] == 0, "nobody can be asked for them"
     # Its successor, whose versions of routes begin again, is told of as itself.
     c = network.start("b", [at("a")], key=b.key)

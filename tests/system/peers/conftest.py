@@ -85,6 +85,10 @@ class Nodes:
         with self.systems["a"].connect() as client:
             wait_reached(client)
 
+    def address(self, name: str) -> str:
+        """Where a node is dialled."""
+        return address(self._dialled(name))
+
     def _dialled(self, name: str) -> tuple[str, int]:
         return self.proxies[name].address if name in self.proxies else self._listen[name]
 
