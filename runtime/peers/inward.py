@@ -56,6 +56,8 @@ class Inward:
         self._permitted: dict[str, tuple[Holder, set[str]]] = {}
         #: Casts that were refused: nobody waits to be told.
         self.refused_casts_count = 0
+        #: Calls under a number that was outstanding already: dropped, as one number has one end.
+        self.repeated_count = 0
 
     def __len__(self) -> int:
         return len(self._held)
@@ -69,6 +71,9 @@ class Inward:
         kind = envelope.kind
         asked = AskedHere(name, incarnation, envelope.id)
         if kind == CALL:
+            if asked in self._held:
+                self.repeated_count += 1
+                return
             try:
                 self._begin(asked, holder, envelope, now_ns)
             except BackplaneError as error:

@@ -249,6 +249,15 @@ def engage(client: Client, words: list[str]) -> object:
     return len(pending)
 
 
+def abroad(client: Client, words: list[str]) -> object:
+    """Have work done on node `b`, which takes longer than the SECONDS that this waits; then wait to be killed."""
+    pending = client.submit("b/worker.work", key="place-0", name="a", timeout=float(words[0]))
+    client.flush()
+    _ready()
+    sys.stdin.read()
+    return pending.done()
+
+
 def hold(client: Client, words: list[str]) -> object:
     """Ten calls that nobody answers in SECONDS; how they end."""
     pending = [client.submit("clerks.hold", timeout=float(words[0])) for _ in range(10)]
@@ -288,6 +297,7 @@ def _is_over() -> bool:
 PROGRAMS = {
     "outrun": outrun, "deaf": deaf, "flood": flood, "steady": steady, "crowd": crowd, "hearer": hearer, "hurry": hurry,
     "hold": hold, "heap": heap, "engage": engage, "pipelined": pipelined, "concurrent": concurrent, "payer": payer,
+    "abroad": abroad,
 }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from appbackplane.transport.errors import (
     PeerDown,
 )
 
-from ..conftest import LIMIT_S, ask_until
+from ..conftest import LIMIT_S, ask_until, wait_dead, wait_ready
 from .conftest import Nodes
 
 
@@ -183,3 +183,16 @@ def test_a_call_that_is_taken_back_in_its_queue_there_never_begins(client: Clien
     assert said_of(log, "second") == []
     calls["third"].cancel()
     assert ended(there, "third") == ["began", "Cancelled"]
+
+
+@pytest.mark.xfail(
+    strict=True, reason="a node does not learn that a caller of its own system has died", raises=AssertionError
+)
+def test_what_a_dead_client_wanted_is_not_done_on_another_node_either(both: Nodes, there: Client) -> None:
+    """As on this host, where who waits is asked once a second whether it is there: not at work until its deadline."""
+    program = both.systems["a"].program("abroad", "5.0")
+    wait_ready(program)
+    ask_until(there, "worker.ended", lambda log: said_of(log, "a") == ["began"])
+    program.kill()
+    wait_dead(program.pid)
+    assert ended(there, "a") == ["began", "Cancelled"]

@@ -1,0 +1,247 @@
+"""Inward: what other nodes may do here, and how it ends."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, cast
+
+import pytest
+
+from appbackplane.runtime.peers.inward import OUTSTANDING_MAX, TIMEOUT_DEFAULT_NS, AskedHere, Inward
+from appbackplane.runtime.peers.outward import BULK_FROM
+from appbackplane.transport.envelope import CALL, CANCEL, CAST, REFUSED, STATUS, Envelope
+from appbackplane.transport.errors import BackplaneError, Busy, Cancelled, InternalError, Unavailable
+from appbackplane.transport.events import Ended
+from appbackplane.transport.security.grants import Grant
+from appbackplane.transport.security.keys import PublicKey
+from appbackplane.transport.security.ring import Holder
+from appbackplane.transport.session import ClientSession
+from appbackplane.transport.status import Status
+
+S = 1_000_000_000
+KEY = PublicKey(b"k" * 32)
+PEER = Holder("a", KEY)
+
+
+class Directory(NamedTuple):
+    """As much of it as matters here."""
+
+    exported: tuple[str, ...]
+
+
+class Session:
+    """Stands for the session: notes what is begun and taken back."""
+
+    def __init__(self) -> None:
+        self.directory: Directory | None = Directory(("calc.add", "calc.sub"))
+        self.error: BackplaneError | None = None
+        self.calls: dict[int, tuple[Any, ...]] = {}
+        self.tokens: dict[int, AskedHere] = {}
+        self.casts: list[str] = []
+        self.cancelled: list[int] = []
+
+    def call(self, token: AskedHere, *words: Any, is_retried: bool) -> int:
+        """Begin."""
+        assert not is_retried, "whoever asked tries again, or does not"
+        if self.error is not None:
+            raise self.error
+        id = len(self.calls) + 1
+        self.calls[id], self.tokens[id] = words, token
+        return id
+
+    def cast(self, route: str, *_: Any) -> None:
+        """Begin, for nobody."""
+        self.casts.append(route)
+
+    def cancel(self, id: int) -> None:
+        """Take back."""
+        self.cancelled.append(id)
+
+
+class Here:
+    """A system that is asked by others."""
+
+    def __init__(self) -> None:
+        self.session = Session()
+        self.said: list[tuple[str, Envelope, bool]] = []
+        self.inward = Inward(cast(ClientSession, self.session), self._say)
+
+    def hear(
+        self, id: int = 1, route: str = "calc.add", *, kind: int = CALL, holder: Holder = PEER, **fields: Any
+    ) -> None:
+        """What a node says, in its first incarnation."""
+        self.inward.take(holder.name, 1, holder, Envelope(kind, id, route=route, **fields), 5 * S)
+
+    def end(self, id: int, result: object = None, error: BackplaneError | None = None) -> None:
+        """A call of the session's has ended."""
+        self.inward.ended(Ended(self.session.tokens[id], result, error))
+
+    def told(self) -> list[tuple[str, int, object, bool]]:
+        """Which node, which of its calls, in what it ended, and whether that had not begun."""
+        ends = [
+            (name, end.id, Status(end.body[0]) if end.kind == STATUS else end.body, end.route == REFUSED)
+            for name, end, _ in self.said
+        ]
+        self.said.clear()
+        return ends
+
+    def _say(self, name: str, envelope: Envelope, is_bulk: bool) -> bool:
+        self.said.append((name, envelope, is_bulk))
+        return True
+
+
+@pytest.fixture
+def here() -> Here:
+    """With two operations that are exported."""
+    return Here()
+
+
+def test_a_call_is_made_here_in_the_words_of_its_caller(here: Here) -> None:
+    """And within the time that is left of it."""
+    here.hear(9, key="k", priority=2, deadline=3 * S, body={"x": 1}, idempotency_key="i")
+    here.hear(10)
+    here.hear(11, deadline=-S)
+    words = here.session.calls
+    assert words[1] == (5 * S, 3 * S, "calc.add", "k", 2, {"x": 1}, "i")
+    assert words[2][1] == TIMEOUT_DEFAULT_NS
+    assert words[3][1] == 0, "a time of another host's clock"
+    assert here.inward.count_of("a") == len(here.inward) == 3
+
+
+def test_answers_go_to_who_asked_under_their_numbers(here: Here) -> None:
+    """Nodes count for themselves: two may have the same number outstanding here."""
+    other = Holder("c", KEY)
+    here.hear(9)
+    here.hear(9, holder=other)
+    here.end(2, "for c")
+    here.end(1, "for a")
+    assert here.told() == [("c", 9, "for c", False), ("a", 9, "for a", False)]
+    assert (len(here.inward), here.inward.count_of("a"), here.inward.count_of("c")) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(("priority", "is_bulk"), [(None, False), (BULK_FROM - 1, False), (BULK_FROM, True)])
+def test_answers_travel_as_their_calls_did(here: Here, priority: int | None, is_bulk: bool) -> None:
+    """A refusal as well."""
+    here.hear(1, priority=priority)
+    here.end(1)
+    here.hear(2, "calc.mul", priority=priority)
+    assert [bulk for _, _, bulk in here.said] == [is_bulk, is_bulk]
+
+
+def test_an_error_keeps_its_kind_and_whether_anything_has_begun(here: Here) -> None:
+    """What was refused at the door may be asked again, whatever it is; what was not, may have been done."""
+    refused, failed = Busy("full", retry_after=1.5), InternalError("it broke")
+    refused.is_refused = True
+    here.hear(1)
+    here.hear(2)
+    here.end(1, error=refused)
+    here.end(2, error=failed)
+    assert here.said[0][1].body == [Busy.status, "full", 1.5, None]
+    assert here.told() == [("a", 1, Status.RESOURCE_EXHAUSTED, True), ("a", 2, Status.INTERNAL, False)]
+
+
+def test_what_the_session_refuses_is_told_as_refused(here: Here) -> None:
+    """And is not outstanding."""
+    here.session.error = Unavailable("down now")
+    here.hear(1)
+    assert here.told() == [("a", 1, Status.UNAVAILABLE, True)]
+    assert (len(here.inward), here.inward.count_of("a")) == (0, 0)
+
+
+GRANTS = [
+    (Grant.of(["exported"]), "calc.add", True),
+    (Grant.of(["exported"]), "calc.secret", False),
+    (Grant.of(["calc.secret"]), "calc.secret", True),
+    (Grant.of(["calc.secret"]), "calc.add", False),
+    (Grant.of(["none"]), "calc.add", False),
+    (Grant.of(["*"]), "calc.secret", True),
+    (Grant.of(["*"]), "supervisor.stop", False),
+]
+
+
+@pytest.mark.parametrize(("grant", "route", "is_permitted"), GRANTS, ids=str)
+def test_a_key_uses_what_it_may(here: Here, grant: Grant, route: str, is_permitted: bool) -> None:
+    """Calls and casts alike. What it may not use is as good as not there."""
+    holder = Holder("a", KEY, routes=grant)
+    here.hear(1, route, holder=holder)
+    here.hear(0, route, kind=CAST, holder=holder)
+    assert here.told() == ([] if is_permitted else [("a", 1, Status.NOT_FOUND, True)])
+    assert (len(here.session.calls), here.session.casts) == ((1, [route]) if is_permitted else (0, []))
+    assert here.inward.refused_casts_count == (not is_permitted)
+
+
+def test_what_a_key_may_not_use_reads_like_what_is_not_there(here: Here) -> None:
+    """Who could tell them apart would learn what there is, name by name."""
+    here.hear(1, "calc.secret")
+    here.hear(1, "calc.nothing")
+    secret, nothing = (end.body[1] for _, end, _ in here.said)
+    assert secret.replace("secret", "nothing") == nothing
+
+
+def test_grants_are_read_anew_with_the_ring_and_with_the_directory(here: Here) -> None:
+    """What was permitted once is remembered; not beyond the ring and the directory by which it was."""
+    here.hear(1)
+    here.hear(2, holder=Holder("a", KEY, routes=Grant.of(["none"])))
+    here.session.directory = Directory(("calc.sub",))
+    here.hear(3)
+    here.hear(4, "calc.sub")
+    assert [(id, refused) for _, id, _, refused in here.told()] == [(2, True), (3, True)]
+
+
+def test_without_a_directory_nothing_is_exported(here: Here) -> None:
+    """Nobody is let in because it is not known yet what he may."""
+    here.session.directory = None
+    here.hear(1)
+    assert here.told() == [("a", 1, Status.NOT_FOUND, True)]
+
+
+def test_a_call_is_taken_back_by_who_made_it_alone(here: Here) -> None:
+    """Numbers of nodes are easily guessed."""
+    here.hear(9)
+    here.hear(9, kind=CANCEL, holder=Holder("c", KEY))
+    here.inward.take("a", 2, PEER, Envelope(CANCEL, 9), 5 * S)
+    assert here.session.cancelled == []
+    here.hear(9, kind=CANCEL)
+    assert here.session.cancelled == [1]
+    here.end(1, error=Cancelled("taken back"))
+    here.hear(9, kind=CANCEL)
+    assert (here.session.cancelled, len(here.inward), here.inward.count_of("a")) == ([1], 0, 0)
+
+
+def test_what_a_node_asked_for_is_taken_back_when_it_is_down(here: Here) -> None:
+    """And nothing is said to its successor, who has the same name and may use the same numbers."""
+    here.hear(1)
+    here.hear(1, holder=Holder("c", KEY))
+    here.inward.down("a")
+    assert here.session.cancelled == [1]
+    assert (here.inward.count_of("a"), here.inward.count_of("c")) == (0, 1)
+    here.inward.take("a", 2, PEER, Envelope(CALL, 1, route="calc.add"), 5 * S)
+    here.end(1, "for the dead")
+    assert here.told() == []
+    here.end(3, "for its successor")
+    assert here.told() == [("a", 1, "for its successor", False)]
+    assert here.inward.count_of("a") == 0
+
+
+def test_a_node_has_so_many_outstanding_and_no_more(here: Here) -> None:
+    """Beyond that one is refused, until one has ended; the others are not."""
+    for id in range(OUTSTANDING_MAX):
+        here.hear(id + 1)
+    here.hear(OUTSTANDING_MAX + 1)
+    here.hear(1, holder=Holder("c", KEY))
+    assert here.told() == [("a", OUTSTANDING_MAX + 1, Status.RESOURCE_EXHAUSTED, True)]
+    here.end(1)
+    here.said.clear()
+    here.hear(OUTSTANDING_MAX + 2)
+    assert here.told() == []
+
+
+def test_a_number_that_is_outstanding_already_is_not_begun_again(here: Here) -> None:
+    """It would be done twice and answered twice; and a node that repeats itself must not use up its places for good."""
+    here.hear(1)
+    here.hear(1)
+    assert (len(here.session.calls), here.inward.repeated_count) == (1, 1)
+    here.end(1, "answer")
+    assert here.told() == [("a", 1, "answer", False)]
+    assert (len(here.inward), here.inward.count_of("a")) == (0, 0)
+    here.hear(1)
+    assert len(here.session.calls) == 2, "its number is free again"

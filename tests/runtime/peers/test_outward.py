@@ -1,0 +1,206 @@
+"""Outward: each call to another node ends exactly once, at whoever made it."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from appbackplane.runtime.peers.outward import BULK_FROM, DEADLINE_DEFAULT_NS, Outward
+from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, REFUSED, REPLY, STATUS, Envelope, status
+from appbackplane.transport.errors import Busy, UnknownRoute
+from appbackplane.transport.peers.node import PeerNode
+from appbackplane.transport.status import Status
+
+FIRST_ID = 7_000
+S = 1_000_000_000
+NOW = 100 * S
+ANN, BOB = b"client/1", b"backplane/main/1"
+
+
+class Around:
+    """Everything about it: which node has what, a line that can be full, and those who asked."""
+
+    def __init__(self) -> None:
+        self.nodes = {"calc.add": ("b", "c"), "b/calc.add": ("b",), "c/calc.add": ("c",)}
+        self.is_full = False
+        self.said: list[tuple[str, Envelope, bool]] = []
+        self.answers: list[tuple[bytes, Envelope]] = []
+        self.outward = Outward(cast(PeerNode, self), FIRST_ID, self._say, lambda *told: self.answers.append(told))
+
+    def best(self, route: str, caller: str) -> tuple[str, ...]:
+        """As a node says it."""
+        if route not in self.nodes:
+            raise UnknownRoute(route)
+        return self.nodes[route]
+
+    def ask(self, id: int = 1, route: str = "calc.add", *, by: bytes = ANN, kind: int = CALL, **fields: Any) -> None:
+        """A local process does."""
+        self.outward.take(by, Envelope(kind, id, route=route, **fields), NOW)
+
+    def last(self) -> Envelope:
+        """What was said last."""
+        return self.said[-1][1]
+
+    def told(self) -> list[tuple[bytes, int, object]]:
+        """To whom which call has ended, and in what: a result, or a status."""
+        ends = [(peer, end.id, Status(end.body[0]) if end.kind == STATUS else end.body) for peer, end in self.answers]
+        self.answers.clear()
+        return ends
+
+    def _say(self, name: str, envelope: Envelope, is_bulk: bool) -> bool:
+        if not self.is_full:
+            self.said.append((name, envelope, is_bulk))
+        return not self.is_full
+
+
+@pytest.fixture
+def around() -> Around:
+    """With two nodes."""
+    return Around()
+
+
+def test_a_call_leaves_under_a_number_of_the_node_and_returns_under_its_own(around: Around) -> None:
+    """Two processes count from one, both: their answers would be each other's."""
+    around.ask(1, by=ANN, body={"x": 1})
+    around.ask(1, by=BOB, body={"x": 2})
+    assert [(name, said.id, said.body) for name, said, _ in around.said] == [
+        ("b", FIRST_ID + 1, {"x": 1}),
+        ("b", FIRST_ID + 2, {"x": 2}),
+    ]
+    around.outward.answered("b", Envelope(REPLY, FIRST_ID + 2, body="two"))
+    around.outward.answered("b", Envelope(REPLY, FIRST_ID + 1, body="one"))
+    assert around.told() == [(BOB, 1, "two"), (ANN, 1, "one")]
+    assert (len(around.outward), around.outward.count_on("b")) == (0, 0)
+
+
+def test_the_name_of_the_node_stays_here(around: Around) -> None:
+    """There it is a route like any other; with it goes all that the caller said, and not who waits for whom here."""
+    around.ask(
+        route="b/calc.add", key="k", priority=2, trace="t", body={"x": 1}, chain=[["o", "r"]], idempotency_key="i"
+    )
+    said = around.last()
+    assert (said.route, said.key, said.priority, said.trace) == ("calc.add", "k", 2, "t")
+    assert (said.body, said.chain, said.idempotency_key) == ({"x": 1}, None, "i")
+
+
+@pytest.mark.parametrize(
+    ("deadline", "left_ns"), [(None, DEADLINE_DEFAULT_NS), (3 * S, 3 * S), (-(NOW + 2 * S), 2 * S), (-(NOW - S), 0)]
+)
+def test_the_time_that_is_left_travels(around: Around, deadline: int | None, left_ns: int) -> None:
+    """A time of this host's clock says nothing on another; and what is over does not begin anew."""
+    around.ask(deadline=deadline)
+    assert around.last().deadline == left_ns
+
+
+@pytest.mark.parametrize(
+    ("priority", "is_bulk"), [(None, False), (0, False), (BULK_FROM - 1, False), (BULK_FROM, True)]
+)
+def test_what_may_wait_travels_apart(around: Around, priority: int | None, is_bulk: bool) -> None:
+    """And what is said of it later follows on the same line, or it would overtake it."""
+    around.ask(priority=priority)
+    around.ask(kind=BOOST, priority=0)
+    around.ask(kind=CANCEL)
+    assert [bulk for _, _, bulk in around.said] == [is_bulk] * 3
+
+
+def test_what_nobody_serves_is_refused_at_once(around: Around) -> None:
+    """So it has certainly not begun."""
+    around.ask(5, "calc.sub")
+    assert [(end.id, end.route) for _, end in around.answers] == [(5, REFUSED)]
+    assert around.told() == [(ANN, 5, Status.NOT_FOUND)]
+    assert around.said == []
+
+
+def test_a_full_line_refuses_and_keeps_nothing(around: Around) -> None:
+    """Who is told to come back later must not find his first try answered then."""
+    around.is_full = True
+    around.ask(5)
+    [(_, end)] = around.answers
+    assert (end.route, end.body[0], end.body[2]) == (REFUSED, Busy.status, 0.05)
+    assert (len(around.outward), around.outward.count_on("b"), around.outward.next_ns()) == (0, 0, None)
+    around.is_full = False
+    around.answers.clear()
+    around.outward.down("b", "it died")
+    assert around.told() == []
+
+
+def test_of_casts_nobody_is_told(around: Around) -> None:
+    """They are counted, where they are lost."""
+    around.ask(0, kind=CAST)
+    assert (around.last().kind, around.last().id, around.last().deadline) == (CAST, 0, None)
+    around.ask(0, "calc.sub", kind=CAST)
+    around.is_full = True
+    around.ask(0, kind=CAST)
+    assert (around.outward.lost_casts_count, around.answers, len(around.outward)) == (2, [], 0)
+
+
+def test_a_call_that_is_taken_back_is_taken_back_there(around: Around) -> None:
+    """Under its number there; what comes of it afterwards is nobody's."""
+    around.ask(1)
+    around.ask(2)
+    around.ask(1, kind=CANCEL)
+    assert (around.last().kind, around.last().id) == (CANCEL, FIRST_ID + 1)
+    around.outward.answered("b", Envelope(REPLY, FIRST_ID + 1, body="late"))
+    around.ask(1, kind=CANCEL)
+    assert (around.told(), len(around.said), len(around.outward)) == ([], 3, 1)
+
+
+def test_a_boost_follows_its_call(around: Around) -> None:
+    """To the node that has it; of a call of somebody else's with the same number nothing is said."""
+    around.ask(1, "c/calc.add")
+    around.ask(1, kind=BOOST, priority=0)
+    assert around.said[-1][0] == "c"
+    assert (around.last().kind, around.last().id, around.last().priority) == (BOOST, FIRST_ID + 1, 0)
+    around.ask(1, by=BOB, kind=BOOST, priority=0)
+    assert len(around.said) == 2
+    around.outward.answered("c", Envelope(REPLY, FIRST_ID + 1, body=3))
+    assert around.told() == [(ANN, 1, 3)]
+
+
+def test_only_who_was_asked_can_answer_and_only_once(around: Around) -> None:
+    """Another node could otherwise guess numbers, and a second answer would find the next call under that number."""
+    around.ask(1)
+    around.outward.answered("c", Envelope(REPLY, FIRST_ID + 1, body="forged"))
+    assert around.told() == []
+    around.outward.answered("b", Envelope(REPLY, FIRST_ID + 1, body="true"))
+    around.outward.answered("b", Envelope(REPLY, FIRST_ID + 1, body="twice"))
+    assert around.told() == [(ANN, 1, "true")]
+
+
+def test_a_status_comes_back_as_it_was_said(around: Around) -> None:
+    """With when to try again, and whether the work had begun."""
+    around.ask(1)
+    around.outward.answered("b", status(FIRST_ID + 1, Busy("full", retry_after=1.5), is_refused=True))
+    [(_, end)] = around.answers
+    assert (end.kind, end.id, end.route, end.body) == (STATUS, 1, REFUSED, [Busy.status, "full", 1.5, None])
+
+
+def test_what_a_node_held_ends_with_it_and_the_rest_goes_on(around: Around) -> None:
+    """In PEER_DOWN, never as refused: whether it was done nobody knows."""
+    around.ask(1, "b/calc.add")
+    around.ask(2, "c/calc.add")
+    around.ask(1, "b/calc.add", by=BOB)
+    around.outward.down("b", "it died")
+    assert [end.route for _, end in around.answers] == [None, None]
+    assert "b/calc.add: node 'b' is down (it died)" in around.answers[0][1].body[1]
+    assert around.told() == [(ANN, 1, Status.PEER_DOWN), (BOB, 1, Status.PEER_DOWN)]
+    assert (around.outward.count_on("b"), around.outward.count_on("c")) == (0, 1)
+    around.outward.answered("b", Envelope(REPLY, FIRST_ID + 1, body="from the dead"))
+    around.outward.down("b", "again")
+    around.outward.answered("c", Envelope(REPLY, FIRST_ID + 2, body="alive"))
+    assert around.told() == [(ANN, 2, "alive")]
+
+
+def test_what_is_over_is_forgotten(around: Around) -> None:
+    """Its caller keeps the deadline himself; whoever answers later finds nothing, and no table grows."""
+    around.ask(1, deadline=2 * S)
+    around.ask(2, deadline=S)
+    assert around.outward.next_ns() == NOW + S
+    around.outward.expire(NOW + S)
+    assert (len(around.outward), around.outward.count_on("b"), around.outward.next_ns()) == (1, 1, NOW + 2 * S)
+    around.outward.expire(NOW + 2 * S)
+    around.outward.answered("b", Envelope(REPLY, FIRST_ID + 1, body="late"))
+    assert (len(around.outward), around.outward.count_on("b"), around.told()) == (0, 0, [])
+    around.ask(1, kind=CANCEL)
+    assert len(around.said) == 2
