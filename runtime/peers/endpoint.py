@@ -73,7 +73,7 @@ class Endpoint:
         self.node = node
         self._lines, self._link, self._session = lines, link, session
         self._now_ns, self._deliver = now_ns, deliver
-        self._outward = Outward(node, random.getrandbits(40), self._say, self._answer)
+        self._outward = Outward(node, random.getrandbits(40), self._say, self._answer, self._stands_to)
         self._inward = Inward(session, self._say)
         #: To be looked at by any thread.
         self.roster = Roster(node, seeds, now_ns())
@@ -272,6 +272,10 @@ class Endpoint:
     def _say(self, name: str, envelope: Envelope, is_bulk: bool) -> bool:
         peer = self.node.membership.view.get(name)
         return peer is not None and self._lines.say(peer.address, self._encoder.encode(envelope), is_bulk=is_bulk)
+
+    def _stands_to(self, name: str) -> bool:
+        peer = self.node.membership.view.get(name)
+        return peer is not None and self._lines.stands(peer.address)
 
     def _answer(self, peer: bytes, envelope: Envelope) -> None:
         self._answers.append((peer, self._encoder.encode(envelope)))

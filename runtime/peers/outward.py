@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from appbackplane.transport.addressing import OF_NODE
 from appbackplane.transport.calls import OutstandingCalls
 from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, Envelope, due_ns, status
-from appbackplane.transport.errors import BackplaneError, Busy, PeerDown
+from appbackplane.transport.errors import BackplaneError, Busy, PeerDown, Unavailable
 from appbackplane.transport.peers.node import PeerNode
 
 from ..objects.operation import PRIORITY_DEFAULT
@@ -54,12 +54,14 @@ class Outward:
         first_id: int,
         say: Callable[[str, Envelope, bool], bool],
         answer: Callable[[bytes, Envelope], None],
+        stands: Callable[[str], bool] | None = None,
     ) -> None:
         """`say`: to a node, by its name, as bulk or not; False: its line is full, or gone. `answer`: to a process of this
-        system. `first_id`: the number before the first.
+        system. `first_id`: the number before the first. `stands`: whether there is a line to a node; None: there always is.
         """
         self._node = node
         self._say = say
+        self._stands = stands
         self._answer = answer
         self._calls: OutstandingCalls[Asked] = OutstandingCalls(first_id)
         self._ids: dict[tuple[bytes, int], int] = {}
@@ -137,6 +139,10 @@ class Outward:
         if not self._say(name, said, is_bulk):
             if is_call:
                 self._calls.end(id)
+            if self._stands is not None and not self._stands(name):
+                raise Unavailable(
+                    f"{route}: the line to node {name!r} broke, and is dialled again", retry_after=RETRY_AFTER_S
+                )
             raise Busy(f"{route}: the line to node {name!r} takes nothing now", retry_after=RETRY_AFTER_S)
         if is_call:
             self._ids[peer, envelope.id] = id

@@ -165,6 +165,10 @@ class Lines:
         lines = self._lines.get(address)
         return lines is not None and _stand(lines) and self._outboxes[is_bulk].add(address.encode(), packed)
 
+    def stands(self, address: str) -> bool:
+        """Whether it is connected."""
+        return address in self._lines and _stand(self._lines[address])
+
     def flush(self) -> bool:
         """Let go what was said, what is urgent first; whether something waits for a peer that reads slowly."""
         for is_bulk, outbox in enumerate(self._outboxes):
