@@ -16,7 +16,7 @@ import msgspec
 
 from appbackplane.transport.errors import InvalidArgument
 from appbackplane.transport.peers.policy import MembershipPolicy
-from appbackplane.transport.security.addresses import check_address, is_for_all, secured_by
+from appbackplane.transport.security.addresses import check_address, is_for_all, is_loopback, secured_by
 from appbackplane.transport.security.ring import NAME as KEY_NAME
 
 from .config_reader import Reader, shown
@@ -37,6 +37,8 @@ class NodeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     #: "tcp://HOST:PORT", by which others reach it, too; None: it only dials.
     listen: str | None = None
+    #: The same, where others reach it by another address than the one it listens at; None: by `listen`.
+    advertise: str | None = None
     #: Folder of its keys; None: the user's.
     keys: str | None = None
 
@@ -58,7 +60,9 @@ def read(reader: Reader, table: Mapping[str, Any], folder: Path) -> tuple[NodeSe
     if not NAME.fullmatch(values.get("name", "any")):
         what = "expected a lower-case letter and at most 62 more letters, digits, - and _"
         reader.say(("node", "name"), f"{what}, got {shown(values['name'])}")
-    values["listen"] = _listen(reader, values.get("listen"))
+    is_told = values.get("advertise") is None
+    values["advertise"] = _advertise(reader, values.get("advertise"), values.get("listen"))
+    values["listen"] = _listen(reader, values.get("listen"), is_told=is_told)
     values["keys"] = _keys(reader, values.get("keys"), folder)
     peers = _peers(reader, table.get("peers", {}))
     if len(reader.problems) > problems_before:
@@ -76,6 +80,9 @@ def read(reader: Reader, table: Mapping[str, Any], folder: Path) -> tuple[NodeSe
 
 def needs_keys_by(node: NodeSettings, peers: Mapping[str, str]) -> str | None:
     """The key of the TOML by which this node needs keys; None: it is on loopback altogether, and needs none."""
+    advertised = node.advertise or ""
+    if not node.keys and advertised and not is_loopback(advertised):
+        return "node.advertise"
     because = secured_by(node.listen or "", peers, node.keys or "")
     return because if because in (None, "peers") else f"node.{because}"
 
@@ -84,11 +91,27 @@ def backplanes(node: NodeSettings | None, peers: Mapping[str, str]) -> dict[str,
     """The table [backplane.node] that is added, as the file could say it; none without [node]."""
     if node is None:
         return {}
-    settings = {"name": node.name, "listen": node.listen or "", "peers": dict(peers), "keys": node.keys or ""}
+    settings = {
+        "name": node.name, "listen": node.listen or "", "advertise": node.advertise or "", "peers": dict(peers),
+        "keys": node.keys or "",
+    }  # fmt: skip
     return {BACKPLANE: {"components": [COMPONENT], "settings": {_CLASS: settings}}}
 
 
-def _listen(reader: Reader, address: str | None) -> str | None:
+def _advertise(reader: Reader, address: str | None, listen: object) -> str | None:
+    if address is None:
+        return None
+    if listen is None:
+        reader.say(("node", "advertise"), 'expected listen = "tcp://HOST:PORT" beside it, which is reached by it')
+    try:
+        return check_address(address, is_secured=True, is_bound=False, is_numeric=True)
+    except InvalidArgument as error:
+        reader.say(("node", "advertise"), error.message)
+        return None
+
+
+def _listen(reader: Reader, address: str | None, *, is_told: bool) -> str | None:
+    """`is_told`: others are told of it; else of another."""
     if address is None:
         return None
     try:
@@ -96,7 +119,7 @@ def _listen(reader: Reader, address: str | None) -> str | None:
     except InvalidArgument as error:
         reader.say(("node", "listen"), error.message)
         return None
-    if is_for_all(checked):
+    if is_told and is_for_all(checked):
         what = "expected the one address by which others reach this host, which they are told"
         reader.say(("node", "listen"), f"{what}, got {shown(address)}")
     return checked

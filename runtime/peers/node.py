@@ -33,16 +33,18 @@ class Node(Component):
 
     driven_by = "backplane"
 
-    def __init__(self, name: str, listen: str = "", peers: Mapping[str, str] | None = None, keys: str = "") -> None:
+    def __init__(
+        self, name: str, listen: str = "", peers: Mapping[str, str] | None = None, keys: str = "", advertise: str = ""
+    ) -> None:
         """`name`: of this node. `listen`: an address. `peers`: addresses to begin with, each with the name of the key there.
-        `keys`: the folder of this host's keys; "": the user's.
+        `keys`: the folder of this host's keys; "": the user's. `advertise`: by which others reach it; "": by `listen`.
         """
         if not listen:
             raise InvalidArgument(
                 "[node] listen: expected an address such as 'tcp://10.0.0.2:7400': peers dial each other"
             )
         self.node_name = name
-        self._listen = listen
+        self._listen, self._advertise = listen, advertise
         self._peers = dict(peers or {})
         self._keyring = Keyring(Path(keys).expanduser() if keys else None)
         self._endpoint: Endpoint | None = None
@@ -54,7 +56,7 @@ class Node(Component):
         seeds = {address: str(keyring.ring.named(name).key) for address, name in self._peers.items()}
         lines = Lines(keyring, self._listen)
         own = str(keyring.own().public)
-        me = Identity(self.node_name, host.unix_ns(), lines.address, own)
+        me = Identity(self.node_name, host.unix_ns(), self._advertise or lines.address, own)
         node = PeerNode(me, seeds, host.now_ns(), random=random.random, is_allowed=self._is_named)
         link = Link(f"{host.backplane}-peers")
         session = ClientSession(link, addressing.supervisor_socket(Path(host.run_dir)))

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from appbackplane.supervisor.commands import main
 from appbackplane.supervisor.config import Config, ConfigError, parse
 from appbackplane.supervisor.direction.reconfiguration import plan, shown
-from appbackplane.supervisor.peering import SEEDS_MAX, NodeSettings
+from appbackplane.supervisor.peering import SEEDS_MAX, NodeSettings, needs_keys_by
 from appbackplane.supervisor.processes.spawn import process_config
 from appbackplane.transport.security.keyring import OWN, RING, Keyring
 from appbackplane.transport.security.ring import Holder
@@ -44,7 +44,7 @@ def test_a_node_is_a_backplane_of_its_own() -> None:
     assert node.components == ("appbackplane.runtime.peers:Node",)
     assert node.max_latency_ns == config.backplane["main"].max_latency_ns
     peers = {"tcp://10.0.0.1:7400": "a"}
-    assert told(config) == {"name": "b", "listen": "tcp://10.0.0.2:7400", "peers": peers, "keys": ""}
+    assert told(config) == {"name": "b", "listen": "tcp://10.0.0.2:7400", "advertise": "", "peers": peers, "keys": ""}
     assert config.peers == peers
 
 
@@ -60,6 +60,7 @@ def test_addresses_are_told_as_they_are_used() -> None:
     assert told(of(LOCAL)) == {
         "name": "b",
         "listen": "tcp://127.0.0.1:7400",
+        "advertise": "",
         "peers": {"tcp://127.0.0.1:7401": ""},
         "keys": "",
     }
@@ -76,6 +77,16 @@ def test_one_may_only_dial_or_only_listen() -> None:
     """The first node of a system has nobody to dial, and one behind a firewall cannot be reached."""
     assert told(of(NODE))["peers"] == {}
     assert told(of('[node]\nname = "b"\n' + PEERS))["listen"] == ""
+
+
+def test_others_may_reach_it_by_another_address_than_it_listens_at() -> None:
+    """Behind a forwarded port nobody can dial what it listens at; and then that may be all addresses of the host."""
+    behind = NODE.replace("10.0.0.2", "0.0.0.0") + 'advertise = "tcp://192.0.2.1:80"\n'
+    assert (told(of(behind))["listen"], told(of(behind))["advertise"]) == ("tcp://0.0.0.0:7400", "tcp://192.0.2.1:80")
+    seen = LOCAL.replace("[peers]", 'advertise = "tcp://192.0.2.1:80"\n[peers]').replace('= ""', '= "a"')
+    config = of(seen)
+    assert config.node is not None
+    assert needs_keys_by(config.node, config.peers) == "node.advertise"
 
 
 # What is wrong
@@ -119,6 +130,14 @@ WRONG = {
         )
         for host in ("*", "0.0.0.0", "[::]")
     },
+    "advertised without listening": (
+        DIAL.replace("[peers]", 'advertise = "tcp://10.0.0.2:7400"\n[peers]') + '"tcp://10.0.0.1:7400" = "a"',
+        'node.advertise: expected listen = "tcp://HOST:PORT" beside it, which is reached by it',
+    ),
+    "a name advertised": (
+        NODE + 'advertise = "tcp://berlin:7400"\n',
+        "node.advertise: 'tcp://berlin:7400': expected tcp:// and a numeric host, such as tcp://127.0.0.1:7000",
+    ),
     "keys nowhere": (NODE + 'keys = ""\n', "node.keys: expected a path, got ''"),
     "keys of nobody": (
         NODE + 'keys = "~nobody-of-that-name/k"\n',

@@ -8,18 +8,19 @@ from __future__ import annotations
 import random
 import shutil
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from appbackplane.transport import Client
+from appbackplane.transport import BackplaneError, Client
 from appbackplane.transport.security.keyring import Keyring
 from appbackplane.transport.security.ring import Holder
 from tests.network.proxy import FaultProxy
 
-from ..conftest import System, Up, ask_until, short_folder, systems_in
+from ..conftest import LIMIT_S, System, Up, short_folder, systems_in
 
 #: By which the nodes of these tests are known: enough of them to have a third that others can be asked about.
 NAMES = ("a", "b", "c")
@@ -84,13 +85,6 @@ class Nodes:
         with self.systems["a"].connect() as client:
             wait_reached(client)
 
-    def log(self, name: str) -> str:
-        """What a node's process has written."""
-        paths = (self.folder / "state").rglob("*")
-        return "".join(
-            path.read_text() for path in paths if path.is_file() and name in path.parts and "node" in path.name
-        )
-
     def address(self, name: str) -> str:
         """Where a node is dialled."""
         return address(self._dialled(name))
@@ -100,8 +94,16 @@ class Nodes:
 
 
 def wait_reached(client: Client) -> None:
-    """Until a call to `b` is answered."""
-    ask_until(client, "b/calc.add", lambda answer: answer == 3, x=1, y=2)
+    """Until a call to `b` is answered. It is asked at once again: who waits as he is told (`retry_after`) waits for longer."""
+    end_s = time.monotonic() + LIMIT_S
+    while True:
+        try:
+            assert client.call("b/calc.add", x=1, y=2, timeout=LIMIT_S, retry=False) == 3
+            return
+        except BackplaneError as error:
+            if time.monotonic() > end_s:
+                pytest.fail(f"b cannot be reached: {error!r}")
+        time.sleep(0.01)
 
 
 def introduce(folder: Path, names: str) -> None:

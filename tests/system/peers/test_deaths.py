@@ -1,0 +1,138 @@
+"""What a node's death does to those who wait for it: every call ends, once, and soon; and who comes back serves again.
+
+The times are those of docs/concepts/membership.md. They are looked at three times where they fail, because this machine
+may stand still for a second by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from appbackplane.transport import BackplaneError, Client, PendingCall
+from appbackplane.transport.errors import NotFound, PeerDown, Unavailable
+
+from ..conftest import LIMIT_S, System, ask_until, wait_dead
+from .conftest import Meet, Nodes, wait_reached
+
+#: Within which a death is known to all.
+DEATH_S_MAX = 2.4
+#: An orderly leave is told: nobody waits for `dead_ns`, which is 2 s.
+LEAVE_S_MAX = 1.5
+ATTEMPTS = 3
+#: On the four workplaces; four run, the rest are queued there.
+CALLS = 200
+
+
+def begin_work(client: Client, attempt: int = 0) -> list[PendingCall]:
+    """By a client, and by an operation."""
+    calls = [
+        client.submit("worker.work", key=f"place-{number % 4}", name=f"{attempt}-{number}") for number in range(CALLS)
+    ]
+    calls.append(client.submit("home.have_done", arguments={"name": f"{attempt}-inside", "key": "place-0"}))
+    client.flush()
+    return calls
+
+
+def wait_held(there: Client, count: int) -> None:
+    """Until so many are outstanding there."""
+    ask_until(
+        there,
+        "backplane.main.statistics",
+        lambda told: told["components"]["worker"]["outstanding"] == count,
+    )
+
+
+def assert_all_down(calls: list[PendingCall]) -> None:
+    """All have ended, none by its deadline of 30 s. An operation whose own call has ended so cannot serve its caller."""
+    *ends, inside = (call.exception() for call in calls)
+    assert {type(end) for end in ends} == {PeerDown}, Counter(map(repr, ends))
+    assert type(inside) is Unavailable, inside
+    assert str(inside).startswith("home.have_done: b/worker.work: "), inside
+
+
+def kill(system: System) -> None:
+    """The process that carries everything between nodes."""
+    pid = system.pids()["node"]
+    os.kill(pid, signal.SIGKILL)
+    wait_dead(pid)
+
+
+def assert_in_time(nodes: Nodes, strike: Callable[[], None], limit_s: float) -> None:
+    """In one of three attempts all calls end within the time; in each, all in `PeerDown`, and then others are answered."""
+    client, there = nodes.client("a"), nodes.client("b")
+    took_s = []
+    for attempt in range(ATTEMPTS):
+        calls = begin_work(client, attempt)
+        wait_held(there, CALLS + 1)
+        began_s = time.monotonic()
+        strike()
+        assert_all_down(calls)
+        took_s.append(time.monotonic() - began_s)
+        wait_reached(client)
+        wait_held(there, 0)
+        log = there.call("worker.ended")
+        began = sum(line.startswith(f"{attempt}-") and line.endswith(" began") for line in log)
+        assert 4 <= began < 4 + CALLS / 10, "what is queued may move up while it is withdrawn, but not for long"
+        assert not [line for line in log if line.endswith(" done")]
+        if took_s[-1] <= limit_s:
+            return
+    pytest.fail(f"the calls ended after {took_s} s")
+
+
+def test_calls_end_when_the_node_that_has_them_is_killed(meet: Meet) -> None:
+    """Nobody knows whether the work was done; and nobody goes on with it, as its caller has been told so."""
+    nodes = meet("ab")
+    assert_in_time(nodes, lambda: kill(nodes.systems["b"]), DEATH_S_MAX)
+
+
+def test_calls_end_when_the_node_that_made_them_is_killed(meet: Meet) -> None:
+    """Those who asked it are told by their own supervisor; the other node gives up what nobody waits for."""
+    nodes = meet("ab")
+    assert_in_time(nodes, lambda: kill(nodes.systems["a"]), DEATH_S_MAX)
+
+
+def test_calls_end_when_a_whole_system_is_killed_and_the_next_one_serves(meet: Meet) -> None:
+    """The next bears the same name at the same address, and is not taken for the former."""
+    nodes = meet("ab")
+    client = nodes.client("a")
+    with nodes.systems["b"].connect() as there:
+        calls = begin_work(client)
+        wait_held(there, CALLS + 1)
+    former = nodes.systems["b"]
+    former.process.kill()
+    assert_all_down(calls)
+    with pytest.raises(BackplaneError) as told:
+        client.call("b/calc.add", x=1, y=1, retry=False, timeout=LIMIT_S)
+    assert type(told.value) in (Unavailable, PeerDown)
+    former.process.wait(LIMIT_S)
+    nodes.start("b").wait_up()
+    wait_reached(client)
+    with nodes.systems["b"].connect() as there:
+        assert there.call("worker.ended") == []
+
+
+def test_who_stops_in_order_tells_its_callers_at_once(meet: Meet) -> None:
+    """None waits until the node is missed; what asks afterwards is told that it has left, or that nobody serves it."""
+    nodes = meet("ab")
+    client = nodes.client("a")
+    with nodes.systems["b"].connect() as there:
+        calls = begin_work(client)
+        wait_held(there, CALLS + 1)
+    began_s = time.monotonic()
+    nodes.systems["b"].interrupt()
+    assert_all_down(calls)
+    took_s = time.monotonic() - began_s
+    assert nodes.systems["b"].wait_down() == 0
+    assert took_s < LEAVE_S_MAX, "they waited until the node was missed"
+    with pytest.raises(Unavailable, match=r"node 'b' at tcp://127.0.0.1:\d+ is left"):
+        client.call("b/calc.add", x=1, y=1, retry=False, timeout=LIMIT_S)
+    with pytest.raises(NotFound, match=r"^no route 'calc\.add'$"):
+        client.call("calc.add", x=1, y=1, retry=False, timeout=LIMIT_S)
+    nodes.start("b").wait_up()
+    wait_reached(client)
