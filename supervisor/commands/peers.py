@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from appbackplane.transport.errors import FailedPrecondition
+from appbackplane.transport.errors import FailedPrecondition, Unavailable
 
 from . import show
 from .asking import ask
@@ -44,7 +44,12 @@ def command(system: str | None, routes: bool, as_json: bool) -> None:
     from appbackplane.transport import connect
 
     with closing(connect(location.run_dir)) as client:
-        nodes = client.call(ROUTE, timeout=TIMEOUT_S, arguments={"routes": routes}, retry=False)
+        try:
+            nodes = client.call(ROUTE, timeout=TIMEOUT_S, arguments={"routes": routes}, retry=False)
+        except (FailedPrecondition, Unavailable) as error:
+            raise FailedPrecondition(
+                f"{error.message} (`appbackplane status` says what keeps the node down)"
+            ) from error
     if as_json:
         show.as_json(nodes)
         return

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from appbackplane.runtime.peers import Node, roster
 from appbackplane.supervisor.commands import main, peers
+from appbackplane.transport.errors import BackplaneError, Unavailable
 from appbackplane.transport.peers.peer import NEVER
 
 SECOND = 1_000_000_000
@@ -30,10 +31,13 @@ ENTRY = {"route": peers.ROUTE, "component": "node", "summary": peers.SUMMARY, "p
 class Client:
     """Answers as the component does."""
 
-    asked: dict[str, Any]
+    #: What the system says instead.
+    refusal: BackplaneError | None = None
 
     def call(self, route: str, *, arguments: dict[str, Any], **_: Any) -> list[roster.PeerInWords]:
         assert route == peers.ROUTE
+        if self.refusal is not None:
+            raise self.refusal
         return [row.in_words(11 * SECOND, 50 * SECOND, has_names=arguments["routes"]) for row in ROWS]
 
     def close(self) -> None:
@@ -90,6 +94,21 @@ def test_programs_are_told_the_same(entries: list[dict[str, Any]]) -> None:
     assert nodes[3]["incarnation"] is None
     assert all("route_names" not in node for node in nodes)
     assert json.loads(run("--json", "--routes").stdout)[0]["route_names"] == ["x.y"]
+
+
+def test_of_a_node_that_is_not_up_the_reason_is_where_it_is_said(
+    entries: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its keys are missing, its port is taken: the supervisor knows that, and the node is not there to be asked."""
+    monkeypatch.setattr(
+        Client, "refusal", Unavailable("node.peers is not served while node/node is start", retry_after=1)
+    )
+    result = run()
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == (
+        "appbackplane: node.peers is not served while node/node is start"
+        " (`appbackplane status` says what keeps the node down)\n"
+    )
 
 
 def test_a_component_that_has_the_same_name_is_no_node(entries: list[dict[str, Any]]) -> None:
