@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from appbackplane.transport.directory import Directory
+from appbackplane.transport.directory import Directory, nearest
 from appbackplane.transport.envelope import CALL, CANCEL, CAST, REPLY, Envelope, status
-from appbackplane.transport.errors import BackplaneError, Busy, NotFound
+from appbackplane.transport.errors import BackplaneError, Busy, UnknownRoute
 from appbackplane.transport.events import Ended
+from appbackplane.transport.security.grants import EXPORTED
 from appbackplane.transport.security.ring import Holder
 from appbackplane.transport.session import ClientSession
 
@@ -20,6 +21,8 @@ from .outward import is_bulk_at
 
 #: Calls that one peer may have outstanding here: with 4,096 of each process's own that is what a session is made for.
 OUTSTANDING_MAX: Final = 8_192
+#: To look for what was meant among more takes milliseconds, which a peer that asks for nothing sensible shall not have.
+LIKENESS_ROUTES_MAX: Final = 256
 #: Routes of which it is remembered that a peer may use them.
 PERMITTED_MAX: Final = 4_096
 #: Of a call that names no deadline.
@@ -138,6 +141,5 @@ class Inward:
             if len(known[1]) < PERMITTED_MAX:
                 known[1].add(route)
         else:
-            raise NotFound(
-                f"{route}: no such route for the key of {holder.name!r} (export=True, or a grant of its own)"
-            )
+            is_told = EXPORTED in holder.routes.patterns and len(self._exported) <= LIKENESS_ROUTES_MAX
+            raise UnknownRoute(route, nearest(route, self._exported) if is_told else None)

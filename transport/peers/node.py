@@ -22,6 +22,8 @@ from .policy import MembershipPolicy
 from .route_table import RouteTable
 from .view import Identity
 
+#: How a node is, in a sentence.
+_IS: Final = {state: "has left" if state is State.LEFT else f"is {state}" for state in State}
 #: When a caller may ask again for a node that is down here: it is dialled more often than that.
 RETRY_AFTER_S: Final = 0.25
 
@@ -98,9 +100,11 @@ class PeerNode:
     def best(self, route: str, caller: str) -> tuple[str, ...]:
         """The nodes to ask, in order; `b/index.stats` means node b alone. Never this node itself.
 
+        What a key may use beside what is exported is known where it is trusted: a node that is named decides itself.
+
         Raises `UnknownRoute`, `NotFound` for a node that nobody knows, `Unavailable` for one that is down.
         """
-        name, is_named, rest = route.partition(OF_NODE)
+        name, is_named, _ = route.partition(OF_NODE)
         if not is_named:
             order = self.table.best(route, caller)
             if not order:
@@ -116,14 +120,7 @@ class PeerNode:
             like = nearest(name, [each.name for each in self.membership.view])
             raise NotFound(f"no node {name!r} is known" + (f" (did you mean {like!r}?)" if like else ""))
         if not peer.is_told_up:
-            raise Unavailable(f"node {name!r} at {peer.address} is {peer.state}", retry_after=RETRY_AFTER_S)
-        if not self.table.offers(name, rest):
-            if self.table.is_telling(name):
-                raise Unavailable(
-                    f"node {name!r} has just come up, and not told yet what it offers", retry_after=RETRY_AFTER_S
-                )
-            known = [each for each in self.table.routes() if self.table.offers(name, each)]
-            raise UnknownRoute(route, nearest(rest, known))
+            raise Unavailable(f"node {name!r} at {peer.address} {_IS[peer.state]}", retry_after=RETRY_AFTER_S)
         return (name,)
 
     def _ask(self, peer: Peer, since: int | None, now_ns: int) -> list[Effect]:

@@ -174,7 +174,7 @@ def test_what_a_key_may_not_use_reads_like_what_is_not_there(here: Here) -> None
     here.hear(1, "calc.secret")
     here.hear(1, "calc.nothing")
     secret, nothing = (end.body[1] for _, end, _ in here.said)
-    assert secret.replace("secret", "nothing") == nothing
+    assert secret.partition(" (")[0].replace("secret", "nothing") == nothing.partition(" (")[0]
 
 
 def test_grants_are_read_anew_with_the_ring_and_with_the_directory(here: Here) -> None:
