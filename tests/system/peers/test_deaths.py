@@ -15,7 +15,7 @@ from collections.abc import Callable
 import pytest
 
 from appbackplane.transport import BackplaneError, Client, PendingCall
-from appbackplane.transport.errors import NotFound, PeerDown, Unavailable
+from appbackplane.transport.errors import Busy, PeerDown, Unavailable
 
 from ..conftest import LIMIT_S, System, ask_until, wait_dead
 from .conftest import Meet, Nodes, wait_reached
@@ -109,7 +109,7 @@ def test_calls_end_when_a_whole_system_is_killed_and_the_next_one_serves(meet: M
     assert_all_down(calls)
     with pytest.raises(BackplaneError) as told:
         client.call("b/calc.add", x=1, y=1, retry=False, timeout=LIMIT_S)
-    assert type(told.value) in (Unavailable, PeerDown)
+    assert type(told.value) in (Unavailable, PeerDown, Busy), "its line is gone at once, and the node a little later"
     former.process.wait(LIMIT_S)
     nodes.start("b").wait_up()
     wait_reached(client)
@@ -118,7 +118,7 @@ def test_calls_end_when_a_whole_system_is_killed_and_the_next_one_serves(meet: M
 
 
 def test_who_stops_in_order_tells_its_callers_at_once(meet: Meet) -> None:
-    """None waits until the node is missed; what asks afterwards is told that it has left, or that nobody serves it."""
+    """None waits until the node is missed; what asks afterwards is told that it has left."""
     nodes = meet("ab")
     client = nodes.client("a")
     with nodes.systems["b"].connect() as there:
@@ -132,7 +132,7 @@ def test_who_stops_in_order_tells_its_callers_at_once(meet: Meet) -> None:
     assert took_s < LEAVE_S_MAX, "they waited until the node was missed"
     with pytest.raises(Unavailable, match=r"node 'b' at tcp://127.0.0.1:\d+ is left"):
         client.call("b/calc.add", x=1, y=1, retry=False, timeout=LIMIT_S)
-    with pytest.raises(NotFound, match=r"^no route 'calc\.add'$"):
+    with pytest.raises(Unavailable, match=r"^'calc\.add' is served by node b: down now$"):
         client.call("calc.add", x=1, y=1, retry=False, timeout=LIMIT_S)
     nodes.start("b").wait_up()
     wait_reached(client)
