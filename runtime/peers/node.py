@@ -63,7 +63,8 @@ class Node(Component):
         own = str(keyring.own().public)
         me = Identity(self.node_name, host.unix_ns(), self._advertise or lines.address, own)
         node = PeerNode(me, seeds, host.now_ns(), random=random.random, is_allowed=self._is_named)
-        link = Link(f"{host.backplane}-peers-{me.incarnation:x}")  # or the calls of the one before would be taken for its own
+        # A client of its own with each start: else the calls of the one before would be taken for those of this one.
+        link = Link(f"{host.backplane}-peers-{me.incarnation:x}")
         session = ClientSession(link, addressing.supervisor_socket(Path(host.run_dir)))
         self._endpoint = Endpoint(node, lines, link, session, self._peers, now_ns=host.now_ns, deliver=host.send)
         host.take_foreign(self._endpoint.ask)
