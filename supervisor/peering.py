@@ -1,8 +1,8 @@
 """Peering: [node] and [peers] of the TOML, as settings and as the backplane that they add. Pure.
 
 A system that has a name among nodes has one process more, the backplane `node`, which alone speaks TCP and carries what is
-for other nodes; it is started, restarted and shown like any other. What leaves this host takes keys: where all addresses
-are on loopback, and no key is spoken of, there are none. Whether the keys are there is for commands/node_keys.py to see.
+for other nodes; it is started, restarted and shown like any other. Nodes dial each other, so that each listens, and
+each has keys, on loopback, too. Whether these are there is for commands/node_keys.py to see.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 
 from appbackplane.transport.errors import InvalidArgument
 from appbackplane.transport.peers.policy import MembershipPolicy
-from appbackplane.transport.security.addresses import check_address, is_for_all, is_loopback, secured_by
+from appbackplane.transport.security.addresses import check_address, is_for_all
 from appbackplane.transport.security.ring import NAME as KEY_NAME
 
 from .config_reader import Reader, shown
@@ -35,8 +35,8 @@ class NodeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     #: How other nodes name this one.
     name: str
-    #: "tcp://HOST:PORT", by which others reach it, too; None: it only dials.
-    listen: str | None = None
+    #: "tcp://HOST:PORT", by which others reach it, too.
+    listen: str
     #: The same, where others reach it by another address than the one it listens at; None: by `listen`.
     advertise: str | None = None
     #: Folder of its keys; None: the user's.
@@ -61,30 +61,17 @@ def read(reader: Reader, table: Mapping[str, Any], folder: Path) -> tuple[NodeSe
         what = "expected a lower-case letter and at most 62 more letters, digits, - and _"
         reader.say(("node", "name"), f"{what}, got {shown(values['name'])}")
     is_told = values.get("advertise") is None
-    values["advertise"] = _advertise(reader, values.get("advertise"), values.get("listen"))
+    values["advertise"] = _advertise(reader, values.get("advertise"))
     values["listen"] = _listen(reader, values.get("listen"), is_told=is_told)
     values["keys"] = _keys(reader, values.get("keys"), folder)
     peers = _peers(reader, table.get("peers", {}))
     if len(reader.problems) > problems_before:
         return None, {}
-    node = NodeSettings(**values)
-    if node.listen is None and not peers:
-        reader.say(("node",), 'expected listen = "tcp://HOST:PORT", or [peers] to dial: with neither it meets nobody')
-    is_secured = needs_keys_by(node, peers) is not None
     for address, key in peers.items():
-        if is_secured and not key:
+        if not key:
             what = 'expected the name of its key, as in `appbackplane keys trust NAME KEY`, got ""'
-            reader.say(("peers", address), f"{what}, which is for nodes that are all on loopback, and use no keys")
-    return node, peers
-
-
-def needs_keys_by(node: NodeSettings, peers: Mapping[str, str]) -> str | None:
-    """The key of the TOML by which this node needs keys; None: it is on loopback altogether, and needs none."""
-    advertised = node.advertise or ""
-    if not node.keys and advertised and not is_loopback(advertised):
-        return "node.advertise"
-    because = secured_by(node.listen or "", peers, node.keys or "")
-    return because if because in (None, "peers") else f"node.{because}"
+            reader.say(("peers", address), what)
+    return NodeSettings(**values), peers
 
 
 def backplanes(node: NodeSettings | None, peers: Mapping[str, str]) -> dict[str, Any]:
@@ -92,17 +79,15 @@ def backplanes(node: NodeSettings | None, peers: Mapping[str, str]) -> dict[str,
     if node is None:
         return {}
     settings = {
-        "name": node.name, "listen": node.listen or "", "advertise": node.advertise or "", "peers": dict(peers),
+        "name": node.name, "listen": node.listen, "advertise": node.advertise or "", "peers": dict(peers),
         "keys": node.keys or "",
     }  # fmt: skip
     return {BACKPLANE: {"components": [COMPONENT], "settings": {_CLASS: settings}}}
 
 
-def _advertise(reader: Reader, address: str | None, listen: object) -> str | None:
+def _advertise(reader: Reader, address: str | None) -> str | None:
     if address is None:
         return None
-    if listen is None:
-        reader.say(("node", "advertise"), 'expected listen = "tcp://HOST:PORT" beside it, which is reached by it')
     try:
         return check_address(address, is_secured=True, is_bound=False, is_numeric=True)
     except InvalidArgument as error:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from appbackplane.transport import addressing
-from appbackplane.transport.errors import InvalidArgument, Unavailable
+from appbackplane.transport.errors import Unavailable
 from appbackplane.transport.link import Link
 from appbackplane.transport.peers.lines import Lines
 from appbackplane.transport.peers.node import PeerNode
@@ -34,20 +34,11 @@ class Node(Component):
     driven_by = "backplane"
 
     def __init__(
-        self, name: str, listen: str = "", peers: Mapping[str, str] | None = None, keys: str = "", advertise: str = ""
+        self, name: str, listen: str, peers: Mapping[str, str] | None = None, keys: str = "", advertise: str = ""
     ) -> None:
         """`name`: of this node. `listen`: an address. `peers`: addresses to begin with, each with the name of the key there.
         `keys`: the folder of this host's keys; "": the user's. `advertise`: by which others reach it; "": by `listen`.
         """
-        if not listen:
-            raise InvalidArgument(
-                "[node] listen: expected an address such as 'tcp://10.0.0.2:7400': peers dial each other"
-            )
-        for address, key in (peers or {}).items():
-            if not key:
-                raise InvalidArgument(
-                    f"[peers] {address!r}: expected the name of its key in this host's ring: links are encrypted"
-                )
         self.node_name = name
         self._listen, self._advertise = listen, advertise
         self._peers = dict(peers or {})

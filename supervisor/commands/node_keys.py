@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from appbackplane.transport.errors import BackplaneError, NotFound
 
 from ..config import Config, ConfigError
-from ..peering import needs_keys_by
 
 if TYPE_CHECKING:
     from appbackplane.transport.security.keyring import Keyring
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
 def check(config: Config) -> None:
     """Raises `ConfigError` with what is to be done."""
     node = config.node
-    because = None if node is None else needs_keys_by(node, config.peers)
-    if node is None or because is None:
+    if node is None:
         return
     from appbackplane.transport.security.keyring import Keyring  # ZeroMQ, for who has a node alone
 
@@ -31,8 +29,8 @@ def check(config: Config) -> None:
         keyring.own()
         problems = _unknown(keyring, config.peers)
     except BackplaneError as error:
-        elsewhere = "" if node.keys is None else f", with --folder {node.keys}"
-        problems = [f"{because}: {error.message}{elsewhere}"]
+        where, elsewhere = ("node", "") if node.keys is None else ("node.keys", f", with --folder {node.keys}")
+        problems = [f"{where}: {error.message}{elsewhere}"]
     if problems:
         raise ConfigError(config.file, problems)
 

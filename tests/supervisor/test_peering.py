@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from appbackplane.supervisor.commands import main
 from appbackplane.supervisor.config import Config, ConfigError, parse
 from appbackplane.supervisor.direction.reconfiguration import plan, shown
-from appbackplane.supervisor.peering import SEEDS_MAX, NodeSettings, needs_keys_by
+from appbackplane.supervisor.peering import SEEDS_MAX, NodeSettings
 from appbackplane.supervisor.processes.spawn import process_config
 from appbackplane.transport.security.keyring import OWN, RING, Keyring
 from appbackplane.transport.security.ring import Holder
@@ -19,7 +19,7 @@ FILE = Path("/etc/demo/demo.toml")
 GOOD = '[system]\nname = "demo"\n[backplane.main]\ncomponents = ["demo:Main"]\n'
 NODE = '[node]\nname = "b"\nlisten = "tcp://10.0.0.2:7400"\n'
 PEERS = '[peers]\n"tcp://10.0.0.1:7400" = "a"\n'
-LOCAL = '[node]\nname = "b"\nlisten = "tcp://localhost:7400"\n[peers]\n"tcp://127.0.0.1:7401" = ""\n'
+LOCAL = '[node]\nname = "b"\nlisten = "tcp://localhost:7400"\n[peers]\n"tcp://127.0.0.1:7401" = "a"\n'
 
 
 def of(lines: str) -> Config:
@@ -61,7 +61,7 @@ def test_addresses_are_told_as_they_are_used() -> None:
         "name": "b",
         "listen": "tcp://127.0.0.1:7400",
         "advertise": "",
-        "peers": {"tcp://127.0.0.1:7401": ""},
+        "peers": {"tcp://127.0.0.1:7401": "a"},
         "keys": "",
     }
 
@@ -73,30 +73,22 @@ def test_a_folder_of_keys_is_relative_to_the_file(said: str, meant: str, monkeyp
     assert told(of(NODE.replace("[node]", f'[node]\nkeys = "{said}"') + PEERS))["keys"] == meant
 
 
-def test_one_may_only_dial_or_only_listen() -> None:
-    """The first node of a system has nobody to dial, and one behind a firewall cannot be reached."""
+def test_the_first_node_of_a_system_has_nobody_to_dial() -> None:
+    """It is dialled by the second."""
     assert told(of(NODE))["peers"] == {}
-    assert told(of('[node]\nname = "b"\n' + PEERS))["listen"] == ""
 
 
 def test_others_may_reach_it_by_another_address_than_it_listens_at() -> None:
     """Behind a forwarded port nobody can dial what it listens at; and then that may be all addresses of the host."""
     behind = NODE.replace("10.0.0.2", "0.0.0.0") + 'advertise = "tcp://192.0.2.1:80"\n'
     assert (told(of(behind))["listen"], told(of(behind))["advertise"]) == ("tcp://0.0.0.0:7400", "tcp://192.0.2.1:80")
-    seen = LOCAL.replace("[peers]", 'advertise = "tcp://192.0.2.1:80"\n[peers]').replace('= ""', '= "a"')
-    config = of(seen)
-    assert config.node is not None
-    assert needs_keys_by(config.node, config.peers) == "node.advertise"
 
 
 # What is wrong
 
-DIAL = '[node]\nname = "b"\n[peers]\n'
+DIAL = NODE + "[peers]\n"
 NO_NAME = "expected a lower-case letter and at most 62 more letters, digits, - and _"
-UNNAMED = (
-    'expected the name of its key, as in `appbackplane keys trust NAME KEY`, got "", which is for nodes that are all on '
-    "loopback, and use no keys"
-)
+UNNAMED = 'expected the name of its key, as in `appbackplane keys trust NAME KEY`, got ""'
 WRONG = {
     "no name": (
         NODE.replace('name = "b"\n', ""),
@@ -108,11 +100,11 @@ WRONG = {
     "no name at all": (NODE.replace('"b"', '""'), f"node.name: {NO_NAME}, got ''"),
     "a name beyond all bounds": (NODE.replace('"b"', f'"{"b" * 64}"'), f"node.name: {NO_NAME}, got '{'b' * 56}..."),
     "a number for a name": (NODE.replace('"b"', "7"), "node.name: expected a string, got 7"),
-    "a mistyped key": (NODE.replace("listen", "lisen"), "node.lisen: unknown key (did you mean 'listen'?)"),
+    "a mistyped key": (NODE + 'lisen = ""\n', "node.lisen: unknown key (did you mean 'listen'?)"),
     "a node that is no table": ("node = 3\n" + GOOD, "node: expected a table, got 3"),
-    "a node that meets nobody": (
-        '[node]\nname = "b"\n',
-        'node: expected listen = "tcp://HOST:PORT", or [peers] to dial: with neither it meets nobody',
+    "nobody can dial it": (
+        NODE.replace('listen = "tcp://10.0.0.2:7400"\n', ""),
+        "node.listen: missing: expected a string",
     ),
     "an address without a port": (
         NODE.replace(":7400", ""),
@@ -130,10 +122,6 @@ WRONG = {
         )
         for host in ("*", "0.0.0.0", "[::]")
     },
-    "advertised without listening": (
-        DIAL.replace("[peers]", 'advertise = "tcp://10.0.0.2:7400"\n[peers]') + '"tcp://10.0.0.1:7400" = "a"',
-        'node.advertise: expected listen = "tcp://HOST:PORT" beside it, which is reached by it',
-    ),
     "a name advertised": (
         NODE + 'advertise = "tcp://berlin:7400"\n',
         "node.advertise: 'tcp://berlin:7400': expected tcp:// and a numeric host, such as tcp://127.0.0.1:7000",
@@ -176,16 +164,8 @@ WRONG = {
         DIAL + '"tcp://10.0.0.1:7400" = ""',
         f'peers."tcp://10.0.0.1:7400": {UNNAMED}',
     ),
-    "a peer without a key beside one that has": (
-        DIAL + '"tcp://127.0.0.1:7400" = ""\n"tcp://127.0.0.1:7401" = "a"',
-        f'peers."tcp://127.0.0.1:7400": {UNNAMED}',
-    ),
-    "a peer without a key, of one that others reach": (
-        NODE + '[peers]\n"tcp://127.0.0.1:7401" = ""',
-        f'peers."tcp://127.0.0.1:7401": {UNNAMED}',
-    ),
-    "a peer without a key, where keys are": (
-        LOCAL.replace("[peers]", 'keys = "k"\n[peers]'),
+    "a peer on this host without a key": (
+        LOCAL.replace('"a"', '""'),
         f'peers."tcp://127.0.0.1:7401": {UNNAMED}',
     ),
     "another backplane of the name": (
@@ -263,17 +243,9 @@ def test_what_others_reach_takes_keys(folder: Path, words: tuple[str, ...]) -> N
     keys = folder / "config/appbackplane/keys"
     said = checked(NODE, *words)
     assert said.exit_code == 2
-    assert f"node.listen: no key pair in {keys}: make one (appbackplane keys new)" in said.stderr
-    said = checked('[node]\nname = "b"\n' + PEERS, *words)
-    assert f"peers: no key pair in {keys}: make one (appbackplane keys new)" in said.stderr
-    said = checked(LOCAL.replace("[peers]", 'keys = "k"\n[peers]').replace('""', '"a"'), *words)
+    assert f"node: no key pair in {keys}: make one (appbackplane keys new)" in said.stderr
+    said = checked(LOCAL.replace("[peers]", 'keys = "k"\n[peers]'), *words)
     assert f"node.keys: no key pair in {folder}/k: make one (appbackplane keys new), with --folder" in said.stderr
-
-
-def test_on_loopback_none_are_looked_for(folder: Path) -> None:
-    """It is this host talking to itself. (The rest of the check is about components.)"""
-    said = checked(LOCAL)
-    assert said.exit_code == 2 and "key pair" not in said.stderr and "demo" in said.stderr
 
 
 def test_keys_that_others_can_read_are_refused(folder: Path) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Mapping
 
 from ..errors import InvalidArgument
 from .keys import shown
@@ -42,25 +41,6 @@ def check_address(address: str, *, is_secured: bool, is_bound: bool = True, is_n
     if number is None:
         return f"{SCHEME}{host}:{port}"
     return f"{SCHEME}[{number}]:{port}" if number.version == 6 else f"{SCHEME}{number}:{port}"
-
-
-def secured_by(listen: str, peers: Mapping[str, str], keys: str) -> str | None:
-    """Whether who listens and dials so needs keys, and by which of the three; None: it is on loopback, and speaks of none.
-
-    `listen`: "" for nowhere. `peers`: addresses that are dialled, to the name of the key there, or "". `keys`: a folder that
-    was asked for, or "". All addresses have been checked.
-    """
-    if keys:
-        return "keys"
-    if listen and not is_loopback(listen):
-        return "listen"
-    return "peers" if any(peers.values()) or not all(map(is_loopback, peers)) else None
-
-
-def is_loopback(address: str) -> bool:
-    """Whether only this host can reach it; of an address that has been checked."""
-    number = _number(_parts(address)[0])
-    return number is not None and number.is_loopback
 
 
 def is_for_all(address: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from appbackplane.transport.errors import InvalidArgument
-from appbackplane.transport.security.addresses import check_address, is_for_all, secured_by
+from appbackplane.transport.security.addresses import check_address, is_for_all
 
 
 @pytest.mark.parametrize(
@@ -61,25 +61,6 @@ def test_a_name_may_be_connected_to_with_keys() -> None:
             check_address(wrong, is_secured=True, is_bound=False)
     with pytest.raises(InvalidArgument, match="without keys"):
         check_address("tcp://berlin.example:7000", is_secured=False, is_bound=False)
-
-
-@pytest.mark.parametrize(
-    ("listen", "peers", "keys", "because"),
-    [
-        ("", {}, "", None),
-        ("tcp://127.0.0.1:7000", {}, "", None),
-        ("tcp://[::1]:7000", {"tcp://127.0.0.1:7001": ""}, "", None),
-        ("tcp://127.0.0.1:7000", {}, "/k", "keys"),
-        ("tcp://10.0.0.1:7000", {}, "", "listen"),
-        ("tcp://*:7000", {}, "", "listen"),
-        ("", {"tcp://127.0.0.1:7001": "a"}, "", "peers"),
-        ("", {"tcp://10.0.0.1:7001": ""}, "", "peers"),
-        ("", {"tcp://berlin.example:7001": ""}, "", "peers"),
-    ],
-)
-def test_keys_are_needed_but_for_loopback(listen: str, peers: dict[str, str], keys: str, because: str | None) -> None:
-    """One address beyond it, or one key that is spoken of, and all of it is secured: half of it would be open."""
-    assert secured_by(listen, peers, keys) == because
 
 
 def test_an_address_for_all_is_nobodys() -> None:
