@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from appbackplane.transport import codec
-from appbackplane.transport.envelope import CAST, REPLY, STATUS, Envelope
+from appbackplane.transport.envelope import CAST, REPLY, STATUS, Envelope, status
 from appbackplane.transport.errors import BackplaneError, MalformedFrame
 from appbackplane.transport.events import Ended
 from appbackplane.transport.link import Link
@@ -30,6 +30,8 @@ from appbackplane.transport.peers.node import PeerNode
 from appbackplane.transport.security.ring import Holder
 from appbackplane.transport.session import ClientSession
 
+from ..execution.async_log import last_words
+from ..execution.worker import EXIT_BUG
 from .inward import AskedHere, Inward
 from .outward import Outward
 from .roster import Roster
@@ -40,6 +42,10 @@ SAY: Final = "peers.say"
 BROKEN: Final = "peers.broken"
 #: How long the directory of this system may take to come, each time it is asked for.
 START_LIMIT_NS: Final = 5_000_000_000
+#: What came from others is taken in for so long, before everything else has its turn again.
+TURN_MAX_NS: Final = 2_000_000
+#: Stands for the directory of this system.
+_DIRECTORY: Final = "directory"
 #: Who does not keep up is offered his frames again after this.
 STALLED_RETRY_NS: Final = 2_000_000
 #: The longest sleep: the ring of keys is read again as often (lines.SWEEP_NS).
@@ -84,8 +90,8 @@ class Endpoint:
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._is_woken = self._is_stopping = False
         self._exports: object = None
-        self._has_directory = False
-        self._malformed_count = 0
+        #: When those who do not keep up are offered their frames again.
+        self._retry_ns = 0
         #: What was said, and when.
         self._warned: dict[str, int] = {}
         #: Keys as text, by their bytes.
@@ -115,7 +121,7 @@ class Endpoint:
         poll = select.poll()
         for fd in (self._wake_fd, self._lines.fileno(), self._link.fileno()):
             poll.register(fd, select.POLLIN)
-        self._session.start(None, self._now_ns(), START_LIMIT_NS)
+        self._session.start(_DIRECTORY, self._now_ns(), START_LIMIT_NS)
         try:
             while not self._is_stopping:
                 pause_ns = self._turn(self._now_ns())
@@ -126,7 +132,8 @@ class Endpoint:
             self._carry_out(self.node.leave(self._now_ns()))
         except BaseException:
             log.critical("the node's endpoint failed: this is a bug of the runtime", exc_info=True)
-            os._exit(70)
+            last_words()
+            os._exit(EXIT_BUG)
         finally:
             self._lines.close()
             self._link.close()
@@ -137,6 +144,8 @@ class Endpoint:
         for event in self._lines.turn(now_ns):
             if isinstance(event, Came):
                 self._came(event.holder, event.frame, now_ns)
+                if self._now_ns() - now_ns >= TURN_MAX_NS:
+                    break  # the rest waits for what the clock, this system and other peers want
             elif isinstance(event, Connected):
                 self._stands(event.address)
                 self._carry_out(node.connected(event.address, now_ns))
@@ -149,9 +158,9 @@ class Endpoint:
         for ended in events:
             if isinstance(ended, Ended) and isinstance(ended.token, AskedHere):
                 self._inward.ended(ended)
-            elif isinstance(ended, Ended) and ended.error is not None:
-                log.warning("the directory of this system did not come: %s", ended.error)
-                self._session.start(None, now_ns, START_LIMIT_NS)
+            elif isinstance(ended, Ended) and ended.token is _DIRECTORY and ended.error is not None:
+                self._warn(f"the directory of this system did not come: {ended.error}")
+                self._session.start(_DIRECTORY, now_ns, START_LIMIT_NS)
         events.clear()
         self._export()
         if now_ns >= node.next_ns():
@@ -160,7 +169,10 @@ class Endpoint:
         if now_ns >= self._look_ns:
             self._look_ns = now_ns + node.membership.policy.heartbeat_ns
             self.roster.look(self._outward.count_on, self._inward.count_of)
-        is_stalled = self._lines.flush()
+        is_retry = now_ns >= self._retry_ns
+        is_stalled = self._lines.flush(with_stalled=is_retry)
+        if is_stalled and is_retry:
+            self._retry_ns = now_ns + STALLED_RETRY_NS
         if self._answers:
             answers, self._answers = self._answers, []
             self._deliver(answers)
@@ -172,12 +184,15 @@ class Endpoint:
 
     def _came(self, holder: Holder, frame: bytes, now_ns: int) -> None:
         try:
-            for envelope in codec.decode(frame):
-                self._hear(holder, envelope, now_ns)
+            envelopes = codec.decode(frame)
         except MalformedFrame as error:
-            self._malformed_count += 1
-            if self._malformed_count == 1:
-                log.warning("what %s says makes no sense: %s (said once; counted)", holder.name, error)
+            self._warn(f"what node {holder.name!r} says makes no sense", error.message)
+            return
+        for envelope in envelopes:
+            try:
+                self._hear(holder, envelope, now_ns)
+            except BackplaneError as error:  # of this one alone: what came with it may be for somebody
+                self._warn(f"something that node {holder.name!r} says makes no sense", error.message)
 
     def _hear(self, holder: Holder, envelope: Envelope, now_ns: int) -> None:
         kind, route = envelope.kind, envelope.route
@@ -238,23 +253,23 @@ class Endpoint:
             elif isinstance(effect, fx.DialFailed):
                 self._warn(f"{effect.address} cannot be reached: {effect.because} (it is dialled again)")
             elif isinstance(effect, fx.Refused):
-                self._warn(f"{effect.name!r} at {effect.address} is no peer of this node: {effect.reason}")
+                self._warn(f"{effect.name!r} at {effect.address} is no peer of this node", effect.reason)
             elif isinstance(effect, fx.RefusedBy):
-                self._warn(f"node {effect.name!r} at {effect.address} refuses this one: {effect.reason}")
+                self._warn(f"node {effect.name!r} at {effect.address} refuses this one", effect.reason)
             elif isinstance(effect, fx.NameTaken):
                 log.error("%s", effect.reason)
             elif isinstance(effect, fx.NewIncarnation):
                 log.warning("this node is known as a later one than it is: %s", effect.because)
 
-    def _warn(self, what: str) -> None:
-        """What comes again and again is said once a minute."""
+    def _warn(self, what: str, because: str = "") -> None:
+        """What comes again and again is said once a minute, with the words of others that came with it then."""
         now_ns = self._now_ns()
         if now_ns - self._warned.get(what, -WARN_NS) < WARN_NS:
             return
         if len(self._warned) >= WARNINGS_MAX:
             self._warned.clear()
         self._warned[what] = now_ns
-        log.warning("%s", what)
+        log.warning("%s%s", what, f": {because!r}" if because else "")
 
     def _export(self) -> None:
         directory = self._session.directory
@@ -271,14 +286,23 @@ class Endpoint:
 
     def _say(self, name: str, envelope: Envelope, is_bulk: bool) -> bool:
         peer = self.node.membership.view.get(name)
-        return peer is not None and self._lines.say(peer.address, self._encoder.encode(envelope), is_bulk=is_bulk)
+        return peer is not None and self._lines.say(peer.address, self._packed(envelope), is_bulk=is_bulk)
 
     def _stands_to(self, name: str) -> bool:
         peer = self.node.membership.view.get(name)
         return peer is not None and self._lines.stands(peer.address)
 
     def _answer(self, peer: bytes, envelope: Envelope) -> None:
-        self._answers.append((peer, self._encoder.encode(envelope)))
+        self._answers.append((peer, self._packed(envelope)))
+
+    def _packed(self, envelope: Envelope) -> bytes:
+        """An envelope; of an answer that came but cannot go on (packed again it may be larger) the reason."""
+        try:
+            return self._encoder.encode(envelope)
+        except BackplaneError as error:
+            if envelope.kind != REPLY:
+                raise
+            return self._encoder.encode(status(envelope.id, error))
 
     def _wake(self) -> None:
         if not self._is_woken:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from appbackplane.transport.addressing import OF_NODE
 from appbackplane.transport.directory import Directory, nearest
 from appbackplane.transport.envelope import CALL, CANCEL, CAST, REPLY, Envelope, status
-from appbackplane.transport.errors import BackplaneError, Busy, UnknownRoute
+from appbackplane.transport.errors import BackplaneError, Busy, PeerDown, Unavailable, UnknownRoute
 from appbackplane.transport.events import Ended
-from appbackplane.transport.security.grants import EXPORTED
+from appbackplane.transport.security.grants import EXPORTED, RESERVED
 from appbackplane.transport.security.ring import Holder
 from appbackplane.transport.session import ClientSession
 
@@ -25,6 +26,8 @@ OUTSTANDING_MAX: Final = 8_192
 LIKENESS_ROUTES_MAX: Final = 256
 #: Routes of which it is remembered that a peer may use them.
 PERMITTED_MAX: Final = 4_096
+#: No peer waits for longer: what is more does not fit on its way.
+TIMEOUT_MAX_NS: Final = 7 * 24 * 3600 * 1_000_000_000
 #: Of a call that names no deadline.
 TIMEOUT_DEFAULT_NS: Final = 30_000_000_000
 
@@ -112,6 +115,10 @@ class Inward:
             if asked.name == name:
                 del self._held[asked]
                 self._session.cancel(held.id)
+                # Should it be there after all, as where only one of the two had given up the other, it waits for nothing.
+                self._say(
+                    name, status(asked.id, PeerDown(f"{name!r} was given up by the node that it asked")), held.is_bulk
+                )
         self._counts.pop(name, None)
 
     def _begin(self, asked: AskedHere, holder: Holder, envelope: Envelope, now_ns: int) -> None:
@@ -119,7 +126,7 @@ class Inward:
         self._check(holder, route)
         if self._counts.get(asked.name, 0) >= OUTSTANDING_MAX:
             raise Busy(f"{route}: {OUTSTANDING_MAX:,} calls of node {asked.name!r} are outstanding", retry_after=0.1)
-        left_ns = TIMEOUT_DEFAULT_NS if envelope.deadline is None else max(0, envelope.deadline)
+        left_ns = TIMEOUT_DEFAULT_NS if envelope.deadline is None else min(max(0, envelope.deadline), TIMEOUT_MAX_NS)
         id = self._session.call(
             asked, now_ns, left_ns, route, envelope.key, envelope.priority, envelope.body, envelope.idempotency_key,
             is_retried=False,
@@ -132,6 +139,10 @@ class Inward:
         if directory is not self._directory:
             self._directory, self._exported = directory, frozenset(() if directory is None else directory.exported)
             self._permitted.clear()
+        if directory is None:
+            raise Unavailable("this node does not know yet what its system serves", retry_after=0.25)
+        if OF_NODE in route or (route not in directory.routes and route.partition(".")[0] not in RESERVED):
+            raise UnknownRoute(route)  # nor is it passed on to a third, under this node's key
         known = self._permitted.get(holder.name)
         if known is None or known[0] is not holder:
             known = self._permitted[holder.name] = holder, set()

@@ -6,12 +6,13 @@ thread as it is. A file, a key or an address that is wrong is one sentence, befo
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Mapping
 from pathlib import Path
 
 from appbackplane.transport import addressing
-from appbackplane.transport.errors import Unavailable
+from appbackplane.transport.errors import NotFound, Unavailable
 from appbackplane.transport.link import Link
 from appbackplane.transport.peers.lines import Lines
 from appbackplane.transport.peers.node import PeerNode
@@ -23,6 +24,8 @@ from ..objects.component import Component
 from ..objects.operation import operation
 from .endpoint import Endpoint
 from .roster import PeerInWords
+
+log = logging.getLogger("appbackplane.peers")
 
 #: What leaving may take: a word to each peer, and a flush.
 LEAVE_LIMIT_S = 2.0
@@ -49,7 +52,12 @@ class Node(Component):
         """Listen, and dial. Raises what is wrong with the files or the addresses."""
         host, keyring = self._host, self._keyring
         keyring.refresh()
-        seeds = {address: str(keyring.ring.named(name).key) for address, name in self._peers.items()}
+        seeds = {}
+        for address, name in self._peers.items():
+            try:
+                seeds[address] = str(keyring.ring.named(name).key)
+            except NotFound as error:  # one that was revoked is no reason for the others to stay down with it
+                log.warning("%s is not dialled: %s", address, error)
         lines = Lines(keyring, self._listen)
         own = str(keyring.own().public)
         me = Identity(self.node_name, host.unix_ns(), self._advertise or lines.address, own)

@@ -136,7 +136,13 @@ class Outward:
             envelope.kind, id, envelope.priority, there, envelope.key, max(0, over_ns - now_ns) if is_call else None,
             envelope.trace, envelope.body, None, envelope.idempotency_key,
         )  # fmt: skip
-        if not self._say(name, said, is_bulk):
+        try:
+            is_said = self._say(name, said, is_bulk)
+        except BackplaneError:
+            if is_call:
+                self._calls.end(id)
+            raise
+        if not is_said:
             if is_call:
                 self._calls.end(id)
             if self._stands is not None and not self._stands(name):

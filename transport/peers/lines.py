@@ -100,6 +100,9 @@ class Lines:
         #: By address: for what is urgent, and for bulk.
         self._lines: dict[str, tuple[_Line, _Line]] = {}
         self._monitored: dict[int, str] = {}
+        #: Who is expected at which address.
+        self._keys: dict[str, PublicKey] = {}
+        self._seen_ring = keyring.ring
         self._outboxes = Outbox(), Outbox()
         self._lost: list[Lost] = []
         #: Dialled since the last turn: a descriptor says nothing before its socket was found empty once.
@@ -134,9 +137,10 @@ class Lines:
         self.hang_up(address)
         sockets: list[zmq.Socket[bytes]] = []
         try:
+            expected = self._keys[address] = PublicKey.parse(key)
             for _ in self._outboxes:
                 sockets.append(self._context.socket(zmq.DEALER))
-                links.client(sockets[-1], self._keyring, PublicKey.parse(key))
+                links.client(sockets[-1], self._keyring, expected)
                 sockets[-1].setsockopt(zmq.SNDHWM, HWM)
             lines = self._lines[address] = _Line(sockets[0]), _Line(sockets[1])
             for line in lines:
@@ -152,6 +156,7 @@ class Lines:
 
     def hang_up(self, address: str) -> None:
         """Close a line, with all that waits in it. Nothing more is told of it."""
+        self._keys.pop(address, None)
         for line in self._lines.pop(address, ()):
             fd = line.fileno()
             if self._monitored.pop(fd, None) is not None:
@@ -169,21 +174,23 @@ class Lines:
         """Whether it is connected."""
         return address in self._lines and _stand(self._lines[address])
 
-    def flush(self) -> bool:
+    def flush(self, *, with_stalled: bool = True) -> bool:
         """Let go what was said, what is urgent first; whether something waits for a peer that reads slowly."""
         for is_bulk, outbox in enumerate(self._outboxes):
-            outbox.flush(partial(self._send, is_bulk))
+            outbox.flush(partial(self._send, is_bulk), with_stalled=with_stalled)
         return any(outbox.stalled for outbox in self._outboxes)
 
     # -- what happens ------------------------------------------------------------------------------------------------
 
     def turn(self, now_ns: int) -> Iterator[Connected | Lost | Came]:
         """What has happened since the last one, as far as it is one turn's work; `has_more` says whether it is all."""
+        self.has_more = True  # should whoever asks stop in between
         is_more = self._gatekeeper.answer(now_ns)
         is_more |= self._doorstep.look(now_ns)
         if now_ns - self._sweep_ns >= SWEEP_NS:
             self._sweep_ns = now_ns
             self._roll.sweep(self._doorstep.due(now_ns))
+            self._leave_untrusted()
         lost, self._lost = self._lost, []
         yield from lost
         fresh, self._fresh = self._fresh, []
@@ -211,6 +218,18 @@ class Lines:
         self._door.close(linger=0)
         self._epoll.close()
         self._context.term()
+
+    def _leave_untrusted(self) -> None:
+        """Whose key was revoked is not written to either."""
+        ring = self._keyring.ring
+        if ring is self._seen_ring:
+            return
+        self._seen_ring = ring
+        for address, key in [*self._keys.items()]:
+            holder = ring.of_key(key.raw)
+            if address in self._lines and holder is not None and holder.is_revoked:
+                self.hang_up(address)
+                self._lost.append(Lost(address, f"the key of {holder.name!r} was revoked here"))
 
     def _look(self, address: str) -> Iterator[Connected | Lost]:
         lines = self._lines.get(address, ())

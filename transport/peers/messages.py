@@ -34,6 +34,8 @@ Route = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 #: No clock is ahead so far (the year 2116): who says so is wrong, and one more would not fit the wire one day.
 INCARNATION_MAX: Final = 1 << 62
+#: Below the bound by enough for the next one.
+Incarnation = Annotated[int, msgspec.Meta(ge=0, lt=INCARNATION_MAX - 1)]
 #: 0: idle; 1: all its workers are busy; above: work waits.
 Load = Annotated[float, msgspec.Meta(ge=0.0, le=1e9)]
 
@@ -42,9 +44,9 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=s
     """What each message bears."""
 
     name: Name
-    incarnation: Count
+    incarnation: Incarnation
     #: The incarnation it is meant for; 0: not known, which only a `Hello` may say.
-    to: Count
+    to: Incarnation
     #: The sender's rounds of heartbeats so far: a greater number is later news of it, whoever tells it.
     beat: Count
     #: The sender's clock, and what it last heard of the receiver's; 0: nothing.
@@ -84,7 +86,7 @@ class Refusal(Message, frozen=True, kw_only=True):
     #: What the other dialled to say hello: there it will not be heard for a while.
     dialled: Annotated[str, msgspec.Meta(max_length=256)]
     #: A higher incarnation by which you are known here: your clock was set back. 0: that is not the reason.
-    known: Count = 0
+    known: Incarnation = 0
     #: Where the node listens that bears your name; "": that is not the reason.
     holder: Annotated[str, msgspec.Meta(max_length=256)] = ""
 
@@ -103,7 +105,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
     """What a node knows of another."""
 
     name: Name
-    incarnation: Count
+    incarnation: Incarnation
     address: Address
     key: Key
     #: "living", "dead" or "left".

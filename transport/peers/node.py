@@ -24,6 +24,8 @@ from .view import Identity
 
 #: How a node is, in a sentence.
 _IS: Final = {state: "has left" if state is State.LEFT else f"is {state}" for state in State}
+#: To look for what was meant among more takes milliseconds.
+LIKENESS_ROUTES_MAX: Final = 256
 #: When a caller may ask again for a node that is down here: it is dialled more often than that.
 RETRY_AFTER_S: Final = 0.25
 
@@ -113,7 +115,8 @@ class PeerNode:
                     raise Unavailable(
                         f"{route!r} is served by node {', '.join(former)}: down now", retry_after=RETRY_AFTER_S
                     )
-                raise UnknownRoute(route, nearest(route, self.table.routes()))
+                known = self.table.routes()
+                raise UnknownRoute(route, nearest(route, known) if len(known) <= LIKENESS_ROUTES_MAX else None)
             return order
         peer = self.membership.view.get(name)
         if peer is None:

@@ -26,6 +26,7 @@ class Directory(NamedTuple):
     """As much of it as matters here."""
 
     exported: tuple[str, ...]
+    routes: tuple[str, ...] = ("calc.add", "calc.sub", "calc.secret", "other.secret")
 
 
 class Session:
@@ -187,11 +188,19 @@ def test_grants_are_read_anew_with_the_ring_and_with_the_directory(here: Here) -
     assert [(id, refused) for _, id, _, refused in here.told()] == [(2, True), (3, True)]
 
 
+def test_what_is_for_a_third_node_is_not_passed_on(here: Here) -> None:
+    """It would go there under this node's key: whoever may do all here could do there what only this node may."""
+    for number, route in enumerate(("c/calc.add", "supervisor/x", "index.of_another", "c/supervisor.stop")):
+        here.hear(number + 1, route, holder=Holder("a", KEY, routes=Grant.of(["*"])))
+    assert [(status, refused) for _, _, status, refused in here.told()] == [(Status.NOT_FOUND, True)] * 4
+    assert not here.session.calls
+
+
 def test_without_a_directory_nothing_is_exported(here: Here) -> None:
-    """Nobody is let in because it is not known yet what he may."""
+    """Nobody is let in because it is not known yet what he may; and nobody is told that it is not there."""
     here.session.directory = None
     here.hear(1)
-    assert here.told() == [("a", 1, Status.NOT_FOUND, True)]
+    assert here.told() == [("a", 1, Status.UNAVAILABLE, True)]
 
 
 def test_a_call_is_taken_back_by_who_made_it_alone(here: Here) -> None:
@@ -208,11 +217,12 @@ def test_a_call_is_taken_back_by_who_made_it_alone(here: Here) -> None:
 
 
 def test_what_a_node_asked_for_is_taken_back_when_it_is_down(here: Here) -> None:
-    """And nothing is said to its successor, who has the same name and may use the same numbers."""
+    """It is told so: where only one of two has given up the other, that one would wait to its deadline."""
     here.hear(1)
     here.hear(1, holder=Holder("c", KEY))
     here.inward.down("a")
     assert here.session.cancelled == [1]
+    assert here.told() == [("a", 1, Status.PEER_DOWN, False)]
     assert (here.inward.count_of("a"), here.inward.count_of("c")) == (0, 1)
     here.inward.take("a", 2, PEER, Envelope(CALL, 1, route="calc.add"), 5 * S)
     here.end(1, "for the dead")
