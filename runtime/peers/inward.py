@@ -141,14 +141,14 @@ class Inward:
             self._permitted.clear()
         if directory is None:
             raise Unavailable("this node does not know yet what its system serves", retry_after=0.25)
-        if OF_NODE in route or (route not in directory.routes and route.partition(".")[0] not in RESERVED):
-            raise UnknownRoute(route)  # nor is it passed on to a third, under this node's key
         known = self._permitted.get(holder.name)
         if known is None or known[0] is not holder:
             known = self._permitted[holder.name] = holder, set()
         if route in known[1]:
             return
-        if holder.routes.permits(route, is_exported=route in self._exported):
+        # Of this system: what is for a third node is not passed on there, under this node's key.
+        is_here = route in directory.routes or (OF_NODE not in route and route.partition(".")[0] in RESERVED)
+        if is_here and holder.routes.permits(route, is_exported=route in self._exported):
             if len(known[1]) < PERMITTED_MAX:
                 known[1].add(route)
         else:
