@@ -36,7 +36,7 @@ ROUTES = (
 def intruder(both: Nodes) -> Iterator[zmq.Socket[bytes]]:
     """A DEALER at the door of `b`, under a key that is trusted there."""
     house, own = Keyring(both.folder / "keys-b"), Keyring(both.folder / "keys-intruder")
-    key = own.make_own()
+    key = own.make_own(is_replacing=True)
     house.change(lambda ring: ring.trusting(Holder("intruder", key)))
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     try:
@@ -76,7 +76,7 @@ class Nonsense:
             return self._said()
         row: list[Any] = [
             chance.randrange(9), chance.choice((0, 1, 5, 2**63 - 1)), chance.choice((None, 0, 5, 99, -1)),
-            chance.choice(ROUTES), chance.choice((None, "k", "@main")), chance.choice((None, 0, 10**9, -1, 2**62)),
+            chance.choice(ROUTES), chance.choice((None, "k", "@main")), chance.choice((None, 0, 10**9, -1, 2**62, 2**63 - 1)),
             None, chance.choice((None, {}, {"x": 1, "y": 2}, self._value())), chance.choice((None, [], [["a", "b"]])),
         ]  # fmt: skip
         if chance.random() < 0.3:
@@ -140,3 +140,26 @@ def test_nonsense_of_a_trusted_peer_ends_nothing(both: Nodes, client: Client) ->
         assert answered > 10
         assert client.call("b/calc.add", x=1, y=1) == 2
     assert node.memory_info().rss - before < GROWTH_MAX
+
+
+def test_what_would_have_ended_a_node_is_refused(both: Nodes, client: Client) -> None:
+    """A deadline beyond all time, and news of incarnations after which there is none."""
+    nonsense = Nonsense(1, both.address("b"))
+    last = 2**62 - 1
+    record = ["b", last, both.address("b"), "curve:x", "living", 1, 0]
+    news = {"name": "intruder", "incarnation": time.time_ns(), "to": 0, "beat": 2, "sent_ns": 1, "echo_ns": 0}
+    said: list[dict[str, Any]] = [
+        nonsense._hello | {"incarnation": last},
+        news | {"kind": "sync", "records": [record], "is_answer": False},
+        news | {"kind": "vouch", "records": [record]},
+        news | {"kind": "refusal", "reason": "x", "dialled": "", "known": last},
+    ]
+    pack = codec.Encoder().encode
+    with intruder(both) as socket:
+        socket.sndtimeo = CONNECT_MS
+        for _ in range(2):  # before and after the node has met it
+            for body in (nonsense._hello, *said):
+                socket.send(codec.batch([pack(Envelope(Kind.CAST, 0, 0, "peers.say", body=body))]))
+            call = Envelope(Kind.CALL, 7, None, "calc.add", deadline=2**63 - 1, body={"x": 1, "y": 1})
+            socket.send(codec.batch([pack(call)]))
+            assert client.call("b/calc.add", x=1, y=1) == 2
