@@ -24,7 +24,7 @@ from appbackplane.transport.errors import BackplaneError, MalformedFrame
 from appbackplane.transport.events import Ended
 from appbackplane.transport.link import Link
 from appbackplane.transport.peers import effects as fx
-from appbackplane.transport.peers.lines import Came, Connected, Lines
+from appbackplane.transport.peers.lines import SWEEP_NS, Came, Connected, Lines
 from appbackplane.transport.peers.messages import body_of, message_from
 from appbackplane.transport.peers.node import PeerNode
 from appbackplane.transport.security.ring import Holder
@@ -48,9 +48,6 @@ TURN_MAX_NS: Final = 2_000_000
 _DIRECTORY: Final = "directory"
 #: Who does not keep up is offered his frames again after this.
 STALLED_RETRY_NS: Final = 2_000_000
-#: The longest sleep: the ring of keys is read again as often (lines.SWEEP_NS).
-PAUSE_NS: Final = 100_000_000
-
 #: How often the same is said in the log; and how much of that is remembered.
 WARN_NS: Final = 60_000_000_000
 WARNINGS_MAX: Final = 256
@@ -114,6 +111,8 @@ class Endpoint:
         self._is_stopping = True
         self._wake()
         self._runs.join(timeout_s)
+        if not self._runs.is_alive():
+            os.close(self._wake_fd)
 
     # -- the thread ---------------------------------------------------------------------------------------------------
 
@@ -178,7 +177,7 @@ class Endpoint:
             self._deliver(answers)
         if asked or self._lines.has_more or self._session.has_more or self._link.has_input():
             return 0
-        times = [node.next_ns(), now_ns + (STALLED_RETRY_NS if is_stalled else PAUSE_NS)]
+        times = [node.next_ns(), now_ns + (STALLED_RETRY_NS if is_stalled else SWEEP_NS)]
         times += [ns for ns in (self._session.next_wake_ns(now_ns), self._outward.next_ns()) if ns is not None]
         return max(0, min(times) - now_ns)
 

@@ -14,22 +14,20 @@ from appbackplane.transport.directory import Directory, nearest
 from appbackplane.transport.envelope import CALL, CANCEL, CAST, REPLY, Envelope, status
 from appbackplane.transport.errors import BackplaneError, Busy, PeerDown, Unavailable, UnknownRoute
 from appbackplane.transport.events import Ended
+from appbackplane.transport.peers.node import LIKENESS_ROUTES_MAX
 from appbackplane.transport.security.grants import EXPORTED, RESERVED
 from appbackplane.transport.security.ring import Holder
 from appbackplane.transport.session import ClientSession
 
+from ..objects.action import DEADLINE_DEFAULT_NS
 from .outward import is_bulk_at
 
 #: Calls that one peer may have outstanding here: with 4,096 of each process's own that is what a session is made for.
 OUTSTANDING_MAX: Final = 8_192
-#: To look for what was meant among more takes milliseconds, which a peer that asks for nothing sensible shall not have.
-LIKENESS_ROUTES_MAX: Final = 256
 #: Routes of which it is remembered that a peer may use them.
 PERMITTED_MAX: Final = 4_096
 #: No peer waits for longer: what is more does not fit on its way.
 TIMEOUT_MAX_NS: Final = 7 * 24 * 3600 * 1_000_000_000
-#: Of a call that names no deadline.
-TIMEOUT_DEFAULT_NS: Final = 30_000_000_000
 
 
 class AskedHere(NamedTuple):
@@ -126,7 +124,7 @@ class Inward:
         self._check(holder, route)
         if self._counts.get(asked.name, 0) >= OUTSTANDING_MAX:
             raise Busy(f"{route}: {OUTSTANDING_MAX:,} calls of node {asked.name!r} are outstanding", retry_after=0.1)
-        left_ns = TIMEOUT_DEFAULT_NS if envelope.deadline is None else min(max(0, envelope.deadline), TIMEOUT_MAX_NS)
+        left_ns = DEADLINE_DEFAULT_NS if envelope.deadline is None else min(max(0, envelope.deadline), TIMEOUT_MAX_NS)
         id = self._session.call(
             asked, now_ns, left_ns, route, envelope.key, envelope.priority, envelope.body, envelope.idempotency_key,
             is_retried=False,

@@ -10,7 +10,7 @@ Pure: who owns the sockets hands in what came, and gets what is to be said.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from appbackplane.transport.addressing import OF_NODE
@@ -19,10 +19,9 @@ from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, Envelope,
 from appbackplane.transport.errors import BackplaneError, Busy, PeerDown, Unavailable
 from appbackplane.transport.peers.node import PeerNode
 
+from ..objects.action import DEADLINE_DEFAULT_NS
 from ..objects.operation import PRIORITY_DEFAULT
 
-#: Of a call that comes without a deadline, as for all calls (DESIGN 12.5).
-DEADLINE_DEFAULT_NS: Final = 30_000_000_000
 #: When whoever found a peer's line full may try again.
 RETRY_AFTER_S: Final = 0.05
 
@@ -92,9 +91,8 @@ class Outward:
             call = None if id is None else self._calls.get(id)
             if id is None or call is None:
                 return
-            self._say(
-                call[0].decode(), Envelope(kind, id, envelope.priority), call[2].is_bulk
-            )  # behind the call itself
+            node, _, asked = call
+            self._say(node.decode(), Envelope(kind, id, envelope.priority), asked.is_bulk)  # behind the call itself
             if kind == CANCEL:
                 self._end(id)
 
@@ -121,9 +119,6 @@ class Outward:
     def next_ns(self) -> int | None:
         """When `expire` is due."""
         return self._calls.next_deadline_ns()
-
-    def __iter__(self) -> Iterator[tuple[str, Asked]]:
-        return ((peer.decode(), asked) for _, peer, _, asked in self._calls)
 
     def _begin(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
         route = envelope.route or ""

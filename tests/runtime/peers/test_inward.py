@@ -6,7 +6,8 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
-from appbackplane.runtime.peers.inward import OUTSTANDING_MAX, TIMEOUT_DEFAULT_NS, AskedHere, Inward
+from appbackplane.runtime.objects.action import DEADLINE_DEFAULT_NS
+from appbackplane.runtime.peers.inward import OUTSTANDING_MAX, AskedHere, Inward
 from appbackplane.runtime.peers.outward import BULK_FROM
 from appbackplane.transport.envelope import CALL, CANCEL, CAST, REFUSED, STATUS, Envelope
 from appbackplane.transport.errors import BackplaneError, Busy, Cancelled, InternalError, Unavailable
@@ -103,7 +104,7 @@ def test_a_call_is_made_here_in_the_words_of_its_caller(here: Here) -> None:
     here.hear(11, deadline=-S)
     words = here.session.calls
     assert words[1] == (5 * S, 3 * S, "calc.add", "k", 2, {"x": 1}, "i")
-    assert words[2][1] == TIMEOUT_DEFAULT_NS
+    assert words[2][1] == DEADLINE_DEFAULT_NS
     assert words[3][1] == 0, "a time of another host's clock"
     assert here.inward.count_of("a") == len(here.inward) == 3
 

@@ -6,7 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from appbackplane.runtime.peers.outward import BULK_FROM, DEADLINE_DEFAULT_NS, Outward
+from appbackplane.runtime.objects.action import DEADLINE_DEFAULT_NS
+from appbackplane.runtime.peers.outward import BULK_FROM, Outward
 from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, REFUSED, REPLY, STATUS, Envelope, status
 from appbackplane.transport.errors import Busy, UnknownRoute
 from appbackplane.transport.peers.node import PeerNode
