@@ -1,8 +1,8 @@
 """Links: the options of a TCP socket between nodes, in one place: keys, limits, heartbeats, and no reconnecting by itself.
 
 CURVE alone lets in every key there is: only an enforced domain with a name makes ZeroMQ ask, and refuse where nobody
-answers (gatekeeper.py). Both ends send heartbeats, so that each notices a cut or a frozen host; a reader that has stopped
-at its high-water mark hears none and is cut, too, so that its owner keeps the sender from filling it (credits).
+answers (gatekeeper.py). Who connects sends heartbeats, and says how long none may come: so both ends notice a cut or a frozen
+host; a reader that has stopped at its high-water mark hears none and cuts, so that its owner keeps the sender from filling it.
 A link that ends is over: ZeroMQ does not connect again and keeps no queue, the owner makes another socket. As ZeroMQ has it,
 what was queued for a dead peer would be done by its next incarnation (TRAPS 5), and a reader that was cut while it had stopped
 would be aborted when it reads on (`Assertion failed: _input_stopped`, zeromq/libzmq #3937).
@@ -51,6 +51,14 @@ def server(socket: zmq.Socket[Any], keyring: Keyring, limits: Limits = LIMITS) -
     """Make a socket one to bind: only keys that the gatekeeper of its context lets in get anything. Before `bind`."""
     own = keyring.own()
     _common(socket, limits)
+    # No heartbeats of its own: the next one aborts the process of a socket that has stopped reading at its mark when its
+    # peer was killed (`Assertion failed: !_io_error`), where its owner did not come to read for 200 ms. It answers those of
+    # others, and cuts who sends no more of them, as a rule: where the last that came was something else, it does not count.
+    # Whoever needs to know looks himself (remote/visitors.py), or is told otherwise (peers); the rest the kernel ends.
+    for option, value in (
+        (zmq.TCP_KEEPALIVE, 1), (zmq.TCP_KEEPALIVE_IDLE, 5), (zmq.TCP_KEEPALIVE_INTVL, 5), (zmq.TCP_KEEPALIVE_CNT, 3),
+    ):  # fmt: skip
+        socket.setsockopt(option, value)
     socket.setsockopt(zmq.BACKLOG, limits.backlog)
     socket.setsockopt(zmq.CURVE_SERVER, 1)
     socket.setsockopt(zmq.CURVE_SECRETKEY, own.secret)
@@ -77,6 +85,12 @@ def client(socket: zmq.Socket[Any], keyring: Keyring, server_key: PublicKey, lim
     socket.setsockopt(zmq.CURVE_PUBLICKEY, own.public.raw)
     socket.setsockopt(zmq.CURVE_SECRETKEY, own.secret)
     socket.setsockopt(zmq.CURVE_SERVERKEY, server_key.raw)
+    for option, value in (
+        (zmq.HEARTBEAT_IVL, limits.heartbeat_ms),
+        (zmq.HEARTBEAT_TIMEOUT, limits.silence_ms),
+        (zmq.HEARTBEAT_TTL, limits.silence_ms),  # after which the other end cuts
+    ):
+        socket.setsockopt(option, value)
     socket.setsockopt(zmq.RECONNECT_IVL, -1)
     # Else what ended keeps its queue, and takes frames for nobody, wherever ZeroMQ's text of the address is not ours: for
     # names, and for IPv4 on a socket for both. It also is what keeps a reader from being aborted.
@@ -121,7 +135,5 @@ def _common(socket: zmq.Socket[Any], limits: Limits) -> None:
         (zmq.IPV6, 1),
         (zmq.HANDSHAKE_IVL, limits.handshake_ms),
         (zmq.MAXMSGSIZE, limits.frame_bytes),
-        (zmq.HEARTBEAT_IVL, limits.heartbeat_ms),
-        (zmq.HEARTBEAT_TIMEOUT, limits.silence_ms),
     ):
         socket.setsockopt(option, value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -187,3 +189,53 @@ def test_what_cannot_be_listened_at_is_said_and_nothing_is_left(end: Callable[[s
         Lines(a.keyring, "tcp://nowhere")
     with pytest.raises(FailedPrecondition, match="appbackplane keys new"):
         Lines(Keyring(tmp_path / "none"), LISTEN)
+
+
+#: A node that a peer has written more to than its door takes, and that does not come to read while the peer is killed.
+STALLED = """
+import os, signal, sys, time
+from pathlib import Path
+from appbackplane.transport import codec
+from appbackplane.transport.envelope import CAST, Envelope
+from appbackplane.transport.peers.lines import HWM, Came, Connected, Lines
+from appbackplane.transport.security.keyring import Keyring
+
+folder = Path(sys.argv[1])
+to_peer, from_node = os.pipe()
+from_peer, to_node = os.pipe()
+peer = os.fork()
+if not peer:
+    address, key = os.read(to_peer, 200).decode().split()
+    lines = Lines(Keyring(folder / "a"), "tcp://127.0.0.1:0")
+    lines.dial(address, key)
+    while not any(isinstance(event, Connected) for event in lines.turn(time.monotonic_ns())):
+        pass
+    packed = codec.Encoder().encode(Envelope(CAST, 0, 0, "any", body={"ballast": bytes(1000)}))
+    for _ in range(9 * HWM):
+        lines.say(address, packed)
+        lines.flush()
+        time.sleep(0.0001)
+    os.write(to_node, b"full")
+    time.sleep(60)
+node = Lines(Keyring(folder / "b"), "tcp://127.0.0.1:0")
+os.write(from_node, f"{node.address} {Keyring(folder / 'b').own().public}".encode())
+while not any(isinstance(event, Came) for event in node.turn(time.monotonic_ns())):
+    pass
+os.read(from_peer, 4)
+os.kill(peer, signal.SIGKILL)
+time.sleep(1.0)
+assert any(isinstance(event, Came) for event in node.turn(time.monotonic_ns())), "nothing was left to read"
+print("goes on")
+"""
+
+
+def test_a_node_that_is_late_outlives_a_peer_that_is_killed(tmp_path: Path) -> None:
+    """ZeroMQ would end its process: with a heartbeat of its own to a connection that it does not read any more."""
+    a, b = Keyring(tmp_path / "a"), Keyring(tmp_path / "b")
+    keys = a.make_own(), b.make_own()
+    a.change(lambda ring: ring.trusting(Holder("b", keys[1])))
+    b.change(lambda ring: ring.trusting(Holder("a", keys[0])))
+    ended = subprocess.run(
+        [sys.executable, "-c", STALLED, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (0, "goes on\n"), ended.stderr
