@@ -19,29 +19,30 @@ from . import request
 from .async_subscription import AsyncSubscription
 from .calling import CLOSE_TIMEOUT_S, CONNECT_TIMEOUT_S
 from .directory import Directory
-from .discovery import Location, locate
-from .errors import Busy, Cancelled, PeerDown, Unavailable
+from .errors import Busy, Cancelled, DeadlineExceeded, PeerDown, Unavailable
 from .events import Ended, Events
-from .lifeline import open_lifeline
-from .link import Link
 from .retrying import RetryAccount, RetryBudget
 from .session import ClientSession
 from .topics import check_pattern
+from .ways import Way, is_back_soon, is_remote, not_in_time, way_to
 
 #: Of a call that leaves its priority to the operation, while it waits for room: after all that name theirs.
 PRIORITY_UNKNOWN = 256
 
 
 async def connect_async(
-    target: str | os.PathLike[str], *, timeout: float = CONNECT_TIMEOUT_S, retry_budget: RetryBudget | None = None
-) -> "AsyncClient":
-    """A client of a running system, by its name, its run directory or its TOML, for the running event loop.
+    target: str | os.PathLike[str], *, timeout: float = CONNECT_TIMEOUT_S, retry_budget: RetryBudget | None = None,
+    keys: str | os.PathLike[str] | None = None,
+) -> "AsyncClient":  # fmt: skip
+    """A client of a running system, on this host or another, for the running event loop.
 
-    retry_budget: as of `connect`.
-
-    Raises `SystemNotRunning` at once, `DeadlineExceeded` when its supervisor does not answer within `timeout` seconds.
+    Parameters and errors are those of `connect`.
     """
-    client = AsyncClient(locate(target), retry_budget)
+    if is_remote(target):  # a host's number may have to be asked for
+        way = await asyncio.to_thread(way_to, target, keys, time.monotonic_ns)
+    else:
+        way = way_to(target, keys, time.monotonic_ns)
+    client = AsyncClient(way, retry_budget)
     try:
         await client.start(timeout)
     except BaseException:
@@ -53,12 +54,12 @@ async def connect_async(
 class AsyncClient:
     """A connection to a system. Made by `connect_async`; belongs to the event loop it was made in."""
 
-    def __init__(self, location: Location, retry_budget: RetryBudget | None = None) -> None:
-        self._location = location
+    def __init__(self, way: Way, retry_budget: RetryBudget | None = None) -> None:
+        self._way = way
         self._loop = asyncio.get_running_loop()
-        self._link = Link(f"client/{os.getpid()}-{os.urandom(8).hex()}")
+        self._link = way.link
         account = RetryAccount(retry_budget or RetryBudget(), time.monotonic_ns())
-        self._session = ClientSession(self._link, location.supervisor, account, random.random)
+        self._session = ClientSession(self._link, way.place, account, random.random, way.home)
         self._subscriptions: set[AsyncSubscription] = set()
         self._starting: asyncio.Future[None] | None = None
         self._lifeline_fd = -1
@@ -76,14 +77,10 @@ class AsyncClient:
         self._expect_open()
         if self._session.directory is not None:
             return
-        if self._starting is None:
-            limit_ns = request.duration_ns(timeout)
-            self._watch(open_lifeline(self._location))
-            starting = self._starting = self._loop.create_future()
-            starting.add_done_callback(self._started)
-            self._session.start(starting, time.monotonic_ns(), limit_ns)
-            self._soon()
-        await asyncio.shield(self._starting)
+        try:
+            await asyncio.shield(self._starting or self._open(request.duration_ns(timeout)))
+        except DeadlineExceeded as error:
+            raise not_in_time(self._way, error) from error
 
     async def call(
         self, route: str, /, *, key: str | None = None, priority: int | None = None,
@@ -97,7 +94,7 @@ class AsyncClient:
         `priority` last; at most `timeout` seconds, and then raises `Busy`.
         """
         if self._session.directory is None:
-            await self.start()
+            timeout = await self._start(request.duration_ns(timeout), is_patient=bool(retry))
         if self._session.is_full:
             await self._wait_for_room(route, priority, request.duration_ns(timeout))
         id, future = self._begin(route, key, priority, timeout, arguments, keywords, idempotency_key, is_retried=retry)
@@ -178,7 +175,7 @@ class AsyncClient:
         await self.start()
         self._turn()
         if self._session.directory is None:
-            raise self._location.not_running()
+            raise self._way.not_running()
         return self._session.directory
 
     async def close(self) -> None:
@@ -201,7 +198,7 @@ class AsyncClient:
         await self.close()
 
     def __repr__(self) -> str:
-        return f"<AsyncClient of {self._location.system!r} in {self._location.run_dir}>"
+        return f"<AsyncClient of {self._way.system!r} {self._way.where}>"
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
@@ -234,8 +231,32 @@ class AsyncClient:
         if self._is_closed:
             raise Unavailable("the client is closed")
 
+    async def _start(self, limit_ns: int, *, is_patient: bool) -> float:
+        """Connect for a call; returns the seconds that it has left. `is_patient`: as of `Calling._start`."""
+        until_ns = time.monotonic_ns() + limit_ns
+        while self._session.directory is None:
+            left_s = max(1, until_ns - time.monotonic_ns()) / 1e9
+            try:
+                await asyncio.wait_for(self.start(left_s), left_s)
+            except TimeoutError:  # others, whose start it is, have more time
+                raise not_in_time(self._way, DeadlineExceeded("no connection before the deadline")) from None
+            except (Unavailable, PeerDown) as error:
+                if self._is_closed or not (is_patient and is_back_soon(self._way, error)):
+                    raise
+        return max(1, until_ns - time.monotonic_ns()) / 1e9
+
+    def _open(self, limit_ns: int) -> asyncio.Future[None]:
+        """Begin to connect; what is returned ends when it is done."""
+        self._watch(self._way.open())
+        starting = self._starting = self._loop.create_future()
+        starting.add_done_callback(self._started)
+        self._session.start(starting, time.monotonic_ns(), limit_ns)
+        self._soon()
+        return starting
+
     def _started(self, starting: asyncio.Future[None]) -> None:
-        self._starting = None
+        if self._starting is starting:
+            self._starting = None
         if not starting.cancelled():
             starting.exception()  # whoever awaits it raises it; if nobody does any more, it need not be reported
 
@@ -354,11 +375,12 @@ class AsyncClient:
     def _system_gone(self) -> None:
         self._watch(None)
         self._turn()  # what it said last
-        because = f"system {self._location.system!r} is gone: its supervisor has ended"
-        self._session.system_gone(because)
+        error = self._way.gone()
+        if self._session.system_gone(error, is_back_soon=is_back_soon(self._way, error)):
+            self._open(request.duration_ns(CONNECT_TIMEOUT_S))
         self._turn()
         for subscription in self._subscriptions:
-            subscription._error = PeerDown(because)
+            subscription._error = error
             subscription._arrived.set()
 
     def _drop(self, subscription: AsyncSubscription) -> None:

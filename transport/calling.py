@@ -13,17 +13,15 @@ from typing import Any, Final
 
 from . import request
 from .directory import Directory
-from .discovery import Location
-from .errors import Busy, Cancelled, DeadlineExceeded, FailedPrecondition, PeerDown, Unavailable, UnknownRoute
+from .errors import Busy, Cancelled, DeadlineExceeded, FailedPrecondition, Unavailable, UnknownRoute
 from .events import Ended, Events
 from .inbox import Message
-from .lifeline import open_lifeline
-from .link import Link
 from .retrying import RetryAccount, RetryBudget
 from .session import FRAMES_MAX, ClientSession
 from .topics import check_pattern
 from .waitables import Outcome, Stream, Waitable
 from .waiting import Waiting
+from .ways import Way, is_back_soon, not_in_time
 
 #: How long `connect` waits for the directory, and `subscribe` for the backplanes.
 CONNECT_TIMEOUT_S: Final = 5.0
@@ -44,12 +42,12 @@ _getpid: Final = os.getpid
 class Calling:
     """A client's link, session and lock. Any thread may use it; not to be used after a fork."""
 
-    def __init__(self, location: Location, budget: RetryBudget) -> None:
-        self.location = location
+    def __init__(self, way: Way, budget: RetryBudget) -> None:
+        self.way = way
         self._pid = os.getpid()
-        self._link = Link(f"client/{self._pid}-{os.urandom(8).hex()}")
+        self._link = way.link
         account = RetryAccount(budget, _monotonic_ns())
-        self.session = ClientSession(self._link, location.supervisor, account, random.random)
+        self.session = ClientSession(self._link, way.place, account, random.random, way.home)
         self._waiting = Waiting(self._link.fileno(), self._look_for_some, self._system_gone)
         self._subscriptions: set[Stream] = set()
         self._room = Waitable()
@@ -147,7 +145,7 @@ class Calling:
             self._look(_monotonic_ns())
             directory = self.session.directory
         if directory is None:
-            raise self.location.not_running()
+            raise self.way.not_running()
         return directory
 
     def close(self) -> None:
@@ -250,28 +248,43 @@ class Calling:
         if self._pid != _getpid():
             raise FailedPrecondition("a client does not survive a fork: connect again in the child")
 
-    def _ready_to_speak(self, now_ns: int, limit_ns: int) -> int:  # hot: scripts/bench call_pipelined
+    def _ready_to_speak(
+        self, now_ns: int, limit_ns: int, *, is_patient: bool = False
+    ) -> int:  # hot: scripts/bench call_pipelined
         """Connected, and not by a directory from long ago. Returns the time."""
         self._expect_open()
         if now_ns - self._looked_ns > IDLE_NS:
+            if self.way.is_remote:
+                self._look(now_ns)  # the link finds out, and cuts the lifeline
             self._waiting.check_lifeline()
             self._look(now_ns)
         if self.session.directory is None:
-            self._start(limit_ns)
+            self._start(limit_ns, is_patient=is_patient)
             now_ns = _monotonic_ns()
         return now_ns
 
-    def _start(self, limit_ns: int) -> None:
-        lifeline_fd = open_lifeline(self.location)
+    def _start(self, limit_ns: int, *, is_patient: bool = False) -> None:
+        """`is_patient`: a node that is not there may come back until then; its link waits before it dials again."""
+        until_ns = _monotonic_ns() + limit_ns
+        while True:
+            now_ns = _monotonic_ns()
+            started = self._open(now_ns, until_ns - now_ns)
+            if not self._waiting.wait(started, until_ns):
+                self._end_lost(started)
+            error = started._error
+            if error is None:
+                return
+            if not (is_patient and is_back_soon(self.way, error)):
+                raise not_in_time(self.way, error)
+
+    def _open(self, now_ns: int, limit_ns: int) -> Outcome:
+        """Begin to connect; what is returned ends when it is done."""
+        lifeline_fd = self.way.open()
         if lifeline_fd is not None:
             self._waiting.watch(lifeline_fd)
         started = Outcome(self, "supervisor.directory")
-        now_ns = _monotonic_ns()
         self.session.start(started, now_ns, limit_ns)
-        if not self._waiting.wait(started, now_ns + limit_ns):
-            self._end_lost(started)
-        if started._error is not None:
-            raise started._error
+        return started
 
     def _begin(
         self, pending: Outcome, key: Any, priority: Any, timeout: Any,
@@ -285,7 +298,9 @@ class Calling:
         is_retried = bool(is_retried)
         timeout_ns = request.duration_ns(timeout)
         body = keywords if arguments is None else request.body_of(route, arguments, keywords)
-        now_ns = self._ready_to_speak(_monotonic_ns(), timeout_ns)
+        asked_ns = _monotonic_ns()
+        now_ns = self._ready_to_speak(asked_ns, timeout_ns, is_patient=is_retried)
+        timeout_ns -= now_ns - asked_ns
         session = self.session
         try:
             pending._id = session.call(
@@ -367,11 +382,12 @@ class Calling:
 
     def _system_gone(self) -> None:
         self._look(_monotonic_ns())  # what it said last
-        because = f"system {self.location.system!r} is gone: its supervisor has ended"
-        self.session.system_gone(because)
+        error = self.way.gone()
+        if self.session.system_gone(error, is_back_soon=is_back_soon(self.way, error)):
+            self._open(_monotonic_ns(), request.duration_ns(CONNECT_TIMEOUT_S))
         self._look(_monotonic_ns())
         for stream in self._subscriptions:
-            stream._error = PeerDown(because)
+            stream._error = error
             self._waiting.ready(stream)
 
     def _drop(self, stream: Stream) -> None:

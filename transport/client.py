@@ -7,6 +7,7 @@ costs about 20 us on top of the two processes' system calls (scripts/bench call_
 """
 
 import os
+import time
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
@@ -14,21 +15,25 @@ from typing import Any, Self
 from . import request
 from .calling import CONNECT_TIMEOUT_S, Calling
 from .directory import Directory
-from .discovery import Location, locate
 from .handles import PendingCall, Subscription
 from .retrying import RetryBudget
+from .ways import Way, way_to
 
 
 def connect(
-    target: str | os.PathLike[str], *, timeout: float = CONNECT_TIMEOUT_S, retry_budget: RetryBudget | None = None
-) -> "Client":
-    """A client of a running system, by its name, its run directory or its TOML.
+    target: str | os.PathLike[str], *, timeout: float = CONNECT_TIMEOUT_S, retry_budget: RetryBudget | None = None,
+    keys: str | os.PathLike[str] | None = None,
+) -> "Client":  # fmt: skip
+    """A client of a running system, by its name, its run directory or its TOML; or of one on another host, by its node:
+    `tcp://NAME@HOST:PORT`, with the name of the node's key in this host's ring (docs/peers.md).
 
     retry_budget: how many calls it may make again (docs/concepts/retries.md); None: a fifth of them, and ten a second.
+    keys: the folder of this host's keys, for a system on another; None: the user's.
 
-    Raises `SystemNotRunning` at once, `DeadlineExceeded` when its supervisor does not answer within `timeout` seconds.
+    Raises `SystemNotRunning` at once, `DeadlineExceeded` when its supervisor does not answer within `timeout` seconds. Of a
+    system on another host: `Unavailable` where nobody listens, `FailedPrecondition` where a key is missing or not trusted.
     """
-    client = Client(locate(target), retry_budget)
+    client = Client(way_to(target, keys, time.monotonic_ns), retry_budget)
     try:
         client.start(timeout)
     except BaseException:
@@ -40,8 +45,8 @@ def connect(
 class Client:
     """A connection to a system. Made by `connect`; any thread may use it; not to be used after a fork."""
 
-    def __init__(self, location: Location, retry_budget: RetryBudget | None = None) -> None:
-        self._calling = Calling(location, retry_budget or RetryBudget())
+    def __init__(self, way: Way, retry_budget: RetryBudget | None = None) -> None:
+        self._calling = Calling(way, retry_budget or RetryBudget())
 
     def start(self, timeout: float = CONNECT_TIMEOUT_S) -> None:
         """Connect, unless connected: `connect` has done it, and a call does it when the system was gone and is back."""
@@ -141,4 +146,4 @@ class Client:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Client of {self._calling.location.system!r} in {self._calling.location.run_dir}>"
+        return f"<Client of {self._calling.way.system!r} {self._calling.way.where}>"

@@ -46,12 +46,16 @@ class ClientSession:
     """One client's side of a system. Not thread-safe: the owner of the link is the owner of this."""
 
     def __init__(
-        self, link: LinkPort, supervisor: Path, account: RetryAccount | None = None, random: Callable[[], float] = half
-    ) -> None:
-        """`supervisor` is the path of the supervisor's socket; `account`, of the retries it may make; `random`, 0 up to 1."""
+        self, link: LinkPort, supervisor: Path, account: RetryAccount | None = None,
+        random: Callable[[], float] = half, home: str = addressing.SUPERVISOR,
+    ) -> None:  # fmt: skip
+        """`supervisor` is the path of the supervisor's socket; `account`, of the retries it may make; `random`, 0 up to 1.
+        `home`: by which name the place that hands out the directory is known: on another host it is that of the node.
+        """
         #: The newest version; None while not connected.
         self.directory: Directory | None = None
-        self._supervisor_place = Place(0, str(supervisor))
+        self._home = home
+        self._home_place = Place(0, str(supervisor))
         self._exchange = Exchange(link)
         self._connections = self._exchange.connections
         self._resolver: Resolver | None = None
@@ -72,7 +76,7 @@ class ClientSession:
 
     def start(self, token: object, now_ns: int, timeout_ns: int) -> int:
         """Connect to the supervisor and fetch the directory, which also subscribes us to its changes."""
-        peer = self._exchange.connected(addressing.SUPERVISOR, self._supervisor_place)
+        peer = self._exchange.connected(self._home, self._home_place)
         return self._exchange.open(peer, Fetch(token), now_ns, timeout_ns, "supervisor.directory", None, None, {})
 
     def call(
@@ -182,16 +186,22 @@ class ClientSession:
             if not exchange.gathered_count:  # none of these had anything to say
                 return events
 
-    def system_gone(self, because: str) -> None:
-        """The supervisor is gone, and its backplanes with it: end all calls. `start` may be called again."""
-        error = PeerDown(because)
-        self.directory = self._newest = self._resolver = None  # so that nothing is tried again
+    def system_gone(self, error: BackplaneError, *, is_back_soon: bool = False) -> bool:
+        """The place that hands out the directory is gone: end all calls. `start` may be called again.
+
+        `is_back_soon`: the connection to another host has broken; what may be made again waits. Returns whether any does.
+        """
+        if not is_back_soon:
+            self._resolver = None  # so that nothing is tried again
         for name in self._connections.names():
             self._lose(name, error, self._events)
+        self.directory = self._newest = self._resolver = None
         _, waiters = self._hearing.update({})
         self._events += [Ended(waiter, None, error) for waiter in waiters]
-        self._attempts.end_all(error, self._events)
+        if not is_back_soon:
+            self._attempts.end_all(error, self._events)
         self._publishing.update(None)
+        return self._exchange.waiting_count > 0
 
     def end_all(self, error: BackplaneError) -> Events:
         """The owner closes: every outstanding call ends now. What was cast or published before is still offered."""
@@ -266,7 +276,7 @@ class ClientSession:
         if resolver is None:
             raise Unavailable(f"{route}: not connected to a system")
         if route.startswith("supervisor."):
-            return self._exchange.connected(addressing.SUPERVISOR, self._supervisor_place)
+            return self._exchange.connected(self._home, self._home_place)
         name = resolver.resolve(route, key)
         return self._connections.peer(name) or self._exchange.connected(name, resolver.place(name))
 
@@ -284,7 +294,7 @@ class ClientSession:
                 )
         elif kind == PUBLISH and envelope.route is not None:
             lost = self._gaps.gap_before(peer, envelope.route, envelope.id)
-            if envelope.route == DIRECTORY_TOPIC and peer == self._connections.peer(addressing.SUPERVISOR):
+            if envelope.route == DIRECTORY_TOPIC and peer == self._connections.peer(self._home):
                 self._note(envelope.body)
             message = Message(envelope.route, envelope.body, lost)
             size = self._exchange.share_bytes
@@ -345,7 +355,7 @@ class ClientSession:
         self._publishing.update(directory)
         if self._exchange.waiting_count:
             self._attempts.hurry(self._now_ns)
-        for name in self._connections.outdated(directory, keep=addressing.SUPERVISOR):
+        for name in self._connections.outdated(directory, keep=self._home):
             self._lose(name, PeerDown(f"backplane {name!r} died; whether the work ran is not known"), events)
         places = {name: place.generation for name, place in directory.backplanes.items() if place.is_up}
         asks, waiters = self._hearing.update(places)
@@ -354,8 +364,8 @@ class ClientSession:
             self._ask(ask, self._now_ns)
 
     def _cannot_reach(self, name: str, events: Events) -> None:
-        if name == addressing.SUPERVISOR:
-            self.system_gone("the supervisor cannot be reached")
+        if name == self._home:
+            self.system_gone(PeerDown("the supervisor cannot be reached"))
         else:
             self._lose(name, PeerDown(f"backplane {name!r} cannot be reached"), events)
 

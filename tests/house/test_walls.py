@@ -43,6 +43,7 @@ DOERS = (
     "transport.async_subscription",
     "transport.security.folder", "transport.security.keyring", "transport.security.gatekeeper", "transport.security.links",
     "transport.security.roll", "transport.security.doorstep", "transport.peers.lines",
+    "transport.ways", "transport.remote.remote_link", "transport.remote.target", "transport.remote.visitors",
     "supervisor.live.window",
 )  # fmt: skip
 
@@ -55,6 +56,7 @@ WORLD = (
 KNOW_ZMQ = (
     "transport.link", "transport.security.keyring", "transport.security.gatekeeper", "transport.security.links",
     "transport.security.roll", "transport.security.doorstep", "transport.peers.lines",
+    "transport.remote.remote_link", "transport.remote.visitors",
 )  # fmt: skip
 #: What Spark's side may know of runtime: the layout of the records, the replay, and the port behind which requests are
 #: executed, with what passes it.

@@ -224,7 +224,7 @@ def test_the_end_of_the_system_ends_what_waits(world: World) -> None:
     world.turn()
     first, _ = world.link.take("query-1")
     refuse(world, "query-1", first, Busy("full"), is_refused=True)
-    world.session.system_gone("gone")
+    world.session.system_gone(PeerDown("gone"))
     assert {(e.token, type(e.error)) for e in world.turn() if isinstance(e, Ended)} == {
         ("waits", PeerDown), ("is out", PeerDown)
     }  # fmt: skip

@@ -454,7 +454,7 @@ def test_a_system_that_is_gone_ends_everything_and_may_come_back(world: World) -
     world.session.subscribe("files.x", "sub", "waiter", world.now_ns)
     world.turn()
     world.link.sent.clear()
-    world.session.system_gone("gone")
+    world.session.system_gone(PeerDown("gone"))
     events = world.turn()
     assert {(e.token, type(e.error)) for e in events if isinstance(e, Ended)} == {
         ("mine", PeerDown),

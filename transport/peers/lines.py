@@ -19,6 +19,7 @@ from zmq.utils.monitor import parse_monitor_message
 
 from ..batching import Outbox, Sent
 from ..errors import BackplaneError
+from ..remote.visitors import CLIENT, Visitors
 from ..security import links
 from ..security.doorstep import Doorstep
 from ..security.gatekeeper import Gatekeeper
@@ -64,6 +65,8 @@ class Came(NamedTuple):
 
     holder: Holder
     frame: bytes
+    #: Of a client that is no node: the name of its connection (remote/visitors.py).
+    client: str = ""
 
 
 class _Line:
@@ -114,6 +117,8 @@ class Lines:
             self._door = self._context.socket(zmq.ROUTER)
             links.server(self._door, keyring)
             self._door.setsockopt(zmq.RCVHWM, HWM)
+            #: Clients that are no nodes.
+            self.visitors = Visitors(self._door, keyring)
             self._gatekeeper = Gatekeeper(self._context, keyring, log)
             self._doorstep = Doorstep(self._door, self._gatekeeper)
             #: Where it listens, with the port that it got.
@@ -178,7 +183,8 @@ class Lines:
         """Let go what was said, what is urgent first; whether something waits for a peer that reads slowly."""
         for is_bulk, outbox in enumerate(self._outboxes):
             outbox.flush(partial(self._send, is_bulk), with_stalled=with_stalled)
-        return any(outbox.stalled for outbox in self._outboxes)
+        is_stalled = self.visitors.flush(with_stalled=with_stalled)
+        return is_stalled or any(outbox.stalled for outbox in self._outboxes)
 
     # -- what happens ------------------------------------------------------------------------------------------------
 
@@ -201,8 +207,12 @@ class Lines:
                 break
             parts: list[zmq.Frame] = self._door.recv_multipart(zmq.NOBLOCK, copy=False)
             holder = self._roll.admit(parts[-1])
-            if holder is not None and len(parts) == 2:
+            if holder is None or len(parts) != 2:
+                continue
+            if not CLIENT.fullmatch(id := parts[0].bytes):
                 yield Came(holder, parts[1].bytes)
+            elif self.visitors.came(id, holder, parts[1]):
+                yield Came(holder, parts[1].bytes, id.decode())
         else:
             is_more = True
         self.has_more = is_more or bool(self._lost) or bool(self._fresh)
@@ -215,7 +225,7 @@ class Lines:
         self._lines.clear()
         self._doorstep.close()
         self._gatekeeper.close()
-        self._door.close(linger=0)
+        self._door.close(linger=linger_ms)  # clients have their answers by it
         self._epoll.close()
         self._context.term()
 

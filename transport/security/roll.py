@@ -21,9 +21,9 @@ from ..errors import FailedPrecondition
 from .gatekeeper import Gatekeeper
 from .ring import Holder, Ring
 
-#: Connections of one key at a time. A node has one a class of urgency; this leaves room for those that have just ended, and
-#: keeps one key from taking the descriptors of all.
-CONNECTIONS_OF_KEY_MAX: Final = 16
+#: Connections of one key at a time. A node has one a class of urgency, and each program that is a client of another host one:
+#: the programs of one host, and those connections that have just ended. It keeps one key from taking the descriptors of all.
+CONNECTIONS_OF_KEY_MAX: Final = 64
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,302 @@
+"""RemoteLink: the link of a client whose system is on another host: one line to the door of its node.
+
+It has the methods of `link.Link`, so that a session does not know the difference; but there is one peer to connect to, which is
+dialled when it is connected to, greeted before anything else is said (greeting.py), and over when its connection is: ZeroMQ
+does not connect again (security/links.py). What cannot be said yet is kept by whoever says it (`Sent.FULL`). That it is over,
+and that nobody could be reached, its owner hears by a descriptor (`open`), as he does on one host of a supervisor that has
+ended. Who dials again waits first, for longer each time. Both ends send heartbeats: who says nothing for 600 ms is cut off.
+"""
+
+import os
+import select
+import weakref
+from collections.abc import Callable
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+import zmq
+from zmq.utils.monitor import parse_monitor_message
+
+from ..batching import Sent
+from ..codec import Encoder, Frame, batch, decode
+from ..errors import BackplaneError, FailedPrecondition, MalformedFrame, PeerDown, Unavailable
+from ..link import HIGH_WATER_MARK, LARGE_BYTES, LINGER_MS
+from ..security import links
+from ..security.keyring import Keyring
+from ..security.keys import PublicKey
+from .greeting import CLOCK_EVERY_NS, Clock, Refused, Welcome, heard, hello, said
+from .target import Target
+
+#: An attempt that has not come to a greeting by then is given up; a connection and a handshake need a few round trips.
+ATTEMPT_NS: Final = 2_000_000_000
+#: Before an attempt that follows one in vain, doubled each time. The first is short: a process that died is back in 300 ms.
+BACKOFF_NS: Final = 50_000_000
+#: No wait is longer: most of what a client idles when its node is back.
+BACKOFF_MAX_NS: Final = 2_000_000_000
+_STANDS: Final = int(zmq.EVENT_HANDSHAKE_SUCCEEDED)
+_NOBODY: Final = "nobody listens there"
+_UNTRUSTED: Final = "it does not trust this host's key (there: appbackplane keys trust NAME {key})"
+_ENDS: Final = {
+    int(zmq.EVENT_DISCONNECTED): "the connection has ended",
+    int(zmq.EVENT_CLOSED): _NOBODY,
+    int(zmq.EVENT_CONNECT_RETRIED): _NOBODY,
+    int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL): "it hung up during the handshake: it may have another key by now",
+    int(
+        zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+    ): "what answers there is no node, or has another key than the one trusted here",
+    int(zmq.EVENT_HANDSHAKE_FAILED_AUTH): _UNTRUSTED,
+}
+#: What another attempt does not mend.
+_LASTING: Final = frozenset({int(zmq.EVENT_HANDSHAKE_FAILED_AUTH)})
+
+
+class _State(Enum):
+    IDLE = "idle"
+    WAITING = "waiting"  # until it may be dialled again
+    DIALLED = "dialled"
+    GREETED = "greeted"  # and has not answered yet
+    STANDING = "standing"
+    OVER = "over"  # its owner has been told, and has not let go of it yet
+
+
+_UNDER_WAY: Final = frozenset({_State.DIALLED, _State.GREETED})
+
+
+class RemoteLink:
+    """Not thread-safe. `now_ns` is the clock of deadlines."""
+
+    def __init__(
+        self, target: Target, keyring: Keyring, now_ns: Callable[[], int], random: Callable[[], float]
+    ) -> None:
+        self._target, self._keyring = target, keyring
+        self._now_ns, self._random = now_ns, random
+        self._line = _Line()
+        self._encoder = Encoder()
+        self._peer = b""
+        self._state = _State.IDLE
+        self._began_ns = self._again_ns = self._clock_ns = 0
+        self._failures_count = 0
+        self._lifeline_fd = -1
+        #: There is a connection, and its handshake is done.
+        self._stands = False
+        #: What was the matter the last time.
+        self.trouble: BackplaneError = Unavailable(f"{self._who}: not connected yet")
+        # As of a local link (link.py): pyzmq's context would wait in `__del__` for sockets that nobody sees any more.
+        self._shut = weakref.finalize(self, _Line.shut, self._line, os.getpid())
+
+    # -- what a session asks of a link ---------------------------------------------------------------------------------
+
+    def connect(self, path: Path) -> bytes:
+        """Dial, as soon as that may be done again. There is but one place to connect to, whatever `path` says."""
+        self._peer = os.urandom(8)
+        self._state = _State.WAITING
+        self._look()
+        return self._peer
+
+    def disconnect(self, peer: bytes) -> None:
+        """Hang up."""
+        if peer == self._peer:
+            self._line.hang_up(0)
+            self._peer, self._state = b"", _State.IDLE
+
+    def send(self, peer: bytes, frame: bytes) -> Sent:
+        """Offer one frame; never blocks."""
+        if peer != self._peer:
+            return Sent.UNREACHABLE
+        if self._state is not _State.STANDING:
+            self._look()
+        socket = self._line.socket
+        if socket is None or self._state is not _State.STANDING:
+            return Sent.FULL  # whoever is to be told that it is over is told by his descriptor
+        now_ns = self._now_ns()
+        try:
+            if now_ns - self._clock_ns >= CLOCK_EVERY_NS:
+                self._clock_ns = now_ns
+                socket.send(batch([self._encoder.encode(said(Clock(now_ns)))]), zmq.NOBLOCK)
+            socket.send(frame, zmq.NOBLOCK, copy=len(frame) < LARGE_BYTES)
+        except zmq.Again:
+            return Sent.FULL
+        return Sent.SENT
+
+    def receive(self) -> tuple[bytes, Frame] | None:
+        """The next (peer, frame), or None. Raises `MalformedFrame` for a message of another shape, which is consumed."""
+        self._look()
+        frame = self._next() if self._state is _State.STANDING else None
+        return None if frame is None else (self._peer, frame)
+
+    def expect(self) -> None:
+        """Of no use here: it looks anyhow."""
+
+    def has_input(self) -> bool:
+        """Whether `receive` may have something."""
+        return any(
+            socket is not None and int(socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN
+            for socket in (self._line.socket, self._line.monitor)
+        )
+
+    def fileno(self) -> int:
+        """Readable when there is something to look at."""
+        return self._line.epoll.fileno()
+
+    def close(self, linger_ms: int = LINGER_MS) -> None:
+        """Hang up; what has been sent has `linger_ms` to leave. Twice is once."""
+        if self._shut.alive:
+            self._line.hang_up(linger_ms)
+            self._close_lifeline()
+            self._shut()
+
+    # -- what its owner asks -------------------------------------------------------------------------------------------
+
+    def open(self) -> int:
+        """A descriptor that becomes readable when the connection is over; whoever gets it closes it."""
+        self._close_lifeline()
+        fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._lifeline_fd = os.dup(fd)
+        if self._state is _State.OVER:
+            self._cut_lifeline()
+        return fd
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    @property
+    def _who(self) -> str:
+        return f"node {self._target.node!r} at {self._target.address}"
+
+    def _look(self) -> None:
+        """Take note of what has happened to the connection, and of the time."""
+        if self._state is _State.WAITING and self._now_ns() >= self._again_ns:
+            self._dial()
+        while (monitor := self._line.monitor) is not None and int(monitor.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+            event = int(parse_monitor_message(monitor.recv_multipart(zmq.NOBLOCK))["event"])
+            if event == _STANDS:
+                self._stands = True
+            elif event in _ENDS:  # what has come and was not read is lost with it: that is ZeroMQ's, too
+                self._end(_ENDS[event], is_lasting=event in _LASTING)
+        if self._state is _State.DIALLED and self._stands:
+            self._greet()
+        if self._state is _State.GREETED:
+            self._hear_answer()
+        if self._state in _UNDER_WAY and self._now_ns() - self._began_ns >= ATTEMPT_NS:
+            what = "connected, but nobody answers" if self._stands else "no connection"
+            self._end(f"{what} within {ATTEMPT_NS / 1e9:g} s")
+
+    def _dial(self) -> None:
+        self._began_ns, self._stands = self._now_ns(), False
+        try:
+            self._keyring.refresh()
+            self._line.dial(self._target.address, self._keyring, self._keyring.ring.named(self._target.node).key)
+            self._state = _State.DIALLED
+        except BackplaneError as error:  # its key was revoked here, or a file is not in order any more
+            self._end(error.message, is_lasting=True)
+
+    def _greet(self) -> None:
+        socket, now_ns = self._line.socket, self._now_ns()
+        assert socket is not None
+        socket.getsockopt(zmq.EVENTS)  # it learns so that it is connected; `send` looks once a millisecond
+        try:
+            socket.send(batch([self._encoder.encode(said(hello(self._target.node, now_ns)))]), zmq.NOBLOCK)
+        except zmq.Again:
+            return  # it has not learned it yet: at the next look
+        self._state, self._clock_ns = _State.GREETED, now_ns
+
+    def _hear_answer(self) -> None:
+        try:
+            frame = self._next()
+            for word in [] if frame is None else map(heard, decode(frame)):
+                if isinstance(word, Welcome):
+                    self._state, self._failures_count = _State.STANDING, 0
+                elif isinstance(word, Refused):
+                    self._end(f"it refuses this client: {word.because}", is_lasting=True)
+        except MalformedFrame as error:
+            self._end(f"its greeting makes no sense: {error.message}", is_lasting=True)
+
+    def _next(self) -> Frame | None:
+        socket = self._line.socket
+        if socket is None or not int(socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+            return None
+        frame = socket.recv(zmq.NOBLOCK, copy=False)
+        if frame.more:
+            count = len(socket.recv_multipart(zmq.NOBLOCK)) + 1
+            raise MalformedFrame(f"message of {count} frames from {self._who}, one is expected")
+        return frame.bytes if len(frame) < LARGE_BYTES else frame.buffer
+
+    def _end(self, because: str, *, is_lasting: bool = False) -> None:
+        """It is over: tell its owner why. `is_lasting`: another attempt would end in the same way."""
+        if because == _UNTRUSTED:
+            because = because.format(key=self._own_key())
+        message = f"{self._who}: {because}"
+        wait_ns = min(BACKOFF_MAX_NS, BACKOFF_NS << min(self._failures_count, 16))
+        self._again_ns = self._now_ns() + int(wait_ns * (0.5 + self._random() / 2))
+        self._failures_count += 1
+        if self._state is _State.STANDING:
+            self.trouble = PeerDown(f"{self._who} is gone ({because}); whether the work ran is not known")
+        elif is_lasting:
+            self.trouble = FailedPrecondition(message)
+        else:
+            self.trouble = Unavailable(message, retry_after=wait_ns / 1e9)
+        self._line.hang_up(0)
+        self._state = _State.OVER
+        self._cut_lifeline()
+
+    def _own_key(self) -> str:
+        try:
+            return str(self._keyring.own().public)
+        except FailedPrecondition:
+            return "KEY"
+
+    def _cut_lifeline(self) -> None:
+        if self._lifeline_fd >= 0:
+            os.eventfd_write(self._lifeline_fd, 1)
+            self._close_lifeline()
+
+    def _close_lifeline(self) -> None:
+        if self._lifeline_fd >= 0:
+            os.close(self._lifeline_fd)
+            self._lifeline_fd = -1
+
+
+class _Line:
+    """The sockets of one connection after the other: what it says and hears by, and what tells of it."""
+
+    def __init__(self) -> None:
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
+        self.epoll = select.epoll()
+        self.socket: zmq.Socket[bytes] | None = None
+        self.monitor: zmq.Socket[bytes] | None = None
+        self._fds: list[int] = []
+
+    def dial(self, address: str, keyring: Keyring, key: PublicKey) -> None:
+        """Connect, without waiting for it. Raises what is wrong with keys and files."""
+        socket = self.socket = self._context.socket(zmq.DEALER)
+        links.client(socket, keyring, key)
+        socket.setsockopt(zmq.SNDHWM, HIGH_WATER_MARK)
+        # No mark to stop at: what comes answers calls of this client, who bounds these himself (exchange.py). Who has
+        # stopped hears no heartbeats, and the next one that he sends to a peer that was killed aborts his process (links.py).
+        socket.setsockopt(zmq.RCVHWM, 0)
+        # Nobody else can know it: what is answered under it comes to this connection, or to none (visitors.py).
+        socket.setsockopt(zmq.ROUTING_ID, b"client/" + os.urandom(16).hex().encode())
+        monitor = self.monitor = socket.get_monitor_socket(_STANDS | sum(_ENDS))
+        for one in (socket, monitor):
+            self._fds.append(int(one.getsockopt(zmq.FD)))
+            self.epoll.register(self._fds[-1], select.EPOLLIN)
+        links.connect(socket, address)
+
+    def hang_up(self, linger_ms: int) -> None:
+        """What has been sent has so long to leave."""
+        socket, monitor, fds = self.socket, self.monitor, self._fds
+        self.socket, self.monitor, self._fds = None, None, []
+        for fd in fds:
+            self.epoll.unregister(fd)
+        if socket is not None and monitor is not None:
+            socket.disable_monitor()
+            monitor.close(linger=0)
+        if socket is not None:
+            socket.close(linger=linger_ms)
+
+    def shut(self, pid: int) -> None:
+        """Let go of all; of a fork's copy nothing: ZeroMQ's threads did not come along."""
+        if os.getpid() == pid:
+            self.hang_up(0)
+            self._context.term()
+            self.epoll.close()
