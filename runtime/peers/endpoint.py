@@ -27,11 +27,13 @@ from appbackplane.transport.peers import effects as fx
 from appbackplane.transport.peers.lines import SWEEP_NS, Came, Connected, Lines
 from appbackplane.transport.peers.messages import body_of, message_from
 from appbackplane.transport.peers.node import PeerNode
+from appbackplane.transport.remote.visitors import is_client
 from appbackplane.transport.security.ring import Holder
 from appbackplane.transport.session import ClientSession
 
 from ..execution.async_log import last_words
 from ..execution.worker import EXIT_BUG
+from .clients import Clients
 from .inward import AskedHere, Inward
 from .outward import Outward
 from .roster import Roster
@@ -78,6 +80,8 @@ class Endpoint:
         self._now_ns, self._deliver = now_ns, deliver
         self._outward = Outward(node, random.getrandbits(40), self._say, self._answer, self._stands_to)
         self._inward = Inward(session, self._say)
+        self._clients = Clients(session, self._inward, self._tell)
+        self._clients_ns = 0
         #: To be looked at by any thread.
         self.roster = Roster(node, seeds, now_ns())
         self._look_ns = 0
@@ -142,7 +146,7 @@ class Endpoint:
         node, asked = self.node, self._asked
         for event in self._lines.turn(now_ns):
             if isinstance(event, Came):
-                self._came(event.holder, event.frame, now_ns)
+                self._came(event, now_ns)
                 if self._now_ns() - now_ns >= TURN_MAX_NS:
                     break  # the rest waits for what the clock, this system and other peers want
             elif isinstance(event, Connected):
@@ -165,6 +169,10 @@ class Endpoint:
         if now_ns >= node.next_ns():
             self._carry_out(node.tick(now_ns))
         self._outward.expire(now_ns)
+        if now_ns >= self._clients_ns:
+            self._clients_ns = now_ns + SWEEP_NS
+            self._clients.gone(self._lines.visitors.gone())
+            self._clients.look(self._lines.visitors.holder)
         if now_ns >= self._look_ns:
             self._look_ns = now_ns + node.membership.policy.heartbeat_ns
             self.roster.look(self._outward.count_on, self._inward.count_of)
@@ -181,17 +189,22 @@ class Endpoint:
         times += [ns for ns in (self._session.next_wake_ns(now_ns), self._outward.next_ns()) if ns is not None]
         return max(0, min(times) - now_ns)
 
-    def _came(self, holder: Holder, frame: bytes, now_ns: int) -> None:
+    def _came(self, came: Came, now_ns: int) -> None:
+        holder = came.holder
+        who = f"a client of {holder.name!r}" if came.client else f"node {holder.name!r}"
         try:
-            envelopes = codec.decode(frame)
+            envelopes = codec.decode(came.frame)
         except MalformedFrame as error:
-            self._warn(f"what node {holder.name!r} says makes no sense", error.message)
+            self._warn(f"what {who} says makes no sense", error.message)
             return
         for envelope in envelopes:
             try:
-                self._hear(holder, envelope, now_ns)
+                if came.client:
+                    self._clients.take(came.client, holder, envelope, now_ns)
+                else:
+                    self._hear(holder, envelope, now_ns)
             except BackplaneError as error:  # of this one alone: what came with it may be for somebody
-                self._warn(f"something that node {holder.name!r} says makes no sense", error.message)
+                self._warn(f"something that {who} says makes no sense", error.message)
 
     def _hear(self, holder: Holder, envelope: Envelope, now_ns: int) -> None:
         kind, route = envelope.kind, envelope.route
@@ -284,8 +297,13 @@ class Endpoint:
     # -- ways out -----------------------------------------------------------------------------------------------------
 
     def _say(self, name: str, envelope: Envelope, is_bulk: bool) -> bool:
+        if is_client(name):
+            return self._tell(name, envelope)
         peer = self.node.membership.view.get(name)
         return peer is not None and self._lines.say(peer.address, self._packed(envelope), is_bulk=is_bulk)
+
+    def _tell(self, client: str, envelope: Envelope) -> bool:
+        return self._lines.visitors.say(client, self._packed(envelope))
 
     def _stands_to(self, name: str) -> bool:
         peer = self.node.membership.view.get(name)

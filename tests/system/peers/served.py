@@ -78,6 +78,11 @@ class Ledger(Component):
             book.write(b"%d\n" % number)
         return number
 
+    @operation(export=True)
+    def echo(self, said: str) -> str:
+        """However much it is."""
+        return said
+
 
 class Narrow(Component):
     """Takes two at a time."""

@@ -1,0 +1,180 @@
+"""Clients: programs on other hosts that are connected to this node, and are no nodes.
+
+Each is greeted (transport/remote/greeting.py), and given a directory that it can follow as it would on its own host: in it this
+node serves all that the client's key may use, and nothing else is there. What it calls goes the way of what peers call
+(inward.py), under the same grants and bounds; what it has outstanding is taken back when it has gone. A directory is made for
+each key that a client came with, when the system's changes or what the key may use does. Pure: who owns the sockets hands in
+what came, and gets what is to be said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+from appbackplane.transport.addressing import backplane_route
+from appbackplane.transport.directory import Directory, Place
+from appbackplane.transport.envelope import CALL, PUBLISH, Envelope, reply, status
+from appbackplane.transport.errors import (
+    BackplaneError,
+    FailedPrecondition,
+    InvalidArgument,
+    MalformedFrame,
+    Unavailable,
+)
+from appbackplane.transport.remote.greeting import Clock, Hello, Welcome, answer, heard, said
+from appbackplane.transport.security.ring import Holder
+from appbackplane.transport.session import DIRECTORY_TOPIC, ClientSession
+
+from .inward import Inward
+
+#: By which a client asks for the map of its system.
+DIRECTORY: Final = "supervisor.directory"
+_NO_TOPICS: Final = "topics do not cross hosts: a client of another host can call and cast, and not subscribe"
+
+
+class _Client:
+    """One that was greeted."""
+
+    __slots__ = ("ahead_ns", "is_told", "node", "numbers", "version")
+
+    def __init__(self, node: str, ahead_ns: int) -> None:
+        #: By which name it knows this node.
+        self.node = node
+        #: This node's clock less its own.
+        self.ahead_ns = ahead_ns
+        #: Whether it has asked for a directory, and hears of new ones; the last it was told, and how many times it was.
+        self.is_told = False
+        self.version = self.numbers = 0
+
+
+class _Offer(NamedTuple):
+    """What a key may use, by one directory of the system."""
+
+    directory: Directory
+    holder: Holder
+    version: int
+    routes: tuple[str, ...]
+    idempotent: tuple[str, ...]
+
+
+class Clients:
+    """Those who are connected, by the name of their connection (transport/remote/visitors.py)."""
+
+    def __init__(self, session: ClientSession, inward: Inward, say: Callable[[str, Envelope], bool]) -> None:
+        """`say`: to a client, by its name."""
+        self._session, self._inward, self._say = session, inward, say
+        self._clients: dict[str, _Client] = {}
+        #: By the name of a holder.
+        self._offers: dict[str, _Offer] = {}
+        self._version = 0
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    def take(self, name: str, holder: Holder, envelope: Envelope, now_ns: int) -> None:
+        """A client has said this. Raises `MalformedFrame` for what makes no sense."""
+        word = heard(envelope)
+        client = self._clients.get(name)
+        if isinstance(word, Hello):
+            told = answer(word)
+            if isinstance(told, Welcome):
+                self._clients[name] = _Client(word.node, now_ns - word.clock_ns)
+            self._say(name, said(told))
+        elif client is None:
+            if envelope.kind == CALL:
+                error = FailedPrecondition("this node was not greeted: it does not know which version is spoken here")
+                self._say(name, status(envelope.id, error, is_refused=True))
+        elif isinstance(word, Clock):
+            client.ahead_ns = now_ns - word.clock_ns
+        elif word is not None or envelope.kind == PUBLISH:
+            raise MalformedFrame(f"{envelope.route!r} is nothing that a client of another host says")
+        elif envelope.kind != CALL or not self._is_of_its_own(name, client, holder, envelope):
+            self._inward.take(name, 0, holder, _by_this_clock(envelope, client.ahead_ns, now_ns), now_ns)
+
+    def look(self, holder_of: Callable[[str], Holder | None]) -> None:
+        """Tell those whose directory has changed. Asked a few times a second: what may be used changes without a word."""
+        holders: set[str] = set()
+        for name, client in self._clients.items():
+            holder = holder_of(name)
+            if holder is None:
+                continue
+            holders.add(holder.name)
+            offer = self._offer(holder) if client.is_told else None
+            if offer is not None and offer.version != client.version:
+                client.numbers += 1
+                client.version = offer.version
+                body = _directory(client.node, offer).to_body()
+                with suppress(InvalidArgument):  # no frame holds so many routes: whoever asks for it is told
+                    self._say(name, Envelope(PUBLISH, client.numbers, None, DIRECTORY_TOPIC, body=body))
+        for holder_name in self._offers.keys() - holders:
+            del self._offers[holder_name]
+
+    def gone(self, names: Collection[str]) -> None:
+        """They are not connected any more: nobody waits for what they asked."""
+        for name in names:
+            if self._clients.pop(name, None) is not None:
+                self._inward.down(name)
+
+    def _is_of_its_own(self, name: str, client: _Client, holder: Holder, envelope: Envelope) -> bool:
+        """Whether this is what a client asks of a system by itself; then it has been answered."""
+        try:
+            result = self._own(client, holder, envelope.route or "", envelope.body)
+        except BackplaneError as error:
+            self._say(name, status(envelope.id, error, is_refused=True))
+            return True
+        if result is not None:
+            self._say(name, reply(envelope.id, result))
+        return result is not None
+
+    def _own(self, client: _Client, holder: Holder, route: str, body: Any) -> Any:
+        if route == DIRECTORY:
+            offer = self._offer(holder)
+            if offer is None:
+                raise Unavailable("this node does not know yet what its system serves", retry_after=0.25)
+            client.is_told, client.version = True, offer.version
+            return _directory(client.node, offer).to_body()
+        if route == backplane_route(client.node, "unsubscribe"):  # the proof that what came before it has come
+            return False
+        if route == backplane_route(client.node, "subscribe"):
+            raise FailedPrecondition(_NO_TOPICS)
+        return None
+
+    def _offer(self, holder: Holder) -> _Offer | None:
+        directory = self._session.directory
+        if directory is None:
+            return None
+        known = self._offers.get(holder.name)
+        if known is not None and known.directory is directory and known.holder == holder:
+            return known
+        exported = frozenset(directory.exported)
+        routes = tuple(one for one in directory.routes if holder.routes.permits(one, is_exported=one in exported))
+        permitted = frozenset(routes)
+        idempotent = tuple(one for one in directory.idempotent if one in permitted)
+        if known is None or (known.routes, known.idempotent) != (routes, idempotent):
+            self._version += 1
+            version = self._version
+        else:
+            version = known.version  # whatever has changed is none of its business
+        offer = self._offers[holder.name] = _Offer(directory, holder, version, routes, idempotent)
+        return offer
+
+
+def _directory(node: str, offer: _Offer) -> Directory:
+    """As a client knows this node. What it asks for beyond is for the node to refuse: it knows what may have been meant."""
+    return Directory(
+        system=node,
+        version=offer.version,
+        backplanes={node: Place(1, "")},
+        routes=dict.fromkeys(offer.routes, (node,)),
+        idempotent=offer.idempotent,
+        node=node,
+    )
+
+
+def _by_this_clock(envelope: Envelope, ahead_ns: int, now_ns: int) -> Envelope:
+    """With the time that is left, where the caller says by its own clock when it is over."""
+    if envelope.deadline is not None and envelope.deadline < 0:
+        envelope.deadline = max(0, ahead_ns - envelope.deadline - now_ns)
+    return envelope
