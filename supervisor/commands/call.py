@@ -9,8 +9,9 @@ from appbackplane.transport.errors import DeadlineExceeded
 from . import show
 from .cli import debug_option, json_option
 from .completing import routes
+from .connecting import client_of, keys_option
 from .quantities import Seconds
-from .systems import check_running, find, system_option
+from .systems import system_option
 from .words import arguments
 
 #: The default deadline of every call (DESIGN 12.5).
@@ -33,6 +34,7 @@ TIMEOUT_S_MAX = 7 * 86_400
     help="Seconds until the call is given up.",
 )
 @click.option("--idempotency-key", metavar="TEXT", help="Have it done once, however often it is called with this key.")
+@keys_option
 @json_option
 @debug_option
 def command(
@@ -43,15 +45,12 @@ def command(
     priority: int | None,
     timeout: float,
     idempotency_key: str | None,
+    keys: str | None,
     as_json: bool,
 ) -> None:
     """Call ROUTE and print what it returns. A VALUE that is JSON is taken as JSON, all else as text."""
-    from appbackplane.transport import connect
-
     body = arguments(words)
-    location = find(system)
-    check_running(location)  # the client would not know which TOML to name
-    client = connect(location.run_dir)
+    client = client_of(system, keys)
     try:
         # A person is told at once; who takes the trouble to name a piece of work wants it done.
         answer = client.call(

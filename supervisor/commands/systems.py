@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 VARIABLE = "APPBACKPLANE_SYSTEM"
+#: How a system on another host is named, where it can be.
+REMOTE = "tcp://NAME@HOST:PORT"
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -45,6 +47,8 @@ def offered(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -
 
 def find(system: str | None) -> Location:
     """Raises `UsageError` when it is not clear which one is meant, or its TOML does not say."""
+    if system is not None and system.startswith("tcp://"):
+        raise click.UsageError(f"{system} is on another host: from here it can be called, and looked after there")
     target: str | Path = system if system is not None else _only_one()
     if system is not None and os.path.isdir(system) and running_pid(Path(system)) is not None:
         target = Path(system)  # a name that is also a folder here, and that folder a run directory

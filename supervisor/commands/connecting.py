@@ -1,0 +1,36 @@
+"""Connecting: the client of a verb that calls: of a system on this host, or on another (`-s tcp://NAME@HOST:PORT`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from .systems import REMOTE, check_running, find
+
+if TYPE_CHECKING:
+    from appbackplane.transport import Client
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def keys_option(function: Function) -> Function:
+    """`--keys` on a verb, as `keys`."""
+    text = (
+        f"Of a system on another host ({REMOTE}): where this host's keys lie. Default: the user's (appbackplane keys)."
+    )
+    return click.option("--keys", metavar="DIR", help=text)(function)
+
+
+def client_of(system: str | None, keys: str | None) -> Client:
+    """Connected. Raises `UsageError` when it is not clear which system is meant, and what `connect` raises."""
+    from appbackplane.transport import connect
+
+    if system is not None and system.startswith("tcp://"):
+        return connect(system, keys=keys)
+    if keys is not None:
+        raise click.UsageError(f"--keys is for a system on another host: -s {REMOTE}")
+    location = find(system)
+    check_running(location)  # the client would not know which TOML to name
+    return connect(location.run_dir)
