@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from appbackplane.transport.envelope import Envelope
+from appbackplane.transport.envelope import Envelope, instead
 from appbackplane.transport.topics import check_topic
 
 from ..objects.action import Action, ParkableAction
@@ -245,14 +245,19 @@ class EngineHost:
         with self._engine.lead:
             self._engine.intake.foreign = take
 
-    def send(self, packed: list[tuple[bytes, bytes]]) -> None:
-        """Send envelopes that are packed to peers of this backplane's link. A peer that does not read loses what is beyond
-        its bound, as its calls end by their deadlines. From any thread.
+    def send(self, answers: list[tuple[bytes, int, bytes]]) -> None:
+        """Answer calls of peers of this backplane's link: (who, which of his calls, the answer packed). From any thread.
+
+        Who does not read is told so in the place of what is beyond his bound. Where even that finds no room he has left
+        more unread than a client has calls: those end by their deadlines, which he keeps himself.
         """
         engine = self._engine
+        outbox = engine.outbox
         with engine.lead:
-            for peer, envelope in packed:
-                engine.outbox.add(peer, envelope)
+            for peer, id, packed in answers:
+                if not outbox.add(peer, packed):
+                    engine.undelivered_count += 1
+                    outbox.add_instead(peer, engine.encoder.encode(instead(id, "this process")))
             engine.flush(engine.clock.now_ns())
             engine.nudge()
 

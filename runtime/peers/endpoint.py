@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from appbackplane.transport import codec
-from appbackplane.transport.envelope import CAST, REPLY, STATUS, Envelope, status
+from appbackplane.transport.envelope import CAST, REPLY, STATUS, Envelope
 from appbackplane.transport.errors import BackplaneError, MalformedFrame
 from appbackplane.transport.events import Ended
 from appbackplane.transport.link import Link
@@ -32,18 +32,20 @@ from appbackplane.transport.session import ClientSession
 
 from ..execution.async_log import last_words
 from ..execution.worker import EXIT_BUG
+from .answers import Answers, Packed
+from .breaks import BROKEN, Breaks
 from .inward import AskedHere, Inward
 from .outward import Outward
 from .roster import Roster
 
 #: What nodes say of themselves.
 SAY: Final = "peers.say"
-#: A line to the receiver broke: answers to what it has asked may be lost.
-BROKEN: Final = "peers.broken"
 #: How long the directory of this system may take to come, each time it is asked for.
 START_LIMIT_NS: Final = 5_000_000_000
 #: What came from others is taken in for so long, before everything else has its turn again.
 TURN_MAX_NS: Final = 2_000_000
+#: What a peer has said that way.
+HOW_BROKEN: Final = "its line to this node broke"
 #: Stands for the directory of this system.
 _DIRECTORY: Final = "directory"
 #: Who does not keep up is offered his frames again after this.
@@ -52,7 +54,6 @@ STALLED_RETRY_NS: Final = 2_000_000
 WARN_NS: Final = 60_000_000_000
 WARNINGS_MAX: Final = 256
 
-Answers = list[tuple[bytes, bytes]]
 log = logging.getLogger("appbackplane.peers")
 
 
@@ -68,21 +69,22 @@ class Endpoint:
         seeds: Mapping[str, str],
         *,
         now_ns: Callable[[], int],
-        deliver: Callable[[Answers], None],
+        deliver: Callable[[Packed], None],
     ) -> None:
         """`seeds`: addresses to begin with, each with the name of the key there. `deliver`: has the backplane send packed
         envelopes to peers of its own link.
         """
         self.node = node
         self._lines, self._link, self._session = lines, link, session
-        self._now_ns, self._deliver = now_ns, deliver
-        self._outward = Outward(node, random.getrandbits(40), self._say, self._answer, self._stands_to)
-        self._inward = Inward(session, self._say)
+        self._now_ns = now_ns
+        self._breaks = Breaks()
+        self._answers = Answers(node, lines, self._breaks, deliver)
+        self._outward = Outward(node, random.getrandbits(40), self._say, self._answers.to_process, self._stands_to)
+        self._inward = Inward(session, self._answers.to_node)
         #: To be looked at by any thread.
         self.roster = Roster(node, seeds, now_ns())
         self._look_ns = 0
         self._encoder = codec.Encoder()
-        self._answers: Answers = []
         self._asked: deque[tuple[bytes, Envelope]] = deque()
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._is_woken = self._is_stopping = False
@@ -93,8 +95,6 @@ class Endpoint:
         self._warned: dict[str, int] = {}
         #: Keys as text, by their bytes.
         self._keys: dict[bytes, str] = {}
-        #: Addresses to which a line has stood, and whether it does.
-        self._standing: dict[str, bool] = {}
         self._runs = threading.Thread(target=self._run, name="peers", daemon=True)
 
     def start(self) -> None:
@@ -165,6 +165,8 @@ class Endpoint:
         if now_ns >= node.next_ns():
             self._carry_out(node.tick(now_ns))
         self._outward.expire(now_ns)
+        for name in self._breaks.due(now_ns):
+            self._outward.down(name, HOW_BROKEN)
         if now_ns >= self._look_ns:
             self._look_ns = now_ns + node.membership.policy.heartbeat_ns
             self.roster.look(self._outward.count_on, self._inward.count_of)
@@ -172,9 +174,7 @@ class Endpoint:
         is_stalled = self._lines.flush(with_stalled=is_retry)
         if is_stalled and is_retry:
             self._retry_ns = now_ns + STALLED_RETRY_NS
-        if self._answers:
-            answers, self._answers = self._answers, []
-            self._deliver(answers)
+        self._answers.deliver()
         if asked or self._lines.has_more or self._session.has_more or self._link.has_input():
             return 0
         times = [node.next_ns(), now_ns + (STALLED_RETRY_NS if is_stalled else SWEEP_NS)]
@@ -202,7 +202,8 @@ class Endpoint:
         if peer is None or peer.key != self._key_of(holder):
             return  # not met yet, or no more: what it asked ends there, as its peer is down
         if kind == CAST and route == BROKEN:
-            self._outward.down(peer.name, "its line to this node broke")
+            if self._breaks.heard(peer.name, now_ns):
+                self._outward.down(peer.name, HOW_BROKEN)
         elif kind == REPLY or kind == STATUS:
             self._outward.answered(peer.name, envelope)
         else:
@@ -217,14 +218,12 @@ class Endpoint:
 
     def _stands(self, address: str) -> None:
         """A line stands. If one before it broke, what it carried may be lost: calls are ended there, as they were here."""
-        if address in self._standing:
+        if self._breaks.stands(address):
             self._lines.say(address, self._encoder.encode(Envelope(CAST, 0, 0, BROKEN)))
-        self._standing[address] = True
 
     def _broke(self, address: str, because: str) -> None:
         """A line stands no more. Whether what was in it has arrived, nobody knows."""
-        if self._standing.get(address):
-            self._standing[address] = False
+        if self._breaks.broke(address):
             peer = self.node.membership.view.at(address)
             if peer is not None:
                 self._outward.down(peer.name, because)
@@ -285,23 +284,11 @@ class Endpoint:
 
     def _say(self, name: str, envelope: Envelope, is_bulk: bool) -> bool:
         peer = self.node.membership.view.get(name)
-        return peer is not None and self._lines.say(peer.address, self._packed(envelope), is_bulk=is_bulk)
+        return peer is not None and self._lines.say(peer.address, self._encoder.encode(envelope), is_bulk=is_bulk)
 
     def _stands_to(self, name: str) -> bool:
         peer = self.node.membership.view.get(name)
         return peer is not None and self._lines.stands(peer.address)
-
-    def _answer(self, peer: bytes, envelope: Envelope) -> None:
-        self._answers.append((peer, self._packed(envelope)))
-
-    def _packed(self, envelope: Envelope) -> bytes:
-        """An envelope; of an answer that came but cannot go on (packed again it may be larger) the reason."""
-        try:
-            return self._encoder.encode(envelope)
-        except BackplaneError as error:
-            if envelope.kind != REPLY:
-                raise
-            return self._encoder.encode(status(envelope.id, error))
 
     def _wake(self) -> None:
         if not self._is_woken:

@@ -48,8 +48,8 @@ class Held(NamedTuple):
 class Inward:
     """What other nodes have outstanding here."""
 
-    def __init__(self, session: ClientSession, say: Callable[[str, Envelope, bool], bool]) -> None:
-        """`say`: to a node, by its name, as bulk or not."""
+    def __init__(self, session: ClientSession, say: Callable[[str, Envelope, bool], None]) -> None:
+        """`say`: an answer to a node, by its name, as bulk or not (answers.py)."""
         self._session = session
         self._say = say
         self._held: dict[AskedHere, Held] = {}

@@ -86,9 +86,8 @@ class Here:
         self.said.clear()
         return ends
 
-    def _say(self, name: str, envelope: Envelope, is_bulk: bool) -> bool:
+    def _say(self, name: str, envelope: Envelope, is_bulk: bool) -> None:
         self.said.append((name, envelope, is_bulk))
-        return True
 
 
 @pytest.fixture
