@@ -107,6 +107,13 @@ class Inward:
             said = status(asked.id, error, is_refused=error.is_refused)
         self._say(asked.name, said, held.is_bulk)
 
+    def leave(self) -> None:
+        """This node goes, and all whom it has told of it have ended what they asked for."""
+        for held in self._held.values():
+            self._session.cancel(held.id)
+        self._held.clear()
+        self._counts.clear()
+
     def down(self, name: str) -> None:
         """A node is gone: nobody waits for what it asked."""
         for asked, held in [*self._held.items()]:

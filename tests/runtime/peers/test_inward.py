@@ -232,6 +232,16 @@ def test_what_a_node_asked_for_is_taken_back_when_it_is_down(here: Here) -> None
     assert here.inward.count_of("a") == 0
 
 
+def test_when_this_node_leaves_nothing_goes_on_for_others(here: Here) -> None:
+    """They have been told, and have ended it."""
+    here.hear(1)
+    here.hear(1, holder=Holder("c", KEY))
+    here.inward.leave()
+    assert here.session.cancelled == [1, 2]
+    here.end(1, error=Cancelled("taken back"))
+    assert (here.told(), len(here.inward)) == ([], 0)
+
+
 def test_a_node_has_so_many_outstanding_and_no_more(here: Here) -> None:
     """Beyond that one is refused, until one has ended; the others are not."""
     for id in range(OUTSTANDING_MAX):
