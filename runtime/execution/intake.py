@@ -73,6 +73,8 @@ class Intake:
         self.refused_casts_count = 0
         #: Takes what is for routes of other nodes, and what is said of such calls afterwards (runtime/peers).
         self.foreign: Callable[[bytes, Envelope, int], None] | None = None
+        #: Is told who of those that say such things can be reached no more.
+        self.foreign_gone: Callable[[bytes], None] | None = None
         self.digesting = Digesting(engine)
         self.replays = Replays(engine)
 

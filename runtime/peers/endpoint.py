@@ -15,12 +15,12 @@ import random
 import select
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from appbackplane.transport import codec
-from appbackplane.transport.envelope import CAST, REPLY, STATUS, Envelope, status
-from appbackplane.transport.errors import BackplaneError, MalformedFrame
+from appbackplane.transport.envelope import CALL, CAST, REPLY, STATUS, Envelope, status
+from appbackplane.transport.errors import BackplaneError, Busy, MalformedFrame, Unavailable
 from appbackplane.transport.events import Ended
 from appbackplane.transport.link import Link
 from appbackplane.transport.peers import effects as fx
@@ -31,19 +31,27 @@ from appbackplane.transport.security.ring import Holder
 from appbackplane.transport.session import ClientSession
 
 from ..execution.async_log import last_words
+from ..execution.callers import PROBE_NS
 from ..execution.worker import EXIT_BUG
+from .answers import Answers, Packed
+from .breaks import BROKEN, Breaks
 from .inward import AskedHere, Inward
 from .outward import Outward
 from .roster import Roster
 
 #: What nodes say of themselves.
 SAY: Final = "peers.say"
-#: A line to the receiver broke: answers to what it has asked may be lost.
-BROKEN: Final = "peers.broken"
 #: How long the directory of this system may take to come, each time it is asked for.
 START_LIMIT_NS: Final = 5_000_000_000
 #: What came from others is taken in for so long, before everything else has its turn again.
 TURN_MAX_NS: Final = 2_000_000
+#: What a peer has said that way.
+HOW_BROKEN: Final = "its line to this node broke"
+#: Messages that wait for the endpoint: what two processes may have outstanding, and 80 ms of its work. Taking back has as
+#: much room again.
+ASKED_MAX: Final = 8_192
+#: When whoever asked a node that leaves may try again: it is started anew in less.
+LEFT_RETRY_S: Final = 0.25
 #: Stands for the directory of this system.
 _DIRECTORY: Final = "directory"
 #: Who does not keep up is offered his frames again after this.
@@ -52,7 +60,6 @@ STALLED_RETRY_NS: Final = 2_000_000
 WARN_NS: Final = 60_000_000_000
 WARNINGS_MAX: Final = 256
 
-Answers = list[tuple[bytes, bytes]]
 log = logging.getLogger("appbackplane.peers")
 
 
@@ -68,22 +75,27 @@ class Endpoint:
         seeds: Mapping[str, str],
         *,
         now_ns: Callable[[], int],
-        deliver: Callable[[Answers], None],
+        deliver: Callable[[Packed], None],
+        look_for: Callable[[Iterable[bytes]], None],
     ) -> None:
         """`seeds`: addresses to begin with, each with the name of the key there. `deliver`: has the backplane send packed
-        envelopes to peers of its own link.
+        answers to peers of its own link. `look_for`: has it find out whether they are there; who is not comes as `gone`.
         """
         self.node = node
         self._lines, self._link, self._session = lines, link, session
-        self._now_ns, self._deliver = now_ns, deliver
-        self._outward = Outward(node, random.getrandbits(40), self._say, self._answer, self._stands_to)
-        self._inward = Inward(session, self._say)
+        self._now_ns, self._look_for = now_ns, look_for
+        self._breaks = Breaks()
+        self._answers = Answers(node, lines, self._breaks, deliver)
+        self._outward = Outward(node, random.getrandbits(40), self._say, self._answers.to_process, self._stands_to)
+        self._inward = Inward(session, self._answers.to_node)
         #: To be looked at by any thread.
         self.roster = Roster(node, seeds, now_ns())
         self._look_ns = 0
         self._encoder = codec.Encoder()
-        self._answers: Answers = []
         self._asked: deque[tuple[bytes, Envelope]] = deque()
+        #: Processes of this system that have died.
+        self._gone: deque[bytes] = deque()
+        self._probe_ns = 0
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._is_woken = self._is_stopping = False
         self._exports: object = None
@@ -93,8 +105,6 @@ class Endpoint:
         self._warned: dict[str, int] = {}
         #: Keys as text, by their bytes.
         self._keys: dict[bytes, str] = {}
-        #: Addresses to which a line has stood, and whether it does.
-        self._standing: dict[str, bool] = {}
         self._runs = threading.Thread(target=self._run, name="peers", daemon=True)
 
     def start(self) -> None:
@@ -102,8 +112,19 @@ class Endpoint:
         self._runs.start()
 
     def ask(self, peer: bytes, envelope: Envelope, _now_ns: int) -> None:
-        """A local process wants something of another node. From a worker."""
-        self._asked.append((peer, envelope))
+        """A local process wants something of another node. From a worker. Raises `Busy`."""
+        asked = self._asked
+        if len(asked) >= ASKED_MAX:
+            if envelope.kind == CALL or envelope.kind == CAST:
+                raise Busy(f"{envelope.route}: {ASKED_MAX:,} messages wait for this node's endpoint", retry_after=0.05)
+            if len(asked) >= 2 * ASKED_MAX:
+                return  # who takes more back than that does without: it ends there by its deadline
+        asked.append((peer, envelope))
+        self._wake()
+
+    def gone(self, peer: bytes) -> None:
+        """A local process can be reached no more. From a worker."""
+        self._gone.append(peer)
         self._wake()
 
     def stop(self, timeout_s: float) -> None:
@@ -128,7 +149,7 @@ class Endpoint:
                     if fd == self._wake_fd:
                         os.eventfd_read(fd)
                         self._is_woken = False
-            self._carry_out(self.node.leave(self._now_ns()))
+            self._leave(self._now_ns())
         except BaseException:
             log.critical("the node's endpoint failed: this is a bug of the runtime", exc_info=True)
             last_words()
@@ -153,6 +174,11 @@ class Endpoint:
                 self._carry_out(node.lost(event.address, event.because, now_ns))
         for _ in range(len(asked)):
             self._outward.take(*asked.popleft(), now_ns)
+        while self._gone:
+            self._outward.gone(self._gone.popleft())
+        if now_ns >= self._probe_ns and self._outward:
+            self._probe_ns = now_ns + PROBE_NS
+            self._look_for(self._outward.callers())
         events = self._session.turn(now_ns)
         for ended in events:
             if isinstance(ended, Ended) and isinstance(ended.token, AskedHere):
@@ -165,6 +191,8 @@ class Endpoint:
         if now_ns >= node.next_ns():
             self._carry_out(node.tick(now_ns))
         self._outward.expire(now_ns)
+        for name in self._breaks.due(now_ns):
+            self._outward.down(name, HOW_BROKEN)
         if now_ns >= self._look_ns:
             self._look_ns = now_ns + node.membership.policy.heartbeat_ns
             self.roster.look(self._outward.count_on, self._inward.count_of)
@@ -172,14 +200,25 @@ class Endpoint:
         is_stalled = self._lines.flush(with_stalled=is_retry)
         if is_stalled and is_retry:
             self._retry_ns = now_ns + STALLED_RETRY_NS
-        if self._answers:
-            answers, self._answers = self._answers, []
-            self._deliver(answers)
+        self._answers.deliver()
         if asked or self._lines.has_more or self._session.has_more or self._link.has_input():
             return 0
         times = [node.next_ns(), now_ns + (STALLED_RETRY_NS if is_stalled else SWEEP_NS)]
         times += [ns for ns in (self._session.next_wake_ns(now_ns), self._outward.next_ns()) if ns is not None]
         return max(0, min(times) - now_ns)
+
+    def _leave(self, now_ns: int) -> None:
+        """Whoever waits is told: here in answers, elsewhere by the farewell."""
+        while self._asked:
+            peer, envelope = self._asked.popleft()
+            if envelope.kind == CALL:
+                error = Unavailable(f"{envelope.route}: this node leaves", retry_after=LEFT_RETRY_S)
+                self._answers.to_process(peer, status(envelope.id, error, is_refused=True))
+        self._outward.leave()
+        self._answers.deliver()
+        self._carry_out(self.node.leave(now_ns))
+        self._inward.leave()
+        self._session.turn(now_ns)
 
     def _came(self, holder: Holder, frame: bytes, now_ns: int) -> None:
         try:
@@ -202,7 +241,8 @@ class Endpoint:
         if peer is None or peer.key != self._key_of(holder):
             return  # not met yet, or no more: what it asked ends there, as its peer is down
         if kind == CAST and route == BROKEN:
-            self._outward.down(peer.name, "its line to this node broke")
+            if self._breaks.heard(peer.name, now_ns):
+                self._outward.down(peer.name, HOW_BROKEN)
         elif kind == REPLY or kind == STATUS:
             self._outward.answered(peer.name, envelope)
         else:
@@ -217,14 +257,12 @@ class Endpoint:
 
     def _stands(self, address: str) -> None:
         """A line stands. If one before it broke, what it carried may be lost: calls are ended there, as they were here."""
-        if address in self._standing:
+        if self._breaks.stands(address):
             self._lines.say(address, self._encoder.encode(Envelope(CAST, 0, 0, BROKEN)))
-        self._standing[address] = True
 
     def _broke(self, address: str, because: str) -> None:
         """A line stands no more. Whether what was in it has arrived, nobody knows."""
-        if self._standing.get(address):
-            self._standing[address] = False
+        if self._breaks.broke(address):
             peer = self.node.membership.view.at(address)
             if peer is not None:
                 self._outward.down(peer.name, because)
@@ -285,23 +323,11 @@ class Endpoint:
 
     def _say(self, name: str, envelope: Envelope, is_bulk: bool) -> bool:
         peer = self.node.membership.view.get(name)
-        return peer is not None and self._lines.say(peer.address, self._packed(envelope), is_bulk=is_bulk)
+        return peer is not None and self._lines.say(peer.address, self._encoder.encode(envelope), is_bulk=is_bulk)
 
     def _stands_to(self, name: str) -> bool:
         peer = self.node.membership.view.get(name)
         return peer is not None and self._lines.stands(peer.address)
-
-    def _answer(self, peer: bytes, envelope: Envelope) -> None:
-        self._answers.append((peer, self._packed(envelope)))
-
-    def _packed(self, envelope: Envelope) -> bytes:
-        """An envelope; of an answer that came but cannot go on (packed again it may be larger) the reason."""
-        try:
-            return self._encoder.encode(envelope)
-        except BackplaneError as error:
-            if envelope.kind != REPLY:
-                raise
-            return self._encoder.encode(status(envelope.id, error))
 
     def _wake(self) -> None:
         if not self._is_woken:

@@ -48,8 +48,8 @@ class Held(NamedTuple):
 class Inward:
     """What other nodes have outstanding here."""
 
-    def __init__(self, session: ClientSession, say: Callable[[str, Envelope, bool], bool]) -> None:
-        """`say`: to a node, by its name, as bulk or not."""
+    def __init__(self, session: ClientSession, say: Callable[[str, Envelope, bool], None]) -> None:
+        """`say`: an answer to a node, by its name, as bulk or not (answers.py)."""
         self._session = session
         self._say = say
         self._held: dict[AskedHere, Held] = {}
@@ -106,6 +106,13 @@ class Inward:
         else:  # a session says so of what came over its link, or what it refused itself: never of what the work has met
             said = status(asked.id, error, is_refused=error.is_refused)
         self._say(asked.name, said, held.is_bulk)
+
+    def leave(self) -> None:
+        """This node goes, and all whom it has told of it have ended what they asked for."""
+        for held in self._held.values():
+            self._session.cancel(held.id)
+        self._held.clear()
+        self._counts.clear()
 
     def down(self, name: str) -> None:
         """A node is gone: nobody waits for what it asked."""

@@ -67,6 +67,8 @@ class Outward:
         self._counts: Counter[bytes] = Counter()
         #: Casts that found no node, or a full line: nobody waits to be told.
         self.lost_casts_count = 0
+        #: Calls that were taken back because their callers had died.
+        self.abandoned_count = 0
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -87,14 +89,7 @@ class Outward:
                 else:
                     self.lost_casts_count += 1
         elif kind == CANCEL or kind == BOOST:
-            id = self._ids.get((peer, envelope.id))
-            call = None if id is None else self._calls.get(id)
-            if id is None or call is None:
-                return
-            node, _, asked = call
-            self._say(node.decode(), Envelope(kind, id, envelope.priority), asked.is_bulk)  # behind the call itself
-            if kind == CANCEL:
-                self._end(id)
+            self._follow(peer, envelope)
 
     def answered(self, name: str, envelope: Envelope) -> None:
         """A node has answered."""
@@ -104,11 +99,22 @@ class Outward:
 
     def down(self, name: str, because: str) -> None:
         """A node is gone: nobody knows what became of what it held."""
-        self._counts.pop(name.encode(), None)
-        for _, asked in self._calls.fail_peer(name.encode()):
-            self._ids.pop((asked.peer, asked.id), None)
-            error = PeerDown(f"{asked.route}: node {name!r} is down ({because}); whether the work ran is not known")
-            self._answer(asked.peer, status(asked.id, error))
+        self._fail(name.encode(), f"node {name!r} is down ({because})")
+
+    def leave(self) -> None:
+        """This node goes: nobody will be told what becomes of what others hold."""
+        for node in [*self._counts]:
+            self._fail(node, f"this node has left node {node.decode()!r}")
+
+    def callers(self) -> set[bytes]:
+        """Those who wait."""
+        return {peer for peer, _ in self._ids}
+
+    def gone(self, peer: bytes) -> None:
+        """A local process is there no more: its calls are taken back as it would have done it."""
+        for id in [id for one, id in self._ids if one == peer]:
+            self.abandoned_count += 1
+            self._follow(peer, Envelope(CANCEL, id))
 
     def expire(self, now_ns: int) -> None:
         """Forget what is over at its callers."""
@@ -148,6 +154,25 @@ class Outward:
         if is_call:
             self._ids[peer, envelope.id] = id
             self._counts[name.encode()] += 1
+
+    def _follow(self, peer: bytes, envelope: Envelope) -> None:
+        """What is said of a call later follows it, on the same line."""
+        id = self._ids.get((peer, envelope.id))
+        call = None if id is None else self._calls.get(id)
+        if id is None or call is None:
+            return
+        node, _, asked = call
+        self._say(node.decode(), Envelope(envelope.kind, id, envelope.priority), asked.is_bulk)
+        if envelope.kind == CANCEL:
+            self._end(id)
+
+    def _fail(self, node: bytes, because: str) -> None:
+        if not self._counts.pop(node, 0):  # or each time somebody says so all calls would be looked through
+            return
+        for _, asked in self._calls.fail_peer(node):
+            self._ids.pop((asked.peer, asked.id), None)
+            error = PeerDown(f"{asked.route}: {because}; whether the work ran is not known")
+            self._answer(asked.peer, status(asked.id, error))
 
     def _end(self, id: int, peer: bytes | None = None) -> Asked | None:
         call = self._calls.get(id)

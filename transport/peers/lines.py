@@ -170,6 +170,16 @@ class Lines:
         lines = self._lines.get(address)
         return lines is not None and _stand(lines) and self._outboxes[is_bulk].add(address.encode(), packed)
 
+    def say_instead(self, address: str, packed: bytes, *, is_bulk: bool) -> bool:
+        """A word in the place of an answer that `say` had no room for; False: there is none for words either."""
+        return self._outboxes[is_bulk].add_instead(address.encode(), packed)
+
+    def give_up(self, address: str, because: str) -> None:
+        """Close a line, with all that waits in it; the next turn tells of it as of one that was lost."""
+        self.hang_up(address)
+        self._lost.append(Lost(address, because))
+        self.has_more = True
+
     def stands(self, address: str) -> bool:
         """Whether it is connected."""
         return address in self._lines and _stand(self._lines[address])
@@ -228,8 +238,7 @@ class Lines:
         for address, key in [*self._keys.items()]:
             holder = ring.of_key(key.raw)
             if address in self._lines and holder is not None and holder.is_revoked:
-                self.hang_up(address)
-                self._lost.append(Lost(address, f"the key of {holder.name!r} was revoked here"))
+                self.give_up(address, f"the key of {holder.name!r} was revoked here")
 
     def _look(self, address: str) -> Iterator[Connected | Lost]:
         lines = self._lines.get(address, ())

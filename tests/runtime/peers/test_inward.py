@@ -86,9 +86,8 @@ class Here:
         self.said.clear()
         return ends
 
-    def _say(self, name: str, envelope: Envelope, is_bulk: bool) -> bool:
+    def _say(self, name: str, envelope: Envelope, is_bulk: bool) -> None:
         self.said.append((name, envelope, is_bulk))
-        return True
 
 
 @pytest.fixture
@@ -231,6 +230,16 @@ def test_what_a_node_asked_for_is_taken_back_when_it_is_down(here: Here) -> None
     here.end(3, "for its successor")
     assert here.told() == [("a", 1, "for its successor", False)]
     assert here.inward.count_of("a") == 0
+
+
+def test_when_this_node_leaves_nothing_goes_on_for_others(here: Here) -> None:
+    """They have been told, and have ended it."""
+    here.hear(1)
+    here.hear(1, holder=Holder("c", KEY))
+    here.inward.leave()
+    assert here.session.cancelled == [1, 2]
+    here.end(1, error=Cancelled("taken back"))
+    assert (here.told(), len(here.inward)) == ([], 0)
 
 
 def test_a_node_has_so_many_outstanding_and_no_more(here: Here) -> None:

@@ -193,6 +193,30 @@ def test_what_a_node_held_ends_with_it_and_the_rest_goes_on(around: Around) -> N
     assert around.told() == [(ANN, 2, "alive")]
 
 
+def test_when_this_node_leaves_all_that_it_has_asked_ends(around: Around) -> None:
+    """On whichever node: nobody will hear their answers."""
+    around.ask(1, "b/calc.add")
+    around.ask(2, "c/calc.add", by=BOB)
+    around.outward.leave()
+    assert {*around.told()} == {(ANN, 1, Status.PEER_DOWN), (BOB, 2, Status.PEER_DOWN)}
+    assert (len(around.outward), around.outward.next_ns()) == (0, None)
+
+
+def test_what_a_dead_process_has_asked_is_taken_back(around: Around) -> None:
+    """And nobody else's, whatever its number."""
+    around.ask(1, "b/calc.add")
+    around.ask(1, "c/calc.add", by=BOB)
+    around.ask(2, "c/calc.add")
+    assert around.outward.callers() == {ANN, BOB}
+    around.outward.gone(ANN)
+    assert [(name, said.kind, said.id) for name, said, _ in around.said[3:]] == [
+        ("b", CANCEL, FIRST_ID + 1),
+        ("c", CANCEL, FIRST_ID + 3),
+    ]
+    assert (around.told(), around.outward.abandoned_count, len(around.outward)) == ([], 2, 1)
+    assert around.outward.callers() == {BOB}
+
+
 def test_what_is_over_is_forgotten(around: Around) -> None:
     """Its caller keeps the deadline himself; whoever answers later finds nothing, and no table grows."""
     around.ask(1, deadline=2 * S)
