@@ -162,7 +162,11 @@ class Intake:
         if peer is not LOCAL:
             lost = self.gaps.gap_before(peer, topic, envelope.id)
             if self.foreign is not None:
-                return self.foreign(peer, envelope, now_ns) if node is None else self._engine.publishing.pass_on(envelope, lost)
+                return (
+                    self.foreign(peer, envelope, now_ns)
+                    if node is None
+                    else self._engine.publishing.pass_on(envelope, lost)
+                )
         for number, hearer in enumerate(self._engine.registry.hearers(topic)):
             if node is not None and not hearer.is_exported:
                 continue

@@ -13,7 +13,8 @@ from operator import attrgetter
 from typing import Any
 
 from appbackplane.transport.directory import ComponentEntry, OperationEntry
-from appbackplane.transport.topics import TopicTable
+from appbackplane.transport.errors import InvalidArgument
+from appbackplane.transport.topics import TopicTable, check_pattern
 
 from .app_object import AppObject
 from .component import Component

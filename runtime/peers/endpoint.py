@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from appbackplane.transport import codec
-from appbackplane.transport.envelope import CALL, CAST, REPLY, STATUS, Envelope, status
+from appbackplane.transport.envelope import CALL, CAST, PUBLISH, REPLY, STATUS, Envelope, status
 from appbackplane.transport.errors import BackplaneError, Busy, MalformedFrame, Unavailable
 from appbackplane.transport.events import Ended
 from appbackplane.transport.link import Link
@@ -38,6 +38,7 @@ from .breaks import BROKEN, Breaks
 from .inward import AskedHere, Inward
 from .outward import Outward
 from .roster import Roster
+from .topics import Topics
 
 #: What nodes say of themselves.
 SAY: Final = "peers.say"
@@ -77,9 +78,11 @@ class Endpoint:
         now_ns: Callable[[], int],
         deliver: Callable[[Packed], None],
         look_for: Callable[[Iterable[bytes]], None],
+        patterns: Callable[[], frozenset[str]],
     ) -> None:
         """`seeds`: addresses to begin with, each with the name of the key there. `deliver`: has the backplane send packed
         answers to peers of its own link. `look_for`: has it find out whether they are there; who is not comes as `gone`.
+        `patterns`: the topics that clients have asked that backplane for.
         """
         self.node = node
         self._lines, self._link, self._session = lines, link, session
@@ -88,6 +91,7 @@ class Endpoint:
         self._answers = Answers(node, lines, self._breaks, deliver)
         self._outward = Outward(node, random.getrandbits(40), self._say, self._answers.to_process, self._stands_to)
         self._inward = Inward(session, self._answers.to_node)
+        self._topics = Topics(node, session, holder_of=lines.holder, say=self._tell, patterns=patterns)
         #: To be looked at by any thread.
         self.roster = Roster(node, seeds, now_ns())
         self._look_ns = 0
@@ -118,6 +122,8 @@ class Endpoint:
             if envelope.kind == CALL or envelope.kind == CAST:
                 raise Busy(f"{envelope.route}: {ASKED_MAX:,} messages wait for this node's endpoint", retry_after=0.05)
             if len(asked) >= 2 * ASKED_MAX:
+                if envelope.kind == PUBLISH:
+                    self._topics.drop(envelope.route or "")
                 return  # who takes more back than that does without: it ends there by its deadline
         asked.append((peer, envelope))
         self._wake()
@@ -173,7 +179,11 @@ class Endpoint:
                 self._broke(event.address, event.because)
                 self._carry_out(node.lost(event.address, event.because, now_ns))
         for _ in range(len(asked)):
-            self._outward.take(*asked.popleft(), now_ns)
+            peer, envelope = asked.popleft()
+            if envelope.kind == PUBLISH:
+                self._topics.published(envelope)
+            else:
+                self._outward.take(peer, envelope, now_ns)
         while self._gone:
             self._outward.gone(self._gone.popleft())
         if now_ns >= self._probe_ns and self._outward:
@@ -187,13 +197,15 @@ class Endpoint:
                 self._warn(f"the directory of this system did not come: {ended.error}")
                 self._session.start(_DIRECTORY, now_ns, START_LIMIT_NS)
         events.clear()
-        self._export()
+        is_look = now_ns >= self._look_ns
+        if is_look or self._session.directory is not self._exports:
+            self._export()
         if now_ns >= node.next_ns():
             self._carry_out(node.tick(now_ns))
         self._outward.expire(now_ns)
         for name in self._breaks.due(now_ns):
             self._outward.down(name, HOW_BROKEN)
-        if now_ns >= self._look_ns:
+        if is_look:
             self._look_ns = now_ns + node.membership.policy.heartbeat_ns
             self.roster.look(self._outward.count_on, self._inward.count_of)
         is_retry = now_ns >= self._retry_ns
@@ -245,6 +257,8 @@ class Endpoint:
                 self._outward.down(peer.name, HOW_BROKEN)
         elif kind == REPLY or kind == STATUS:
             self._outward.answered(peer.name, envelope)
+        elif kind == PUBLISH:
+            self._topics.came(peer.name, peer.incarnation, holder, envelope)
         else:
             self._inward.take(peer.name, peer.incarnation, holder, envelope, now_ns)
 
@@ -309,13 +323,16 @@ class Endpoint:
         log.warning("%s%s", what, f": {because!r}" if because else "")
 
     def _export(self) -> None:
+        """Tell others what is to be had here and what is heard, if it is something else than before."""
         directory = self._session.directory
-        if directory is None or directory is self._exports:
+        if directory is None:
             return
-        self._exports = directory
-        try:
-            self.node.export(directory.exported, directory.exported_topics)
+        if directory is not self._exports:
+            self._exports = directory
+            self._topics.update(directory)
             self.roster.exports(directory.exported)
+        try:
+            self.node.export(directory.exported, self._topics.wanted())
         except BackplaneError as error:
             log.warning("what this system exports is not told to other nodes: %s", error)
 
@@ -324,6 +341,9 @@ class Endpoint:
     def _say(self, name: str, envelope: Envelope, is_bulk: bool) -> bool:
         peer = self.node.membership.view.get(name)
         return peer is not None and self._lines.say(peer.address, self._encoder.encode(envelope), is_bulk=is_bulk)
+
+    def _tell(self, address: str, packed: bytes, is_bulk: bool) -> bool:
+        return self._lines.say(address, packed, is_bulk=is_bulk)
 
     def _stands_to(self, name: str) -> bool:
         peer = self.node.membership.view.get(name)
