@@ -52,6 +52,8 @@ HOW_BROKEN: Final = "its line to this node broke"
 ASKED_MAX: Final = 8_192
 #: When whoever asked a node that leaves may try again: it is started anew in less.
 LEFT_RETRY_S: Final = 0.25
+#: What a node can do at a time.
+CORES: Final = len(os.sched_getaffinity(0))
 #: Stands for the directory of this system.
 _DIRECTORY: Final = "directory"
 #: Who does not keep up is offered his frames again after this.
@@ -195,6 +197,7 @@ class Endpoint:
             self._outward.down(name, HOW_BROKEN)
         if now_ns >= self._look_ns:
             self._look_ns = now_ns + node.membership.policy.heartbeat_ns
+            node.load(self._load())
             self.roster.look(self._outward.count_on, self._inward.count_of)
         is_retry = now_ns >= self._retry_ns
         is_stalled = self._lines.flush(with_stalled=is_retry)
@@ -324,6 +327,10 @@ class Endpoint:
     def _say(self, name: str, envelope: Envelope, is_bulk: bool) -> bool:
         peer = self.node.membership.view.get(name)
         return peer is not None and self._lines.say(peer.address, self._encoder.encode(envelope), is_bulk=is_bulk)
+
+    def _load(self) -> float:
+        """How busy this node is, 1: as much as it has cores: with what others ask of it, and what its host does anyway."""
+        return (len(self._inward) + os.getloadavg()[0]) / CORES
 
     def _stands_to(self, name: str) -> bool:
         peer = self.node.membership.view.get(name)

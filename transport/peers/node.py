@@ -13,6 +13,7 @@ from typing import Final
 from ..addressing import OF_NODE
 from ..directory import nearest
 from ..errors import MalformedFrame, NotFound, Unavailable, UnknownRoute
+from ..resolver import home
 from .effects import Effect, PeerChanged, PeerDown, PeerUp, Refused, Send, State
 from .membership import Membership, anybody
 from .messages import Heartbeat, Message, Routes, RoutesWanted
@@ -99,8 +100,10 @@ class PeerNode:
         """This node goes, in order. Nothing is done or told afterwards."""
         return self.membership.leave(now_ns)
 
-    def best(self, route: str, caller: str) -> tuple[str, ...]:
+    def best(self, route: str, caller: str, key: str | None = None) -> tuple[str, ...]:
         """The nodes to ask, in order; `b/index.stats` means node b alone. Never this node itself.
+
+        With a key it is one node, the same for everybody who knows the same nodes: what a key names keeps its order.
 
         What a key may use beside what is exported is known where it is trusted: a node that is named decides itself.
 
@@ -117,7 +120,7 @@ class PeerNode:
                     )
                 known = self.table.routes()
                 raise UnknownRoute(route, nearest(route, known) if len(known) <= LIKENESS_ROUTES_MAX else None)
-            return order
+            return order if key is None else (home(order, key),)
         peer = self.membership.view.get(name)
         if peer is None:
             like = nearest(name, [each.name for each in self.membership.view])
@@ -125,6 +128,10 @@ class PeerNode:
         if not peer.is_told_up:
             raise Unavailable(f"node {name!r} at {peer.address} {_IS[peer.state]}", retry_after=RETRY_AFTER_S)
         return (name,)
+
+    def equals(self, route: str, caller: str) -> int:
+        """How many of the first of `best` are as good as each other, as far as their loads are known."""
+        return self.table.equals(route, caller)
 
     def _ask(self, peer: Peer, since: int | None, now_ns: int) -> list[Effect]:
         if since is None:

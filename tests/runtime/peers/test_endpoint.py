@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -10,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from appbackplane.runtime.peers.answers import Packed
-from appbackplane.runtime.peers.endpoint import ASKED_MAX, SAY, Endpoint
+from appbackplane.runtime.peers.endpoint import ASKED_MAX, CORES, SAY, Endpoint
 from appbackplane.transport import codec
 from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, REFUSED, STATUS, Envelope
 from appbackplane.transport.errors import Busy
 from appbackplane.transport.link import Link
 from appbackplane.transport.peers import effects as fx
 from appbackplane.transport.peers.lines import Came, Connected, Lines
-from appbackplane.transport.peers.messages import body_of, message_from
+from appbackplane.transport.peers.messages import Heartbeat, Message, body_of, message_from
 from appbackplane.transport.peers.node import PeerNode
 from appbackplane.transport.peers.view import Identity
 from appbackplane.transport.security.keyring import Keyring
@@ -38,6 +39,8 @@ class Peer:
         me = Identity(name, time.time_ns(), self.lines.address, str(keyring.own().public))
         self.node = PeerNode(me, {}, time.monotonic_ns(), random=random.Random(1).random)
         self.heard: list[Envelope] = []
+        #: What the other says of itself.
+        self.messages: list[Message] = []
         self.other = ""
         self._encoder = codec.Encoder()
 
@@ -54,6 +57,7 @@ class Peer:
                 for envelope in codec.decode(event.frame):
                     if envelope.route == SAY:
                         message = message_from(envelope.body)
+                        self.messages.append(message)
                         self._carry_out(self.node.received(str(event.holder.key), message, now_ns))
                     else:
                         self.heard.append(envelope)
@@ -179,6 +183,14 @@ def test_what_is_asked_faster_than_it_is_taken_is_refused(here: Here) -> None:
     for id in range(2 * ASKED_MAX):
         here.ask(id + 1, kind=BOOST if id % 2 else CANCEL)
     assert len(here.endpoint._asked) == 2 * ASKED_MAX
+
+
+def test_others_are_told_how_busy_this_node_is(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They ask the least busy one first; without it the first of an order that is by chance."""
+    monkeypatch.setattr(os, "getloadavg", lambda: (3.0 * CORES, 0.0, 0.0))
+    here.meet()
+    messages = here.peer.messages
+    here.peer.until(lambda: any(isinstance(each, Heartbeat) and each.load == 3.0 for each in messages))
 
 
 def test_calls_of_a_process_that_has_died_are_taken_back(here: Here) -> None:
