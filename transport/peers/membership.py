@@ -43,7 +43,7 @@ class Membership:
         policy: MembershipPolicy | None = None,
         is_allowed: Callable[[str, str], bool] = anybody,
     ) -> None:
-        self._mesh = Mesh(me, policy or MembershipPolicy(), random, is_allowed)
+        self._mesh = Mesh(me, policy or MembershipPolicy(), random, is_allowed, now_ns)
         self._admission = Admission(self._mesh)
         self._beats_ns = self._passed_ns = now_ns
         self._has_left = False
@@ -68,9 +68,14 @@ class Membership:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Frames that were dropped (for another incarnation; of strangers), and nodes that there was no room for."""
+        """Frames that were dropped (for another incarnation; of strangers), nodes that there was no room for, and news of
+        incarnations that cannot be.
+        """
         mesh = self._mesh
-        return {"stale": mesh.stale_count, "strange": mesh.strange_count, "over": mesh.over_count}
+        return {
+            "stale": mesh.stale_count, "strange": mesh.strange_count, "over": mesh.over_count,
+            "incredible": mesh.incredible_count,
+        }  # fmt: skip
 
     def is_up(self, name: str) -> bool:
         """Whether calls may go there."""
@@ -221,8 +226,14 @@ class Membership:
         me = mesh.me
         if me.name == record.name or me.address == record.address:
             if (me.name, me.address) == (record.name, record.address) and record.incarnation > me.incarnation:
+                if mesh.why_not_become(record.incarnation, now_ns):
+                    mesh.incredible_count += 1
+                    return []
                 why = f"{teller!r} knows a later one: the clock was set back"
                 return mesh.become(record.incarnation + 1, why, now_ns)
+            return []
+        if not mesh.is_credible(record.incarnation, now_ns):
+            mesh.incredible_count += 1
             return []
         peer = mesh.view.get(record.name)
         news = weigh(peer, record, mesh.policy)

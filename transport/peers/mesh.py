@@ -30,6 +30,7 @@ class Mesh:
         policy: MembershipPolicy,
         random: Callable[[], float],
         is_allowed: Callable[[str, str], bool],
+        now_ns: int,
     ) -> None:
         self.policy, self.random, self.is_allowed = policy, random, is_allowed
         self.view = View(me)
@@ -41,6 +42,12 @@ class Mesh:
         self.name_holder = ""
         #: Frames for another incarnation of this node; frames of strangers; nodes there was no room for.
         self.stale_count = self.strange_count = self.over_count = 0
+        #: Incarnations that cannot be, or not so often.
+        self.incredible_count = 0
+        #: Unix time less this node's: it was started a moment ago.
+        self._unix_ns = me.incarnation - now_ns
+        #: When it took a later incarnation, the last times.
+        self._raised_ns: list[int] = []
 
     @property
     def me(self) -> Identity:
@@ -142,8 +149,23 @@ class Mesh:
             effects.append(PeerUp(peer.name, peer.incarnation, peer.address, peer.key))
         return effects
 
+    def is_credible(self, incarnation: int, now_ns: int) -> bool:
+        """Whether somebody may have been started then, as far as this node's clock can say."""
+        return incarnation <= self._unix_ns + now_ns + self.policy.ahead_ns_max
+
+    def why_not_become(self, incarnation: int, now_ns: int) -> str:
+        """What speaks against a higher incarnation; "": nothing."""
+        if not self.is_credible(incarnation, now_ns):
+            days = (incarnation - self._unix_ns - now_ns) // (24 * 3600 * 1_000_000_000)
+            return f"it knows this node as one of {days:,} days from now: set this host's clock, or that one's"
+        self._raised_ns = [ns for ns in self._raised_ns if now_ns - ns < self.policy.raises_ns]
+        if len(self._raised_ns) >= self.policy.raises_max:
+            return f"it knows this node as a later one again, after {len(self._raised_ns)} times of late"
+        return ""
+
     def become(self, incarnation: int, why: str, now_ns: int) -> list[Effect]:
         """This node takes a higher incarnation: to its peers it is somebody new, so they are to it."""
+        self._raised_ns.append(now_ns)
         me = self.me
         self.view.me = Identity(me.name, incarnation, me.address, me.key)
         self.view.has_changed()
