@@ -8,7 +8,7 @@ and in, and a line.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from . import rounds
 from .admission import Admission
@@ -19,6 +19,9 @@ from .news import News, weigh
 from .peer import Peer, because, judge
 from .policy import MembershipPolicy
 from .view import Identity, View, state_of
+
+#: Whose words do not count.
+_UNHEARD: Final = frozenset((State.LEFT, State.REVOKED))
 
 
 def anybody(_key: str, _name: str) -> bool:
@@ -127,7 +130,7 @@ class Membership:
         peer = mesh.view.get(message.name)
         if message.to != mesh.me.incarnation:
             mesh.stale_count += 1
-        elif peer is None or peer.incarnation != message.incarnation or peer.key != key or peer.state is State.LEFT:
+        elif peer is None or peer.incarnation != message.incarnation or peer.key != key or peer.state in _UNHEARD:
             mesh.strange_count += 1
         else:
             return peer
@@ -162,6 +165,21 @@ class Membership:
                     effects += self._told(record, peer.name, now_ns)
                 if isinstance(message, Sync) and not message.is_answer:
                     effects += rounds.answer(self._mesh, peer, message.records, now_ns)
+        return effects
+
+    def recheck(self, now_ns: int) -> list[Effect]:
+        """What `is_allowed` says may have changed: whoever may not bear his name any more is down."""
+        effects: list[Effect] = []
+        for peer in self.view:
+            if peer.state is State.LEFT or self._mesh.is_allowed(peer.key, peer.name) is (
+                peer.state is not State.REVOKED
+            ):
+                continue
+            if peer.state is State.REVOKED:
+                effects += self._mesh.meet_again(peer, "its key is trusted again", now_ns)
+            else:
+                because = "its key is not trusted here any more, or not under this name"
+                effects += self._mesh.move(peer, State.REVOKED, because, now_ns)
         return effects
 
     def leave(self, now_ns: int) -> list[Effect]:
@@ -239,7 +257,7 @@ class Membership:
         news = weigh(peer, record, mesh.policy)
         if news is News.COMER:
             return self._introduced(peer, record, teller, now_ns)
-        if peer is None or news is News.NONE:
+        if peer is None or news is News.NONE or peer.state is State.REVOKED:
             return []
         if news is News.LEFT:
             return mesh.move(peer, State.LEFT, f"it has left, says {teller!r}", now_ns)

@@ -18,7 +18,11 @@ from .view import Identity, View
 AMessage = TypeVar("AMessage", bound=Message)
 
 #: Why a peer is down, by what is thought of it.
-_DOWN = {State.UNREACHABLE: Down.UNREACHABLE, State.DEAD: Down.DIED, State.LEFT: Down.LEFT}
+_DOWN = {
+    State.UNREACHABLE: Down.UNREACHABLE, State.DEAD: Down.DIED, State.LEFT: Down.LEFT, State.REVOKED: Down.REVOKED,
+}  # fmt: skip
+#: Who is in these is not dialled.
+_GONE = frozenset((State.LEFT, State.REVOKED))
 
 
 class Mesh:
@@ -124,7 +128,7 @@ class Mesh:
             effects.append(PeerUp(peer.name, peer.incarnation, peer.address, peer.key))
         elif state in _DOWN:
             effects += self._told_down(peer, kind or _DOWN[state], why)
-        if state is State.LEFT:
+        if state in _GONE:
             effects += self.lines.drop(peer.address)
         elif state in _DOWN:
             effects += self.lines.again(peer.address, why, now_ns)
@@ -135,10 +139,11 @@ class Mesh:
         if not self.has_room():
             self.over_count += 1
             return []
+        effects = self.lines.want(peer.address, peer.key, now_ns)  # of whom was not to be dialled
         peer.meet_again(now_ns)
         self.view.has_changed()
         self.lines.hasten(peer.address, now_ns)
-        return [PeerChanged(peer.name, peer.incarnation, peer.state, why)]
+        return [*effects, PeerChanged(peer.name, peer.incarnation, peer.state, why)]
 
     def was_given_up(self, peer: Peer) -> list[Effect]:
         """It had given this node up, and taken it again: what was outstanding has ended there, so it does here."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import time
@@ -93,6 +94,7 @@ class Here:
 
     def __init__(self, folder: Path) -> None:
         rings = {name: Keyring(folder / name) for name in "ab"}
+        self.keyring = rings["a"]
         keys = {name: ring.make_own() for name, ring in rings.items()}
         for name, other in ("ab", "ba"):
             rings[name].change(lambda ring, other=other: ring.trusting(Holder(other, keys[other])))  # type: ignore[misc]
@@ -105,7 +107,7 @@ class Here:
         session = ClientSession(link, folder / "nobody.sock")
         me = Identity("a", time.time_ns(), lines.address, str(keys["a"]))
         seeds = {self.peer.lines.address: str(keys["b"])}
-        node = PeerNode(me, seeds, time.monotonic_ns(), random=random.Random(2).random)
+        node = PeerNode(me, seeds, time.monotonic_ns(), random=random.Random(2).random, is_allowed=self._is_trusted)
         self.endpoint = Endpoint(
             node, lines, link, session, {}, now_ns=time.monotonic_ns, deliver=self._deliver, look_for=self._look_for
         )
@@ -131,6 +133,9 @@ class Here:
             self.endpoint.start()
         self.leave()
         self.peer.lines.close(0)
+
+    def _is_trusted(self, key: str, _name: str) -> bool:
+        return any(str(one.key) == key and not one.is_revoked for one in self.keyring.ring.holders)
 
     def _deliver(self, answers: Packed) -> None:
         for peer, _, packed in answers:
@@ -191,6 +196,37 @@ def test_others_are_told_how_busy_this_node_is(here: Here, monkeypatch: pytest.M
     here.meet()
     messages = here.peer.messages
     here.peer.until(lambda: any(isinstance(each, Heartbeat) and each.load == 3.0 for each in messages))
+
+
+def test_a_key_that_is_revoked_here_ends_all_with_its_node_and_is_shown(here: Here) -> None:
+    """At once, and as what it is: not as a silence of seconds that somebody would look for a broken network for."""
+    here.meet()
+    here.ask(1)
+    here.peer.until(lambda: len(here.peer.heard) == 1)
+    here.keyring.change(lambda ring: ring.revoking("b"))
+    here.peer.until(lambda: here.ends and any(row.state == "revoked" for row in here.endpoint.roster.rows))
+    assert here.ends == [(ANN, 1, Status.PEER_DOWN, False)]
+    (row,) = (row for row in here.endpoint.roster.rows if row.name == "b")
+    assert row.because == "its key is not trusted here any more, or not under this name"
+    here.ask(2)
+    here.peer.until(lambda: len(here.ends) == 2)
+    assert here.ends[1] == (ANN, 2, Status.UNAVAILABLE, True)
+
+
+def test_a_peer_that_comes_and_goes_does_not_fill_the_log(here: Here, caplog: pytest.LogCaptureFixture) -> None:
+    """A hostile one could do so all day; five times a minute say all that there is to say."""
+    caplog.set_level(logging.INFO, "appbackplane.peers")
+    for number in range(100):
+        here.endpoint._carry_out(
+            [
+                fx.PeerUp("b", number + 1, "tcp://b", ""),
+                fx.PeerDown("b", number + 1, fx.Down.DIED, f"because {number}"),
+                fx.NameTaken("a", "tcp://c", "the node name 'a' belongs to another"),
+            ]
+        )
+    said = [record.getMessage() for record in caplog.records if record.name == "appbackplane.peers"]
+    assert [said.count(line) for line in ("node b at tcp://b is up", "the node name 'a' belongs to another")] == [5, 1]
+    assert [line for line in said if "is down" in line] == [f"node b is down (died): 'because {n}'" for n in range(5)]
 
 
 def test_calls_of_a_process_that_has_died_are_taken_back(here: Here) -> None:

@@ -8,6 +8,7 @@ import random
 import pytest
 from msgspec.structs import replace
 
+from appbackplane.transport.errors import Unavailable
 from appbackplane.transport.peers import messages
 from appbackplane.transport.peers.effects import (
     Dial,
@@ -29,7 +30,7 @@ from appbackplane.transport.peers.node import PeerNode
 from appbackplane.transport.peers.peer import Peer
 from appbackplane.transport.peers.policy import MembershipPolicy
 from appbackplane.transport.peers.view import Identity
-from tests.transport.peers.network import EPOCH, SECOND, Network
+from tests.transport.peers.network import EPOCH, SECOND, Network, Process
 from tests.transport.peers.test_joining import HEAL_S, mesh
 
 POLICY = MembershipPolicy()
@@ -358,6 +359,16 @@ def test_a_superseded_line_is_closed_before_it_is_dialled_anew() -> None:
 
 # Keys.
 
+NetworkOf = tuple[Network, list[Process], set[str]]
+
+
+@pytest.fixture
+def network_of() -> NetworkOf:
+    """Three nodes, and the keys that the first of them does not trust."""
+    network, distrusted = Network(seed=8), set[str]()
+    first = network.start("n0", is_allowed=lambda key, _name: key not in distrusted)
+    return network, [first, *(network.start(f"n{number}", ["tcp://n0"]) for number in (1, 2))], distrusted
+
 
 def test_the_key_of_the_connection_says_who_speaks() -> None:
     """Not the message: a peer that is trusted as c cannot speak for b."""
@@ -382,6 +393,29 @@ def test_the_key_of_the_connection_says_who_speaks() -> None:
     leave = messages.Leave(name="b", incarnation=2_000, to=1_000, beat=9, sent_ns=9, echo_ns=9)
     node.received("key of c", leave, START + 2)
     assert peer.is_living
+
+
+def test_who_may_not_bear_his_name_any_more_is_down_and_back_when_he_may(network_of: NetworkOf) -> None:
+    """A key that was revoked, or given another name, on a running node: nothing of its is done any more, nor for it; and what
+    others tell of it is no reason to begin again.
+    """
+    network, nodes, distrusted = network_of
+    network.run_until(network.agrees, HEAL_S)
+    distrusted.add("key of n1")
+    network._carry_out(nodes[0], nodes[0].node.recheck(network.now_ns))
+    network.run(10)
+    peer = nodes[0].node.membership.view.get("n1")
+    assert peer is not None and peer.state is State.REVOKED
+    (down,) = [e for _, e in network.seen(PeerDown, nodes[0]) if isinstance(e, PeerDown) and e.name == "n1"]
+    assert down.kind is Down.REVOKED
+    assert "tcp://n1" not in nodes[0].dialled or "tcp://n1" not in nodes[0].connected
+    assert nodes[0].node.membership.is_up("n2") and nodes[2].node.membership.is_up("n1"), "it is nobody else's matter"
+    with pytest.raises(Unavailable, match="node 'n1' at tcp://n1 is revoked"):
+        nodes[0].node.best("n1/a.b", "")
+    distrusted.clear()
+    network._carry_out(nodes[0], nodes[0].node.recheck(network.now_ns))
+    network.run_until(network.agrees, HEAL_S)
+    assert nodes[0].node.membership.is_up("n1")
 
 
 def test_a_key_may_bear_its_own_name_only_where_trust_says_so() -> None:

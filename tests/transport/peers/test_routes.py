@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from appbackplane.transport.errors import InvalidArgument, MalformedFrame, NotFound, Unavailable, UnknownRoute
 from appbackplane.transport.peers.effects import Send
-from appbackplane.transport.peers.messages import ROUTES_MAX, Change, Routes
+from appbackplane.transport.peers.messages import ROUTES_MAX, Change, Routes, RoutesWanted
 from appbackplane.transport.peers.offer import VERSIONS_MAX, Offer
 from appbackplane.transport.peers.policy import MembershipPolicy
 from appbackplane.transport.peers.route_table import LOAD_STEP, PATIENCE_BEATS, RouteTable
@@ -149,6 +149,27 @@ def test_more_than_a_node_may_offer_is_refused() -> None:
         known.learn("b", routes)
     assert known.routes() == []
     assert known.heard("b", 2, 0.0) is None
+
+
+def test_nobody_is_told_all_routes_again_and_again() -> None:
+    """A question of a hundred bytes, an answer of up to a megabyte: who asks without end is answered twice a heartbeat."""
+    network = Network(seed=7)
+    one, other = mesh(network, 2)
+    export(one)
+    network.run(1)
+    node = one.node
+    peer, me = node.membership.view.get("n1"), node.membership.me
+    assert peer is not None
+    wanted = RoutesWanted(
+        name="n1", incarnation=peer.incarnation, to=me.incarnation, beat=10**6, sent_ns=1, echo_ns=1, since=0
+    )
+    answers = [
+        effect
+        for number in range(1_000)
+        for effect in node.received(other.key, wanted, network.now_ns + number * 1_000_000)
+        if isinstance(effect, Send) and isinstance(effect.message, Routes)
+    ]
+    assert 9 <= len(answers) <= 10
 
 
 # Order.
