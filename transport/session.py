@@ -122,6 +122,10 @@ class ClientSession:
         if token is not None:
             self._finish(token, None, Cancelled("taken back by the caller"), self._events)
 
+    def boost(self, id: int, priority: int) -> None:
+        """Something more urgent waits for a call: what stands in its way is to be so, too. One that has ended is left alone."""
+        self._exchange.boost(self._attempts.current(id), priority)
+
     def subscribe(self, topic: str, subscriber: object, waiter: object, now_ns: int) -> bool:
         """Hear `topic`. True: `waiter` comes back in an `Ended` once all backplanes know; False: they know already."""
         check_pattern(topic)

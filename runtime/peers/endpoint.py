@@ -53,6 +53,8 @@ HOW_BROKEN: Final = "its line to this node broke"
 ASKED_MAX: Final = 8_192
 #: When whoever asked a node that leaves may try again: it is started anew in less.
 LEFT_RETRY_S: Final = 0.25
+#: What a node can do at a time.
+CORES: Final = len(os.sched_getaffinity(0))
 #: Stands for the directory of this system.
 _DIRECTORY: Final = "directory"
 #: Who does not keep up is offered his frames again after this.
@@ -60,6 +62,8 @@ STALLED_RETRY_NS: Final = 2_000_000
 #: How often the same is said in the log; and how much of that is remembered.
 WARN_NS: Final = 60_000_000_000
 WARNINGS_MAX: Final = 256
+#: A peer that comes and goes is told of so often in that time.
+FLAPS_MAX: Final = 5
 
 log = logging.getLogger("appbackplane.peers")
 
@@ -95,6 +99,8 @@ class Endpoint:
         #: To be looked at by any thread.
         self.roster = Roster(node, seeds, now_ns())
         self._look_ns = 0
+        #: By which it was found out who may bear which name.
+        self._ring = lines.ring
         self._encoder = codec.Encoder()
         self._asked: deque[tuple[bytes, Envelope]] = deque()
         #: Processes of this system that have died.
@@ -105,8 +111,8 @@ class Endpoint:
         self._exports: object = None
         #: When those who do not keep up are offered their frames again.
         self._retry_ns = 0
-        #: What was said, and when.
-        self._warned: dict[str, int] = {}
+        #: What was said: since when, and how often.
+        self._said: dict[str, tuple[int, int]] = {}
         #: Keys as text, by their bytes.
         self._keys: dict[bytes, str] = {}
         self._runs = threading.Thread(target=self._run, name="peers", daemon=True)
@@ -207,6 +213,10 @@ class Endpoint:
             self._outward.down(name, HOW_BROKEN)
         if is_look:
             self._look_ns = now_ns + node.membership.policy.heartbeat_ns
+            node.load(self._load())
+            if self._lines.ring is not self._ring:
+                self._ring = self._lines.ring
+                self._carry_out(node.recheck(now_ns))
             self.roster.look(self._outward.count_on, self._inward.count_of)
         is_retry = now_ns >= self._retry_ns
         is_stalled = self._lines.flush(with_stalled=is_retry)
@@ -296,9 +306,10 @@ class Endpoint:
                 self._lines.hang_up(effect.address)
                 self._broke(effect.address, "the line to it was given up")
             elif isinstance(effect, fx.PeerUp):
-                log.info("node %s at %s is up", effect.name, effect.address)
+                self._log(logging.INFO, f"node {effect.name} at {effect.address} is up", count_max=FLAPS_MAX)
             elif isinstance(effect, fx.PeerDown):
-                log.warning("node %s is down (%s): %s", effect.name, effect.kind, effect.because)
+                what = f"node {effect.name} is down ({effect.kind})"
+                self._log(logging.WARNING, what, effect.because, count_max=FLAPS_MAX)
                 self._outward.down(effect.name, effect.because)
                 self._inward.down(effect.name)
             elif isinstance(effect, fx.DialFailed):
@@ -308,19 +319,25 @@ class Endpoint:
             elif isinstance(effect, fx.RefusedBy):
                 self._warn(f"node {effect.name!r} at {effect.address} refuses this one", effect.reason)
             elif isinstance(effect, fx.NameTaken):
-                log.error("%s", effect.reason)
+                self._log(logging.ERROR, effect.reason)
             elif isinstance(effect, fx.NewIncarnation):
                 log.warning("this node is known as a later one than it is: %s", effect.because)
 
     def _warn(self, what: str, because: str = "") -> None:
-        """What comes again and again is said once a minute, with the words of others that came with it then."""
+        """What others may bring about is said once a minute, with their words that came with it then."""
+        self._log(logging.WARNING, what, because)
+
+    def _log(self, level: int, what: str, because: str = "", count_max: int = 1) -> None:
         now_ns = self._now_ns()
-        if now_ns - self._warned.get(what, -WARN_NS) < WARN_NS:
+        since_ns, count = self._said.get(what, (now_ns, 0))
+        if now_ns - since_ns >= WARN_NS:
+            since_ns, count = now_ns, 0
+        if count >= count_max:
             return
-        if len(self._warned) >= WARNINGS_MAX:
-            self._warned.clear()
-        self._warned[what] = now_ns
-        log.warning("%s%s", what, f": {because!r}" if because else "")
+        if len(self._said) >= WARNINGS_MAX:
+            self._said.clear()
+        self._said[what] = since_ns, count + 1
+        log.log(level, "%s%s", what, f": {because!r}" if because else "")
 
     def _export(self) -> None:
         """Tell others what is to be had here and what is heard, if it is something else than before."""
@@ -344,6 +361,10 @@ class Endpoint:
 
     def _tell(self, address: str, packed: bytes, is_bulk: bool) -> bool:
         return self._lines.say(address, packed, is_bulk=is_bulk)
+
+    def _load(self) -> float:
+        """How busy this node is, 1: as much as it has cores: with what others ask of it, and what its host does anyway."""
+        return (len(self._inward) + os.getloadavg()[0]) / CORES
 
     def _stands_to(self, name: str) -> bool:
         peer = self.node.membership.view.get(name)

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from appbackplane.transport.addressing import OF_NODE
 from appbackplane.transport.directory import Directory, nearest
-from appbackplane.transport.envelope import CALL, CANCEL, CAST, REPLY, Envelope, status
+from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, REPLY, Envelope, status
 from appbackplane.transport.errors import BackplaneError, Busy, PeerDown, Unavailable, UnknownRoute
 from appbackplane.transport.events import Ended
 from appbackplane.transport.peers.node import LIKENESS_ROUTES_MAX
@@ -88,10 +88,14 @@ class Inward:
                 self._session.cast(envelope.route or "", envelope.key, envelope.priority, envelope.body)
             except BackplaneError:
                 self.refused_casts_count += 1
-        elif kind == CANCEL:
+        elif kind == CANCEL or kind == BOOST:
             held = self._held.get(asked)
-            if held is not None:
+            if held is None:
+                return
+            if kind == CANCEL:
                 self._session.cancel(held.id)
+            elif envelope.priority is not None and envelope.priority >= 0:  # from there on as on one host (law 10)
+                self._session.boost(held.id, envelope.priority)
 
     def ended(self, ended: Ended) -> None:
         """A call has ended here; its caller is told."""

@@ -31,7 +31,11 @@ BULK_FROM: Final = PRIORITY_DEFAULT + 1
 
 
 def is_bulk_at(priority: int | None) -> bool:
-    """On which line what has this priority travels. By nothing else: what one caller says at one priority keeps its order."""
+    """On which line what has this priority travels. By nothing else: what one caller says at one priority keeps its order.
+
+    That an operation declares is not known here: an offer is of names (transport/peers/messages.py), and both ends have to find
+    the same. So what is said at no priority is urgent: late by a bulk frame is what it would be otherwise.
+    """
     return priority is not None and priority >= BULK_FROM
 
 
@@ -128,7 +132,29 @@ class Outward:
 
     def _begin(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
         route = envelope.route or ""
-        name = self._node.best(route, peer.hex())[0]
+        key = envelope.idempotency_key if envelope.key is None else envelope.key
+        caller = peer.hex()
+        order = self._node.best(route, caller, key)
+        if len(order) == 1:
+            return self._begin_at(order[0], peer, envelope, now_ns)
+        # Loads are a heartbeat old: of those about equal, who has fewest of our calls. (Casts are not counted, and keep their
+        # order.) What it has no room for is offered to the others: who asks has no node in mind.
+        first = order[0] if envelope.kind == CAST else self._fewest(order[: self._node.equals(route, caller)])
+        problem: BackplaneError | None = None
+        for name in (first, *(each for each in order if each != first)):
+            try:
+                return self._begin_at(name, peer, envelope, now_ns)
+            except (Busy, Unavailable) as error:
+                problem = problem or error
+        assert problem is not None
+        raise problem
+
+    def _fewest(self, names: tuple[str, ...]) -> str:
+        counts = self._counts
+        return min(names, key=lambda name: counts[name.encode()])
+
+    def _begin_at(self, name: str, peer: bytes, envelope: Envelope, now_ns: int) -> None:
+        route = envelope.route or ""
         there = route.partition(OF_NODE)[2] or route
         is_call, is_bulk = envelope.kind == CALL, is_bulk_at(envelope.priority)
         over_ns = due_ns(DEADLINE_DEFAULT_NS if envelope.deadline is None else envelope.deadline, now_ns)

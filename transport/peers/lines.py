@@ -24,7 +24,7 @@ from ..security.doorstep import Doorstep
 from ..security.gatekeeper import Gatekeeper
 from ..security.keyring import Keyring
 from ..security.keys import PublicKey
-from ..security.ring import Holder
+from ..security.ring import Holder, Ring
 from ..security.roll import Roll
 
 #: Between two looks at the ring, and at who says nothing: for so long a revoked key may still be heard.
@@ -125,6 +125,11 @@ class Lines:
             raise
         for fd in (int(self._door.getsockopt(zmq.FD)), self._gatekeeper.fileno(), self._doorstep.fileno()):
             self._epoll.register(fd, select.EPOLLIN)
+
+    @property
+    def ring(self) -> Ring:
+        """Whom this node trusts, as it was at the last look."""
+        return self._seen_ring
 
     def fileno(self) -> int:
         """Readable when there is something to look at. Take turns until `turn` says that there is no more."""

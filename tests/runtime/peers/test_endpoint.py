@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -10,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from appbackplane.runtime.peers.answers import Packed
-from appbackplane.runtime.peers.endpoint import ASKED_MAX, SAY, Endpoint
+from appbackplane.runtime.peers.endpoint import ASKED_MAX, CORES, SAY, Endpoint
 from appbackplane.transport import codec
 from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, REFUSED, STATUS, Envelope
 from appbackplane.transport.errors import Busy
 from appbackplane.transport.link import Link
 from appbackplane.transport.peers import effects as fx
 from appbackplane.transport.peers.lines import Came, Connected, Lines
-from appbackplane.transport.peers.messages import body_of, message_from
+from appbackplane.transport.peers.messages import Heartbeat, Message, body_of, message_from
 from appbackplane.transport.peers.node import PeerNode
 from appbackplane.transport.peers.view import Identity
 from appbackplane.transport.security.keyring import Keyring
@@ -38,6 +40,8 @@ class Peer:
         me = Identity(name, time.time_ns(), self.lines.address, str(keyring.own().public))
         self.node = PeerNode(me, {}, time.monotonic_ns(), random=random.Random(1).random)
         self.heard: list[Envelope] = []
+        #: What the other says of itself.
+        self.messages: list[Message] = []
         self.other = ""
         self._encoder = codec.Encoder()
 
@@ -54,6 +58,7 @@ class Peer:
                 for envelope in codec.decode(event.frame):
                     if envelope.route == SAY:
                         message = message_from(envelope.body)
+                        self.messages.append(message)
                         self._carry_out(self.node.received(str(event.holder.key), message, now_ns))
                     else:
                         self.heard.append(envelope)
@@ -89,6 +94,7 @@ class Here:
 
     def __init__(self, folder: Path) -> None:
         rings = {name: Keyring(folder / name) for name in "ab"}
+        self.keyring = rings["a"]
         keys = {name: ring.make_own() for name, ring in rings.items()}
         for name, other in ("ab", "ba"):
             rings[name].change(lambda ring, other=other: ring.trusting(Holder(other, keys[other])))  # type: ignore[misc]
@@ -101,7 +107,7 @@ class Here:
         session = ClientSession(link, folder / "nobody.sock")
         me = Identity("a", time.time_ns(), lines.address, str(keys["a"]))
         seeds = {self.peer.lines.address: str(keys["b"])}
-        node = PeerNode(me, seeds, time.monotonic_ns(), random=random.Random(2).random)
+        node = PeerNode(me, seeds, time.monotonic_ns(), random=random.Random(2).random, is_allowed=self._is_trusted)
         self.endpoint = Endpoint(
             node, lines, link, session, {}, now_ns=time.monotonic_ns, deliver=self._deliver, look_for=self._look_for,
             patterns=frozenset,
@@ -128,6 +134,9 @@ class Here:
             self.endpoint.start()
         self.leave()
         self.peer.lines.close(0)
+
+    def _is_trusted(self, key: str, _name: str) -> bool:
+        return any(str(one.key) == key and not one.is_revoked for one in self.keyring.ring.holders)
 
     def _deliver(self, answers: Packed) -> None:
         for peer, _, packed in answers:
@@ -180,6 +189,45 @@ def test_what_is_asked_faster_than_it_is_taken_is_refused(here: Here) -> None:
     for id in range(2 * ASKED_MAX):
         here.ask(id + 1, kind=BOOST if id % 2 else CANCEL)
     assert len(here.endpoint._asked) == 2 * ASKED_MAX
+
+
+def test_others_are_told_how_busy_this_node_is(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They ask the least busy one first; without it the first of an order that is by chance."""
+    monkeypatch.setattr(os, "getloadavg", lambda: (3.0 * CORES, 0.0, 0.0))
+    here.meet()
+    messages = here.peer.messages
+    here.peer.until(lambda: any(isinstance(each, Heartbeat) and each.load == 3.0 for each in messages))
+
+
+def test_a_key_that_is_revoked_here_ends_all_with_its_node_and_is_shown(here: Here) -> None:
+    """At once, and as what it is: not as a silence of seconds that somebody would look for a broken network for."""
+    here.meet()
+    here.ask(1)
+    here.peer.until(lambda: len(here.peer.heard) == 1)
+    here.keyring.change(lambda ring: ring.revoking("b"))
+    here.peer.until(lambda: here.ends and any(row.state == "revoked" for row in here.endpoint.roster.rows))
+    assert here.ends == [(ANN, 1, Status.PEER_DOWN, False)]
+    (row,) = (row for row in here.endpoint.roster.rows if row.name == "b")
+    assert row.because == "its key is not trusted here any more, or not under this name"
+    here.ask(2)
+    here.peer.until(lambda: len(here.ends) == 2)
+    assert here.ends[1] == (ANN, 2, Status.UNAVAILABLE, True)
+
+
+def test_a_peer_that_comes_and_goes_does_not_fill_the_log(here: Here, caplog: pytest.LogCaptureFixture) -> None:
+    """A hostile one could do so all day; five times a minute say all that there is to say."""
+    caplog.set_level(logging.INFO, "appbackplane.peers")
+    for number in range(100):
+        here.endpoint._carry_out(
+            [
+                fx.PeerUp("b", number + 1, "tcp://b", ""),
+                fx.PeerDown("b", number + 1, fx.Down.DIED, f"because {number}"),
+                fx.NameTaken("a", "tcp://c", "the node name 'a' belongs to another"),
+            ]
+        )
+    said = [record.getMessage() for record in caplog.records if record.name == "appbackplane.peers"]
+    assert [said.count(line) for line in ("node b at tcp://b is up", "the node name 'a' belongs to another")] == [5, 1]
+    assert [line for line in said if "is down" in line] == [f"node b is down (died): 'because {n}'" for n in range(5)]
 
 
 def test_calls_of_a_process_that_has_died_are_taken_back(here: Here) -> None:
