@@ -27,8 +27,8 @@ NAMES = ("a", "b", "c")
 #: What each runs: `a` asks, and has nothing of what it asks for.
 COMPONENTS = {
     "a": ["served:Home"],
-    "b": ["served:Calc", "served:Worker", "served:Ledger", "served:Narrow"],
-    "c": ["served:Calc"],
+    "b": ["served:Calc", "served:Worker", "served:Ledger", "served:Narrow", "served:Store"],
+    "c": ["served:Calc", "served:Ledger", "served:Store"],
 }
 NODE = """
 [node]
