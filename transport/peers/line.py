@@ -46,6 +46,12 @@ class Line:
         self.monitor.close(linger=0)
         self.socket.close(linger=linger_ms)
 
+    def greet(self, now_ns: int) -> None:
+        """It stands: say so. Who says nothing is hung up on (doorstep.py), as bulk may for long; and it tells the delay."""
+        hello = part(self.number, b"", is_last=False, is_to_tell=True)
+        if self.send(hello) is Sent.SENT:
+            self.window.send(len(hello), now_ns, is_asked=True)
+
     def begin(self, frame: bytes, now_ns: int) -> Sent:
         """Take a frame over, if the one before has gone. What may not go yet of it does by `go_on`."""
         if self._rest is not None or not self.window.is_open:

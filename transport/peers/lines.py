@@ -5,7 +5,7 @@ what this node says leaves by a DEALER, and what it hears comes in at its door, 
 (transport/security). One is for what is urgent and one for bulk; no more is on its way on either than keeps it busy
 (window.py), so that what is urgent waits behind one part of a large frame at most (parts.py), and what nodes say of themselves
 not even behind those of its own line. ZeroMQ connects once and never again: whoever is lost is dialled afresh, when membership
-says so. What is said to one peer in a turn leaves as one frame (batching.py). Nobody waits here: a descriptor says when to look.
+says so. What is said to one peer in a turn leaves as one frame (batching.py). A descriptor says when to look.
 """
 
 import logging
@@ -34,12 +34,15 @@ from .parts import Joining, Took
 SWEEP_NS: Final = 100_000_000
 #: Frames taken in one turn: a frame is up to 512 envelopes, or a megabyte.
 FRAMES_MAX: Final = 64
+#: Silence is for membership to judge; ZeroMQ's own verdict comes when there is nothing left to judge (`dead_ns`). With its
+#: 600 ms each line was cut every few seconds where 5 % of segments are lost: TCP repeats one that is lost twice after that.
+LIMITS: Final = links.Limits(silence_ms=2_000)
 #: What is in one socket's queue that comes, frames: of a peer that keeps to its window they are 16 MiB at most.
 HWM: Final = 64
 #: And that goes: frames of a few bytes, or they fill the window first. What nodes say of themselves is in no window.
 SEND_HWM: Final = 4_096
-#: What nodes say of themselves, what is urgent, and bulk: each has an outbox, and the first two share a line.
-CONTROL, URGENT, BULK = range(3)
+#: What is urgent, bulk, and what nodes say of themselves: each has an outbox; the last goes by the line of the first.
+URGENT, BULK, CONTROL = range(3)
 #: What a monitor tells of a line that was dialled and does not stand.
 _ENDS: Final = {
     int(zmq.EVENT_DISCONNECTED): "the connection has ended",
@@ -107,7 +110,7 @@ class Lines:
         self.has_more = False
         try:
             self._door = self._context.socket(zmq.ROUTER)
-            links.server(self._door, keyring)
+            links.server(self._door, keyring, LIMITS)
             self._door.setsockopt(zmq.RCVHWM, HWM)
             self._gatekeeper = Gatekeeper(self._context, keyring, log)
             self._doorstep = Doorstep(self._door, self._gatekeeper)
@@ -135,7 +138,7 @@ class Lines:
             expected = self._keys[address] = PublicKey.parse(key)
             for _ in range(2):
                 sockets.append(self._context.socket(zmq.DEALER))
-                links.client(sockets[-1], self._keyring, expected)
+                links.client(sockets[-1], self._keyring, expected, LIMITS)
                 sockets[-1].setsockopt(zmq.SNDHWM, SEND_HWM)
             events = STANDS | sum(_ENDS)
             lines = self._lines[address] = Line(sockets[0], events), Line(sockets[1], events)
@@ -203,8 +206,8 @@ class Lines:
                 self._reopen(address)
             elif line.is_full:
                 self._full.add(address)
-        for which, outbox in enumerate(self._outboxes):
-            outbox.flush(partial(self._send, which), with_stalled=False)
+        for which in (CONTROL, URGENT, BULK):
+            self._outboxes[which].flush(partial(self._send, which), with_stalled=False)
         self._tell()
         return bool(self._full)
 
@@ -274,6 +277,7 @@ class Lines:
                     yield Lost(address, _ENDS.get(event, "the connection has ended"))
                     return
                 line.is_connected = True
+                line.greet(self._now_ns)
                 if stand(lines):
                     self._joining.tell_again(self._keys[address].raw)
                     yield Connected(address)

@@ -3,7 +3,7 @@
 A part begins with a byte that begins no batch (msgpack never uses it); what has none is a frame as it is. Whoever is asked to
 tell how far he is answers with the total that he has taken in (`Took`), over his own line to the asker: that is the credit.
 A line's number is drawn by its dialler, so that what is told of a former line means nothing. Trusts nobody: the parts of a
-frame are bounded as a frame is, and of each key no more lines are known than it can have.
+frame are bounded as a frame is (a part may be empty), and of each key no more lines are known than it can have.
 """
 
 from __future__ import annotations

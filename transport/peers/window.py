@@ -12,8 +12,13 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-#: What is cut off a frame at a time, and may always be on its way: 13 ms at 10 Mbit/s. Half of it costs fast links a tenth.
-PART_BYTES_MIN: Final = 16 << 10
+#: What is cut off a frame at a time: 3 ms at 10 Mbit/s. In longer ones a part's own time on the wire would be taken for a queue
+#: before it (with 16 KiB, half the link was left idle); shorter ones are 2 % of heads.
+PART_BYTES_MIN: Final = 4 << 10
+#: What may always be on its way: two parts.
+WINDOW_BYTES_MIN: Final = 2 * PART_BYTES_MIN
+#: What is cut off to learn the delay of a line: nothing of it is the part's own time on the wire.
+PROBE_BYTES: Final = 1 << 10
 #: Larger parts gain nothing: 0.05 ms to encrypt.
 PART_BYTES_MAX: Final = 256 << 10
 #: Before anything is known of a line: 50 ms at 10 Mbit/s.
@@ -24,7 +29,9 @@ WINDOW_BYTES_MAX: Final = 8 << 20
 #: by what is urgent where a link has one queue for all.
 QUEUE_NS: Final = 10_000_000
 #: A line is emptied for a round trip so often, to learn its delay anew: it may go another way by now.
-PROBE_NS: Final = 30_000_000_000
+PROBE_NS: Final = 10_000_000_000
+#: And at the earliest so long after the last time, where the least window there is seems too large.
+PROBE_NS_MIN: Final = 1_000_000_000
 #: How much the window grows in a round trip: by this share, after it was found too large once; before, it doubles.
 GROWTH_SHARE: Final = 4
 #: Places in a window after which its reader is asked to tell.
@@ -35,7 +42,7 @@ class Window:
     """Of one line, from its first byte on."""
 
     __slots__ = (
-        "_base_ns", "_growth", "_is_used_up", "_least_ns", "_marked", "_marks", "_probe_from", "_probe_ns", "_round_end",
+        "_base_ns", "_growth", "_is_used_up", "_least_ns", "_marked", "_marks", "_probe_from", "_probed_ns", "_round_end",
         "limit", "sent", "taken",
     )  # fmt: skip
 
@@ -50,7 +57,8 @@ class Window:
         self._round_end = 0
         self._is_used_up = False
         self._growth = 1
-        self._probe_ns = 0
+        #: When that was last, or this began.
+        self._probed_ns = 0
         #: While a delay is learnt anew: the total before it.
         self._probe_from: int | None = None
 
@@ -65,12 +73,14 @@ class Window:
     @property
     def part_bytes(self) -> int:
         """How much is to be cut off a frame."""
-        return min(max(self._allowed // 4, PART_BYTES_MIN), PART_BYTES_MAX)
+        if not self._marks and (self._probe_from is not None or not self._base_ns):
+            return PROBE_BYTES
+        return min(max(self._allowed // 16, PART_BYTES_MIN), PART_BYTES_MAX)
 
     def is_to_tell(self, size: int) -> bool:
         """Whether the reader is to be asked how far he is when so many bytes more have come."""
         is_due = not self._marks or self.sent + size - self._marked >= self._allowed // MARKS
-        return is_due and self.sent + size - self.taken >= self._allowed // 2
+        return is_due and (not self._base_ns or self.sent + size - self.taken >= self._allowed // 2)
 
     def send(self, size: int, now_ns: int, *, is_asked: bool) -> None:
         """So many bytes went, and the reader was asked or not."""
@@ -96,7 +106,7 @@ class Window:
 
     @property
     def _allowed(self) -> int:
-        return self.limit if self._probe_from is None else PART_BYTES_MIN
+        return self.limit if self._probe_from is None else 1
 
     def _learn(self, mark: int, delay_ns: int, now_ns: int) -> None:
         if self._probe_from is not None:
@@ -112,15 +122,15 @@ class Window:
         if self._is_used_up:
             if queue_ns > QUEUE_NS:
                 fitting = self.limit * (self._base_ns + QUEUE_NS) // self._least_ns
-                self.limit = max(PART_BYTES_MIN, self.limit // 2, fitting)
+                self.limit = max(WINDOW_BYTES_MIN, self.limit // 2, fitting)
                 self._growth = GROWTH_SHARE
             elif queue_ns <= QUEUE_NS // 2:
                 self.limit = min(WINDOW_BYTES_MAX, self.limit + self.limit // self._growth)
         self._begin_round()
-        if not self._probe_ns:
-            self._probe_ns = now_ns + PROBE_NS
-        elif now_ns >= self._probe_ns:
-            self._probe_ns, self._probe_from = now_ns + PROBE_NS, self.sent
+        self._probed_ns = self._probed_ns or now_ns
+        is_least = self.limit == WINDOW_BYTES_MIN and queue_ns > QUEUE_NS
+        if now_ns - self._probed_ns >= (PROBE_NS_MIN if is_least else PROBE_NS):
+            self._probed_ns, self._probe_from = now_ns, self.sent
 
     def _begin_round(self) -> None:
         self._round_end, self._least_ns, self._is_used_up = self.sent, 0, False
