@@ -261,6 +261,7 @@ class Lines:
         if ring is self._seen_ring:
             return
         self._seen_ring = ring
+        self._joining.keep(lambda key: (holder := ring.of_key(key)) is not None and not holder.is_revoked)
         for address, key in [*self._keys.items()]:
             holder = ring.of_key(key.raw)
             if address in self._lines and holder is not None and holder.is_revoked:

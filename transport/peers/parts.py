@@ -9,6 +9,7 @@ frame are bounded as a frame is (a part may be empty), and of each key no more l
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from ..codec import FRAME_BYTES_MAX
@@ -89,10 +90,10 @@ class Joining:
         for number, line in self._lines.get(key, {}).items():
             self.owed[key, number] = line.total
 
-    def forget(self, key: bytes) -> None:
-        """It is trusted no more."""
-        for number in self._lines.pop(key, ()):
-            self.owed.pop((key, number), None)
+    def keep(self, is_trusted: Callable[[bytes], object]) -> None:
+        """Let go of what came under other keys."""
+        self._lines = {key: lines for key, lines in self._lines.items() if is_trusted(key)}
+        self.owed = {whose: total for whose, total in self.owed.items() if whose[0] in self._lines}
 
     def _line(self, key: bytes, number: int) -> _Incoming:
         lines = self._lines.setdefault(key, {})

@@ -124,8 +124,9 @@ class Window:
                 fitting = self.limit * (self._base_ns + QUEUE_NS) // self._least_ns
                 self.limit = max(WINDOW_BYTES_MIN, self.limit // 2, fitting)
                 self._growth = GROWTH_SHARE
-            elif queue_ns <= QUEUE_NS // 2:
-                self.limit = min(WINDOW_BYTES_MAX, self.limit + self.limit // self._growth)
+            else:
+                more = self.limit // self._growth if queue_ns <= QUEUE_NS // 2 else PART_BYTES_MIN
+                self.limit = min(WINDOW_BYTES_MAX, self.limit + more)
         self._begin_round()
         self._probed_ns = self._probed_ns or now_ns
         is_least = self.limit == WINDOW_BYTES_MIN and queue_ns > QUEUE_NS

@@ -28,7 +28,7 @@ NAMES = ("a", "b", "c")
 COMPONENTS = {
     "a": ["served:Home"],
     "b": ["served:Calc", "served:Worker", "served:Ledger", "served:Narrow", "served:Store"],
-    "c": ["served:Calc", "served:Ledger", "served:Store"],
+    "c": ["served:Calc"],
 }
 NODE = """
 [node]
