@@ -27,7 +27,7 @@ WINDOW_BYTES_FIRST: Final = 64 << 10
 WINDOW_BYTES_MAX: Final = 8 << 20
 #: How long bytes may wait on their way beyond what they need. Less is lost in how late a busy machine is; more is felt
 #: by what is urgent where a link has one queue for all.
-QUEUE_NS: Final = 10_000_000
+QUEUE_NS: Final = 7_000_000
 #: A line is emptied for a round trip so often, to learn its delay anew: it may go another way by now.
 PROBE_NS: Final = 10_000_000_000
 #: And at the earliest so long after the last time, where the least window there is seems too large.

@@ -77,7 +77,7 @@ def test_a_link_is_kept_busy_and_next_to_nothing_waits_before_it(rate: int, dela
     link = Link(rate, int(delay_ms * 1_000_000))
     link.run(5 * SECOND_NS)
     link.waits.clear()
-    assert link.used(10) > 0.85
+    assert link.used(10) > 0.8
     assert max(wait_ns for _, wait_ns in link.waits) <= wait_ms_max * 1_000_000
 
 
