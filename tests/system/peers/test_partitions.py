@@ -18,7 +18,7 @@ from appbackplane.transport.errors import Busy, DeadlineExceeded, NotFound, Peer
 from tests.network.proxy import FaultProxy
 
 from ..conftest import LIMIT_S, ask_until
-from .conftest import Meet, Nodes, wait_reached
+from .conftest import LONG, Meet, Nodes, wait_reached
 
 #: What a call may take, and by how much a busy machine may be late with telling that it is over.
 TIMEOUT_S, LATE_S_MAX = 1.0, 1.5
@@ -78,9 +78,10 @@ def booked(nodes: Nodes) -> Counter[int]:
 
 
 def call_through(nodes: Nodes, strike: Callable[[list[FaultProxy]], None], lasts_s: float) -> list[Caller]:
-    """Four callers, before, while and after the links are bad: until each is answered again."""
+    """Four callers, before, while and after the links are bad: until each is answered again. On each node that only asks."""
     proxies = list(nodes.proxies.values())
-    callers = [Caller(nodes.client("a"), first * 1_000_000) for first in range(4)]
+    asking = [name for name in nodes.systems if name != "b"]
+    callers = [Caller(nodes.client(asking[first % len(asking)]), first * 1_000_000) for first in range(4)]
     with ThreadPoolExecutor(len(callers)) as pool:
 
         def all_call_until(is_over: Callable[[Caller], bool]) -> None:
@@ -109,11 +110,15 @@ def assert_once(nodes: Nodes, callers: list[Caller]) -> None:
     assert max(one.took_s_max for one in callers) < TIMEOUT_S + LATE_S_MAX
 
 
-@pytest.mark.parametrize("lasts_s", [1.0, 5.0])
-def test_a_partition_heals_by_itself(apart: Nodes, lasts_s: float) -> None:
-    """Of a second nobody is given up; of five both give each other up, and take each other again."""
-    callers = call_through(apart, cut_all, lasts_s)
-    assert_once(apart, callers)
+@pytest.mark.parametrize(
+    ("names", "lasts_s"),
+    [("ab", 1.0), ("abc", 5.0), pytest.param("abc", 1.0, marks=LONG), pytest.param("abc", 20.0, marks=LONG)],
+)
+def test_a_partition_heals_by_itself(meet: Meet, names: str, lasts_s: float) -> None:
+    """Of a second nobody is given up; of five all give each other up, and take each other again; so of twenty."""
+    nodes = meet(names, is_proxied=True)
+    callers = call_through(nodes, cut_all, lasts_s)
+    assert_once(nodes, callers)
     failed = [error for one in callers for _, error in one.failed]
     assert failed, "the links were never bad"
 

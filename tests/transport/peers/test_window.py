@@ -77,7 +77,7 @@ def test_a_link_is_kept_busy_and_next_to_nothing_waits_before_it(rate: int, dela
     link = Link(rate, int(delay_ms * 1_000_000))
     link.run(5 * SECOND_NS)
     link.waits.clear()
-    assert link.used(10) > 0.8
+    assert link.used(10) > 0.75
     assert max(wait_ns for _, wait_ns in link.waits) <= wait_ms_max * 1_000_000
 
 
@@ -87,7 +87,7 @@ def test_a_link_that_has_become_longer_is_learnt_anew() -> None:
     link.run(3 * SECOND_NS)
     link.delay_ns = 40_000_000
     link.run(8 * SECOND_NS)
-    assert link.used(10) > 0.8
+    assert link.used(10) > 0.75
 
 
 def test_a_link_that_has_become_slower_is_not_stuffed() -> None:
