@@ -219,7 +219,7 @@ class Endpoint:
                 self._carry_out(node.recheck(now_ns))
             self.roster.look(self._outward.count_on, self._inward.count_of)
         is_retry = now_ns >= self._retry_ns
-        is_stalled = self._lines.flush(with_stalled=is_retry)
+        is_stalled = self._lines.flush(self._now_ns(), with_stalled=is_retry)
         if is_stalled and is_retry:
             self._retry_ns = now_ns + STALLED_RETRY_NS
         self._answers.deliver()
@@ -282,7 +282,7 @@ class Endpoint:
     def _stands(self, address: str) -> None:
         """A line stands. If one before it broke, what it carried may be lost: calls are ended there, as they were here."""
         if self._breaks.stands(address):
-            self._lines.say(address, self._encoder.encode(Envelope(CAST, 0, 0, BROKEN)))
+            self._lines.say(address, self._encoder.encode(Envelope(CAST, 0, 0, BROKEN, body={})))
 
     def _broke(self, address: str, because: str) -> None:
         """A line stands no more. Whether what was in it has arrived, nobody knows."""
@@ -297,7 +297,7 @@ class Endpoint:
                 self._look_ns = 0
             if isinstance(effect, fx.Send):
                 said = Envelope(CAST, 0, 0, SAY, body=body_of(effect.message))
-                self._lines.say(effect.address, self._encoder.encode(said))
+                self._lines.say(effect.address, self._encoder.encode(said), is_control=True)
             elif isinstance(effect, fx.Dial):
                 self._lines.dial(effect.address, effect.key)
             elif isinstance(effect, fx.Hangup):
