@@ -15,7 +15,7 @@ from .calls import OutstandingCalls
 from .codec import Encoder, decode, renumbered
 from .connections import Connections, LinkPort
 from .directory import Place
-from .envelope import CANCEL, CAST, Envelope
+from .envelope import BOOST, CANCEL, CAST, Envelope
 from .errors import Busy, DeadlineExceeded, InvalidArgument, MalformedFrame
 
 #: Calls outstanding, and bytes of them, from which on whoever can wait should (client.py). Throughput is flat from 1000
@@ -174,6 +174,13 @@ class Exchange:
         token = self.end(id)
         self._say_cancel(peer, id)
         return token
+
+    def boost(self, id: int, priority: int) -> None:
+        """Have a call that is outstanding done at this priority, if that is higher than its own."""
+        peer = self.calls.peer_of(id)
+        # Full: then it is done at the priority that it has, as it would be without.
+        if peer is not None and self._outbox.add(peer, self._encoder.encode(Envelope(BOOST, id, priority))):
+            self.gathered_count += 1
 
     def expire(self, now_ns: int) -> list[tuple[object, DeadlineExceeded]]:
         """End what is overdue, and tell those who were to do it."""

@@ -23,6 +23,7 @@ from .events import Ended, Events, Heard
 from .exchange import Call, Exchange
 from .hearing import Ask, Hearing
 from .inbox import Message
+from .proving import Proving
 from .publishing import Publishing
 from .purposes import Asked, Fetch, Own, Settling
 from .resolver import Resolver
@@ -62,8 +63,7 @@ class ClientSession:
         self._newest: Directory | None = None
         self._refresh_ns = 0
         self._publishing = Publishing(self._exchange)
-        #: Peers who were cast or published something; nothing says whether it has arrived.
-        self._unproven: set[bytes] = set()
+        self._proving = Proving(self._exchange)
         self._gaps = GapCounter()
         self._hearing = Hearing()
         self._attempts = Attempts(self._exchange, account or RetryAccount(RetryBudget(), 0), random)
@@ -105,12 +105,19 @@ class ClientSession:
         """A call that nobody waits for."""
         peer = self._peer_for(route, key)
         self._exchange.put(peer, Envelope(CAST, 0, priority, route, key, None, None, body))
-        self._unproven.add(peer)
+        self._proving.said((peer,))
 
-    def publish(self, topic: str, priority: int | None, body: dict[str, Any]) -> int:
-        """To every backplane whose objects hear `topic`; returns how many. Raises `Busy` if one has no room for it."""
-        peers = self._publishing.publish(self._expect_directory(), topic, priority, body)
-        self._unproven.update(peers)
+    def publish(
+        self, topic: str, priority: int | None, body: dict[str, Any],
+        *, node: str | None = None, trace: str | None = None, lost: int = 0,
+    ) -> int:  # fmt: skip
+        """To every backplane whose objects hear `topic`; returns how many. Raises `Busy` if one has no room for it.
+
+        What another `node` has published is told as that, and as having `lost` so many before it.
+        """
+        directory = self._expect_directory()
+        peers = self._publishing.publish(directory, topic, priority, body, node=node, trace=trace, lost=lost)
+        self._proving.said(peers)
         return len(peers)
 
     def cancel(self, id: int) -> None:
@@ -118,6 +125,10 @@ class ClientSession:
         token = self._attempts.take(id) or self._exchange.cancel(self._attempts.current(id))
         if token is not None:
             self._finish(token, None, Cancelled("taken back by the caller"), self._events)
+
+    def boost(self, id: int, priority: int) -> None:
+        """Something more urgent waits for a call: what stands in its way is to be so, too. One that has ended is left alone."""
+        self._exchange.boost(self._attempts.current(id), priority)
 
     def subscribe(self, topic: str, subscriber: object, waiter: object, now_ns: int) -> bool:
         """Hear `topic`. True: `waiter` comes back in an `Ended` once all backplanes know; False: they know already."""
@@ -141,23 +152,8 @@ class ClientSession:
         return self._hearing.unanswered(topic)
 
     def settle(self, token: object, now_ns: int, timeout_ns: int) -> bool:
-        """Before closing. True: `token` comes back once all that was cast and published has arrived, or never will.
-
-        A send that returned is not a delivery (TRAPS 5): of messages whose connection was closed while it was being made,
-        with 200 ms of linger, 3 to 18 in 100 never came (on an established one: 0 of 600). Where they go is not known.
-        An answer to what is asked after them proves that they came.
-        """
-        settling = Settling(token)
-        for peer in self._unproven:
-            # It changes nothing, since nobody subscribes to that topic; and a refusal proves as much as a result.
-            route = addressing.backplane_route(self._connections.name(peer), "unsubscribe")
-            try:
-                self._exchange.open(peer, settling, now_ns, timeout_ns, route, None, None, {"topic": "system.settled"})
-                settling.remaining_count += 1
-            except Busy:  # it does not read: nothing would be proved within this time
-                continue
-        self._unproven.clear()
-        return settling.remaining_count > 0
+        """Before closing. True: `token` comes back once all that was cast and published has arrived, or never will."""
+        return self._proving.settle(token, now_ns, timeout_ns)
 
     # -- what happens -------------------------------------------------------------------------------------------------
 
@@ -373,7 +369,7 @@ class ClientSession:
         peer, calls = self._exchange.lose(name)
         if peer is not None:
             self._gaps.forget(peer)
-            self._unproven.discard(peer)
+            self._proving.forget(peer)
             self._publishing.forget(peer)
         for id, call in calls:
             self._failed(id, call, error, events)

@@ -62,7 +62,7 @@ class _Offer(NamedTuple):
 class Clients:
     """Those who are connected, by the name of their connection (transport/remote/visitors.py)."""
 
-    def __init__(self, session: ClientSession, inward: Inward, say: Callable[[str, Envelope], bool]) -> None:
+    def __init__(self, session: ClientSession, inward: Inward, say: Callable[[str, Envelope], None]) -> None:
         """`say`: to a client, by its name."""
         self._session, self._inward, self._say = session, inward, say
         self._clients: dict[str, _Client] = {}

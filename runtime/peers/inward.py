@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from appbackplane.transport.addressing import OF_NODE
 from appbackplane.transport.directory import Directory, nearest
-from appbackplane.transport.envelope import CALL, CANCEL, CAST, REPLY, Envelope, status
+from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, REPLY, Envelope, status
 from appbackplane.transport.errors import BackplaneError, Busy, PeerDown, Unavailable, UnknownRoute
 from appbackplane.transport.events import Ended
 from appbackplane.transport.peers.node import LIKENESS_ROUTES_MAX
@@ -48,8 +48,8 @@ class Held(NamedTuple):
 class Inward:
     """What other nodes have outstanding here."""
 
-    def __init__(self, session: ClientSession, say: Callable[[str, Envelope, bool], bool]) -> None:
-        """`say`: to a node, by its name, as bulk or not."""
+    def __init__(self, session: ClientSession, say: Callable[[str, Envelope, bool], None]) -> None:
+        """`say`: an answer to a node, by its name, as bulk or not (answers.py)."""
         self._session = session
         self._say = say
         self._held: dict[AskedHere, Held] = {}
@@ -88,10 +88,14 @@ class Inward:
                 self._session.cast(envelope.route or "", envelope.key, envelope.priority, envelope.body)
             except BackplaneError:
                 self.refused_casts_count += 1
-        elif kind == CANCEL:
+        elif kind == CANCEL or kind == BOOST:
             held = self._held.get(asked)
-            if held is not None:
+            if held is None:
+                return
+            if kind == CANCEL:
                 self._session.cancel(held.id)
+            elif envelope.priority is not None and envelope.priority >= 0:  # from there on as on one host (law 10)
+                self._session.boost(held.id, envelope.priority)
 
     def ended(self, ended: Ended) -> None:
         """A call has ended here; its caller is told."""
@@ -106,6 +110,13 @@ class Inward:
         else:  # a session says so of what came over its link, or what it refused itself: never of what the work has met
             said = status(asked.id, error, is_refused=error.is_refused)
         self._say(asked.name, said, held.is_bulk)
+
+    def leave(self) -> None:
+        """This node goes, and all whom it has told of it have ended what they asked for."""
+        for held in self._held.values():
+            self._session.cancel(held.id)
+        self._held.clear()
+        self._counts.clear()
 
     def down(self, name: str) -> None:
         """A node is gone: nobody waits for what it asked."""

@@ -4,7 +4,7 @@ It has the methods of `link.Link`, so that a session does not know the differenc
 dialled when it is connected to, greeted before anything else is said (greeting.py), and over when its connection is: ZeroMQ
 does not connect again (security/links.py). What cannot be said yet is kept by whoever says it (`Sent.FULL`). That it is over,
 and that nobody could be reached, its owner hears by a descriptor (`open`), as he does on one host of a supervisor that has
-ended. Who dials again waits first, for longer each time. Both ends send heartbeats: who says nothing for 600 ms is cut off.
+ended. Who dials again waits first, for longer each time. Who says nothing for 2 s, not even a heartbeat, is cut off.
 """
 
 import os
@@ -25,7 +25,7 @@ from ..link import HIGH_WATER_MARK, LARGE_BYTES, LINGER_MS
 from ..security import links
 from ..security.keyring import Keyring
 from ..security.keys import PublicKey
-from .greeting import CLOCK_EVERY_NS, Clock, Refused, Welcome, heard, hello, said
+from .greeting import CLOCK_EVERY_NS, SILENCE_MS, Clock, Refused, Welcome, heard, hello, said
 from .target import Target
 
 #: An attempt that has not come to a greeting by then is given up; a connection and a handshake need a few round trips.
@@ -269,7 +269,7 @@ class _Line:
     def dial(self, address: str, keyring: Keyring, key: PublicKey) -> None:
         """Connect, without waiting for it. Raises what is wrong with keys and files."""
         socket = self.socket = self._context.socket(zmq.DEALER)
-        links.client(socket, keyring, key)
+        links.client(socket, keyring, key, links.Limits(silence_ms=SILENCE_MS))
         socket.setsockopt(zmq.SNDHWM, HIGH_WATER_MARK)
         # No mark to stop at: what comes answers calls of this client, who bounds these himself (exchange.py). Who has
         # stopped hears no heartbeats, and the next one that he sends to a peer that was killed aborts his process (links.py).

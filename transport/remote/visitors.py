@@ -22,9 +22,9 @@ import zmq
 from ..batching import Outbox, Sent
 from ..link import LARGE_BYTES, LARGE_BYTES_MAX
 from ..security.keyring import Keyring
-from ..security.links import LIMITS
 from ..security.ring import Holder
 from ..security.roll import ends_of, held
+from .greeting import SILENCE_MS
 
 #: What a client's routing id looks like. Those that ZeroMQ makes itself, for lines of other nodes, begin with a zero.
 CLIENT: Final = re.compile(rb"client/[0-9a-f]{32}")
@@ -165,7 +165,7 @@ def is_silent(connection: sockets.socket) -> bool:
     (silence_ms,) = struct.unpack_from("=I", info, _LAST_DATA_RECEIVED)
     unread = array("i", (0,))
     fcntl.ioctl(connection, termios.FIONREAD, unread)
-    return bool(silence_ms > LIMITS.silence_ms) and not unread[0]
+    return bool(silence_ms > SILENCE_MS) and not unread[0]
 
 
 def is_client(name: str) -> bool:

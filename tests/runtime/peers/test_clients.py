@@ -85,9 +85,8 @@ class Node:
         """Nobody waits for it."""
         self.down_names.append(name)
 
-    def _say(self, name: str, envelope: Envelope) -> bool:
+    def _say(self, name: str, envelope: Envelope) -> None:
         self.said.append((name, envelope))
-        return True
 
 
 @pytest.fixture
