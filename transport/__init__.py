@@ -3,9 +3,9 @@
 Client programs need `connect` (or `connect_async`) and the errors. Inside, files that decide take frames and times and
 return what follows from them (envelope, codec, batching, calls, topics, directory, resolver; exchange and session put
 them together for a client), and a few that do touch the world: link (the one that knows ZeroMQ), lifeline, waiting,
-client, async_client. Links to other hosts have a folder of their own (security). Nothing here knows what a component is,
-and nothing is imported from the other folders. Nothing is dropped silently: what is refused raises, what is lost is
-counted. Read first: envelope.py, link.py, session.py.
+client, async_client. Links to other hosts have folders of their own (security, peers, remote). Nothing here knows what a
+component is, and nothing is imported from the other folders. Nothing is dropped silently: what is refused raises, what is
+lost is counted. Read first: envelope.py, link.py, session.py.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Link: one ROUTER socket through which a process talks to all others. Beside security/, the only file that knows ZeroMQ.
+"""Link: one ROUTER socket through which a process talks to all others. For this host the one that knows ZeroMQ.
 
 A ROUTER that binds and also connects: thirty peers cost one descriptor to wait on and one drain, where a DEALER a peer
 would cost thirty (a poller of 16 sockets takes 10 us, TRAPS 12). A round trip against DEALER/ROUTER, interleaved in one

@@ -4,6 +4,7 @@
     Endpoint   endpoint.py   that thread: sockets, membership, and a client's session into this system
     Outward    outward.py    calls of this system's processes to other nodes
     Inward     inward.py     calls of other nodes to this system
+    Clients    clients.py    programs on other hosts that are clients here, and no nodes
     Answers    answers.py    what goes back to those who asked, so that every call ends
     Breaks     breaks.py     lines that have broken, and who is to be told
     Roster     roster.py     what is told of nodes to those who look on

@@ -37,6 +37,7 @@ BACKOFF_MAX_NS: Final = 2_000_000_000
 _STANDS: Final = int(zmq.EVENT_HANDSHAKE_SUCCEEDED)
 _NOBODY: Final = "nobody listens there"
 _UNTRUSTED: Final = "it does not trust this host's key (there: appbackplane keys trust NAME {key})"
+_CROWDED: Final = "it hung up at the greeting: this key may have as many connections there as it can"
 _ENDS: Final = {
     int(zmq.EVENT_DISCONNECTED): "the connection has ended",
     int(zmq.EVENT_CLOSED): _NOBODY,
@@ -172,7 +173,7 @@ class RemoteLink:
             if event == _STANDS:
                 self._stands = True
             elif event in _ENDS:  # what has come and was not read is lost with it: that is ZeroMQ's, too
-                self._end(_ENDS[event], is_lasting=event in _LASTING)
+                self._end(_CROWDED if self._state is _State.GREETED else _ENDS[event], is_lasting=event in _LASTING)
         if self._state is _State.DIALLED and self._stands:
             self._greet()
         if self._state is _State.GREETED:

@@ -177,6 +177,16 @@ def test_nothing_is_sent_before_the_greeting_is_answered(door: Door, caller: Cal
     assert door.numbers() == []
 
 
+def test_who_is_one_too_many_is_told_what_it_may_be(door: Door, caller: Caller) -> None:
+    """A node hangs up without a word on a key that has all connections that it can."""
+    door.answer = lambda _: None
+    caller.dial()
+    until(lambda: door.clients, door, caller)
+    door.lines.visitors.hang_up(door.clients[-1].encode())
+    until(lambda: caller.is_over, door, caller)
+    assert "it hung up at the greeting: this key may have as many connections" in str(caller.link.trouble)
+
+
 def test_a_version_that_is_not_understood_is_told_by_both(
     door: Door, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
