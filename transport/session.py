@@ -103,9 +103,16 @@ class ClientSession:
         self._exchange.put(peer, Envelope(CAST, 0, priority, route, key, None, None, body))
         self._unproven.add(peer)
 
-    def publish(self, topic: str, priority: int | None, body: dict[str, Any]) -> int:
-        """To every backplane whose objects hear `topic`; returns how many. Raises `Busy` if one has no room for it."""
-        peers = self._publishing.publish(self._expect_directory(), topic, priority, body)
+    def publish(
+        self, topic: str, priority: int | None, body: dict[str, Any],
+        *, node: str | None = None, trace: str | None = None, lost: int = 0,
+    ) -> int:  # fmt: skip
+        """To every backplane whose objects hear `topic`; returns how many. Raises `Busy` if one has no room for it.
+
+        What another `node` has published is told as that, and as having `lost` so many before it.
+        """
+        directory = self._expect_directory()
+        peers = self._publishing.publish(directory, topic, priority, body, node=node, trace=trace, lost=lost)
         self._unproven.update(peers)
         return len(peers)
 
@@ -321,11 +328,8 @@ class ClientSession:
         expired = self._exchange.expire(self._now_ns)
         for token, error in expired:
             self._finish(token, None, error, events)
-            if (
-                not isinstance(token, Fetch | Settling)
-                and self.directory is not None
-                and self._now_ns >= self._refresh_ns
-            ):
+            is_ours = isinstance(token, Fetch | Settling)
+            if not is_ours and self.directory is not None and self._now_ns >= self._refresh_ns:
                 self._refresh_ns = self._now_ns + REFRESH_NS
                 self.start(None, self._now_ns, REFRESH_LIMIT_NS)
         while self._ask_again and self._ask_again[0][0] <= self._now_ns:

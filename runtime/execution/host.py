@@ -270,6 +270,11 @@ class EngineHost:
             engine.flush(engine.clock.now_ns())
             engine.nudge()
 
+    def client_patterns(self) -> frozenset[str]:
+        """The topics that clients have asked this backplane for. From any thread."""
+        with self._engine.lead:
+            return self._engine.publishing.patterns()
+
     def hear_directory(self, function: Callable[[], None]) -> None:
         """Have this called with each new directory, with the lead."""
         self._engine.outgoing.hearers.append(function)

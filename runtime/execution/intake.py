@@ -156,12 +156,20 @@ class Intake:
         engine.inheritance.queued(action, now_ns)
 
     def accept_topic(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
-        """Post a topic's message to whoever of this backplane hears it."""
-        topic, body = envelope.route, envelope.body
+        """Post a topic's message to whoever of this backplane hears it. Its key names the node that it comes from, if any."""
+        topic, body, node = envelope.route, envelope.body, envelope.key
         assert topic is not None
         if peer is not LOCAL:
-            self.gaps.gap_before(peer, topic, envelope.id)
+            lost = self.gaps.gap_before(peer, topic, envelope.id)
+            if self.foreign is not None:
+                return (
+                    self.foreign(peer, envelope, now_ns)
+                    if node is None
+                    else self._engine.publishing.pass_on(envelope, lost)
+                )
         for number, hearer in enumerate(self._engine.registry.hearers(topic)):
+            if node is not None and not hearer.is_exported:
+                continue
             component, name, spec = hearer.component, hearer.name, hearer.spec
             try:
                 state = component._module_state

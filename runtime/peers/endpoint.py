@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from appbackplane.transport import codec
-from appbackplane.transport.envelope import CALL, CAST, REPLY, STATUS, Envelope, status
+from appbackplane.transport.envelope import CALL, CAST, PUBLISH, REPLY, STATUS, Envelope, status
 from appbackplane.transport.errors import BackplaneError, Busy, MalformedFrame, Unavailable
 from appbackplane.transport.events import Ended
 from appbackplane.transport.link import Link
@@ -37,7 +37,9 @@ from .answers import Answers, Packed
 from .breaks import BROKEN, Breaks
 from .inward import AskedHere, Inward
 from .outward import Outward
+from .paced_log import FLAPS_MAX, PacedLog
 from .roster import Roster
+from .topics import Topics
 
 #: What nodes say of themselves.
 SAY: Final = "peers.say"
@@ -58,11 +60,6 @@ CORES: Final = len(os.sched_getaffinity(0))
 _DIRECTORY: Final = "directory"
 #: Who does not keep up is offered his frames again after this.
 STALLED_RETRY_NS: Final = 2_000_000
-#: How often the same is said in the log; and how much of that is remembered.
-WARN_NS: Final = 60_000_000_000
-WARNINGS_MAX: Final = 256
-#: A peer that comes and goes is told of so often in that time.
-FLAPS_MAX: Final = 5
 
 log = logging.getLogger("appbackplane.peers")
 
@@ -81,9 +78,11 @@ class Endpoint:
         now_ns: Callable[[], int],
         deliver: Callable[[Packed], None],
         look_for: Callable[[Iterable[bytes]], None],
+        patterns: Callable[[], frozenset[str]],
     ) -> None:
         """`seeds`: addresses to begin with, each with the name of the key there. `deliver`: has the backplane send packed
         answers to peers of its own link. `look_for`: has it find out whether they are there; who is not comes as `gone`.
+        `patterns`: the topics that clients have asked that backplane for.
         """
         self.node = node
         self._lines, self._link, self._session = lines, link, session
@@ -92,6 +91,7 @@ class Endpoint:
         self._answers = Answers(node, lines, self._breaks, deliver)
         self._outward = Outward(node, random.getrandbits(40), self._say, self._answers.to_process, self._stands_to)
         self._inward = Inward(session, self._answers.to_node)
+        self._topics = Topics(node, session, holder_of=lines.holder, say=self._tell, patterns=patterns)
         #: To be looked at by any thread.
         self.roster = Roster(node, seeds, now_ns())
         self._look_ns = 0
@@ -107,8 +107,7 @@ class Endpoint:
         self._exports: object = None
         #: When those who do not keep up are offered their frames again.
         self._retry_ns = 0
-        #: What was said: since when, and how often.
-        self._said: dict[str, tuple[int, int]] = {}
+        self._log = PacedLog(log, now_ns)
         #: Keys as text, by their bytes.
         self._keys: dict[bytes, str] = {}
         self._runs = threading.Thread(target=self._run, name="peers", daemon=True)
@@ -124,6 +123,8 @@ class Endpoint:
             if envelope.kind == CALL or envelope.kind == CAST:
                 raise Busy(f"{envelope.route}: {ASKED_MAX:,} messages wait for this node's endpoint", retry_after=0.05)
             if len(asked) >= 2 * ASKED_MAX:
+                if envelope.kind == PUBLISH:
+                    self._topics.drop(envelope.route or "")
                 return  # who takes more back than that does without: it ends there by its deadline
         asked.append((peer, envelope))
         self._wake()
@@ -179,7 +180,11 @@ class Endpoint:
                 self._broke(event.address, event.because)
                 self._carry_out(node.lost(event.address, event.because, now_ns))
         for _ in range(len(asked)):
-            self._outward.take(*asked.popleft(), now_ns)
+            peer, envelope = asked.popleft()
+            if envelope.kind == PUBLISH:
+                self._topics.published(envelope)
+            else:
+                self._outward.take(peer, envelope, now_ns)
         while self._gone:
             self._outward.gone(self._gone.popleft())
         if now_ns >= self._probe_ns and self._outward:
@@ -190,16 +195,18 @@ class Endpoint:
             if isinstance(ended, Ended) and isinstance(ended.token, AskedHere):
                 self._inward.ended(ended)
             elif isinstance(ended, Ended) and ended.token is _DIRECTORY and ended.error is not None:
-                self._warn(f"the directory of this system did not come: {ended.error}")
+                self._log.warn(f"the directory of this system did not come: {ended.error}")
                 self._session.start(_DIRECTORY, now_ns, START_LIMIT_NS)
         events.clear()
-        self._export()
+        is_look = now_ns >= self._look_ns
+        if is_look or self._session.directory is not self._exports:
+            self._export()
         if now_ns >= node.next_ns():
             self._carry_out(node.tick(now_ns))
         self._outward.expire(now_ns)
         for name in self._breaks.due(now_ns):
             self._outward.down(name, HOW_BROKEN)
-        if now_ns >= self._look_ns:
+        if is_look:
             self._look_ns = now_ns + node.membership.policy.heartbeat_ns
             node.load(self._load())
             if self._lines.ring is not self._ring:
@@ -234,13 +241,13 @@ class Endpoint:
         try:
             envelopes = codec.decode(frame)
         except MalformedFrame as error:
-            self._warn(f"what node {holder.name!r} says makes no sense", error.message)
+            self._log.warn(f"what node {holder.name!r} says makes no sense", error.message)
             return
         for envelope in envelopes:
             try:
                 self._hear(holder, envelope, now_ns)
             except BackplaneError as error:  # of this one alone: what came with it may be for somebody
-                self._warn(f"something that node {holder.name!r} says makes no sense", error.message)
+                self._log.warn(f"something that node {holder.name!r} says makes no sense", error.message)
 
     def _hear(self, holder: Holder, envelope: Envelope, now_ns: int) -> None:
         kind, route = envelope.kind, envelope.route
@@ -255,6 +262,8 @@ class Endpoint:
                 self._outward.down(peer.name, HOW_BROKEN)
         elif kind == REPLY or kind == STATUS:
             self._outward.answered(peer.name, envelope)
+        elif kind == PUBLISH:
+            self._topics.came(peer.name, peer.incarnation, holder, envelope)
         else:
             self._inward.take(peer.name, peer.incarnation, holder, envelope, now_ns)
 
@@ -292,49 +301,36 @@ class Endpoint:
                 self._lines.hang_up(effect.address)
                 self._broke(effect.address, "the line to it was given up")
             elif isinstance(effect, fx.PeerUp):
-                self._log(logging.INFO, f"node {effect.name} at {effect.address} is up", count_max=FLAPS_MAX)
+                self._log.say(logging.INFO, f"node {effect.name} at {effect.address} is up", count_max=FLAPS_MAX)
             elif isinstance(effect, fx.PeerDown):
                 what = f"node {effect.name} is down ({effect.kind})"
-                self._log(logging.WARNING, what, effect.because, count_max=FLAPS_MAX)
+                self._log.say(logging.WARNING, what, effect.because, count_max=FLAPS_MAX)
                 self._outward.down(effect.name, effect.because)
                 self._inward.down(effect.name)
             elif isinstance(effect, fx.DialFailed):
-                self._warn(f"{effect.address} cannot be reached: {effect.because} (it is dialled again)")
+                self._log.warn(f"{effect.address} cannot be reached: {effect.because} (it is dialled again)")
             elif isinstance(effect, fx.Refused):
-                self._warn(f"{effect.name!r} at {effect.address} is no peer of this node", effect.reason)
+                self._log.warn(f"{effect.name!r} at {effect.address} is no peer of this node", effect.reason)
             elif isinstance(effect, fx.RefusedBy):
-                self._warn(f"node {effect.name!r} at {effect.address} refuses this one", effect.reason)
+                self._log.warn(f"node {effect.name!r} at {effect.address} refuses this one", effect.reason)
             elif isinstance(effect, fx.NameTaken):
-                self._log(logging.ERROR, effect.reason)
+                self._log.say(logging.ERROR, effect.reason)
             elif isinstance(effect, fx.NewIncarnation):
                 log.warning("this node is known as a later one than it is: %s", effect.because)
 
-    def _warn(self, what: str, because: str = "") -> None:
-        """What others may bring about is said once a minute, with their words that came with it then."""
-        self._log(logging.WARNING, what, because)
-
-    def _log(self, level: int, what: str, because: str = "", count_max: int = 1) -> None:
-        now_ns = self._now_ns()
-        since_ns, count = self._said.get(what, (now_ns, 0))
-        if now_ns - since_ns >= WARN_NS:
-            since_ns, count = now_ns, 0
-        if count >= count_max:
-            return
-        if len(self._said) >= WARNINGS_MAX:
-            self._said.clear()
-        self._said[what] = since_ns, count + 1
-        log.log(level, "%s%s", what, f": {because!r}" if because else "")
-
     def _export(self) -> None:
+        """Tell others what is to be had here and what is heard, if it is something else than before."""
         directory = self._session.directory
-        if directory is None or directory is self._exports:
+        if directory is None:
             return
-        self._exports = directory
-        try:
-            self.node.export(directory.exported, directory.exported_topics)
+        if directory is not self._exports:
+            self._exports = directory
+            self._topics.update(directory)
             self.roster.exports(directory.exported)
+        try:
+            self.node.export(directory.exported, self._topics.wanted())
         except BackplaneError as error:
-            log.warning("what this system exports is not told to other nodes: %s", error)
+            self._log.warn("what this system exports is not told to other nodes", error.message)
 
     # -- ways out -----------------------------------------------------------------------------------------------------
 
@@ -345,6 +341,9 @@ class Endpoint:
     def _load(self) -> float:
         """How busy this node is, 1: as much as it has cores: with what others ask of it, and what its host does anyway."""
         return (len(self._inward) + os.getloadavg()[0]) / CORES
+
+    def _tell(self, address: str, packed: bytes, is_bulk: bool) -> bool:
+        return self._lines.say(address, packed, is_bulk=is_bulk)
 
     def _stands_to(self, name: str) -> bool:
         peer = self.node.membership.view.get(name)

@@ -185,6 +185,11 @@ class Lines:
         self._lost.append(Lost(address, because))
         self.has_more = True
 
+    def holder(self, address: str) -> Holder | None:
+        """Who is expected at an address that was dialled, as the ring says now; None: nobody, or it is not dialled."""
+        key = self._keys.get(address)
+        return None if key is None else self._keyring.ring.of_key(key.raw)
+
     def stands(self, address: str) -> bool:
         """Whether it is connected."""
         return address in self._lines and _stand(self._lines[address])

@@ -54,6 +54,8 @@ class RouteTable:
         self._topics: TopicTable[str] = TopicTable()
         #: Of those that have gone down, what they offered: whoever asks for it may wait.
         self._former: dict[str, frozenset[str]] = {}
+        #: And what they heard.
+        self._absent: TopicTable[str] = TopicTable()
         #: By route and caller: who is to be asked, and how many of the first are equals.
         self._orders: dict[tuple[str, str], tuple[tuple[str, ...], int]] = {}
         self._weights: dict[tuple[str, str], bytes] = {}
@@ -70,8 +72,13 @@ class RouteTable:
             if offered.version or name not in self._former:
                 self._former.pop(name, None)
                 self._former[name] = frozenset(offered.operations)
+                self._absent.remove_all(name)
+                for topic in offered.topics:
+                    self._absent.add(topic, name)
             if len(self._former) > FORMER_MAX:
-                del self._former[next(iter(self._former))]
+                oldest = next(iter(self._former))
+                del self._former[oldest]
+                self._absent.remove_all(oldest)
             self._withdraw(name, offered.operations)
             self._unsubscribe(name, offered.topics)
             self._orders.clear()
@@ -114,7 +121,8 @@ class RouteTable:
         if routes.since not in (0, offered.version):
             return offered.version  # something between was lost
         offered.version, offered.patience = routes.version, 0
-        self._former.pop(name, None)
+        if self._former.pop(name, None) is not None:
+            self._absent.remove_all(name)
         is_whole = routes.since == 0
         gone = _changed(offered.operations, routes.operations, is_whole=is_whole)
         self._withdraw(name, gone)
@@ -170,6 +178,10 @@ class RouteTable:
     def subscribers(self, topic: str) -> list[str]:
         """The nodes that hear it, by its name or by a pattern. Not to be changed."""
         return self._topics.matching(topic)
+
+    def absent_subscribers(self, topic: str) -> list[str]:
+        """The nodes that heard it until they went down, and have not come back and said what they hear now."""
+        return self._absent.matching(topic)
 
     def known(self) -> dict[str, tuple[int, frozenset[str], frozenset[str]]]:
         """Peers that are up: version, operations, topics."""

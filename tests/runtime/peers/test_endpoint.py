@@ -109,8 +109,9 @@ class Here:
         seeds = {self.peer.lines.address: str(keys["b"])}
         node = PeerNode(me, seeds, time.monotonic_ns(), random=random.Random(2).random, is_allowed=self._is_trusted)
         self.endpoint = Endpoint(
-            node, lines, link, session, {}, now_ns=time.monotonic_ns, deliver=self._deliver, look_for=self._look_for
-        )
+            node, lines, link, session, {}, now_ns=time.monotonic_ns, deliver=self._deliver, look_for=self._look_for,
+            patterns=frozenset,
+        )  # fmt: skip
 
     def ask(self, id: int, route: str = "b/calc.add", *, by: bytes = ANN, kind: int = CALL) -> None:
         """A local process does."""

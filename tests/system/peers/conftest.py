@@ -26,8 +26,8 @@ from ..conftest import LIMIT_S, System, Up, short_folder, systems_in
 NAMES = ("a", "b", "c")
 #: What each runs: `a` asks, and has nothing of what it asks for.
 COMPONENTS = {
-    "a": ["served:Home"],
-    "b": ["served:Calc", "served:Worker", "served:Ledger", "served:Narrow"],
+    "a": ["served:Home", "served:Prices"],
+    "b": ["served:Calc", "served:Worker", "served:Ledger", "served:Narrow", "served:Prices"],
     "c": ["served:Calc"],
 }
 NODE = """
