@@ -178,7 +178,8 @@ def build(
                     topics[topic].append(name)
     if node:
         for topic in exported_topics:
-            topics.setdefault(topic, []).append(node)
+            if node not in topics.setdefault(topic, []):
+                topics[topic].append(node)
     return Directory(
         system=system,
         version=version,

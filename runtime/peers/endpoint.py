@@ -214,7 +214,7 @@ class Endpoint:
                 self._carry_out(node.recheck(now_ns))
             self.roster.look(self._outward.count_on, self._inward.count_of)
         is_retry = now_ns >= self._retry_ns
-        is_stalled = self._lines.flush(with_stalled=is_retry)
+        is_stalled = self._lines.flush(self._now_ns(), with_stalled=is_retry)
         if is_stalled and is_retry:
             self._retry_ns = now_ns + STALLED_RETRY_NS
         self._answers.deliver()
@@ -277,7 +277,7 @@ class Endpoint:
     def _stands(self, address: str) -> None:
         """A line stands. If one before it broke, what it carried may be lost: calls are ended there, as they were here."""
         if self._breaks.stands(address):
-            self._lines.say(address, self._encoder.encode(Envelope(CAST, 0, 0, BROKEN)))
+            self._lines.say(address, self._encoder.encode(Envelope(CAST, 0, 0, BROKEN, body={})))
 
     def _broke(self, address: str, because: str) -> None:
         """A line stands no more. Whether what was in it has arrived, nobody knows."""
@@ -292,7 +292,7 @@ class Endpoint:
                 self._look_ns = 0
             if isinstance(effect, fx.Send):
                 said = Envelope(CAST, 0, 0, SAY, body=body_of(effect.message))
-                self._lines.say(effect.address, self._encoder.encode(said))
+                self._lines.say(effect.address, self._encoder.encode(said), is_control=True)
             elif isinstance(effect, fx.Dial):
                 self._lines.dial(effect.address, effect.key)
             elif isinstance(effect, fx.Hangup):
@@ -338,12 +338,12 @@ class Endpoint:
         peer = self.node.membership.view.get(name)
         return peer is not None and self._lines.say(peer.address, self._encoder.encode(envelope), is_bulk=is_bulk)
 
+    def _tell(self, address: str, packed: bytes, is_bulk: bool) -> bool:
+        return self._lines.say(address, packed, is_bulk=is_bulk)
+
     def _load(self) -> float:
         """How busy this node is, 1: as much as it has cores: with what others ask of it, and what its host does anyway."""
         return (len(self._inward) + os.getloadavg()[0]) / CORES
-
-    def _tell(self, address: str, packed: bytes, is_bulk: bool) -> bool:
-        return self._lines.say(address, packed, is_bulk=is_bulk)
 
     def _stands_to(self, name: str) -> bool:
         peer = self.node.membership.view.get(name)

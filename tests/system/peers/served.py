@@ -125,6 +125,20 @@ class Prices(Component):
         return self.heard
 
 
+class Store(Component):
+    """Large things, there and back."""
+
+    @operation(export=True)
+    def keep(self, data: bytes) -> int:
+        """How many bytes came."""
+        return len(data)
+
+    @operation(export=True)
+    def give(self, size: int) -> bytes:
+        """So many."""
+        return bytes(size)
+
+
 class Home(Component):
     """Asks others, from inside of an operation."""
 
