@@ -82,13 +82,13 @@ class ClientSession:
     def call(
         self, token: object, now_ns: int, timeout_ns: int,
         route: str, key: str | None, priority: int | None, body: dict[str, Any],
-        idempotency_key: str | None = None, *, is_retried: bool = True,
+        idempotency_key: str | None = None, *, is_retried: bool = True, trace: str | None = None,
     ) -> int:  # fmt: skip  # hot: scripts/bench call_rtt
-        """Begin a call; `token` comes back in an `Ended`. Returns its id. Raises what makes it impossible at once."""
+        """Begin a call, `trace`: one that is handed on. `token` comes back in an `Ended`. Returns its id. Raises at once."""
         peer = self._peer_for(route, idempotency_key if key is None else key)
         return self._exchange.open(
-            peer, token, now_ns, timeout_ns, route, key, priority, body, idempotency_key, is_retried=is_retried
-        )
+            peer, token, now_ns, timeout_ns, route, key, priority, body, idempotency_key, is_retried=is_retried, trace=trace
+        )  # fmt: skip
 
     def call_later(
         self, error: BackplaneError, token: object, now_ns: int, timeout_ns: int,
@@ -323,11 +323,8 @@ class ClientSession:
         expired = self._exchange.expire(self._now_ns)
         for token, error in expired:
             self._finish(token, None, error, events)
-            if (
-                not isinstance(token, Fetch | Settling)
-                and self.directory is not None
-                and self._now_ns >= self._refresh_ns
-            ):
+            is_ours = isinstance(token, Fetch | Settling)
+            if not is_ours and self.directory is not None and self._now_ns >= self._refresh_ns:
                 self._refresh_ns = self._now_ns + REFRESH_NS
                 self.start(None, self._now_ns, REFRESH_LIMIT_NS)
         while self._ask_again and self._ask_again[0][0] <= self._now_ns:

@@ -38,6 +38,7 @@ from .breaks import BROKEN, Breaks
 from .clients import Clients
 from .inward import AskedHere, Inward
 from .outward import Outward
+from .paced_log import FLAPS_MAX, PacedLog
 from .roster import Roster
 from .topics import Topics
 
@@ -60,11 +61,6 @@ CORES: Final = len(os.sched_getaffinity(0))
 _DIRECTORY: Final = "directory"
 #: Who does not keep up is offered his frames again after this.
 STALLED_RETRY_NS: Final = 2_000_000
-#: How often the same is said in the log; and how much of that is remembered.
-WARN_NS: Final = 60_000_000_000
-WARNINGS_MAX: Final = 256
-#: A peer that comes and goes is told of so often in that time.
-FLAPS_MAX: Final = 5
 
 log = logging.getLogger("appbackplane.peers")
 
@@ -114,8 +110,7 @@ class Endpoint:
         self._exports: object = None
         #: When those who do not keep up are offered their frames again.
         self._retry_ns = 0
-        #: What was said: since when, and how often.
-        self._said: dict[str, tuple[int, int]] = {}
+        self._log = PacedLog(log, now_ns)
         #: Keys as text, by their bytes.
         self._keys: dict[bytes, str] = {}
         self._runs = threading.Thread(target=self._run, name="peers", daemon=True)
@@ -203,7 +198,7 @@ class Endpoint:
             if isinstance(ended, Ended) and isinstance(ended.token, AskedHere):
                 self._inward.ended(ended)
             elif isinstance(ended, Ended) and ended.token is _DIRECTORY and ended.error is not None:
-                self._warn(f"the directory of this system did not come: {ended.error}")
+                self._log.warn(f"the directory of this system did not come: {ended.error}")
                 self._session.start(_DIRECTORY, now_ns, START_LIMIT_NS)
         events.clear()
         is_look = now_ns >= self._look_ns
@@ -255,7 +250,7 @@ class Endpoint:
         try:
             envelopes = codec.decode(came.frame)
         except MalformedFrame as error:
-            self._warn(f"what {who} says makes no sense", error.message)
+            self._log.warn(f"what {who} says makes no sense", error.message)
             return
         for envelope in envelopes:
             try:
@@ -264,7 +259,7 @@ class Endpoint:
                 else:
                     self._hear(holder, envelope, now_ns)
             except BackplaneError as error:  # of this one alone: what came with it may be for somebody
-                self._warn(f"something that {who} says makes no sense", error.message)
+                self._log.warn(f"something that {who} says makes no sense", error.message)
 
     def _hear(self, holder: Holder, envelope: Envelope, now_ns: int) -> None:
         kind, route = envelope.kind, envelope.route
@@ -318,38 +313,22 @@ class Endpoint:
                 self._lines.hang_up(effect.address)
                 self._broke(effect.address, "the line to it was given up")
             elif isinstance(effect, fx.PeerUp):
-                self._log(logging.INFO, f"node {effect.name} at {effect.address} is up", count_max=FLAPS_MAX)
+                self._log.say(logging.INFO, f"node {effect.name} at {effect.address} is up", count_max=FLAPS_MAX)
             elif isinstance(effect, fx.PeerDown):
                 what = f"node {effect.name} is down ({effect.kind})"
-                self._log(logging.WARNING, what, effect.because, count_max=FLAPS_MAX)
+                self._log.say(logging.WARNING, what, effect.because, count_max=FLAPS_MAX)
                 self._outward.down(effect.name, effect.because)
                 self._inward.down(effect.name)
             elif isinstance(effect, fx.DialFailed):
-                self._warn(f"{effect.address} cannot be reached: {effect.because} (it is dialled again)")
+                self._log.warn(f"{effect.address} cannot be reached: {effect.because} (it is dialled again)")
             elif isinstance(effect, fx.Refused):
-                self._warn(f"{effect.name!r} at {effect.address} is no peer of this node", effect.reason)
+                self._log.warn(f"{effect.name!r} at {effect.address} is no peer of this node", effect.reason)
             elif isinstance(effect, fx.RefusedBy):
-                self._warn(f"node {effect.name!r} at {effect.address} refuses this one", effect.reason)
+                self._log.warn(f"node {effect.name!r} at {effect.address} refuses this one", effect.reason)
             elif isinstance(effect, fx.NameTaken):
-                self._log(logging.ERROR, effect.reason)
+                self._log.say(logging.ERROR, effect.reason)
             elif isinstance(effect, fx.NewIncarnation):
                 log.warning("this node is known as a later one than it is: %s", effect.because)
-
-    def _warn(self, what: str, because: str = "") -> None:
-        """What others may bring about is said once a minute, with their words that came with it then."""
-        self._log(logging.WARNING, what, because)
-
-    def _log(self, level: int, what: str, because: str = "", count_max: int = 1) -> None:
-        now_ns = self._now_ns()
-        since_ns, count = self._said.get(what, (now_ns, 0))
-        if now_ns - since_ns >= WARN_NS:
-            since_ns, count = now_ns, 0
-        if count >= count_max:
-            return
-        if len(self._said) >= WARNINGS_MAX:
-            self._said.clear()
-        self._said[what] = since_ns, count + 1
-        log.log(level, "%s%s", what, f": {because!r}" if because else "")
 
     def _export(self) -> None:
         """Tell others what is to be had here and what is heard, if it is something else than before."""
@@ -363,7 +342,7 @@ class Endpoint:
         try:
             self.node.export(directory.exported, self._topics.wanted())
         except BackplaneError as error:
-            log.warning("what this system exports is not told to other nodes: %s", error)
+            self._log.warn("what this system exports is not told to other nodes", error.message)
 
     # -- ways out -----------------------------------------------------------------------------------------------------
 

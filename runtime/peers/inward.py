@@ -1,11 +1,14 @@
 """Inward: calls that other nodes make of this system, within what their keys may use.
 
 They are made like those of any client on this host, by a session (transport/session.py): the same directory, refusals and
-ends. A route that the key may not use is as good as not there. What a peer that is down has asked for is taken back.
+ends. A route that the key may not use is as good as not there. What a peer that is down has asked for is taken back. The
+trace goes along, so that what was done on several hosts is one; who waits for whom there (`chain`) does not: objects are named
+alike everywhere, and a chain lets a call in ahead of a queue. A cycle over nodes ends by its deadline.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -26,6 +29,8 @@ from .outward import is_bulk_at
 OUTSTANDING_MAX: Final = 8_192
 #: Routes of which it is remembered that a peer may use them.
 PERMITTED_MAX: Final = 4_096
+#: A W3C traceparent, and nothing else of that place: a recorder takes it apart (observation/recorder.py).
+TRACE: Final = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
 #: No peer waits for longer: what is more does not fit on its way.
 TIMEOUT_MAX_NS: Final = 7 * 24 * 3600 * 1_000_000_000
 
@@ -138,7 +143,7 @@ class Inward:
         left_ns = DEADLINE_DEFAULT_NS if envelope.deadline is None else min(max(0, envelope.deadline), TIMEOUT_MAX_NS)
         id = self._session.call(
             asked, now_ns, left_ns, route, envelope.key, envelope.priority, envelope.body, envelope.idempotency_key,
-            is_retried=False,
+            is_retried=False, trace=_trace_of(envelope),
         )  # fmt: skip
         self._held[asked] = Held(id, is_bulk_at(envelope.priority))
         self._counts[asked.name] = self._counts.get(asked.name, 0) + 1
@@ -163,3 +168,8 @@ class Inward:
         else:
             is_told = EXPORTED in holder.routes.patterns and len(self._exported) <= LIKENESS_ROUTES_MAX
             raise UnknownRoute(route, nearest(route, self._exported) if is_told else None)
+
+
+def _trace_of(envelope: Envelope) -> str | None:
+    trace = envelope.trace
+    return trace if trace is not None and TRACE.fullmatch(trace) else None

@@ -242,6 +242,18 @@ def test_a_call_taken_back_ends_once_and_the_callee_is_told(world: World) -> Non
     assert world.turn() == [] and world.link.sent == []
 
 
+def test_a_call_that_is_handed_on_keeps_its_trace(world: World) -> None:
+    """Everything else of it is as without."""
+    session = world.session
+    for trace in (None, "00-trace"):
+        session.call("token", world.now_ns, 1_000, "query.search", None, 3, {"x": 1}, "i", trace=trace)
+    world.turn()
+    plain, traced = world.link.take("query-1")
+    assert (plain.trace, traced.trace) == (None, "00-trace")
+    traced.trace, traced.id = None, plain.id
+    assert traced == plain
+
+
 def test_a_call_that_something_urgent_waits_for_is_hurried(world: World) -> None:
     """Law 10, for who only hands on; and of one that has ended nothing is said."""
     id = world.call("mine")

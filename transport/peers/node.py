@@ -27,8 +27,10 @@ from .view import Identity
 _IS: Final = {state: "has left" if state is State.LEFT else f"is {state}" for state in State}
 #: To look for what was meant among more takes milliseconds.
 LIKENESS_ROUTES_MAX: Final = 256
-#: One peer is told the routes of this node so often: twice a heartbeat, which may be late and early in turn.
-ROUTES_EVERY_NS: Final = 100_000_000
+#: One peer is told the routes of this node so often in this time. While a system comes up its versions follow each other
+#: within milliseconds, and who is not answered waits for three heartbeats.
+ROUTES_NS: Final = 1_000_000_000
+ROUTES_COUNT_MAX: Final = 10
 #: When a caller may ask again for a node that is down here: it is dialled more often than that.
 RETRY_AFTER_S: Final = 0.25
 
@@ -50,8 +52,8 @@ class PeerNode:
         self.table = RouteTable()
         self._offer = Offer()
         self._load = 0.0
-        #: When each peer that is up was told the routes of this node last.
-        self._told_ns: dict[str, int] = {}
+        #: How often each peer that is up was told the routes of this node, and since when.
+        self._told: dict[str, tuple[int, int]] = {}
 
     def export(self, operations: Collection[str], topics: Collection[str]) -> None:
         """What this node offers, and hears, from now on: peers know it a heartbeat later. Raises `InvalidArgument`."""
@@ -90,10 +92,13 @@ class PeerNode:
         if isinstance(message, Heartbeat):
             return effects + self._ask(peer, self.table.heard(peer.name, message.routes, message.load), now_ns)
         if isinstance(message, RoutesWanted):
-            # A megabyte for a hundred bytes: nobody asks more than once a heartbeat who is in order, and who does asks again.
-            if now_ns - self._told_ns.get(peer.name, -ROUTES_EVERY_NS) < ROUTES_EVERY_NS:
+            # A megabyte for a hundred bytes. Who is in order asks once a version; whoever is not answered asks again.
+            since_ns, count = self._told.get(peer.name, (now_ns, 0))
+            if now_ns - since_ns >= ROUTES_NS:
+                since_ns, count = now_ns, 0
+            if count >= ROUTES_COUNT_MAX:
                 return effects
-            self._told_ns[peer.name] = now_ns
+            self._told[peer.name] = since_ns, count + 1
             since, operations, topics = self._offer.since(message.since)
             answer = self.membership.say(
                 Routes, peer, now_ns, since=since, version=self._offer.version, operations=operations, topics=topics
@@ -156,7 +161,7 @@ class PeerNode:
                 self.table.up(effect.name)
             elif isinstance(effect, PeerDown):
                 self.table.down(effect.name)
-                self._told_ns.pop(effect.name, None)
+                self._told.pop(effect.name, None)
             elif isinstance(effect, PeerChanged):
                 self.table.suspect(effect.name, is_suspect=effect.state is State.SUSPECT)
         return effects

@@ -122,7 +122,7 @@ def test_who_does_not_even_read_words_is_hung_up_on_and_told_when_he_is_back(aro
     for id in range(RESERVE_BYTES):
         if around.wires.given_up:
             break
-        around.answers.to_node("a", Envelope(REPLY, count + id, body=LARGE), False)
+        around.answers.to_node("a", Envelope(REPLY, count + id, body=bytes(1 << 10)), False)
     assert around.wires.given_up == [A]
     assert 4_096 < id < RESERVE_BYTES // 64
     assert around.wires.read() == []

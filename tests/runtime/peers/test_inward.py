@@ -40,10 +40,12 @@ class Session:
         self.tokens: dict[int, AskedHere] = {}
         self.casts: list[str] = []
         self.cancelled: list[int] = []
+        self.traces: list[str | None] = []
         self.boosted: list[tuple[int, int]] = []
 
-    def call(self, token: AskedHere, *words: Any, is_retried: bool) -> int:
+    def call(self, token: AskedHere, *words: Any, is_retried: bool, trace: str | None) -> int:
         """Begin."""
+        self.traces.append(trace)
         assert not is_retried, "whoever asked tries again, or does not"
         if self.error is not None:
             raise self.error
@@ -111,6 +113,14 @@ def test_a_call_is_made_here_in_the_words_of_its_caller(here: Here) -> None:
     assert words[2][1] == DEADLINE_DEFAULT_NS
     assert words[3][1] == 0, "a time of another host's clock"
     assert here.inward.count_of("a") == len(here.inward) == 3
+
+
+def test_the_trace_of_a_call_goes_on_here(here: Here) -> None:
+    """What several hosts have done for one request is found as one. What is no trace is nobody's: it is taken apart later."""
+    trace = f"00-{7:032x}-{9:016x}-01"
+    for said in (trace, "x" * len(trace), trace + "0", trace.replace("7", "\u0667"), None):
+        here.hear(len(here.session.traces) + 1, trace=said)
+    assert here.session.traces == [trace, None, None, None, None]
 
 
 def test_answers_go_to_who_asked_under_their_numbers(here: Here) -> None:
