@@ -44,6 +44,8 @@ BROKEN: Final = "peers.broken"
 START_LIMIT_NS: Final = 5_000_000_000
 #: What came from others is taken in for so long, before everything else has its turn again.
 TURN_MAX_NS: Final = 2_000_000
+#: Frames of this system taken in at a time: batches, or an answer of 16 MB each, of which 64 took two seconds of silence.
+FRAMES_MAX: Final = 2
 #: Stands for the directory of this system.
 _DIRECTORY: Final = "directory"
 #: Who does not keep up is offered his frames again after this.
@@ -153,7 +155,7 @@ class Endpoint:
                 self._carry_out(node.lost(event.address, event.because, now_ns))
         for _ in range(len(asked)):
             self._outward.take(*asked.popleft(), now_ns)
-        events = self._session.turn(now_ns)
+        events = self._session.turn(now_ns, FRAMES_MAX)
         for ended in events:
             if isinstance(ended, Ended) and isinstance(ended.token, AskedHere):
                 self._inward.ended(ended)
