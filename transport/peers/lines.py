@@ -280,7 +280,7 @@ class Lines:
                 self.give_up(address, f"the key of {holder.name!r} was revoked here")
 
     def _look(self, address: str) -> Iterator[Connected | Lost]:
-        lines = self._lines.get(address, ())
+        lines = self._lines.get(address, [])
         for line in lines:
             while int(line.monitor.getsockopt(zmq.EVENTS)) & _POLLIN:
                 event = parse_monitor_message(line.monitor.recv_multipart(zmq.NOBLOCK))["event"]
