@@ -1,7 +1,8 @@
 """docs/peers.md on two hosts: its steps, typed as they stand there, each on the host that it is for (root only).
 
-Without root test_pages.py runs the page on one host; here the two have a network each, and an address that the other reaches.
-Which host a command is for, its last word that names one says; the addresses of the page stand for theirs.
+Without root test_pages.py runs the page on one host; here the two have a network each, an address that the other reaches, and
+no other way to each other. Which host a command is for, its last word that names one says; the addresses of the page stand
+for theirs.
 """
 
 from __future__ import annotations

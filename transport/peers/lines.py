@@ -25,7 +25,7 @@ from ..security.doorstep import Doorstep
 from ..security.gatekeeper import Gatekeeper
 from ..security.keyring import Keyring
 from ..security.keys import PublicKey
-from ..security.ring import Holder
+from ..security.ring import Holder, Ring
 from ..security.roll import Roll
 from .line import STANDS, Line
 from .parts import Joining, Took
@@ -126,6 +126,11 @@ class Lines:
         for fd in (int(self._door.getsockopt(zmq.FD)), self._gatekeeper.fileno(), self._doorstep.fileno()):
             self._epoll.register(fd, select.EPOLLIN)
 
+    @property
+    def ring(self) -> Ring:
+        """Whom this node trusts, as it was at the last look."""
+        return self._seen_ring
+
     def fileno(self) -> int:
         """Readable when there is something to look at. Take turns until `turn` says that there is no more."""
         return self._epoll.fileno()
@@ -188,11 +193,20 @@ class Lines:
         which = CONTROL if is_control else BULK if is_bulk else URGENT
         return lines is not None and lines[0].is_connected and self._outboxes[which].add(address.encode(), packed)
 
+    def say_instead(self, address: str, packed: bytes, *, is_bulk: bool) -> bool:
+        """A word in the place of an answer that `say` had no room for; False: there is none for words either."""
+        return self._outboxes[is_bulk].add_instead(address.encode(), packed)
+
     def give_up(self, address: str, because: str) -> None:
         """Close a line, with all that waits in it; the next turn tells of it as of one that was lost."""
         self.hang_up(address)
         self._lost.append(Lost(address, because))
         self.has_more = True
+
+    def holder(self, address: str) -> Holder | None:
+        """Who is expected at an address that was dialled, as the ring says now; None: nobody, or it is not dialled."""
+        key = self._keys.get(address)
+        return None if key is None else self._keyring.ring.of_key(key.raw)
 
     def stands(self, address: str) -> bool:
         """Whether it is connected."""

@@ -28,8 +28,8 @@ from ..conftest import LIMIT_S, System, Up, short_folder, systems_in
 NAMES = ("a", "b", "c")
 #: What each runs: `a` asks, and has nothing of what it asks for.
 COMPONENTS = {
-    "a": ["served:Home"],
-    "b": ["served:Calc", "served:Worker", "served:Ledger", "served:Narrow", "served:Store"],
+    "a": ["served:Home", "served:Prices"],
+    "b": ["served:Calc", "served:Worker", "served:Ledger", "served:Narrow", "served:Store", "served:Prices"],
     "c": ["served:Calc"],
 }
 #: What takes too long for every run.
@@ -117,11 +117,14 @@ class Nodes:
 
 
 def wait_reached(client: Client) -> None:
-    """Until a call to `b` is answered. It is asked at once again: who waits as he is told (`retry_after`) waits for longer."""
+    """Until a call to `b` is answered, and what it offers is known: the one is so a heartbeat before the other. It is asked at
+    once again: who waits as he is told (`retry_after`) waits for longer.
+    """
     end_s = time.monotonic() + LIMIT_S
     while True:
         try:
-            assert client.call("b/calc.add", x=1, y=2, timeout=LIMIT_S, retry=False) == 3
+            for route in ("b/calc.add", "calc.add"):
+                assert client.call(route, x=1, y=2, timeout=LIMIT_S, retry=False) == 3
             return
         except BackplaneError as error:
             if time.monotonic() > end_s:
