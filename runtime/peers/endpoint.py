@@ -48,6 +48,8 @@ SAY: Final = "peers.say"
 START_LIMIT_NS: Final = 5_000_000_000
 #: What came from others is taken in for so long, before everything else has its turn again.
 TURN_MAX_NS: Final = 2_000_000
+#: Frames of this system taken in at a time: batches, or an answer of 16 MB each, of which 64 took two seconds of silence.
+FRAMES_MAX: Final = 2
 #: What a peer has said that way.
 HOW_BROKEN: Final = "its line to this node broke"
 #: Messages that wait for the endpoint: what two processes may have outstanding, and 80 ms of its work. Taking back has as
@@ -193,7 +195,7 @@ class Endpoint:
         if now_ns >= self._probe_ns and self._outward:
             self._probe_ns = now_ns + PROBE_NS
             self._look_for(self._outward.callers())
-        events = self._session.turn(now_ns)
+        events = self._session.turn(now_ns, FRAMES_MAX)
         for ended in events:
             if isinstance(ended, Ended) and isinstance(ended.token, AskedHere):
                 self._inward.ended(ended)

@@ -13,6 +13,11 @@ from .effects import Dial, DialFailed, Effect, Hangup, Send
 from .messages import Message
 from .policy import MembershipPolicy
 
+#: Handshakes that a node begins at a time. Where 64 nodes each began 63 at once on two cores, none was done within its second,
+#: and all began anew, for ever: there is more to gain from another's end than from one's own beginning.
+BEGUN_MAX = 4
+#: A dial that has not ended after so long holds up no other: nobody may be there, as behind a partition (32 in 2 s).
+BEGUN_NS = 250_000_000
 #: Addresses that are dialled only to be told why they are refused; more wait for their next attempt.
 DISMISSED_MAX = 32
 
@@ -166,21 +171,29 @@ class Dialling:
         """What is due: to be dialled, or to be given up."""
         effects: list[Effect] = []
         for line in list(self._lines.values()):
-            if line.is_dialled:
-                if not line.is_good and now_ns >= line.dialled_ns + self._policy.attempt_ns:
-                    why = "connected, but nobody answers" if line.is_connected else "no connection"
-                    effects += self.again(line.address, f"{why} within {self._policy.attempt_ns / 1e9:g} s", now_ns)
-            elif now_ns >= line.due_ns and not self._is_covered(line):
-                line.is_dialled, line.dialled_ns = True, now_ns
-                effects.append(Dial(line.address, line.key))
+            if line.is_dialled and not line.is_good and now_ns >= self._limit_ns(line):
+                why = "connected, but nobody answers" if line.is_connected else "no connection"
+                effects += self.again(line.address, f"{why} within {self._policy.attempt_ns / 1e9:g} s", now_ns)
+        due = [
+            line
+            for line in self._lines.values()
+            if not line.is_dialled and now_ns >= line.due_ns and not self._is_covered(line)
+        ]
+        for _ in range(min(len(due), BEGUN_MAX - len(self._begun(now_ns)))):
+            line = due.pop(int(self._random() * len(due)))  # or all would begin with the same
+            line.is_dialled, line.dialled_ns = True, now_ns
+            effects.append(Dial(line.address, line.key))
         return effects
 
     def next_ns(self, now_ns: int) -> int:
         """When `tick` has something to do."""
-        due = [
-            line.dialled_ns + self._policy.attempt_ns if line.is_dialled else line.due_ns
+        begun = self._begun(now_ns)
+        is_full = len(begun) >= BEGUN_MAX
+        due = [min(begun) + BEGUN_NS] if is_full else []
+        due += [
+            self._limit_ns(line) if line.is_dialled else line.due_ns
             for line in self._lines.values()
-            if not line.is_good and not self._is_covered(line)
+            if not line.is_good and not self._is_covered(line) and (line.is_dialled or not is_full)
         ]
         return min(due, default=now_ns + self._policy.attempt_ns)
 
@@ -208,6 +221,18 @@ class Dialling:
         """Whether it is dialled whoever listens there."""
         line = self._lines.get(address)
         return line is not None and line.is_seed
+
+    def _begun(self, now_ns: int) -> list[int]:
+        """When those were dialled that others wait for."""
+        return [
+            line.dialled_ns
+            for line in self._lines.values()
+            if line.is_dialled and not line.is_connected and now_ns - line.dialled_ns < BEGUN_NS
+        ]
+
+    def _limit_ns(self, line: Line) -> int:
+        """When a line that has brought no echo is given up. Once it stands, what lacks is the other's line back."""
+        return (line.connected_ns if line.is_connected else line.dialled_ns) + self._policy.attempt_ns
 
     def _is_covered(self, line: Line) -> bool:
         other = self._lines.get(line.alias_of)

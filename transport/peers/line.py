@@ -7,7 +7,6 @@ with calls, and goes between the parts.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
 from typing import Final
 
 import zmq
@@ -89,8 +88,3 @@ class Line:
             return Sent.FULL if self.is_connected else Sent.UNREACHABLE
         self.is_full = False
         return Sent.SENT
-
-
-def stand(lines: Iterable[Line]) -> bool:
-    """Whether all of these do."""
-    return all(line.is_connected for line in lines)

@@ -28,16 +28,18 @@ from ..security.keyring import Keyring
 from ..security.keys import PublicKey
 from ..security.ring import Holder, Ring
 from ..security.roll import Roll
-from .line import STANDS, Line, stand
+from .line import STANDS, Line
 from .parts import Joining, Took
 
+# A plain integer: an enum's `&` looks a member up each time, and this is asked in every turn.
+_POLLIN: Final = int(zmq.POLLIN)
 #: Between two looks at the ring, and at who says nothing: for so long a revoked key may still be heard.
 SWEEP_NS: Final = 100_000_000
 #: Frames taken in one turn: a frame is up to 512 envelopes, or a megabyte.
 FRAMES_MAX: Final = 64
 #: Silence is for membership to judge; ZeroMQ's own verdict comes when there is nothing left to judge (`dead_ns`). With its
 #: 600 ms each line was cut every few seconds where 5 % of segments are lost: TCP repeats one that is lost twice after that.
-LIMITS: Final = links.Limits(silence_ms=2_000)
+LIMITS: Final = links.Limits(heartbeat_ms=1_000, silence_ms=4_000)
 #: What is in one socket's queue that comes, frames: of a peer that keeps to its window they are 16 MiB at most.
 HWM: Final = 64
 #: And that goes: frames of a few bytes, or they fill the window first. What nodes say of themselves is in no window.
@@ -90,8 +92,8 @@ class Lines:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
         self._context.set(zmq.MAX_SOCKETS, 4_096)
         self._epoll = select.epoll()
-        #: By address: for what is urgent, and for bulk.
-        self._lines: dict[str, tuple[Line, Line]] = {}
+        #: By address: for what is urgent, and for bulk, once there is some.
+        self._lines: dict[str, list[Line]] = {}
         self._monitored: dict[int, str] = {}
         #: Who is expected at which address.
         self._keys: dict[str, PublicKey] = {}
@@ -143,27 +145,31 @@ class Lines:
     def dial(self, address: str, key: str) -> None:
         """Connect to who has the secret of `key` (`PublicKey` as text). The next turns say what became of it."""
         self.hang_up(address)
-        sockets: list[zmq.Socket[bytes]] = []
         try:
             expected = self._keys[address] = PublicKey.parse(key)
-            for _ in range(2):
-                sockets.append(self._context.socket(zmq.DEALER))
-                links.client(sockets[-1], self._keyring, expected, LIMITS)
-                sockets[-1].setsockopt(zmq.SNDHWM, SEND_HWM)
-            events = STANDS | sum(_ENDS)
-            lines = self._lines[address] = Line(sockets[0], events), Line(sockets[1], events)
             self._addresses.setdefault(expected.raw, set()).add(address)
-            for line in lines:
-                self._monitored[line.fileno()] = address
-                self._epoll.register(line.fileno(), select.EPOLLIN)
-                self._by_number[line.number] = address, line
-                links.connect(line.socket, address)
-            self._fresh.append(address)
+            self._lines[address] = []
+            self._begin(address)
         except BackplaneError as error:
             self.hang_up(address)
-            for socket in sockets:
-                socket.close(linger=0)
             self._lost.append(Lost(address, error.message))
+
+    def _begin(self, address: str) -> None:
+        """One more line there: the first is for what is urgent, the second for bulk."""
+        socket = self._context.socket(zmq.DEALER)
+        try:
+            links.client(socket, self._keyring, self._keys[address], LIMITS)
+            socket.setsockopt(zmq.SNDHWM, SEND_HWM)
+            line = Line(socket, STANDS | sum(_ENDS))
+        except BaseException:
+            socket.close(linger=0)
+            raise
+        self._lines[address].append(line)
+        self._by_number[line.number] = address, line
+        self._monitored[line.fileno()] = address
+        self._epoll.register(line.fileno(), select.EPOLLIN)
+        links.connect(socket, address)
+        self._fresh.append(address)
 
     def hang_up(self, address: str) -> None:
         """Close a line, with all that waits in it. Nothing more is told of it."""
@@ -190,7 +196,7 @@ class Lines:
         """
         lines = self._lines.get(address)
         which = CONTROL if is_control else BULK if is_bulk else URGENT
-        return lines is not None and stand(lines) and self._outboxes[which].add(address.encode(), packed)
+        return lines is not None and lines[0].is_connected and self._outboxes[which].add(address.encode(), packed)
 
     def say_instead(self, address: str, packed: bytes, *, is_bulk: bool) -> bool:
         """A word in the place of an answer that `say` had no room for; False: there is none for words either."""
@@ -209,7 +215,7 @@ class Lines:
 
     def stands(self, address: str) -> bool:
         """Whether it is connected."""
-        return address in self._lines and stand(self._lines[address])
+        return address in self._lines and self._lines[address][0].is_connected
 
     def flush(self, now_ns: int | None = None, *, with_stalled: bool = True) -> bool:
         """Let go what was said, what is urgent first; whether something is to be offered again in a moment, by itself.
@@ -254,7 +260,7 @@ class Lines:
         for address in (*fresh, *(self._monitored.get(fd, "") for fd, _ in self._epoll.poll(0))):
             yield from self._look(address)
         for _ in range(FRAMES_MAX):
-            if not int(self._door.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+            if not int(self._door.getsockopt(zmq.EVENTS)) & _POLLIN:
                 break
             parts: list[zmq.Frame] = self._door.recv_multipart(zmq.NOBLOCK, copy=False)
             holder = self._roll.admit(parts[-1])
@@ -298,9 +304,9 @@ class Lines:
                 self.give_up(address, f"the key of {holder.name!r} was revoked here")
 
     def _look(self, address: str) -> Iterator[Connected | Lost]:
-        lines = self._lines.get(address, ())
+        lines = self._lines.get(address, [])
         for line in lines:
-            while int(line.monitor.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+            while int(line.monitor.getsockopt(zmq.EVENTS)) & _POLLIN:
                 event = parse_monitor_message(line.monitor.recv_multipart(zmq.NOBLOCK))["event"]
                 if event != STANDS:
                     self.hang_up(address)
@@ -308,7 +314,8 @@ class Lines:
                     return
                 line.is_connected = True
                 line.greet(self._now_ns)
-                if stand(lines):
+                self._reopen(address)
+                if line is lines[0]:
                     self._joining.tell_again(self._keys[address].raw)
                     yield Connected(address)
                     if self._lines.get(address) is not lines:
@@ -319,11 +326,22 @@ class Lines:
         lines = self._lines.get(address)
         if lines is None:
             return Sent.UNREACHABLE
+        if which == BULK and not self._has_bulk(address, lines):
+            return Sent.FULL  # until it stands
         line = lines[which == BULK]
         sent = line.send(frame) if which == CONTROL else line.begin(frame, self._now_ns)
         if sent is Sent.FULL and line.is_full:
             self._full.add(address)
         return sent
+
+    def _has_bulk(self, address: str, lines: list[Line]) -> bool:
+        """Whether the line for bulk stands; it is dialled when there is some: most peers never have any for each other."""
+        if len(lines) == 1:
+            try:
+                self._begin(address)
+            except BackplaneError as error:
+                self.give_up(address, error.message)
+        return lines[-1].is_connected and len(lines) > 1
 
     def _took(self, holder: Holder, took: Took, now_ns: int) -> None:
         """The reader of a line is further than he was."""

@@ -18,6 +18,8 @@ from .admission import Refusal, plain
 from .gatekeeper import Gatekeeper
 from .roll import ends_of, held
 
+# A plain integer: an enum's `&` looks a member up each time, and this is asked in every turn.
+_POLLIN: Final = int(zmq.POLLIN)
 #: What ZeroMQ says of a handshake that failed. (Of a key that was refused, the gatekeeper has said more.)
 REASONS: Final = {
     int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL): "it does not speak CURVE with the key of this node",
@@ -108,7 +110,7 @@ class Doorstep:
     def _taken(self) -> list[Event]:
         """What has happened, as far as it is one turn's work."""
         events: list[Event] = []
-        while len(events) < EVENTS_MAX and int(self._monitor.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+        while len(events) < EVENTS_MAX and int(self._monitor.getsockopt(zmq.EVENTS)) & _POLLIN:
             event = parse_monitor_message(self._monitor.recv_multipart(zmq.NOBLOCK))
             events.append((int(event["event"]), int(event["value"])))
         return events

@@ -21,6 +21,8 @@ from .keyring import Keyring
 from .links import DOMAIN
 from .refusals import Refusals
 
+# A plain integer: an enum's `&` looks a member up each time, and this is asked in every turn.
+_POLLIN: Final = int(zmq.POLLIN)
 #: Where ZeroMQ asks (ZAP, RFC 27); one a context.
 ADDRESS: Final = "inproc://zeromq.zap.01"
 #: Answered in a turn: at 20 us each, nobody else waits for long, however many knock.
@@ -63,7 +65,7 @@ class Gatekeeper:
     def answer(self, now_ns: int) -> bool:
         """Answer those who have asked; whether more may be waiting, so that the owner comes back before it waits."""
         for _ in range(QUESTIONS_MAX):
-            if not int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+            if not int(self._socket.getsockopt(zmq.EVENTS)) & _POLLIN:
                 self._say(self.refusals.due(now_ns))
                 return False
             question: list[bytes] = self._socket.recv_multipart(zmq.NOBLOCK)

@@ -42,9 +42,14 @@ class Keyring:
         #: Why it cannot be read as it is now; None: it can.
         self.problem: str | None = None
         self._mark: Mark | None = None
+        #: The pair, as the file was when it was read last: it is asked for with each line that is dialled.
+        self._own: tuple[Mark, KeyPair] | None = None
 
     def own(self) -> KeyPair:
         """The pair of this node. Raises `FailedPrecondition` where there is none, or others can have read it."""
+        mark = self.folder.mark(OWN)
+        if self._own is not None and mark is not None and mark == self._own[0]:
+            return self._own[1]
         path = self.folder.path / OWN
         text = self.folder.read(OWN, _OWN_BYTES_MAX)
         if text is None:
@@ -59,6 +64,8 @@ class Keyring:
             raise FailedPrecondition(
                 f"{path}: its two keys do not belong together; make another pair (appbackplane keys new --replace)"
             )
+        if mark is not None:
+            self._own = mark, pair
         return pair
 
     def make_own(self, *, is_replacing: bool = False) -> PublicKey:

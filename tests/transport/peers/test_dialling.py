@@ -7,7 +7,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appbackplane.transport.peers.dialling import DISMISSED_MAX, Dialling
+from appbackplane.transport.peers.dialling import BEGUN_MAX, BEGUN_NS, DISMISSED_MAX, Dialling
 from appbackplane.transport.peers.effects import Dial, DialFailed, Hangup, Send
 from appbackplane.transport.peers.messages import Refusal
 from appbackplane.transport.peers.policy import MembershipPolicy
@@ -42,11 +42,12 @@ def test_a_line_without_an_answer_is_dialled_afresh() -> None:
         if is_connected:
             found.connected("tcp://b", 1)
         assert found.tick(P.attempt_ns - 1) == []
-        hangup, failed = found.tick(P.attempt_ns)
+        over_ns = P.attempt_ns + is_connected  # since it was dialled, or stands
+        hangup, failed = found.tick(over_ns)
         assert hangup == Hangup("tcp://b") and isinstance(failed, DialFailed)
         assert ("nobody answers" in failed.because) == is_connected
-        assert found.tick(P.attempt_ns + P.backoff_ns - 1) == []
-        assert found.tick(P.attempt_ns + P.backoff_ns) == [Dial("tcp://b", "k")]
+        assert found.tick(over_ns + P.backoff_ns - 1) == []
+        assert found.tick(over_ns + P.backoff_ns) == [Dial("tcp://b", "k")]
 
 
 def test_an_echo_of_this_line_makes_it_good() -> None:
@@ -55,7 +56,7 @@ def test_an_echo_of_this_line_makes_it_good() -> None:
     found.tick(0)
     found.connected("tcp://b", 10)
     found.echoed("tcp://b", 9)
-    assert found.tick(P.attempt_ns)[0] == Hangup("tcp://b")
+    assert found.tick(P.attempt_ns + 10)[0] == Hangup("tcp://b")
     found.tick(2 * S)
     found.connected("tcp://b", 2 * S)
     found.echoed("tcp://b", 2 * S)
@@ -116,8 +117,10 @@ def test_a_last_word_is_said_and_no_more() -> None:
     assert found.tick(100 * S) == []
     for n in range(DISMISSED_MAX + 5):
         found.dismiss(f"tcp://x{n}", "k", WORD, 0)
-    assert len(found.tick(200 * S)) == DISMISSED_MAX
-    assert sum(isinstance(e, Hangup) for e in found.tick(300 * S)) == DISMISSED_MAX
+    effects = [effect for n in range(20) for effect in found.tick(200 * S + n * BEGUN_NS)]
+    assert len({effect.address for effect in effects if isinstance(effect, Dial)}) == DISMISSED_MAX
+    effects += found.tick(300 * S)
+    assert sum(isinstance(effect, Hangup) for effect in effects) == DISMISSED_MAX
     assert found.tick(400 * S) == []
 
 
@@ -161,3 +164,21 @@ def test_each_line_is_dialled_and_hung_up_on_in_turn(story: list[tuple[str, str,
                 assert effect.address in standing
     assert set(found.standing()) == standing
     assert found.next_ns(now_ns) <= now_ns + 2 * P.refused_ns
+
+
+def test_few_are_dialled_at_a_time_and_nobody_waits_for_who_is_not_there() -> None:
+    """64 nodes that all begin with 63 at once on one machine never end; and the dead must not hold up the living."""
+    found = Dialling(P, lambda: 0.5)
+    for n in range(20):
+        found.add_seed(f"tcp://x{n}", "k", 0)
+    first = found.tick(0)
+    assert len(first) == BEGUN_MAX and found.tick(1) == []
+    assert found.next_ns(1) == BEGUN_NS
+    assert isinstance(first[0], Dial)
+    found.connected(first[0].address, 2)
+    assert found.next_ns(2) == 0, "there is room for one"
+    assert len(found.tick(3)) == 1
+    dialled = len(first) + 1
+    for n in range(1, 5):
+        dialled += sum(isinstance(effect, Dial) for effect in found.tick(n * BEGUN_NS + 3))
+    assert dialled == 20
