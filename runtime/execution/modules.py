@@ -35,13 +35,15 @@ class Modules:
         self._latest: dict[str, MethodAction] = {}  # the hook of each component's latest move
         self.is_suspended = False
 
-    def move(self, name: str, to: ModuleState, on_end: Callable[[BaseException | None], None]) -> None:
-        """Begin a move; `on_end` is called with None or with what the hook raised. Raises `BackplaneError` at once."""
+    def move(self, name: str, to: ModuleState, on_end: Callable[[BaseException | None], None], epoch: int = 0) -> None:
+        """Begin a move; `on_end` is called with None or with what the hook raised. `epoch`: of the cluster, on its primary
+        node. Raises `BackplaneError` at once."""
         component = self._engine.registry.components.get(name)
         if component is None:
             raise NotFound(f"no component {name!r} in backplane {self._engine.backplane}")
         check_move(component.name, component.state, to)
         before = component.state
+        component._epoch = epoch
         if to not in _SERVING:
             component._module_state = to
             if to is ModuleState.DOWN:

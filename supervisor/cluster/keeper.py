@@ -42,15 +42,16 @@ class Keeper:
                 os.eventfd_read(self.fd)
             return answer
 
-    def ask_last(self, swap: Swap, limit_s: float) -> bool:
-        """Whether this was done; waits for it, and for what was asked before it."""
+    @property
+    def is_busy(self) -> bool:
+        """Whether it has not been answered yet."""
+        return self._asked is not None
+
+    def wait(self, limit_s: float) -> Answer | None:
+        """The answer, as soon as it comes; None: nothing was asked, or it did not come."""
         with self._news:
-            if not self._news.wait_for(lambda: self._asked is None, limit_s):
-                return False
-            self._answer, self._asked = None, swap
-            self._news.notify_all()
             self._news.wait_for(lambda: self._asked is None, limit_s)
-            return self._asked is None and not isinstance(self._answer, Conflict | Trouble)
+        return self.take()
 
     def close(self, limit_s: float) -> None:
         """No more questions."""

@@ -18,7 +18,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 #: A supervisor on a machine that is overloaded is late by a tenth of a second; it must not be that which costs the lease. Above
 #: an hour nobody waits for the secondary.
 _TTL_MIN_NS, _TTL_MAX_NS = 1_000_000_000, 3_600_000_000_000
-_KINDS = '"file:FOLDER", "etcd://HOST:PORT" or "postgresql://USER@HOST/DATABASE"'
+_KINDS = '"file:FOLDER"'
 
 
 class ClusterSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,8 +38,13 @@ class ClusterSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         kind, _, where = self.lease.partition(":")
         return kind, where if kind == FILE else self.lease
 
+    @property
+    def shown(self) -> str:
+        """Where it is, without a password."""
+        return re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", self.lease)
 
-def read(reader: Reader, table: Mapping[str, Any], folder: Path, *, has_node: bool) -> ClusterSettings | None:
+
+def read(reader: Reader, table: Mapping[str, Any], folder: Path) -> ClusterSettings | None:
     """Of the whole TOML, which lies in `folder`, what [cluster] says. What is wrong is noted."""
     if "cluster" not in table:
         backplanes = table.get("backplane")
@@ -50,7 +55,7 @@ def read(reader: Reader, table: Mapping[str, Any], folder: Path, *, has_node: bo
         return None
     problems_before = len(reader.problems)
     values = reader.table(ClusterSettings, table["cluster"], ("cluster",))
-    if not has_node and "node" not in table:
+    if "node" not in table:
         reader.say(("cluster",), 'expected a table [node] with name = "..." beside it: who is primary has a name')
     if not NAME.fullmatch(values.get("name", "any")):
         what = "expected a letter or digit and at most 62 more letters, digits, - and _"
@@ -67,7 +72,7 @@ def read(reader: Reader, table: Mapping[str, Any], folder: Path, *, has_node: bo
 
 def _lease(reader: Reader, lease: str, folder: Path) -> str:
     kind, colon, where = lease.partition(":")
-    if not colon or kind not in (FILE, ETCD, POSTGRES):
+    if not colon or kind not in (FILE,):
         reader.say(("cluster", "lease"), f"expected {_KINDS}, got {shown(lease)}")
     elif "\0" in lease or not where.strip("/"):
         reader.say(("cluster", "lease"), f"expected where it is, too: {_KINDS}, got {shown(lease)}")

@@ -13,7 +13,7 @@ import msgspec
 from appbackplane.transport.errors import FailedPrecondition
 
 from .record import Record, Snapshot
-from .settings import ETCD, FILE, ClusterSettings
+from .settings import ClusterSettings
 
 #: A record is some 200 bytes; what is longer is none.
 RECORD_BYTES_MAX = 64 << 10
@@ -38,18 +38,10 @@ class Store(Protocol):
 
 def open_store(settings: ClusterSettings) -> Store:
     """The store of a cluster. Raises `FailedPrecondition` where it cannot be one."""
-    kind, where = settings.store
-    if kind == FILE:
-        from .file_store import FileStore
+    from .file_store import FileStore
 
-        return FileStore(where, settings.name)
-    if kind == ETCD:
-        from .etcd_store import EtcdStore
-
-        return EtcdStore(where, settings.name, settings.ttl_ns / 1e9)
-    from .postgres_store import PostgresStore
-
-    return PostgresStore(where, settings.name, settings.ttl_ns / 1e9)
+    _, where = settings.store
+    return FileStore(where, settings.name)
 
 
 def check_store(settings: ClusterSettings) -> Snapshot:

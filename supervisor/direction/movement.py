@@ -21,6 +21,7 @@ from appbackplane.transport.errors import (
     Unavailable,
 )
 
+from . import standing_by
 from .child import Child, Drain, Failure, Phase
 from .effects import Answer, Effect, Move, Refuse, Say
 from .events import Moved, MoveFailed, MoveOrdered
@@ -49,6 +50,8 @@ class Movement:
         #: Where the system is to be, and those components that were ordered elsewhere.
         self.role = role
         self.wanted: dict[str, ModuleState] = {}
+        #: Above this nobody goes; and, while this node is the primary one of a cluster, its epoch (standing_by.py).
+        self.ceiling, self.epoch = ModuleState.PRIMARY, 0
         #: All have registered, and fit together: until then nobody moves.
         self.is_planned = False
         #: Everything is to go down, whatever was wanted.
@@ -84,8 +87,9 @@ class Movement:
         return found
 
     def _goal(self, standing: Standing) -> ModuleState:
-        """Where it was ordered to be."""
-        return self.wanted.get(standing.component, self.role)
+        """Where it was ordered to be, as far as its node allows."""
+        wanted = self.wanted.get(standing.component, self.role)
+        return standing_by.highest(self._children[standing.backplane], wanted, self.ceiling)
 
     def waiting(self) -> dict[str, list[str]]:
         """To each component that rests elsewhere than it is to be, those that have to move before it."""
@@ -260,7 +264,7 @@ class Movement:
             if to is not ModuleState.DOWN:
                 limit_ns = LATE_LIMIT_NS
                 child.hooks_due_ns[component] = now_ns + child.start_limit_ns
-            self._effects.append(Move(child.name, child.generation, component, to.value, limit_ns))
+            self._effects.append(Move(child.name, child.generation, component, to.value, limit_ns, self.epoch))
 
     def _begin_orders(self) -> bool:
         has_begun = False
@@ -311,7 +315,8 @@ class Movement:
                 if bound is not None and HEIGHT[bound] < HEIGHT[to]:
                     why = f"it depends on {other!r}, {_keeps(other, bound, ceilings)}"
                     raise FailedPrecondition(f"{component!r} cannot be {to.value}: {why}")
-        raise FailedPrecondition(f"{component!r} cannot be {to.value}: {'; '.join(self.problems())}")
+        why = "this node is secondary in its cluster" if self.ceiling is not to else "; ".join(self.problems())
+        raise FailedPrecondition(f"{component!r} cannot be {to.value}: {why}")
 
     def _ceilings(self) -> dict[str, ModuleState]:
         found: dict[str, ModuleState] = {}
@@ -351,6 +356,8 @@ class Movement:
         homes = {name: self._children[standings[name].backplane] for name in concerned}
         if any(standings[name].moving_to is not None or homes[name].is_leaving for name in concerned):
             return False
+        if order.component is None and HEIGHT[order.to] > HEIGHT[self.ceiling]:
+            return False  # another node is primary
         goals = self.targets(standings)
         ordered = concerned if order.component is None else _nodes(order.component, standings)
         return all(homes[name].phase in _GONE or is_there(standings[name], goals[name]) for name in ordered)
