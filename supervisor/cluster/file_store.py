@@ -59,6 +59,7 @@ class FileStore:
         try:
             fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except FileNotFoundError:
+            self._check_there()
             return Snapshot("0")
         except OSError as error:
             raise StoreError(f"{self._path} cannot be read: {error.strerror}") from error
@@ -92,13 +93,19 @@ class FileStore:
     def _locked(self) -> Iterator[None]:
         fcntl.flock(self._lock_fd, fcntl.LOCK_EX)
         try:
-            with suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(self._lock_fd), self._lock_path.lstat()):
-                    yield
-                    return
-            raise StoreError(f"{self._lock_path} was removed under our hands: restart all nodes of the cluster")
+            self._check_there()
+            yield
         finally:
             fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
+
+    def _check_there(self) -> None:
+        """The folder is the one that it was: not unmounted, nor is another in its place. Raises `StoreError`."""
+        try:
+            is_same = os.path.samestat(os.fstat(self._lock_fd), self._lock_path.lstat())
+        except OSError as error:
+            raise StoreError(f"folder {self._folder}: {error.strerror}") from error
+        if not is_same:
+            raise StoreError(f"{self._lock_path} is another file than it was: restart all nodes of the cluster")
 
     def _write(self, version: int, record: Record) -> None:
         made = self._folder / f".{self._cluster}.lease-new"  # under the lock: nobody else has it open

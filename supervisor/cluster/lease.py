@@ -111,6 +111,7 @@ class Lease:
         self.epoch = 0
         #: Why the store does not answer; "": it does.
         self.problem = ""
+        self._cannot_swap = False
         #: Another process renews the lease under this node's name.
         self.has_twin = False
         self._could_take = False
@@ -135,7 +136,7 @@ class Lease:
         """The store has answered, or has not."""
         asked, self._asked = self._asked, None
         assert asked is not None, "an answer to nothing"
-        effects = self._note(answer)
+        effects = self._note(asked, answer)
         if isinstance(answer, Snapshot):
             self._is_stale = False
             effects += self._learn(answer, now_ns)
@@ -265,7 +266,11 @@ class Lease:
         self._asked, self._asked_ns = asked, now_ns
         return asked
 
-    def _note(self, answer: Answer) -> list[Effect]:
+    def _note(self, asked: Look | Swap, answer: Answer) -> list[Effect]:
+        is_same = isinstance(answer, Snapshot) and self.seen is not None and answer.version == self.seen.version
+        if self._cannot_swap and isinstance(asked, Look) and is_same and self._could_take:
+            return []  # that it can be read is no news to who wants to write
+        self._cannot_swap = isinstance(answer, Trouble) and isinstance(asked, Swap)
         before, self.problem = self.problem, answer.because if isinstance(answer, Trouble) else ""
         if bool(before) == bool(self.problem):
             return []

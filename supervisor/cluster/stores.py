@@ -10,8 +10,6 @@ from typing import Protocol
 
 import msgspec
 
-from appbackplane.transport.errors import FailedPrecondition
-
 from .record import Record, Snapshot
 from .settings import ClusterSettings
 
@@ -42,17 +40,6 @@ def open_store(settings: ClusterSettings) -> Store:
 
     _, where = settings.store
     return FileStore(where, settings.name)
-
-
-def check_store(settings: ClusterSettings) -> Snapshot:
-    """What the store holds, before anything starts. Raises `FailedPrecondition`."""
-    store = open_store(settings)
-    try:
-        return store.look()
-    except StoreError as error:
-        raise FailedPrecondition(f"cluster {settings.name!r}: {error}") from error
-    finally:
-        store.close()
 
 
 def encoded(cluster: str, record: Record) -> bytes:

@@ -44,7 +44,7 @@ class Tenure:
         self.now_ns = RealClock.boot_ns
         #: How this one is called.
         self.node = node
-        self._lease = Lease(settings.name, node, secrets.token_hex(8), settings.ttl_ns, self.now_ns())
+        self._lease = Lease(settings.name, node, secrets.token_hex(8), int(settings.ttl_ns), self.now_ns())
         self._deadman = Deadman()
         self._keeper = Keeper(open_store(settings))
         self._poller: Poller | None = None

@@ -354,10 +354,9 @@ class Movement:
     def _is_done(self, order: Order, standings: Mapping[str, Standing], concerned: set[str]) -> bool:
         """All that was ordered is there, and nothing that goes with it moves."""
         homes = {name: self._children[standings[name].backplane] for name in concerned}
-        if any(standings[name].moving_to is not None or homes[name].is_leaving for name in concerned):
+        is_above = order.component is None and HEIGHT[order.to] > HEIGHT[self.ceiling]  # another node is primary
+        if is_above or any(standings[name].moving_to is not None or homes[name].is_leaving for name in concerned):
             return False
-        if order.component is None and HEIGHT[order.to] > HEIGHT[self.ceiling]:
-            return False  # another node is primary
         goals = self.targets(standings)
         ordered = concerned if order.component is None else _nodes(order.component, standings)
         return all(homes[name].phase in _GONE or is_there(standings[name], goals[name]) for name in ordered)
