@@ -1,4 +1,4 @@
-"""Stores: where the record of a cluster is kept, and how one is opened. A port of two calls, by compare-and-swap.
+"""Stores: where the record of a cluster is kept. A port of two calls, by compare-and-swap; opening.py makes one.
 
 Any store that can swap a value, if nobody has swapped it before, will do; times are the lease's own affair (record.py). A
 call may block for as long as the store likes: it is made in a thread of its own (keeper.py).
@@ -11,7 +11,6 @@ from typing import Protocol
 import msgspec
 
 from .record import Record, Snapshot
-from .settings import ClusterSettings
 
 #: A record is some 200 bytes; what is longer is none.
 RECORD_BYTES_MAX = 64 << 10
@@ -32,14 +31,6 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Nothing more is asked."""
-
-
-def open_store(settings: ClusterSettings) -> Store:
-    """The store of a cluster. Raises `FailedPrecondition` where it cannot be one."""
-    from .file_store import FileStore
-
-    _, where = settings.store
-    return FileStore(where, settings.name)
 
 
 def encoded(cluster: str, record: Record) -> bytes:

@@ -24,9 +24,9 @@ from ..processes.deadman import Deadman
 from . import lease as decided
 from .keeper import Keeper
 from .lease import Lease, Phase
+from .opening import open_store
 from .record import Snapshot
 from .settings import ClusterSettings
-from .stores import open_store
 
 #: For an answer of the store at the very end; without it the others wait for the lease to run out.
 _LAST_S = 1.0

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from appbackplane.transport.errors import FailedPrecondition
 
+from ..cluster.opening import open_store
 from ..cluster.record import LOOK, RENEW, tenths
-from ..cluster.stores import StoreError, open_store
+from ..cluster.stores import StoreError
 from ..config import Config
 from ..processes.run_dir import running_pid
 

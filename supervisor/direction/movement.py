@@ -50,7 +50,7 @@ class Movement:
         #: Where the system is to be, and those components that were ordered elsewhere.
         self.role = role
         self.wanted: dict[str, ModuleState] = {}
-        #: Above this nobody goes; and, while this node is the primary one of a cluster, its epoch (standing_by.py).
+        #: Above this nobody goes; and the epoch of a cluster's primary node (standing_by.py).
         self.ceiling, self.epoch = ModuleState.PRIMARY, 0
         #: All have registered, and fit together: until then nobody moves.
         self.is_planned = False
@@ -116,11 +116,8 @@ class Movement:
 
     def problems(self) -> list[str]:
         """What keeps the system from being whole, a line each; what is being tried again included."""
-        lines = [
-            f"backplane {child.name!r}: {child.reason}"
-            for child in self._children.values()
-            if child.phase is Phase.FAILED
-        ]
+        given_up = (child for child in self._children.values() if child.phase is Phase.FAILED)
+        lines = [f"backplane {child.name!r}: {child.reason}" for child in given_up]
         for child, name, failure in self.failures():
             held_up = self.held_up_by(child.node(name))
             because = f"; waiting for it: {', '.join(held_up)}" if held_up else ""
@@ -315,7 +312,7 @@ class Movement:
                 if bound is not None and HEIGHT[bound] < HEIGHT[to]:
                     why = f"it depends on {other!r}, {_keeps(other, bound, ceilings)}"
                     raise FailedPrecondition(f"{component!r} cannot be {to.value}: {why}")
-        why = "this node is secondary in its cluster" if self.ceiling is not to else "; ".join(self.problems())
+        why = "; ".join(self.problems()) if self.ceiling is to else "this node is secondary in its cluster"
         raise FailedPrecondition(f"{component!r} cannot be {to.value}: {why}")
 
     def _ceilings(self) -> dict[str, ModuleState]:

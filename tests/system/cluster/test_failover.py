@@ -78,19 +78,14 @@ def test_who_is_primary_is_shown(cluster: Cluster) -> None:
     """With its epoch, on each node; and what cannot be is said in a sentence."""
     primary, secondary = cluster.roles()
     first, second = cluster.systems[primary], cluster.systems[secondary]
-    assert (
-        f"cluster 'orders': this node, {primary!r}, is primary; its lease has epoch 1, since "
-        in first.command("status").stdout
-    )
+    lease = "its lease has epoch 1, since "
+    assert f"cluster 'orders': this node, {primary!r}, is primary; {lease}" in first.command("status").stdout
     for verb in ("status", "peers"):
-        said = f"cluster 'orders': this node, {secondary!r}, is secondary; {primary!r} is primary; its lease has epoch 1, since "
+        said = f"cluster 'orders': this node, {secondary!r}, is secondary; {primary!r} is primary; {lease}"
         assert said in second.command(verb).stdout
     refused = [
         (second.command("move", "primary", "--node", "cc"), "no node 'cc' is known here (did you mean 'c'?)"),
-        (
-            second.command("move", "primary", "orders"),
-            "'orders' cannot be primary: this node is secondary in its cluster",
-        ),
+        (second.command("move", "primary", "orders"), "cannot be primary: this node is secondary in its cluster"),
         (cluster.systems["c"].command("move", "primary", "--node", "b"), "system 'c' is in no cluster"),
     ]
     for told, because in refused:
