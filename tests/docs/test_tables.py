@@ -37,6 +37,7 @@ from appbackplane.supervisor.config import BackplaneConfig, Duration, ReplaySett
 from appbackplane.supervisor.config_reader import Patience
 from appbackplane.supervisor.direction.health import Health
 from appbackplane.supervisor.logs.settings import LogSettings, Size, in_words
+from appbackplane.supervisor.cluster.settings import ClusterSettings
 from appbackplane.supervisor.peering import SEEDS_MAX, NodeSettings
 from appbackplane.supervisor.recording import RecordSettings, TopicSettings
 from appbackplane.transport.errors import error_from
@@ -132,6 +133,7 @@ def test_moves_of_components() -> None:
         ("[record]", RecordSettings),
         ("[topic.NAME]", TopicSettings),
         ("[node]", NodeSettings),
+        ("[cluster]", ClusterSettings),
         ("Policy of a request kernel", KernelPolicy),
         ("optimiser", OptimiserPolicy),
     ],
