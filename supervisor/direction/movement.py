@@ -307,13 +307,14 @@ class Movement:
         there = [name for name, child in homes.items() if child.phase not in _GONE] or homes
         if any(homes[name].is_leaving or HEIGHT[goals[name]] >= HEIGHT[to] for name in there):
             return
+        if any(standing_by.highest(child, to, self.ceiling) is not to for child in homes.values()):
+            raise FailedPrecondition(f"{component!r} cannot be {to.value}: this node is secondary in its cluster")
         for other in dict.fromkeys(other for name in homes for other in standings[name].depends_on):
             for bound in (goals.get(other), ceilings.get(other)):
                 if bound is not None and HEIGHT[bound] < HEIGHT[to]:
                     why = f"it depends on {other!r}, {_keeps(other, bound, ceilings)}"
                     raise FailedPrecondition(f"{component!r} cannot be {to.value}: {why}")
-        why = "; ".join(self.problems()) if self.ceiling is to else "this node is secondary in its cluster"
-        raise FailedPrecondition(f"{component!r} cannot be {to.value}: {why}")
+        raise FailedPrecondition(f"{component!r} cannot be {to.value}: {'; '.join(self.problems())}")
 
     def _ceilings(self) -> dict[str, ModuleState]:
         found: dict[str, ModuleState] = {}

@@ -93,17 +93,14 @@ def offered(
     """What the directory is to tell of: all of it, or what a secondary node serves."""
     if ceiling is not _SECONDARY:
         return list(registrations)
-    return [
-        registration
-        if children[registration.backplane].is_stepping_down  # it finishes what it has, and says so
-        else _of_secondary(registration, is_primary_only=children[registration.backplane].is_primary_only)
-        for registration in registrations
-    ]
+    return [_of_secondary(registration, children[registration.backplane]) for registration in registrations]
 
 
-def _of_secondary(registration: Registration, *, is_primary_only: bool) -> Registration:
+def _of_secondary(registration: Registration, child: Child) -> Registration:
+    if child.is_primary_only and child.is_stepping_down:
+        return registration  # it finishes what it has, and whoever asks is told so
     components: tuple[ComponentEntry, ...] = ()
-    if not is_primary_only:
+    if not child.is_primary_only:
         components = tuple(
             msgspec.structs.replace(
                 component, operations=tuple(each for each in component.operations if _SECONDARY.value in each.states)
