@@ -6,19 +6,18 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 
 from ..config_reader import Duration, Reader, duration_in_words, shown
 
-FILE, ETCD, POSTGRES = "file", "etcd", "postgresql"
+FILE, POSTGRES = "file", "postgresql"
 #: A file's name, and a part of a key.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 #: A supervisor on a machine that is overloaded is late by a tenth of a second; it must not be that which costs the lease. Above
 #: an hour nobody waits for the secondary.
 _TTL_MIN_NS, _TTL_MAX_NS = 1_000_000_000, 3_600_000_000_000
-_KINDS = '"file:FOLDER"'
+_KINDS = '"file:FOLDER" or "postgresql://USER@HOST/DATABASE"'
 
 
 class ClusterSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -72,7 +71,7 @@ def read(reader: Reader, table: Mapping[str, Any], folder: Path) -> ClusterSetti
 
 def _lease(reader: Reader, lease: str, folder: Path) -> str:
     kind, colon, where = lease.partition(":")
-    if not colon or kind not in (FILE,):
+    if not colon or kind not in (FILE, POSTGRES):
         reader.say(("cluster", "lease"), f"expected {_KINDS}, got {shown(lease)}")
     elif "\0" in lease or not where.strip("/"):
         reader.say(("cluster", "lease"), f"expected where it is, too: {_KINDS}, got {shown(lease)}")
@@ -81,14 +80,4 @@ def _lease(reader: Reader, lease: str, folder: Path) -> str:
             return f"{FILE}:{folder / Path(where).expanduser()}"
         except RuntimeError:  # what pathlib says
             reader.say(("cluster", "lease"), f"there is no home of {where.partition('/')[0]!r}")
-    elif kind == ETCD and not _has_port(lease):
-        reader.say(("cluster", "lease"), f'expected "etcd://HOST:PORT", got {shown(lease)}')
     return lease
-
-
-def _has_port(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        return bool(parts.hostname and parts.port and parts.path in ("", "/") and not parts.query)
-    except ValueError:
-        return False

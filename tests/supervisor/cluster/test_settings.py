@@ -35,7 +35,7 @@ def test_a_cluster_is_read() -> None:
     assert of(MAIN.replace("main", "other")).cluster is None
 
 
-KINDS = '"file:FOLDER"'
+KINDS = '"file:FOLDER" or "postgresql://USER@HOST/DATABASE"'
 LATE = "a supervisor that is late for once would not be primary any more"
 NAMES = "a letter or digit and at most 62 more letters, digits, - and _"
 ONLY_ON = '[backplane.b]\ncomponents = ["m:B"]\nonly_on = '

@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import psutil
+
 from appbackplane.supervisor.cluster.record import TAKEN_OVER
 from appbackplane.transport import BackplaneError
 
@@ -93,6 +95,13 @@ def test_who_is_primary_is_shown(cluster: Cluster) -> None:
     twin = cluster.folder / "twin.toml"
     twin.write_text(first.toml.read_text().replace(f'name = "{primary}"', 'name = "twin"', 1))
     told = command(cluster.folder, "up", str(twin))
+    elsewhere = cluster.folder / "elsewhere.toml"
+    elsewhere.write_text(twin.read_text().replace('lease = "file:', 'lease = "file:/nowhere'))
+    for verb in ("up", "check"):
+        missing = command(cluster.folder, verb, str(elsewhere))
+        assert missing.returncode == 1 and "appbackplane: cluster.lease: folder /nowhere" in missing.stderr, (
+            missing.stderr
+        )
     assert told.returncode == 1 and f"calls itself {primary!r}, too, and is primary" in told.stderr, told.stderr
 
 
@@ -159,6 +168,7 @@ def test_a_primary_node_that_is_stopped_is_dead_when_it_wakes(cluster: Cluster) 
     for process in processes:
         if process.is_running():
             process.send_signal(signal.SIGCONT)
+    psutil.wait_procs(processes, LIMIT_S)  # what is left of them may do something in its last moments
     trace = cluster.trace()
     assert_one_primary(trace)
     assert gap_s(trace, trace[-1].epoch) < TAKEN_OVER_S + LATE_S
