@@ -133,8 +133,12 @@ class Cluster:
                         return time.monotonic() - began_s
                 except BackplaneError as error:
                     answer = error
-                assert time.monotonic() < began_s + LIMIT_S, answer
+                assert time.monotonic() < began_s + LIMIT_S, (answer, self.said())
                 time.sleep(0.01)
+
+    def said(self) -> dict[str, list[str]]:
+        """By all of them, of late."""
+        return {name: system.said[-20:] for name, system in self.systems.items()}
 
     def trace(self) -> list[Line]:
         """All that was written so far."""
