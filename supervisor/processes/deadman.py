@@ -3,7 +3,7 @@
 For a primary node whose supervisor is stopped, or sleeps, or hangs: it must not come back after its lease and go on as if
 nothing had been. A timer of the kernel's (timer_create(2)) with SIGKILL, on a clock that goes on while the machine sleeps: it
 reaches a process that is stopped, too, and one that wakes is dead before it runs. Backplanes of a cluster ask the kernel to
-die with their supervisor (runtime/process.py), which reaches those that are stopped, as well. 3 us to set.
+die with their supervisor (runtime/process.py), which reaches those that are stopped, as well.
 """
 
 from __future__ import annotations

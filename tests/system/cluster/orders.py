@@ -35,6 +35,13 @@ class Orders(Component):
         self.write(f"order-{number}")
         return [self.node, self.epoch]
 
+    @operation(export=True)
+    def toil(self) -> None:
+        """What would go on for ever, and asks nobody."""
+        while True:
+            self.write("toil")
+            time.sleep(0.01)
+
     @every(0.01)
     def work(self) -> None:
         """What nobody asked for."""

@@ -14,6 +14,7 @@ import pytest
 
 from appbackplane.supervisor.cluster.record import TAKEN_OVER
 from appbackplane.transport import BackplaneError
+from appbackplane.transport.errors import PeerDown
 
 from ..conftest import LIMIT_S, command
 from .conftest import TTL_S, Cluster, assert_one_primary, gap_s
@@ -166,11 +167,17 @@ def test_a_primary_node_that_is_stopped_is_dead_before_the_other_is_primary(clus
     """As when its machine sleeps, or a supervisor hangs: the kernel ends it before its lease is over."""
     primary, secondary = cluster.roles()
     processes, supervisor = cluster.processes(primary), cluster.systems[primary].process
-    for process in processes if stopped == "all of it" else processes[:1]:
-        process.suspend()
-    assert supervisor.wait(LIMIT_S) == -signal.SIGKILL, "it was stopped: nobody but the kernel can have ended it"
-    fused_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-    cluster.wait_served(secondary)
+    with cluster.systems["c"].connect() as caller:
+        toil = caller.submit("orders.toil")  # what asks nobody, and would finish in its own time
+        caller.flush()
+        while cluster.trace()[-1].what != "toil":
+            time.sleep(0.01)
+        for process in processes if stopped == "all of it" else processes[:1]:
+            process.suspend()
+        assert supervisor.wait(LIMIT_S) == -signal.SIGKILL, "it was stopped: nobody but the kernel can have ended it"
+        fused_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        cluster.wait_served(secondary)
+        assert isinstance(toil.exception(), PeerDown)
     for process in processes:
         if process.is_running():
             process.resume()
