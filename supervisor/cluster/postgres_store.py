@@ -60,7 +60,7 @@ class PostgresStore:
         """Let go of the connection."""
         if self._connection is not None:
             connection, self._connection = self._connection, None
-            with suppress(Exception):  # it may be broken, which is why it is closed
+            with suppress(self._driver.Error):  # it may be broken, which is why it is closed
                 connection.close()
 
     def _asked(self, statement: str, values: tuple[Any, ...]) -> Any:

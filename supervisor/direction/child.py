@@ -92,6 +92,8 @@ class Child:
     drain: Drain = Drain.NONE
     #: Its components are above `start` on the primary node of a cluster alone.
     is_primary_only: bool = False
+    #: It carries what is for other nodes, on each node of a cluster alike.
+    is_carrier: bool = False
     #: This node is not to be primary any more, and something in it is; and when it is killed if that is so then.
     is_stepping_down: bool = False
     gone_by_ns: int | None = None

@@ -57,7 +57,7 @@ class Director:
         self.children = children_of(policies, first_generation, replica_of or {}, drains_ns or {}, *limits)
         self._past = turnover.Past(first_generation)
         self.movement = Movement(self.children, role, random)
-        standing_by.prepare(self.children, self.movement, primary_only)
+        standing_by.prepare(self.children, self.movement, primary_only, node)
         self.restarts = OrderedRestarts(self.children, self.movement)
         self.health = HealthWatch(self.children, stuck_after_ns or {})
         self.directory = Directory(system=system, node=node)

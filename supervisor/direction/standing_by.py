@@ -30,17 +30,23 @@ _SECONDARY = ModuleState.SECONDARY
 
 def highest(child: Child, wanted: ModuleState, ceiling: ModuleState) -> ModuleState:
     """Where a component that is wanted somewhere may be, on a node that is to go no higher than `ceiling`."""
-    if HEIGHT[wanted] <= HEIGHT[ceiling] and not (child.is_primary_only and ceiling is _SECONDARY):
+    if child.is_carrier or (
+        HEIGHT[wanted] <= HEIGHT[ceiling] and not (child.is_primary_only and ceiling is _SECONDARY)
+    ):
         return wanted
     return ModuleState.DOWN if child.is_primary_only else ceiling
 
 
-def prepare(children: Mapping[str, Child], movement: Movement, primary_only: Collection[str] | None) -> None:
+def prepare(
+    children: Mapping[str, Child], movement: Movement, primary_only: Collection[str] | None, carrier: str
+) -> None:
     """A node of a cluster begins as secondary; None: it is in none."""
     if primary_only is not None:
         movement.ceiling = _SECONDARY
         for name in primary_only:
             children[name].is_primary_only = True
+        if carrier:
+            children[carrier].is_carrier = True
 
 
 def take(children: Mapping[str, Child], movement: Movement, event: Granted | Withdrawn, now_ns: int) -> list[Effect]:
@@ -112,7 +118,7 @@ def _of_secondary(registration: Registration, child: Child) -> Registration:
 
 def _is_primary(child: Child) -> bool:
     """Its process lives, and something in it is, or is about to be, above what a secondary node has."""
-    if not child.is_living:
+    if child.is_carrier or not child.is_living:
         return False
     highest = max((HEIGHT[state] for state in (*child.states.values(), *child.moving.values())), default=0)
     return highest > (0 if child.is_primary_only else HEIGHT[_SECONDARY])

@@ -9,7 +9,7 @@ from appbackplane.supervisor.direction import effects, events, standing_by
 from appbackplane.transport.directory import ComponentEntry, OperationEntry, Registration
 from appbackplane.transport.errors import DeadlineExceeded, FailedPrecondition
 
-from ..world import SECOND_NS, World, up_world
+from ..world import SECOND_NS, World, make_director, up_world
 
 PRIMARY, SECONDARY, START = ModuleState.PRIMARY, ModuleState.SECONDARY, ModuleState.START
 #: "third" is needed by the primary alone, "first" by all.
@@ -55,6 +55,22 @@ def test_who_is_primary_no_more_is_drained_and_its_process_replaced() -> None:
     assert world.states() == {"base": SECONDARY, "orders": START}
     assert {name: process.generation for name, process in world.processes.items()} == {"first": 1, "third": 2}
     assert world.director.children["third"].history == primary().director.children["third"].history, "it has not died"
+
+
+def test_who_carries_calls_between_nodes_is_no_part_of_it() -> None:
+    """A node that is primary no more has peers, and they ask it things: nothing of that is to be cut off."""
+    director = make_director(system=SYSTEM, primary_only=("third",), node="first")
+    world = World(director, SYSTEM)
+    world.tell(events.UpOrdered())
+    world.do_what_is_asked()
+    assert world.states() == {"base": PRIMARY, "orders": START}
+    world.tell(events.Granted(1))
+    world.do_what_is_asked()
+    world.moves.clear()
+    world.tell(events.Withdrawn("it is over", world.now_ns))
+    world.do_what_is_asked()
+    assert world.states() == {"base": PRIMARY, "orders": START}
+    assert {name: process.generation for name, process in world.processes.items()} == {"first": 1, "third": 2}
 
 
 def test_who_does_not_step_down_in_time_is_killed() -> None:

@@ -138,7 +138,7 @@ class Cluster:
 
     def said(self) -> dict[str, list[str]]:
         """By all of them, of late."""
-        return {name: system.said[-20:] for name, system in self.systems.items()}
+        return {name: system.said[-40:] for name, system in self.systems.items()}
 
     def trace(self) -> list[Line]:
         """All that was written so far."""
