@@ -33,7 +33,7 @@ COMPILED = """
     runtime/execution: board callers coroutines digesting endings engine failures firing foreign host inheritance intake
         method_action modules os_priority outgoing parking presence publishing replays reports trying_again watch worker
     runtime/dispatcher: delivery holding locking registration served
-    runtime/peers: endpoint outward
+    runtime/peers: answers breaks endpoint outward
     runtime/requests: desk disowning element lanes ledger oversight owners posters posting ready_pool threads waiting
 """
 #: What mypyc asks of a compiler: Python's headers, the C library's, and a linker.

@@ -4,7 +4,7 @@ Coalescing is where throughput comes from (one frame a call 100-130 k/s, coalesc
 nothing waits for a batch to fill: the owner flushes whenever it would otherwise wait or start long work. Envelopes come
 in packed (codec.Encoder), so a batch is a header and a join. A peer that does not read keeps its envelopes here, in
 order, up to a bound in bytes; at the bound `add` says no and the owner refuses the call at once (backpressure).
-Nothing is dropped in this file.
+Above it there is a reserve for the words that say so in the place of an answer. Nothing is dropped in this file.
 """
 
 from collections.abc import Callable
@@ -19,6 +19,9 @@ BATCH_MAX: Final = 512
 BATCH_BYTES_MAX: Final = 1 << 20
 #: Bytes kept for one peer that does not read: beyond it the sender is told, and our memory stays flat.
 PEER_BYTES_MAX: Final = 32 << 20
+#: And for the words that stand for answers that found no room: some hundred bytes each, for twice the calls that one client
+#: has outstanding.
+RESERVE_BYTES: Final = 2 << 20
 
 
 class Sent(Enum):
@@ -65,6 +68,17 @@ class Outbox:
             pending = self._pending[peer] = self._spare or _Pending()
             self._spare = None
         elif pending.bytes + len(packed) > PEER_BYTES_MAX:
+            return False
+        pending.envelopes.append(packed)
+        pending.bytes += len(packed)
+        return True
+
+    def add_instead(self, peer: bytes, packed: bytes) -> bool:
+        """One short envelope in the place of an answer for which `add` had no room. False: the reserve is used up, too."""
+        pending = self._pending.get(peer)
+        if pending is None or pending.bytes + len(packed) <= PEER_BYTES_MAX:
+            return self.add(peer, packed)
+        if pending.bytes + len(packed) > PEER_BYTES_MAX + RESERVE_BYTES:
             return False
         pending.envelopes.append(packed)
         pending.bytes += len(packed)

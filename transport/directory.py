@@ -44,7 +44,7 @@ class ComponentEntry(msgspec.Struct, frozen=True):
     objects_count: int = 0
     #: "system": it moves when all it depends on allow; "backplane": it waits for those of its own backplane only.
     driven_by: str = "system"
-    #: Those of its topics of which it hears what other nodes publish, too.
+    #: Topics that cross nodes: what it publishes on them others may hear, and it may hear what others publish.
     exported_topics: tuple[str, ...] = ()
 
 
@@ -93,7 +93,7 @@ class Directory(msgspec.Struct, frozen=True):
     idempotent: tuple[str, ...] = ()
     #: Routes that other nodes may call: those that all who serve them declare so.
     exported: tuple[str, ...] = ()
-    #: Topics to which somebody subscribes for what other nodes publish.
+    #: Topics that cross nodes; what is published on them goes to `node`, too.
     exported_topics: tuple[str, ...] = ()
     #: The backplane that carries what is for other nodes; "": this system knows no others.
     node: str = ""
@@ -107,6 +107,13 @@ class Directory(msgspec.Struct, frozen=True):
             if place.is_draining
             and ((was := known.get(name)) is None or place.generation != was.generation or not was.is_draining)
         ]
+
+    @property
+    def wanted_topics(self) -> tuple[str, ...]:
+        """Topics that cross nodes, and are heard by objects of this system."""
+        return tuple(
+            topic for topic in self.exported_topics if any(name != self.node for name in self.topics.get(topic, ()))
+        )
 
     @property
     def unready(self) -> frozenset[str]:
@@ -169,6 +176,10 @@ def build(
             for topic in component.topics:
                 if name not in topics.setdefault(topic, []):
                     topics[topic].append(name)
+    if node:
+        for topic in exported_topics:
+            if node not in topics.setdefault(topic, []):
+                topics[topic].append(node)
     return Directory(
         system=system,
         version=version,

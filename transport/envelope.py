@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, Final
 
-from .errors import BackplaneError, text_of
+from .errors import BackplaneError, Busy, text_of
 
 #: A remote traceback may be so long, characters: some hundred frames.
 TRACE_MAX = 65_536
@@ -119,6 +119,14 @@ def status(id: int, error: BackplaneError, *, is_refused: bool = False) -> Envel
     come out of a call that the work itself has made.
     """
     return Envelope(STATUS, id, None, REFUSED if is_refused else None, None, None, None, _told(error), None)
+
+
+def instead(id: int, reader: str) -> Envelope:
+    """What call `id` ends in when its answer finds no room with a `reader` who does not read: short, and always sayable.
+
+    It is not `refused`: the work has run, and who does not mind may ask again.
+    """
+    return status(id, Busy(f"the answer did not fit: {reader} does not read its messages", retry_after=0.1))
 
 
 def _told(error: Any) -> list[Any]:  # any error: what its fields hold is up to who raised it

@@ -15,7 +15,7 @@ from .calls import OutstandingCalls
 from .codec import Encoder, decode, renumbered
 from .connections import Connections, LinkPort
 from .directory import Place
-from .envelope import CANCEL, CAST, Envelope
+from .envelope import BOOST, CALL, CANCEL, CAST, Envelope
 from .errors import Busy, DeadlineExceeded, InvalidArgument, MalformedFrame
 
 #: Calls outstanding, and bytes of them, from which on whoever can wait should (client.py). Throughput is flat from 1000
@@ -85,12 +85,17 @@ class Exchange:
     def open(
         self, peer: bytes, token: object, now_ns: int, timeout_ns: int,
         route: str, key: str | None, priority: int | None, body: dict[str, Any],
-        idempotency_key: str | None = None, *, is_retried: bool = False,
+        idempotency_key: str | None = None, *, is_retried: bool = False, trace: str | None = None,
     ) -> int:  # fmt: skip  # hot: scripts/bench call_rtt
         """Begin a call; returns its id. Raises `InvalidArgument`, `Busy`; then nothing has begun."""
         ends_ns = now_ns + timeout_ns
+        id, encoder = self.calls.next_id, self._encoder
         try:
-            packed = self._encoder.call(self.calls.next_id, priority, route, key, -ends_ns, body, idempotency_key)
+            if trace is None:
+                packed = encoder.call(id, priority, route, key, -ends_ns, body, idempotency_key)
+            else:
+                call = Envelope(CALL, id, priority, route, key, -ends_ns, trace, body, None, idempotency_key)
+                packed = encoder.encode(call)
         except InvalidArgument as error:
             raise InvalidArgument(f"{route}: {error.message}") from error
         size = len(packed)
@@ -174,6 +179,13 @@ class Exchange:
         token = self.end(id)
         self._say_cancel(peer, id)
         return token
+
+    def boost(self, id: int, priority: int) -> None:
+        """Have a call that is outstanding done at this priority, if that is higher than its own."""
+        peer = self.calls.peer_of(id)
+        # Full: then it is done at the priority that it has, as it would be without.
+        if peer is not None and self._outbox.add(peer, self._encoder.encode(Envelope(BOOST, id, priority))):
+            self.gathered_count += 1
 
     def expire(self, now_ns: int) -> list[tuple[object, DeadlineExceeded]]:
         """End what is overdue, and tell those who were to do it."""

@@ -34,8 +34,14 @@ class Publishing:
         for pair in [pair for pair in self._numbers if pair[0] == peer]:
             del self._numbers[pair]
 
-    def publish(self, directory: Directory, topic: str, priority: int | None, body: dict[str, Any]) -> list[bytes]:
-        """Put a message for all who hear it; returns these peers. Raises `Busy` if one had no room for it."""
+    def publish(
+        self, directory: Directory, topic: str, priority: int | None, body: dict[str, Any],
+        *, node: str | None = None, trace: str | None = None, lost: int = 0,
+    ) -> list[bytes]:  # fmt: skip
+        """Put a message for all who hear it; returns these peers. Raises `Busy` if one had no room for it.
+
+        `node`: that has published it, if it is another; `lost`: how many before it did not come from there.
+        """
         check_topic(topic)
         peers, full = [], []
         packed = (0, b"")  # a number, and the message with it: most subscribers have heard as much as the others
@@ -44,9 +50,9 @@ class Publishing:
             if place is None or not place.is_up or place.is_draining:
                 continue
             peer = self._exchange.connected(name, place)
-            number = self._numbers.get((peer, topic), 0) + 1
+            number = self._numbers.get((peer, topic), 0) + 1 + lost
             if number != packed[0]:
-                envelope = Envelope(PUBLISH, number, priority, topic, None, None, None, body)
+                envelope = Envelope(PUBLISH, number, priority, topic, node, None, trace, body)
                 packed = (number, self._exchange.pack(envelope))
             try:
                 self._exchange.put_packed(peer, packed[1])

@@ -78,13 +78,13 @@ class ClientSession:
     def call(
         self, token: object, now_ns: int, timeout_ns: int,
         route: str, key: str | None, priority: int | None, body: dict[str, Any],
-        idempotency_key: str | None = None, *, is_retried: bool = True,
+        idempotency_key: str | None = None, *, is_retried: bool = True, trace: str | None = None,
     ) -> int:  # fmt: skip  # hot: scripts/bench call_rtt
-        """Begin a call; `token` comes back in an `Ended`. Returns its id. Raises what makes it impossible at once."""
+        """Begin a call, `trace`: one that is handed on. `token` comes back in an `Ended`. Returns its id. Raises at once."""
         peer = self._peer_for(route, idempotency_key if key is None else key)
         return self._exchange.open(
-            peer, token, now_ns, timeout_ns, route, key, priority, body, idempotency_key, is_retried=is_retried
-        )
+            peer, token, now_ns, timeout_ns, route, key, priority, body, idempotency_key, is_retried=is_retried, trace=trace
+        )  # fmt: skip
 
     def call_later(
         self, error: BackplaneError, token: object, now_ns: int, timeout_ns: int,
@@ -103,9 +103,16 @@ class ClientSession:
         self._exchange.put(peer, Envelope(CAST, 0, priority, route, key, None, None, body))
         self._unproven.add(peer)
 
-    def publish(self, topic: str, priority: int | None, body: dict[str, Any]) -> int:
-        """To every backplane whose objects hear `topic`; returns how many. Raises `Busy` if one has no room for it."""
-        peers = self._publishing.publish(self._expect_directory(), topic, priority, body)
+    def publish(
+        self, topic: str, priority: int | None, body: dict[str, Any],
+        *, node: str | None = None, trace: str | None = None, lost: int = 0,
+    ) -> int:  # fmt: skip
+        """To every backplane whose objects hear `topic`; returns how many. Raises `Busy` if one has no room for it.
+
+        What another `node` has published is told as that, and as having `lost` so many before it.
+        """
+        directory = self._expect_directory()
+        peers = self._publishing.publish(directory, topic, priority, body, node=node, trace=trace, lost=lost)
         self._unproven.update(peers)
         return len(peers)
 
@@ -114,6 +121,10 @@ class ClientSession:
         token = self._attempts.take(id) or self._exchange.cancel(self._attempts.current(id))
         if token is not None:
             self._finish(token, None, Cancelled("taken back by the caller"), self._events)
+
+    def boost(self, id: int, priority: int) -> None:
+        """Something more urgent waits for a call: what stands in its way is to be so, too. One that has ended is left alone."""
+        self._exchange.boost(self._attempts.current(id), priority)
 
     def subscribe(self, topic: str, subscriber: object, waiter: object, now_ns: int) -> bool:
         """Hear `topic`. True: `waiter` comes back in an `Ended` once all backplanes know; False: they know already."""
@@ -317,11 +328,8 @@ class ClientSession:
         expired = self._exchange.expire(self._now_ns)
         for token, error in expired:
             self._finish(token, None, error, events)
-            if (
-                not isinstance(token, Fetch | Settling)
-                and self.directory is not None
-                and self._now_ns >= self._refresh_ns
-            ):
+            is_ours = isinstance(token, Fetch | Settling)
+            if not is_ours and self.directory is not None and self._now_ns >= self._refresh_ns:
                 self._refresh_ns = self._now_ns + REFRESH_NS
                 self.start(None, self._now_ns, REFRESH_LIMIT_NS)
         while self._ask_again and self._ask_again[0][0] <= self._now_ns:

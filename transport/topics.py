@@ -28,6 +28,16 @@ def check_pattern(pattern: object) -> None:
         raise InvalidArgument(f"subscribe to a topic such as 'files.changed', or to 'files.*', got {pattern!r}")
 
 
+def overlap(pattern: str, other: str) -> bool:
+    """Whether there is a topic that both hear."""
+    one, another = pattern.removesuffix("*"), other.removesuffix("*")  # "files." of "files.*"
+    return (
+        pattern == other
+        or (one != pattern and another.startswith(one))
+        or (another != other and one.startswith(another))
+    )
+
+
 #: Topics whose subscribers are remembered: whoever makes a topic a message up gains nothing by it, and loses nothing.
 FOUND_MAX: Final = 1_000
 

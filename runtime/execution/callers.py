@@ -82,6 +82,8 @@ class Callers:
     def gone(self, peer: bytes) -> None:
         """Nobody can be reached there."""
         self.heard_ns.pop(peer, None)
+        if self._engine.intake.foreign_gone is not None:
+            self._engine.intake.foreign_gone(peer)
         if peer in self._abandoned:
             return
         calls = [id for one, id in self._engine.intake.accepted if one == peer]

@@ -8,10 +8,10 @@ its own.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from appbackplane.transport.envelope import Envelope
+from appbackplane.transport.envelope import Envelope, instead
 from appbackplane.transport.topics import check_topic
 
 from ..objects.action import Action, ParkableAction
@@ -238,23 +238,42 @@ class EngineHost:
         found = (name for name in self.places(route) if name in places)
         return tuple(name for name in found if places[name].is_up and not places[name].is_draining)
 
-    def take_foreign(self, take: Callable[[bytes, Envelope, int], None] | None) -> None:
-        """What comes for routes that nobody here serves is handed to `take`, as it is: who said it, what, and when. With the
-        lead; None: it is refused again.
+    def take_foreign(
+        self, take: Callable[[bytes, Envelope, int], None] | None, gone: Callable[[bytes], None] | None = None
+    ) -> None:
+        """What comes for routes that nobody here serves is handed to `take`, as it is: who said it, what, and when. It may
+        raise a `BackplaneError` for a call or a cast. `gone` is told of peers that can be reached no more. Both with the lead;
+        None: it is refused again.
         """
         with self._engine.lead:
-            self._engine.intake.foreign = take
+            self._engine.intake.foreign, self._engine.intake.foreign_gone = take, gone
 
-    def send(self, packed: list[tuple[bytes, bytes]]) -> None:
-        """Send envelopes that are packed to peers of this backplane's link. A peer that does not read loses what is beyond
-        its bound, as its calls end by their deadlines. From any thread.
+    def look_for(self, peers: Iterable[bytes]) -> None:
+        """Find out whether these are there, who wait for answers from elsewhere; who is not, is told of to `gone`."""
+        with self._engine.lead:
+            self._engine.callers.ask(peers)
+            self._engine.nudge()
+
+    def send(self, answers: list[tuple[bytes, int, bytes]]) -> None:
+        """Answer calls of peers of this backplane's link: (who, which of his calls, the answer packed). From any thread.
+
+        Who does not read is told so in the place of what is beyond his bound. Where even that finds no room he has left
+        more unread than a client has calls: those end by their deadlines, which he keeps himself.
         """
         engine = self._engine
+        outbox = engine.outbox
         with engine.lead:
-            for peer, envelope in packed:
-                engine.outbox.add(peer, envelope)
+            for peer, id, packed in answers:
+                if not outbox.add(peer, packed):
+                    engine.undelivered_count += 1
+                    outbox.add_instead(peer, engine.encoder.encode(instead(id, "this process")))
             engine.flush(engine.clock.now_ns())
             engine.nudge()
+
+    def client_patterns(self) -> frozenset[str]:
+        """The topics that clients have asked this backplane for. From any thread."""
+        with self._engine.lead:
+            return self._engine.publishing.patterns()
 
     def hear_directory(self, function: Callable[[], None]) -> None:
         """Have this called with each new directory, with the lead."""

@@ -73,6 +73,8 @@ class Intake:
         self.refused_casts_count = 0
         #: Takes what is for routes of other nodes, and what is said of such calls afterwards (runtime/peers).
         self.foreign: Callable[[bytes, Envelope, int], None] | None = None
+        #: Is told who of those that say such things can be reached no more.
+        self.foreign_gone: Callable[[bytes], None] | None = None
         self.digesting = Digesting(engine)
         self.replays = Replays(engine)
 
@@ -154,12 +156,20 @@ class Intake:
         engine.inheritance.queued(action, now_ns)
 
     def accept_topic(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
-        """Post a topic's message to whoever of this backplane hears it."""
-        topic, body = envelope.route, envelope.body
+        """Post a topic's message to whoever of this backplane hears it. Its key names the node that it comes from, if any."""
+        topic, body, node = envelope.route, envelope.body, envelope.key
         assert topic is not None
         if peer is not LOCAL:
-            self.gaps.gap_before(peer, topic, envelope.id)
+            lost = self.gaps.gap_before(peer, topic, envelope.id)
+            if self.foreign is not None:
+                return (
+                    self.foreign(peer, envelope, now_ns)
+                    if node is None
+                    else self._engine.publishing.pass_on(envelope, lost)
+                )
         for number, hearer in enumerate(self._engine.registry.hearers(topic)):
+            if node is not None and not hearer.is_exported:
+                continue
             component, name, spec = hearer.component, hearer.name, hearer.spec
             try:
                 state = component._module_state

@@ -73,17 +73,23 @@ class Publishing:
         envelope = Envelope(PUBLISH, 0, None, topic, None, None, trace, body)
         if engine.registry.hearers(topic):
             engine.intake.accept_topic(LOCAL, engine.as_received(envelope), now_ns)
-        rest = engine.encoder.rest(envelope)
         lines, down_count = self._lines_of(topic)
         self.lost_count += down_count
-        packed, packed_number = b"", 0  # most subscribers have heard as much as the others
-        for line in lines:
-            line.number += 1
-            if line.number != packed_number:
-                packed_number = line.number
-                packed = codec.with_id(PUBLISH, packed_number, rest)
-            if not engine.outbox.add(line.peer, packed):
-                self.lost_count += 1
+        self._send(lines, engine.encoder.rest(envelope))
+
+    def pass_on(self, envelope: Envelope, lost: int) -> None:
+        """What another node has published, and how many before it are lost: to the clients that hear it.
+
+        Objects get it from the node's endpoint, in whatever backplane they are.
+        """
+        topic = envelope.route or ""
+        lines = [self._line(peer, topic) for peer in self._clients.matching(topic)]
+        if lines:
+            self._send(lines, self._engine.encoder.rest(envelope), lost)
+
+    def patterns(self) -> frozenset[str]:
+        """All that clients have asked for."""
+        return frozenset(pattern for patterns in self._patterns.values() for pattern in patterns)
 
     def subscribe(self, peer: bytes, pattern: str) -> None:
         """A client wants to hear `pattern`. Raises `FailedPrecondition` at the bound."""
@@ -127,6 +133,16 @@ class Publishing:
             for name in names:
                 if name != self._engine.backplane:
                     self._backplanes.add(pattern, name)
+
+    def _send(self, lines: list[_Line], rest: bytes, lost: int = 0) -> None:  # hot: scripts/bench pubsub
+        packed, packed_number = b"", 0  # most subscribers have heard as much as the others
+        for line in lines:
+            line.number += 1 + lost
+            if line.number != packed_number:
+                packed_number = line.number
+                packed = codec.with_id(PUBLISH, packed_number, rest)
+            if not self._engine.outbox.add(line.peer, packed):
+                self.lost_count += 1
 
     def _lines_of(self, topic: str) -> tuple[list[_Line], int]:  # hot: scripts/bench pubsub
         known = self._known.get(topic)

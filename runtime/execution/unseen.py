@@ -43,7 +43,11 @@ class Unseen:
 
     def overruns(self, worker: Worker, now_ns: int) -> bool:  # hot: scripts/bench urgent_long
         """Whether `worker`, which runs something, has kept the link from being looked after for longer than the quantum."""
-        looked_ns, cpu_ns = worker.looked_ns, self._cpu_ns_of(worker.ident)
+        looked_ns = worker.looked_ns
+        try:
+            cpu_ns = self._cpu_ns_of(worker.ident)
+        except OSError:  # its thread has ended since: it keeps nobody waiting
+            return False
         seen = self._seen.get(worker.number)
         passed_ns = now_ns - looked_ns
         if seen is None:

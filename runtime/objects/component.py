@@ -41,6 +41,9 @@ class Component(AppObject):
     max_posted: ClassVar[int] = POSTED_MAX_DEFAULT
     #: Classes whose operations are routes of this component even before an object of them is added.
     declares: ClassVar[tuple[type[AppObject], ...]] = ()
+    #: Topics on which it publishes for other nodes, too: "prices.eu", or "prices.*". What its objects subscribe to with
+    #: `export=True` need not be named.
+    exported_topics: ClassVar[tuple[str, ...]] = ()
 
     _hosted_by: Host | None
     _module_state: ModuleState

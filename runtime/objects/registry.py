@@ -13,7 +13,8 @@ from operator import attrgetter
 from typing import Any
 
 from appbackplane.transport.directory import ComponentEntry, OperationEntry
-from appbackplane.transport.topics import TopicTable
+from appbackplane.transport.errors import InvalidArgument
+from appbackplane.transport.topics import TopicTable, check_pattern
 
 from .app_object import AppObject
 from .component import Component
@@ -79,7 +80,7 @@ class Route:
 class Hearer:
     """An object and the method by which it hears a topic. By identity: objects may be equal, or unhashable (a dataclass)."""
 
-    __slots__ = ("component", "name", "object", "priority", "route", "spec")
+    __slots__ = ("component", "is_exported", "name", "object", "priority", "route", "spec")
 
     def __init__(
         self, component: Component, object: AppObject, spec: OperationSpec | None, route: Route | None = None
@@ -88,6 +89,8 @@ class Hearer:
         #: That of an endpoint, which hears without a method.
         self.route = route
         self.priority: int = 0
+        #: Whether it hears what other nodes publish, too.
+        self.is_exported = spec.mark.export if spec is not None else route is not None and route.is_exported
         if route is not None:
             self.name, self.priority = route.name, route.priority
         elif spec is not None:
@@ -223,7 +226,9 @@ class Registry:
             topics=tuple(sorted({topic for topic, _ in heard})),
             objects_count=len(component._objects),
             driven_by=component.driven_by,
-            exported_topics=tuple(sorted({topic for topic, is_exported in heard if is_exported})),
+            exported_topics=tuple(
+                sorted({*component.exported_topics, *(topic for topic, is_exported in heard if is_exported)})
+            ),
         )
 
     def _add(self, component: Component, object: AppObject) -> None:
@@ -281,6 +286,14 @@ def _check_module(component: Any) -> None:  # what a user has written there is o
     kind, needs = type(component).__qualname__, _depends_on_of(component)
     if not isinstance(needs, (tuple, list)) or not all(isinstance(name, str) for name in needs):
         raise DeclarationError(f'{kind}.depends_on: expected names of components, as ("index",), got {needs!r}')
+    topics = component.exported_topics
+    if not isinstance(topics, (tuple, list)):
+        raise DeclarationError(f'{kind}.exported_topics: expected topics, as ("prices.*",), got {topics!r}')
+    for topic in topics:
+        try:
+            check_pattern(topic)
+        except InvalidArgument as error:
+            raise DeclarationError(f"{kind}.exported_topics: {error.message}") from error
     if component.driven_by not in DRIVERS:
         raise DeclarationError(f'{kind}.driven_by: expected "system" or "backplane", got {component.driven_by!r}')
 

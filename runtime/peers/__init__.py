@@ -4,6 +4,9 @@
     Endpoint   endpoint.py   that thread: sockets, membership, and a client's session into this system
     Outward    outward.py    calls of this system's processes to other nodes
     Inward     inward.py     calls of other nodes to this system
+    Answers    answers.py    what goes back to those who asked, so that every call ends
+    Breaks     breaks.py     lines that have broken, and who is to be told
+    PacedLog   paced_log.py  what is said of all that in the log
     Roster     roster.py     what is told of nodes to those who look on
 
 Who there is, and what is thought of him, is decided in `appbackplane.transport.peers`; who may come in, and what he may use, in

@@ -15,12 +15,12 @@ import random
 import select
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from appbackplane.transport import codec
-from appbackplane.transport.envelope import CAST, REPLY, STATUS, Envelope, status
-from appbackplane.transport.errors import BackplaneError, MalformedFrame
+from appbackplane.transport.envelope import CALL, CAST, PUBLISH, REPLY, STATUS, Envelope, status
+from appbackplane.transport.errors import BackplaneError, Busy, MalformedFrame, Unavailable
 from appbackplane.transport.events import Ended
 from appbackplane.transport.link import Link
 from appbackplane.transport.peers import effects as fx
@@ -31,28 +31,36 @@ from appbackplane.transport.security.ring import Holder
 from appbackplane.transport.session import ClientSession
 
 from ..execution.async_log import last_words
+from ..execution.callers import PROBE_NS
 from ..execution.worker import EXIT_BUG
+from .answers import Answers, Packed
+from .breaks import BROKEN, Breaks
 from .inward import AskedHere, Inward
 from .outward import Outward
+from .paced_log import FLAPS_MAX, PacedLog
 from .roster import Roster
+from .topics import Topics
 
 #: What nodes say of themselves.
 SAY: Final = "peers.say"
-#: A line to the receiver broke: answers to what it has asked may be lost.
-BROKEN: Final = "peers.broken"
 #: How long the directory of this system may take to come, each time it is asked for.
 START_LIMIT_NS: Final = 5_000_000_000
 #: What came from others is taken in for so long, before everything else has its turn again.
 TURN_MAX_NS: Final = 2_000_000
+#: What a peer has said that way.
+HOW_BROKEN: Final = "its line to this node broke"
+#: Messages that wait for the endpoint: what two processes may have outstanding, and 80 ms of its work. Taking back has as
+#: much room again.
+ASKED_MAX: Final = 8_192
+#: When whoever asked a node that leaves may try again: it is started anew in less.
+LEFT_RETRY_S: Final = 0.25
+#: What a node can do at a time.
+CORES: Final = len(os.sched_getaffinity(0))
 #: Stands for the directory of this system.
 _DIRECTORY: Final = "directory"
 #: Who does not keep up is offered his frames again after this.
 STALLED_RETRY_NS: Final = 2_000_000
-#: How often the same is said in the log; and how much of that is remembered.
-WARN_NS: Final = 60_000_000_000
-WARNINGS_MAX: Final = 256
 
-Answers = list[tuple[bytes, bytes]]
 log = logging.getLogger("appbackplane.peers")
 
 
@@ -68,33 +76,40 @@ class Endpoint:
         seeds: Mapping[str, str],
         *,
         now_ns: Callable[[], int],
-        deliver: Callable[[Answers], None],
+        deliver: Callable[[Packed], None],
+        look_for: Callable[[Iterable[bytes]], None],
+        patterns: Callable[[], frozenset[str]],
     ) -> None:
         """`seeds`: addresses to begin with, each with the name of the key there. `deliver`: has the backplane send packed
-        envelopes to peers of its own link.
+        answers to peers of its own link. `look_for`: has it find out whether they are there; who is not comes as `gone`.
+        `patterns`: the topics that clients have asked that backplane for.
         """
         self.node = node
         self._lines, self._link, self._session = lines, link, session
-        self._now_ns, self._deliver = now_ns, deliver
-        self._outward = Outward(node, random.getrandbits(40), self._say, self._answer, self._stands_to)
-        self._inward = Inward(session, self._say)
+        self._now_ns, self._look_for = now_ns, look_for
+        self._breaks = Breaks()
+        self._answers = Answers(node, lines, self._breaks, deliver)
+        self._outward = Outward(node, random.getrandbits(40), self._say, self._answers.to_process, self._stands_to)
+        self._inward = Inward(session, self._answers.to_node)
+        self._topics = Topics(node, session, holder_of=lines.holder, say=self._tell, patterns=patterns)
         #: To be looked at by any thread.
         self.roster = Roster(node, seeds, now_ns())
         self._look_ns = 0
+        #: By which it was found out who may bear which name.
+        self._ring = lines.ring
         self._encoder = codec.Encoder()
-        self._answers: Answers = []
         self._asked: deque[tuple[bytes, Envelope]] = deque()
+        #: Processes of this system that have died.
+        self._gone: deque[bytes] = deque()
+        self._probe_ns = 0
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._is_woken = self._is_stopping = False
         self._exports: object = None
         #: When those who do not keep up are offered their frames again.
         self._retry_ns = 0
-        #: What was said, and when.
-        self._warned: dict[str, int] = {}
+        self._log = PacedLog(log, now_ns)
         #: Keys as text, by their bytes.
         self._keys: dict[bytes, str] = {}
-        #: Addresses to which a line has stood, and whether it does.
-        self._standing: dict[str, bool] = {}
         self._runs = threading.Thread(target=self._run, name="peers", daemon=True)
 
     def start(self) -> None:
@@ -102,8 +117,21 @@ class Endpoint:
         self._runs.start()
 
     def ask(self, peer: bytes, envelope: Envelope, _now_ns: int) -> None:
-        """A local process wants something of another node. From a worker."""
-        self._asked.append((peer, envelope))
+        """A local process wants something of another node. From a worker. Raises `Busy`."""
+        asked = self._asked
+        if len(asked) >= ASKED_MAX:
+            if envelope.kind == CALL or envelope.kind == CAST:
+                raise Busy(f"{envelope.route}: {ASKED_MAX:,} messages wait for this node's endpoint", retry_after=0.05)
+            if len(asked) >= 2 * ASKED_MAX:
+                if envelope.kind == PUBLISH:
+                    self._topics.drop(envelope.route or "")
+                return  # who takes more back than that does without: it ends there by its deadline
+        asked.append((peer, envelope))
+        self._wake()
+
+    def gone(self, peer: bytes) -> None:
+        """A local process can be reached no more. From a worker."""
+        self._gone.append(peer)
         self._wake()
 
     def stop(self, timeout_s: float) -> None:
@@ -128,7 +156,7 @@ class Endpoint:
                     if fd == self._wake_fd:
                         os.eventfd_read(fd)
                         self._is_woken = False
-            self._carry_out(self.node.leave(self._now_ns()))
+            self._leave(self._now_ns())
         except BaseException:
             log.critical("the node's endpoint failed: this is a bug of the runtime", exc_info=True)
             last_words()
@@ -152,46 +180,74 @@ class Endpoint:
                 self._broke(event.address, event.because)
                 self._carry_out(node.lost(event.address, event.because, now_ns))
         for _ in range(len(asked)):
-            self._outward.take(*asked.popleft(), now_ns)
+            peer, envelope = asked.popleft()
+            if envelope.kind == PUBLISH:
+                self._topics.published(envelope)
+            else:
+                self._outward.take(peer, envelope, now_ns)
+        while self._gone:
+            self._outward.gone(self._gone.popleft())
+        if now_ns >= self._probe_ns and self._outward:
+            self._probe_ns = now_ns + PROBE_NS
+            self._look_for(self._outward.callers())
         events = self._session.turn(now_ns)
         for ended in events:
             if isinstance(ended, Ended) and isinstance(ended.token, AskedHere):
                 self._inward.ended(ended)
             elif isinstance(ended, Ended) and ended.token is _DIRECTORY and ended.error is not None:
-                self._warn(f"the directory of this system did not come: {ended.error}")
+                self._log.warn(f"the directory of this system did not come: {ended.error}")
                 self._session.start(_DIRECTORY, now_ns, START_LIMIT_NS)
         events.clear()
-        self._export()
+        is_look = now_ns >= self._look_ns
+        if is_look or self._session.directory is not self._exports:
+            self._export()
         if now_ns >= node.next_ns():
             self._carry_out(node.tick(now_ns))
         self._outward.expire(now_ns)
-        if now_ns >= self._look_ns:
+        for name in self._breaks.due(now_ns):
+            self._outward.down(name, HOW_BROKEN)
+        if is_look:
             self._look_ns = now_ns + node.membership.policy.heartbeat_ns
+            node.load(self._load())
+            if self._lines.ring is not self._ring:
+                self._ring = self._lines.ring
+                self._carry_out(node.recheck(now_ns))
             self.roster.look(self._outward.count_on, self._inward.count_of)
         is_retry = now_ns >= self._retry_ns
-        is_stalled = self._lines.flush(with_stalled=is_retry)
+        is_stalled = self._lines.flush(self._now_ns(), with_stalled=is_retry)
         if is_stalled and is_retry:
             self._retry_ns = now_ns + STALLED_RETRY_NS
-        if self._answers:
-            answers, self._answers = self._answers, []
-            self._deliver(answers)
+        self._answers.deliver()
         if asked or self._lines.has_more or self._session.has_more or self._link.has_input():
             return 0
         times = [node.next_ns(), now_ns + (STALLED_RETRY_NS if is_stalled else SWEEP_NS)]
         times += [ns for ns in (self._session.next_wake_ns(now_ns), self._outward.next_ns()) if ns is not None]
         return max(0, min(times) - now_ns)
 
+    def _leave(self, now_ns: int) -> None:
+        """Whoever waits is told: here in answers, elsewhere by the farewell."""
+        while self._asked:
+            peer, envelope = self._asked.popleft()
+            if envelope.kind == CALL:
+                error = Unavailable(f"{envelope.route}: this node leaves", retry_after=LEFT_RETRY_S)
+                self._answers.to_process(peer, status(envelope.id, error, is_refused=True))
+        self._outward.leave()
+        self._answers.deliver()
+        self._carry_out(self.node.leave(now_ns))
+        self._inward.leave()
+        self._session.turn(now_ns)
+
     def _came(self, holder: Holder, frame: bytes, now_ns: int) -> None:
         try:
             envelopes = codec.decode(frame)
         except MalformedFrame as error:
-            self._warn(f"what node {holder.name!r} says makes no sense", error.message)
+            self._log.warn(f"what node {holder.name!r} says makes no sense", error.message)
             return
         for envelope in envelopes:
             try:
                 self._hear(holder, envelope, now_ns)
             except BackplaneError as error:  # of this one alone: what came with it may be for somebody
-                self._warn(f"something that node {holder.name!r} says makes no sense", error.message)
+                self._log.warn(f"something that node {holder.name!r} says makes no sense", error.message)
 
     def _hear(self, holder: Holder, envelope: Envelope, now_ns: int) -> None:
         kind, route = envelope.kind, envelope.route
@@ -202,9 +258,12 @@ class Endpoint:
         if peer is None or peer.key != self._key_of(holder):
             return  # not met yet, or no more: what it asked ends there, as its peer is down
         if kind == CAST and route == BROKEN:
-            self._outward.down(peer.name, "its line to this node broke")
+            if self._breaks.heard(peer.name, now_ns):
+                self._outward.down(peer.name, HOW_BROKEN)
         elif kind == REPLY or kind == STATUS:
             self._outward.answered(peer.name, envelope)
+        elif kind == PUBLISH:
+            self._topics.came(peer.name, peer.incarnation, holder, envelope)
         else:
             self._inward.take(peer.name, peer.incarnation, holder, envelope, now_ns)
 
@@ -217,14 +276,12 @@ class Endpoint:
 
     def _stands(self, address: str) -> None:
         """A line stands. If one before it broke, what it carried may be lost: calls are ended there, as they were here."""
-        if address in self._standing:
-            self._lines.say(address, self._encoder.encode(Envelope(CAST, 0, 0, BROKEN)))
-        self._standing[address] = True
+        if self._breaks.stands(address):
+            self._lines.say(address, self._encoder.encode(Envelope(CAST, 0, 0, BROKEN, body={})))
 
     def _broke(self, address: str, because: str) -> None:
         """A line stands no more. Whether what was in it has arrived, nobody knows."""
-        if self._standing.get(address):
-            self._standing[address] = False
+        if self._breaks.broke(address):
             peer = self.node.membership.view.at(address)
             if peer is not None:
                 self._outward.down(peer.name, because)
@@ -235,7 +292,7 @@ class Endpoint:
                 self._look_ns = 0
             if isinstance(effect, fx.Send):
                 said = Envelope(CAST, 0, 0, SAY, body=body_of(effect.message))
-                self._lines.say(effect.address, self._encoder.encode(said))
+                self._lines.say(effect.address, self._encoder.encode(said), is_control=True)
             elif isinstance(effect, fx.Dial):
                 self._lines.dial(effect.address, effect.key)
             elif isinstance(effect, fx.Hangup):
@@ -244,64 +301,53 @@ class Endpoint:
                 self._lines.hang_up(effect.address)
                 self._broke(effect.address, "the line to it was given up")
             elif isinstance(effect, fx.PeerUp):
-                log.info("node %s at %s is up", effect.name, effect.address)
+                self._log.say(logging.INFO, f"node {effect.name} at {effect.address} is up", count_max=FLAPS_MAX)
             elif isinstance(effect, fx.PeerDown):
-                log.warning("node %s is down (%s): %s", effect.name, effect.kind, effect.because)
+                what = f"node {effect.name} is down ({effect.kind})"
+                self._log.say(logging.WARNING, what, effect.because, count_max=FLAPS_MAX)
                 self._outward.down(effect.name, effect.because)
                 self._inward.down(effect.name)
             elif isinstance(effect, fx.DialFailed):
-                self._warn(f"{effect.address} cannot be reached: {effect.because} (it is dialled again)")
+                self._log.warn(f"{effect.address} cannot be reached: {effect.because} (it is dialled again)")
             elif isinstance(effect, fx.Refused):
-                self._warn(f"{effect.name!r} at {effect.address} is no peer of this node", effect.reason)
+                self._log.warn(f"{effect.name!r} at {effect.address} is no peer of this node", effect.reason)
             elif isinstance(effect, fx.RefusedBy):
-                self._warn(f"node {effect.name!r} at {effect.address} refuses this one", effect.reason)
+                self._log.warn(f"node {effect.name!r} at {effect.address} refuses this one", effect.reason)
             elif isinstance(effect, fx.NameTaken):
-                log.error("%s", effect.reason)
+                self._log.say(logging.ERROR, effect.reason)
             elif isinstance(effect, fx.NewIncarnation):
                 log.warning("this node is known as a later one than it is: %s", effect.because)
 
-    def _warn(self, what: str, because: str = "") -> None:
-        """What comes again and again is said once a minute, with the words of others that came with it then."""
-        now_ns = self._now_ns()
-        if now_ns - self._warned.get(what, -WARN_NS) < WARN_NS:
-            return
-        if len(self._warned) >= WARNINGS_MAX:
-            self._warned.clear()
-        self._warned[what] = now_ns
-        log.warning("%s%s", what, f": {because!r}" if because else "")
-
     def _export(self) -> None:
+        """Tell others what is to be had here and what is heard, if it is something else than before."""
         directory = self._session.directory
-        if directory is None or directory is self._exports:
+        if directory is None:
             return
-        self._exports = directory
-        try:
-            self.node.export(directory.exported, directory.exported_topics)
+        if directory is not self._exports:
+            self._exports = directory
+            self._topics.update(directory)
             self.roster.exports(directory.exported)
+        try:
+            self.node.export(directory.exported, self._topics.wanted())
         except BackplaneError as error:
-            log.warning("what this system exports is not told to other nodes: %s", error)
+            self._log.warn("what this system exports is not told to other nodes", error.message)
 
     # -- ways out -----------------------------------------------------------------------------------------------------
 
     def _say(self, name: str, envelope: Envelope, is_bulk: bool) -> bool:
         peer = self.node.membership.view.get(name)
-        return peer is not None and self._lines.say(peer.address, self._packed(envelope), is_bulk=is_bulk)
+        return peer is not None and self._lines.say(peer.address, self._encoder.encode(envelope), is_bulk=is_bulk)
+
+    def _tell(self, address: str, packed: bytes, is_bulk: bool) -> bool:
+        return self._lines.say(address, packed, is_bulk=is_bulk)
+
+    def _load(self) -> float:
+        """How busy this node is, 1: as much as it has cores: with what others ask of it, and what its host does anyway."""
+        return (len(self._inward) + os.getloadavg()[0]) / CORES
 
     def _stands_to(self, name: str) -> bool:
         peer = self.node.membership.view.get(name)
         return peer is not None and self._lines.stands(peer.address)
-
-    def _answer(self, peer: bytes, envelope: Envelope) -> None:
-        self._answers.append((peer, self._packed(envelope)))
-
-    def _packed(self, envelope: Envelope) -> bytes:
-        """An envelope; of an answer that came but cannot go on (packed again it may be larger) the reason."""
-        try:
-            return self._encoder.encode(envelope)
-        except BackplaneError as error:
-            if envelope.kind != REPLY:
-                raise
-            return self._encoder.encode(status(envelope.id, error))
 
     def _wake(self) -> None:
         if not self._is_woken:

@@ -1,17 +1,20 @@
 """Inward: calls that other nodes make of this system, within what their keys may use.
 
 They are made like those of any client on this host, by a session (transport/session.py): the same directory, refusals and
-ends. A route that the key may not use is as good as not there. What a peer that is down has asked for is taken back.
+ends. A route that the key may not use is as good as not there. What a peer that is down has asked for is taken back. The
+trace goes along, so that what was done on several hosts is one; who waits for whom there (`chain`) does not: objects are named
+alike everywhere, and a chain lets a call in ahead of a queue. A cycle over nodes ends by its deadline.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from appbackplane.transport.addressing import OF_NODE
 from appbackplane.transport.directory import Directory, nearest
-from appbackplane.transport.envelope import CALL, CANCEL, CAST, REPLY, Envelope, status
+from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, REPLY, Envelope, status
 from appbackplane.transport.errors import BackplaneError, Busy, PeerDown, Unavailable, UnknownRoute
 from appbackplane.transport.events import Ended
 from appbackplane.transport.peers.node import LIKENESS_ROUTES_MAX
@@ -26,6 +29,8 @@ from .outward import is_bulk_at
 OUTSTANDING_MAX: Final = 8_192
 #: Routes of which it is remembered that a peer may use them.
 PERMITTED_MAX: Final = 4_096
+#: A W3C traceparent, and nothing else of that place: a recorder takes it apart (observation/recorder.py).
+TRACE: Final = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
 #: No peer waits for longer: what is more does not fit on its way.
 TIMEOUT_MAX_NS: Final = 7 * 24 * 3600 * 1_000_000_000
 
@@ -48,8 +53,8 @@ class Held(NamedTuple):
 class Inward:
     """What other nodes have outstanding here."""
 
-    def __init__(self, session: ClientSession, say: Callable[[str, Envelope, bool], bool]) -> None:
-        """`say`: to a node, by its name, as bulk or not."""
+    def __init__(self, session: ClientSession, say: Callable[[str, Envelope, bool], None]) -> None:
+        """`say`: an answer to a node, by its name, as bulk or not (answers.py)."""
         self._session = session
         self._say = say
         self._held: dict[AskedHere, Held] = {}
@@ -90,10 +95,14 @@ class Inward:
                 self._session.cast(envelope.route or "", envelope.key, envelope.priority, envelope.body)
             except BackplaneError:
                 self.refused_casts_count += 1
-        elif kind == CANCEL:
+        elif kind == CANCEL or kind == BOOST:
             held = self._held.get(asked)
-            if held is not None:
+            if held is None:
+                return
+            if kind == CANCEL:
                 self._session.cancel(held.id)
+            elif envelope.priority is not None and envelope.priority >= 0:  # from there on as on one host (law 10)
+                self._session.boost(held.id, envelope.priority)
 
     def ended(self, ended: Ended) -> None:
         """A call has ended here; its caller is told."""
@@ -108,6 +117,13 @@ class Inward:
         else:  # a session says so of what came over its link, or what it refused itself: never of what the work has met
             said = status(asked.id, error, is_refused=error.is_refused)
         self._say(asked.name, said, held.is_bulk)
+
+    def leave(self) -> None:
+        """This node goes, and all whom it has told of it have ended what they asked for."""
+        for held in self._held.values():
+            self._session.cancel(held.id)
+        self._held.clear()
+        self._counts.clear()
 
     def down(self, name: str) -> None:
         """A node is gone: nobody waits for what it asked."""
@@ -129,7 +145,7 @@ class Inward:
         left_ns = DEADLINE_DEFAULT_NS if envelope.deadline is None else min(max(0, envelope.deadline), TIMEOUT_MAX_NS)
         id = self._session.call(
             asked, now_ns, left_ns, route, envelope.key, envelope.priority, envelope.body, envelope.idempotency_key,
-            is_retried=False,
+            is_retried=False, trace=_trace_of(envelope),
         )  # fmt: skip
         self._held[asked] = Held(id, is_bulk_at(envelope.priority))
         self._counts[asked.name] = self._counts.get(asked.name, 0) + 1
@@ -158,3 +174,8 @@ class Inward:
         else:
             is_told = EXPORTED in holder.routes.patterns and len(self._exported) <= LIKENESS_ROUTES_MAX
             raise UnknownRoute(route, nearest(route, self._exported) if is_told else None)
+
+
+def _trace_of(envelope: Envelope) -> str | None:
+    trace = envelope.trace
+    return trace if trace is not None and TRACE.fullmatch(trace) else None

@@ -65,8 +65,11 @@ class Node(Component):
         # A client of its own with each start: else the calls of the one before would be taken for those of this one.
         link = Link(f"{host.backplane}-peers-{me.incarnation:x}")
         session = ClientSession(link, addressing.supervisor_socket(Path(host.run_dir)))
-        self._endpoint = Endpoint(node, lines, link, session, self._peers, now_ns=host.now_ns, deliver=host.send)
-        host.take_foreign(self._endpoint.ask)
+        self._endpoint = Endpoint(
+            node, lines, link, session, self._peers, now_ns=host.now_ns, deliver=host.send, look_for=host.look_for,
+            patterns=host.client_patterns,
+        )  # fmt: skip
+        host.take_foreign(self._endpoint.ask, self._endpoint.gone)
         self._endpoint.start()
 
     @operation(priority=0)

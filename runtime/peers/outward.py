@@ -31,7 +31,11 @@ BULK_FROM: Final = PRIORITY_DEFAULT + 1
 
 
 def is_bulk_at(priority: int | None) -> bool:
-    """On which line what has this priority travels. By nothing else: what one caller says at one priority keeps its order."""
+    """On which line what has this priority travels. By nothing else: what one caller says at one priority keeps its order.
+
+    That an operation declares is not known here: an offer is of names (transport/peers/messages.py), and both ends have to find
+    the same. So what is said at no priority is urgent: late by a bulk frame is what it would be otherwise.
+    """
     return priority is not None and priority >= BULK_FROM
 
 
@@ -67,6 +71,8 @@ class Outward:
         self._counts: Counter[bytes] = Counter()
         #: Casts that found no node, or a full line: nobody waits to be told.
         self.lost_casts_count = 0
+        #: Calls that were taken back because their callers had died.
+        self.abandoned_count = 0
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -87,14 +93,7 @@ class Outward:
                 else:
                     self.lost_casts_count += 1
         elif kind == CANCEL or kind == BOOST:
-            id = self._ids.get((peer, envelope.id))
-            call = None if id is None else self._calls.get(id)
-            if id is None or call is None:
-                return
-            node, _, asked = call
-            self._say(node.decode(), Envelope(kind, id, envelope.priority), asked.is_bulk)  # behind the call itself
-            if kind == CANCEL:
-                self._end(id)
+            self._follow(peer, envelope)
 
     def answered(self, name: str, envelope: Envelope) -> None:
         """A node has answered."""
@@ -104,11 +103,22 @@ class Outward:
 
     def down(self, name: str, because: str) -> None:
         """A node is gone: nobody knows what became of what it held."""
-        self._counts.pop(name.encode(), None)
-        for _, asked in self._calls.fail_peer(name.encode()):
-            self._ids.pop((asked.peer, asked.id), None)
-            error = PeerDown(f"{asked.route}: node {name!r} is down ({because}); whether the work ran is not known")
-            self._answer(asked.peer, status(asked.id, error))
+        self._fail(name.encode(), f"node {name!r} is down ({because})")
+
+    def leave(self) -> None:
+        """This node goes: nobody will be told what becomes of what others hold."""
+        for node in [*self._counts]:
+            self._fail(node, f"this node has left node {node.decode()!r}")
+
+    def callers(self) -> set[bytes]:
+        """Those who wait."""
+        return {peer for peer, _ in self._ids}
+
+    def gone(self, peer: bytes) -> None:
+        """A local process is there no more: its calls are taken back as it would have done it."""
+        for id in [id for one, id in self._ids if one == peer]:
+            self.abandoned_count += 1
+            self._follow(peer, Envelope(CANCEL, id))
 
     def expire(self, now_ns: int) -> None:
         """Forget what is over at its callers."""
@@ -122,7 +132,29 @@ class Outward:
 
     def _begin(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
         route = envelope.route or ""
-        name = self._node.best(route, peer.hex())[0]
+        key = envelope.idempotency_key if envelope.key is None else envelope.key
+        caller = peer.hex()
+        order = self._node.best(route, caller, key)
+        if len(order) == 1:
+            return self._begin_at(order[0], peer, envelope, now_ns)
+        # Loads are a heartbeat old: of those about equal, who has fewest of our calls. (Casts are not counted, and keep their
+        # order.) What it has no room for is offered to the others: who asks has no node in mind.
+        first = order[0] if envelope.kind == CAST else self._fewest(order[: self._node.equals(route, caller)])
+        problem: BackplaneError | None = None
+        for name in (first, *(each for each in order if each != first)):
+            try:
+                return self._begin_at(name, peer, envelope, now_ns)
+            except (Busy, Unavailable) as error:
+                problem = problem or error
+        assert problem is not None
+        raise problem
+
+    def _fewest(self, names: tuple[str, ...]) -> str:
+        counts = self._counts
+        return min(names, key=lambda name: counts[name.encode()])
+
+    def _begin_at(self, name: str, peer: bytes, envelope: Envelope, now_ns: int) -> None:
+        route = envelope.route or ""
         there = route.partition(OF_NODE)[2] or route
         is_call, is_bulk = envelope.kind == CALL, is_bulk_at(envelope.priority)
         over_ns = due_ns(DEADLINE_DEFAULT_NS if envelope.deadline is None else envelope.deadline, now_ns)
@@ -148,6 +180,25 @@ class Outward:
         if is_call:
             self._ids[peer, envelope.id] = id
             self._counts[name.encode()] += 1
+
+    def _follow(self, peer: bytes, envelope: Envelope) -> None:
+        """What is said of a call later follows it, on the same line."""
+        id = self._ids.get((peer, envelope.id))
+        call = None if id is None else self._calls.get(id)
+        if id is None or call is None:
+            return
+        node, _, asked = call
+        self._say(node.decode(), Envelope(envelope.kind, id, envelope.priority), asked.is_bulk)
+        if envelope.kind == CANCEL:
+            self._end(id)
+
+    def _fail(self, node: bytes, because: str) -> None:
+        if not self._counts.pop(node, 0):  # or each time somebody says so all calls would be looked through
+            return
+        for _, asked in self._calls.fail_peer(node):
+            self._ids.pop((asked.peer, asked.id), None)
+            error = PeerDown(f"{asked.route}: {because}; whether the work ran is not known")
+            self._answer(asked.peer, status(asked.id, error))
 
     def _end(self, id: int, peer: bytes | None = None) -> Asked | None:
         call = self._calls.get(id)

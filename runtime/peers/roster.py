@@ -150,7 +150,7 @@ class Roster:
     def _row(self, peer: Peer) -> Row:
         judged = self._judged.get(peer.name) or _Judged(peer.met_ns, "")
         because, trouble = judged.because, self._troubles.get(peer.address, "")
-        if trouble not in ("", because) and peer.state not in (fx.State.UP, fx.State.LEFT):
+        if trouble not in ("", because) and peer.state not in (fx.State.UP, fx.State.LEFT, fx.State.REVOKED):
             because = f"{because}; dialled, {trouble}"
         return Row(
             peer.name,

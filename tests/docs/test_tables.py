@@ -380,6 +380,8 @@ def of_policy(name: str, value: int) -> str:
     """As the page writes a default."""
     if not name.endswith(("_ns", "_ns_max")):
         return str(value)
+    if value >= 86_400 * 1_000_000_000:
+        return f"{value / 86_400e9:g} d"
     return f"{value / 1e9:g} s" if value >= 1_000_000_000 else f"{value / 1e6:g} ms"
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 from codesearch import shard_index
 from codesearch.lines import Lines
+from codesearch.places import Places
 from codesearch.shard_index import LIMIT_MAX, Hit, ShardIndex
 from codesearch.tokens import Portion, Scan, portions
 from hypothesis import given, settings
@@ -105,14 +106,11 @@ def test_a_file_that_is_replaced_is_found_all_the_time() -> None:
     """Indexing goes on under the searches: between two portions the old entry or the new one answers, never none."""
     index = ShardIndex()
     enter(index, "a.py", "alpha\nbeta")
-    scan = Scan("\nalpha\nbeta")
-    scan.advance(100)
-    (part,) = portions("a.py", scan, 1)
-    alpha = {"alpha": part.tokens["alpha"]}
+    alpha = Places.of({"alpha": [2]}, ["alpha"])
     index.ingest(Portion(path="a.py", shard=0, tokens=alpha, lines=Lines.of({2: "alpha"}, [2]), is_last=False))
     assert index.search("alpha", 9) == [Hit(file="a.py", line=2, context="alpha")]
     assert index.search("beta", 9)[0]["file"] == "a.py"
-    beta = {"beta": part.tokens["beta"]}
+    beta = Places.of({"beta": [3]}, ["beta"])
     index.ingest(Portion(path="a.py", shard=0, tokens=beta, lines=Lines.of({3: "beta"}, [3]), is_first=False))
     assert [hit["line"] for word in ("alpha", "beta") for hit in index.search(word, 9)] == [2, 3]
 

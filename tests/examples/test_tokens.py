@@ -1,11 +1,13 @@
 """What is found in a source file, on all of the standard library and on anything hypothesis thinks of."""
 
 import ast
+from itertools import islice
 from pathlib import Path
 
 import msgspec
 import pytest
 from codesearch import tokens
+from codesearch.places import Places
 from codesearch.tokens import (
     BATCH_TOKENS,
     LINES_MAX,
@@ -25,6 +27,7 @@ from codesearch.tokens import (
 from hypothesis import given
 from hypothesis import strategies as st
 
+WORDS = [f"w{n}" for n in range(PORTION_TOKENS)]
 SOURCE = '''\
 import asyncio
 
@@ -117,10 +120,11 @@ def test_portions_hold_each_word_once_in_its_own_shard(words: list[str], shards:
     parts = list(portions("x.py", scan, shards))
     found: dict[str, tuple[int, ...]] = {}
     for part in parts:
-        for word, packed in part.tokens.items():
+        numbers = iter(part.tokens.lines())
+        for word, count in zip(part.tokens.words(), part.tokens.counts, strict=True):
             assert part.shard == shard_of(word, shards)
             assert word not in found
-            found[word] = unpack(packed)
+            found[word] = tuple(islice(numbers, count))
             assert all(part.lines.get(line) == scan.lines[line] for line in found[word])
     assert found == {word: tuple(lines) for word, lines in scan.tokens.items()}
     assert {part.shard for part in parts} == set(range(shards)), "one that is not told keeps words of an older text"
@@ -138,7 +142,7 @@ def test_a_large_file_comes_in_several_portions() -> None:
 def test_batches_keep_order_and_bound(sizes: list[tuple[int, int]], first: int) -> None:
     """A shard takes in a batch in one go, so its size is what a search waits for; out of order, a file is torn."""
     parts = [
-        Portion(path=str(number), shard=shard, tokens={f"w{n}": b"" for n in range(size)})
+        Portion(path=str(number), shard=shard, tokens=Places.of({f"w{n}": [] for n in range(size)}, WORDS[:size]))
         for number, (shard, size) in enumerate(sizes)
     ]
     sent = list(batches(parts, 4, first))

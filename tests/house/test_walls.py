@@ -42,7 +42,7 @@ DOERS = (
     "transport.calling", "transport.client", "transport.handles", "transport.async_client",
     "transport.async_subscription",
     "transport.security.folder", "transport.security.keyring", "transport.security.gatekeeper", "transport.security.links",
-    "transport.security.roll", "transport.security.doorstep", "transport.peers.lines",
+    "transport.security.roll", "transport.security.doorstep", "transport.peers.lines", "transport.peers.line",
     "supervisor.live.window",
 )  # fmt: skip
 
@@ -54,7 +54,7 @@ WORLD = (
 #: The only files that know ZeroMQ: whoever replaces it, replaces these.
 KNOW_ZMQ = (
     "transport.link", "transport.security.keyring", "transport.security.gatekeeper", "transport.security.links",
-    "transport.security.roll", "transport.security.doorstep", "transport.peers.lines",
+    "transport.security.roll", "transport.security.doorstep", "transport.peers.lines", "transport.peers.line",
 )  # fmt: skip
 #: What Spark's side may know of runtime: the layout of the records, the replay, and the port behind which requests are
 #: executed, with what passes it.

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,8 @@ COMMAND = (sys.executable, "-m", "appbackplane.supervisor")
 class System:
     """A supervisor in the foreground, as in a terminal: it leads its process group, and a session."""
 
-    def __init__(self, folder: Path, name: str, toml: str) -> None:
+    def __init__(self, folder: Path, name: str, toml: str, prefix: Sequence[str] = ()) -> None:
+        """`prefix`: words before its command, as those that run it in a network namespace."""
         self.name = name
         self.folder = folder
         self.toml = lay_out(folder, name, toml)
@@ -48,7 +49,7 @@ class System:
         self._has_ended = False
         self._began_s = time.monotonic()
         self.process = subprocess.Popen(
-            [*COMMAND, "up", str(self.toml)],
+            [*prefix, *COMMAND, "up", str(self.toml)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -273,8 +274,8 @@ def systems_in(folder: Path) -> Iterator[Up]:
     """Starts systems. Each must end at the end, in order and without anything left."""
     with ExitStack() as stack:  # the last one first: one that took over from a killed one tidies up for both
 
-        def start(toml: str, name: str = "demo") -> System:
-            system = System(folder, name, toml)
+        def start(toml: str, name: str = "demo", prefix: Sequence[str] = ()) -> System:
+            system = System(folder, name, toml, prefix)
             stack.callback(system.end)
             return system
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appbackplane.transport import batching
-from appbackplane.transport.batching import BATCH_BYTES_MAX, BATCH_MAX, PEER_BYTES_MAX, Outbox, Sent
+from appbackplane.transport.batching import BATCH_BYTES_MAX, BATCH_MAX, PEER_BYTES_MAX, RESERVE_BYTES, Outbox, Sent
 from appbackplane.transport.codec import Encoder, decode
 from appbackplane.transport.envelope import reply
 
@@ -100,6 +100,21 @@ def test_what_waits_for_one_peer_is_bounded_and_the_adder_is_told() -> None:
         assert count * len(large) <= PEER_BYTES_MAX + len(large)
     assert count == PEER_BYTES_MAX // len(large)
     assert outbox.add(b"b", large), "another peer has room of its own"
+
+
+def test_above_the_bound_there_is_room_for_words_and_that_is_bounded_too() -> None:
+    """Who is told that his answer did not fit does not wait for it; who never reads may not grow for that either."""
+    outbox = Outbox()
+    large, word = packed(1, 1 << 20), packed(2, 200)
+    while outbox.add(b"a", large):
+        pass
+    while outbox.add(b"a", word):
+        pass
+    count = 0
+    while outbox.add_instead(b"a", word):
+        count += 1
+    assert abs(count * len(word) - RESERVE_BYTES) <= 2 * len(word)
+    assert outbox.add_instead(b"b", word), "where there is room it is an envelope like any other"
 
 
 def test_an_unreachable_peer_is_reported_once_and_forgotten() -> None:

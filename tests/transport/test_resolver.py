@@ -231,5 +231,9 @@ def test_what_other_nodes_may_use_is_what_all_say_who_serve_it() -> None:
     ]
     built = build("s", 1, registrations, down=set(), node="two")
     assert (built.exported, built.exported_topics, built.node) == (("a.own", "b.own"), ("t",), "two")
+    assert built.topics == {"t": ("one", "two"), "u": ("one", "two")}
+    carried = build("s", 1, registrations[:1], down=set(), node="node")
+    assert carried.topics == {"t": ("one", "node"), "u": ("one",)}, "what crosses nodes goes to who carries it"
+    assert carried.wanted_topics == ("t",)
     assert build("s", 1, registrations[:1], down=set()).exported == ("x.do", "a.own")
     assert Directory.from_body(built.to_body()) == built

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from appbackplane.transport.batching import PEER_BYTES_MAX, Sent
 from appbackplane.transport.codec import FRAME_BYTES_MAX, Encoder, batch, decode
 from appbackplane.transport.directory import Directory, Place
-from appbackplane.transport.envelope import CALL, CANCEL, CAST, PUBLISH, Envelope, reply, status
+from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, PUBLISH, Envelope, reply, status
 from appbackplane.transport.errors import (
     BackplaneError,
     Busy,
@@ -240,6 +240,33 @@ def test_a_call_taken_back_ends_once_and_the_callee_is_told(world: World) -> Non
     assert world.link.take("query-1") == [Envelope(CANCEL, id)]
     world.session.cancel(id)
     assert world.turn() == [] and world.link.sent == []
+
+
+def test_a_call_that_is_handed_on_keeps_its_trace(world: World) -> None:
+    """Everything else of it is as without."""
+    session = world.session
+    for trace in (None, "00-trace"):
+        session.call("token", world.now_ns, 1_000, "query.search", None, 3, {"x": 1}, "i", trace=trace)
+    world.turn()
+    plain, traced = world.link.take("query-1")
+    assert (plain.trace, traced.trace) == (None, "00-trace")
+    traced.trace, traced.id = None, plain.id
+    assert traced == plain
+
+
+def test_a_call_that_something_urgent_waits_for_is_hurried(world: World) -> None:
+    """Law 10, for who only hands on; and of one that has ended nothing is said."""
+    id = world.call("mine")
+    world.turn()
+    world.link.take("query-1")
+    world.session.boost(id, 2)
+    world.turn()
+    assert world.link.take("query-1") == [Envelope(BOOST, id, 2)]
+    world.session.cancel(id)
+    world.turn()
+    world.link.take("query-1")
+    world.session.boost(id, 1)
+    assert len(world.turn()) == 0 and world.link.sent == []
 
 
 @pytest.mark.parametrize("generation", [None, 2])

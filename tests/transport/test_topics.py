@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from appbackplane.transport import topics as topics_module
 from appbackplane.transport.errors import InvalidArgument
-from appbackplane.transport.topics import GapCounter, TopicTable, check_pattern, check_topic
+from appbackplane.transport.topics import GapCounter, TopicTable, check_pattern, check_topic, overlap
 
 words = st.sampled_from(["files", "file", "a", "b"])
 topics = st.lists(words, min_size=1, max_size=4).map(".".join)
@@ -107,3 +107,20 @@ def test_topics_and_patterns_pass() -> None:
     check_topic("files.changed")
     check_pattern("files.changed")
     check_pattern("files.*")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_so"),
+    [
+        ("a", "a", True),
+        ("a.*", "a", False),
+        ("a.*", "a.b", True),
+        ("a.*", "a.b.c.*", True),
+        ("a.*", "ab.*", False),
+        ("a.b.*", "a.c.*", False),
+        ("a", "b", False),
+    ],
+)
+def test_patterns_overlap_where_one_topic_is_heard_by_both(one: str, other: str, is_so: bool) -> None:
+    """Either way round."""
+    assert overlap(one, other) is overlap(other, one) is is_so

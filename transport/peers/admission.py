@@ -54,10 +54,14 @@ class Admission:
         """A peer does not want us."""
         mesh = self._mesh
         if mesh.me.incarnation <= refusal.known < INCARNATION_MAX:
+            if why_not := mesh.why_not_become(refusal.known, now_ns):
+                mesh.incredible_count += 1
+                effects: list[Effect] = [RefusedBy(refusal.name, refusal.dialled, why_not)]
+                return effects + mesh.lines.pause(refusal.dialled, mesh.policy.refused_ns, now_ns)
             return mesh.become(refusal.known + 1, f"{refusal.name!r} knows a later one: the clock was set back", now_ns)
         if refusal.known:
             return []
-        effects: list[Effect] = []
+        effects = []
         if refusal.holder and refusal.holder != mesh.name_holder:
             mesh.name_holder = refusal.holder
             effects.append(NameTaken(mesh.me.name, refusal.holder, refusal.reason))

@@ -25,6 +25,8 @@ class State(StrEnum):
     DEAD = "dead"
     #: It said that it goes.
     LEFT = "left"
+    #: Its key is not trusted here any more, or not under its name: nothing it says counts, and it is not dialled.
+    REVOKED = "revoked"
 
 
 class Down(StrEnum):
@@ -34,6 +36,8 @@ class Down(StrEnum):
     LEFT = "left"
     RESTARTED = "restarted"
     UNREACHABLE = "unreachable"
+    #: Its key is not trusted here any more, or not under its name.
+    REVOKED = "revoked"
     #: Its name belongs to another.
     NAME_TAKEN = "name taken"
 

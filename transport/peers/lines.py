@@ -2,14 +2,15 @@
 
 The one file of peers that knows sockets; what is decided is in node.py. A line is one way, from who dials to who listens:
 what this node says leaves by a DEALER, and what it hears comes in at its door, each frame under a key that its ring trusts
-(transport/security). One is for what is urgent and one for bulk, so that a megabyte on its way delays nobody who is in a
-hurry by more than a frame. ZeroMQ connects once and never again: whoever is lost is dialled afresh, when membership says so.
-What is said to one peer in a turn leaves as one frame (batching.py). Nobody waits here: an epoll descriptor says when to look.
+(transport/security). One is for what is urgent and one for bulk; no more is on its way on either than keeps it busy
+(window.py), so that what is urgent waits behind one part of a large frame at most (parts.py), and what nodes say of themselves
+not even behind those of its own line. ZeroMQ connects once and never again: whoever is lost is dialled afresh, when membership
+says so. What is said to one peer in a turn leaves as one frame (batching.py). A descriptor says when to look.
 """
 
 import logging
 import select
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain
 from typing import Final, NamedTuple
@@ -24,17 +25,25 @@ from ..security.doorstep import Doorstep
 from ..security.gatekeeper import Gatekeeper
 from ..security.keyring import Keyring
 from ..security.keys import PublicKey
-from ..security.ring import Holder
+from ..security.ring import Holder, Ring
 from ..security.roll import Roll
+from .line import STANDS, Line, stand
+from .parts import Joining, Took
 
 #: Between two looks at the ring, and at who says nothing: for so long a revoked key may still be heard.
 SWEEP_NS: Final = 100_000_000
 #: Frames taken in one turn: a frame is up to 512 envelopes, or a megabyte.
 FRAMES_MAX: Final = 64
-#: What is in one socket's queue, frames: with what the peer keeps unread it is what may stand between an urgent call and it.
+#: Silence is for membership to judge; ZeroMQ's own verdict comes when there is nothing left to judge (`dead_ns`). With its
+#: 600 ms each line was cut every few seconds where 5 % of segments are lost: TCP repeats one that is lost twice after that.
+LIMITS: Final = links.Limits(silence_ms=2_000)
+#: What is in one socket's queue that comes, frames: of a peer that keeps to its window they are 16 MiB at most.
 HWM: Final = 64
-#: What a monitor tells of a line that was dialled.
-_STANDS: Final = int(zmq.EVENT_HANDSHAKE_SUCCEEDED)
+#: And that goes: frames of a few bytes, or they fill the window first. What nodes say of themselves is in no window.
+SEND_HWM: Final = 4_096
+#: What is urgent, bulk, and what nodes say of themselves: each has an outbox; the last goes by the line of the first.
+URGENT, BULK, CONTROL = range(3)
+#: What a monitor tells of a line that was dialled and does not stand.
 _ENDS: Final = {
     int(zmq.EVENT_DISCONNECTED): "the connection has ended",
     int(zmq.EVENT_CLOSED): "nobody listens there",
@@ -66,25 +75,6 @@ class Came(NamedTuple):
     frame: bytes
 
 
-class _Line:
-    """What was dialled: a socket, and what tells of its connection."""
-
-    __slots__ = ("is_connected", "monitor", "socket")
-
-    def __init__(self, socket: "zmq.Socket[bytes]") -> None:
-        self.socket = socket
-        self.monitor: zmq.Socket[bytes] = socket.get_monitor_socket(_STANDS | sum(_ENDS))
-        self.is_connected = False
-
-    def fileno(self) -> int:
-        return int(self.monitor.getsockopt(zmq.FD))
-
-    def close(self, linger_ms: int = 0) -> None:
-        self.socket.disable_monitor()
-        self.monitor.close(linger=0)
-        self.socket.close(linger=linger_ms)
-
-
 class Lines:
     """Not thread-safe: it belongs to the thread that looks after it."""
 
@@ -98,12 +88,20 @@ class Lines:
         self._context.set(zmq.MAX_SOCKETS, 4_096)
         self._epoll = select.epoll()
         #: By address: for what is urgent, and for bulk.
-        self._lines: dict[str, tuple[_Line, _Line]] = {}
+        self._lines: dict[str, tuple[Line, Line]] = {}
         self._monitored: dict[int, str] = {}
         #: Who is expected at which address.
         self._keys: dict[str, PublicKey] = {}
         self._seen_ring = keyring.ring
-        self._outboxes = Outbox(), Outbox()
+        #: The same by their numbers; and the addresses at which the holder of a key is expected.
+        self._by_number: dict[int, tuple[str, Line]] = {}
+        self._addresses: dict[bytes, set[str]] = {}
+        self._outboxes = Outbox(), Outbox(), Outbox()
+        #: Addresses of which ZeroMQ's own queue is full; lines whose window has opened.
+        self._full: set[str] = set()
+        self._opened: set[int] = set()
+        self._joining = Joining()
+        self._now_ns = 0
         self._lost: list[Lost] = []
         #: Dialled since the last turn: a descriptor says nothing before its socket was found empty once.
         self._fresh: list[str] = []
@@ -112,7 +110,7 @@ class Lines:
         self.has_more = False
         try:
             self._door = self._context.socket(zmq.ROUTER)
-            links.server(self._door, keyring)
+            links.server(self._door, keyring, LIMITS)
             self._door.setsockopt(zmq.RCVHWM, HWM)
             self._gatekeeper = Gatekeeper(self._context, keyring, log)
             self._doorstep = Doorstep(self._door, self._gatekeeper)
@@ -126,6 +124,11 @@ class Lines:
         for fd in (int(self._door.getsockopt(zmq.FD)), self._gatekeeper.fileno(), self._doorstep.fileno()):
             self._epoll.register(fd, select.EPOLLIN)
 
+    @property
+    def ring(self) -> Ring:
+        """Whom this node trusts, as it was at the last look."""
+        return self._seen_ring
+
     def fileno(self) -> int:
         """Readable when there is something to look at. Take turns until `turn` says that there is no more."""
         return self._epoll.fileno()
@@ -138,14 +141,17 @@ class Lines:
         sockets: list[zmq.Socket[bytes]] = []
         try:
             expected = self._keys[address] = PublicKey.parse(key)
-            for _ in self._outboxes:
+            for _ in range(2):
                 sockets.append(self._context.socket(zmq.DEALER))
-                links.client(sockets[-1], self._keyring, expected)
-                sockets[-1].setsockopt(zmq.SNDHWM, HWM)
-            lines = self._lines[address] = _Line(sockets[0]), _Line(sockets[1])
+                links.client(sockets[-1], self._keyring, expected, LIMITS)
+                sockets[-1].setsockopt(zmq.SNDHWM, SEND_HWM)
+            events = STANDS | sum(_ENDS)
+            lines = self._lines[address] = Line(sockets[0], events), Line(sockets[1], events)
+            self._addresses.setdefault(expected.raw, set()).add(address)
             for line in lines:
                 self._monitored[line.fileno()] = address
                 self._epoll.register(line.fileno(), select.EPOLLIN)
+                self._by_number[line.number] = address, line
                 links.connect(line.socket, address)
             self._fresh.append(address)
         except BackplaneError as error:
@@ -156,35 +162,80 @@ class Lines:
 
     def hang_up(self, address: str) -> None:
         """Close a line, with all that waits in it. Nothing more is told of it."""
-        self._keys.pop(address, None)
+        expected = self._keys.pop(address, None)
+        if expected is not None:
+            addresses = self._addresses.get(expected.raw, set())
+            addresses.discard(address)
+            if not addresses:
+                self._addresses.pop(expected.raw, None)
         for line in self._lines.pop(address, ()):
+            self._by_number.pop(line.number, None)
             fd = line.fileno()
             if self._monitored.pop(fd, None) is not None:
                 self._epoll.unregister(fd)
             line.close()
+        self._full.discard(address)
         for outbox in self._outboxes:
             outbox.forget(address.encode())
 
-    def say(self, address: str, packed: bytes, *, is_bulk: bool = False) -> bool:
-        """Put a packed envelope behind those of its class for an address; False: it is not connected, or does not read."""
+    def say(self, address: str, packed: bytes, *, is_bulk: bool = False, is_control: bool = False) -> bool:
+        """Put a packed envelope behind those of its class for an address; False: it is not connected, or does not read.
+
+        `is_control`: what nodes say of themselves; small, and not to be kept waiting by what others send.
+        """
         lines = self._lines.get(address)
-        return lines is not None and _stand(lines) and self._outboxes[is_bulk].add(address.encode(), packed)
+        which = CONTROL if is_control else BULK if is_bulk else URGENT
+        return lines is not None and stand(lines) and self._outboxes[which].add(address.encode(), packed)
+
+    def say_instead(self, address: str, packed: bytes, *, is_bulk: bool) -> bool:
+        """A word in the place of an answer that `say` had no room for; False: there is none for words either."""
+        return self._outboxes[is_bulk].add_instead(address.encode(), packed)
+
+    def give_up(self, address: str, because: str) -> None:
+        """Close a line, with all that waits in it; the next turn tells of it as of one that was lost."""
+        self.hang_up(address)
+        self._lost.append(Lost(address, because))
+        self.has_more = True
+
+    def holder(self, address: str) -> Holder | None:
+        """Who is expected at an address that was dialled, as the ring says now; None: nobody, or it is not dialled."""
+        key = self._keys.get(address)
+        return None if key is None else self._keyring.ring.of_key(key.raw)
 
     def stands(self, address: str) -> bool:
         """Whether it is connected."""
-        return address in self._lines and _stand(self._lines[address])
+        return address in self._lines and stand(self._lines[address])
 
-    def flush(self, *, with_stalled: bool = True) -> bool:
-        """Let go what was said, what is urgent first; whether something waits for a peer that reads slowly."""
-        for is_bulk, outbox in enumerate(self._outboxes):
-            outbox.flush(partial(self._send, is_bulk), with_stalled=with_stalled)
-        return any(outbox.stalled for outbox in self._outboxes)
+    def flush(self, now_ns: int | None = None, *, with_stalled: bool = True) -> bool:
+        """Let go what was said, what is urgent first; whether something is to be offered again in a moment, by itself.
+
+        What waits until a peer has read what is on its way goes when it tells so. `now_ns`: by default of the last turn.
+        """
+        self._now_ns = self._now_ns if now_ns is None else now_ns
+        if with_stalled:
+            for address in self._full:
+                self._reopen(address)
+                self._opened.update(line.number for line in self._lines[address])
+            self._full.clear()
+        opened, self._opened = self._opened, set()
+        for number in opened:
+            address, line = self._by_number.get(number, ("", None))
+            if line is None:
+                continue
+            if line.go_on(self._now_ns):
+                self._reopen(address)
+            elif line.is_full:
+                self._full.add(address)
+        for which in (CONTROL, URGENT, BULK):
+            self._outboxes[which].flush(partial(self._send, which), with_stalled=False)
+        self._tell()
+        return bool(self._full)
 
     # -- what happens ------------------------------------------------------------------------------------------------
 
     def turn(self, now_ns: int) -> Iterator[Connected | Lost | Came]:
         """What has happened since the last one, as far as it is one turn's work; `has_more` says whether it is all."""
-        self.has_more = True  # should whoever asks stop in between
+        self.has_more, self._now_ns = True, now_ns  # should whoever asks stop in between
         is_more = self._gatekeeper.answer(now_ns)
         is_more |= self._doorstep.look(now_ns)
         if now_ns - self._sweep_ns >= SWEEP_NS:
@@ -201,8 +252,13 @@ class Lines:
                 break
             parts: list[zmq.Frame] = self._door.recv_multipart(zmq.NOBLOCK, copy=False)
             holder = self._roll.admit(parts[-1])
-            if holder is not None and len(parts) == 2:
-                yield Came(holder, parts[1].bytes)
+            if holder is None or len(parts) != 2:
+                continue
+            whole = self._joining.take(holder.key.raw, parts[1].bytes)
+            if isinstance(whole, Took):
+                self._took(holder, whole, now_ns)
+            elif whole is not None:
+                yield Came(holder, whole)
         else:
             is_more = True
         self.has_more = is_more or bool(self._lost) or bool(self._fresh)
@@ -225,38 +281,62 @@ class Lines:
         if ring is self._seen_ring:
             return
         self._seen_ring = ring
+        self._joining.keep(lambda key: (holder := ring.of_key(key)) is not None and not holder.is_revoked)
         for address, key in [*self._keys.items()]:
             holder = ring.of_key(key.raw)
             if address in self._lines and holder is not None and holder.is_revoked:
-                self.hang_up(address)
-                self._lost.append(Lost(address, f"the key of {holder.name!r} was revoked here"))
+                self.give_up(address, f"the key of {holder.name!r} was revoked here")
 
     def _look(self, address: str) -> Iterator[Connected | Lost]:
         lines = self._lines.get(address, ())
         for line in lines:
             while int(line.monitor.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
                 event = parse_monitor_message(line.monitor.recv_multipart(zmq.NOBLOCK))["event"]
-                if event != _STANDS:
+                if event != STANDS:
                     self.hang_up(address)
                     yield Lost(address, _ENDS.get(event, "the connection has ended"))
                     return
                 line.is_connected = True
-                if _stand(lines):
+                line.greet(self._now_ns)
+                if stand(lines):
+                    self._joining.tell_again(self._keys[address].raw)
                     yield Connected(address)
                     if self._lines.get(address) is not lines:
                         return
 
-    def _send(self, is_bulk: int, peer: bytes, frame: bytes) -> Sent:
-        lines = self._lines.get(peer.decode())
+    def _send(self, which: int, peer: bytes, frame: bytes) -> Sent:
+        address = peer.decode()
+        lines = self._lines.get(address)
         if lines is None:
             return Sent.UNREACHABLE
-        line = lines[is_bulk]
-        try:
-            line.socket.send(frame, zmq.NOBLOCK)
-        except zmq.Again:
-            return Sent.FULL if line.is_connected else Sent.UNREACHABLE
-        return Sent.SENT
+        line = lines[which == BULK]
+        sent = line.send(frame) if which == CONTROL else line.begin(frame, self._now_ns)
+        if sent is Sent.FULL and line.is_full:
+            self._full.add(address)
+        return sent
 
+    def _took(self, holder: Holder, took: Took, now_ns: int) -> None:
+        """The reader of a line is further than he was."""
+        address, line = self._by_number.get(took.line, ("", None))
+        expected = self._keys.get(address)
+        is_theirs = expected is not None and expected.raw == holder.key.raw
+        if line is not None and is_theirs and line.window.took(took.total, now_ns):
+            self._opened.add(took.line)
 
-def _stand(lines: Iterable[_Line]) -> bool:
-    return all(line.is_connected for line in lines)
+    def _tell(self) -> None:
+        """Whoever has asked how much was taken in is told; who cannot be reached now is when he can."""
+        owed = self._joining.owed
+        for (key, number), total in [*owed.items()]:
+            for address in self._addresses.get(key, ()):
+                line = self._lines[address][0]
+                if not line.is_connected:
+                    continue
+                if line.send(Took(number, total).packed()) is Sent.SENT:
+                    owed.pop((key, number), None)
+                else:
+                    self._full.add(address)
+
+    def _reopen(self, address: str) -> None:
+        """What waits for this address is offered to its lines again."""
+        for outbox in self._outboxes:
+            outbox.stalled.discard(address.encode())

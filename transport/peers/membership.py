@@ -8,7 +8,7 @@ and in, and a line.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from . import rounds
 from .admission import Admission
@@ -19,6 +19,9 @@ from .news import News, weigh
 from .peer import Peer, because, judge
 from .policy import MembershipPolicy
 from .view import Identity, View, state_of
+
+#: Whose words do not count.
+_UNHEARD: Final = frozenset((State.LEFT, State.REVOKED))
 
 
 def anybody(_key: str, _name: str) -> bool:
@@ -43,7 +46,7 @@ class Membership:
         policy: MembershipPolicy | None = None,
         is_allowed: Callable[[str, str], bool] = anybody,
     ) -> None:
-        self._mesh = Mesh(me, policy or MembershipPolicy(), random, is_allowed)
+        self._mesh = Mesh(me, policy or MembershipPolicy(), random, is_allowed, now_ns)
         self._admission = Admission(self._mesh)
         self._beats_ns = self._passed_ns = now_ns
         self._has_left = False
@@ -68,9 +71,14 @@ class Membership:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Frames that were dropped (for another incarnation; of strangers), and nodes that there was no room for."""
+        """Frames that were dropped (for another incarnation; of strangers), nodes that there was no room for, and news of
+        incarnations that cannot be.
+        """
         mesh = self._mesh
-        return {"stale": mesh.stale_count, "strange": mesh.strange_count, "over": mesh.over_count}
+        return {
+            "stale": mesh.stale_count, "strange": mesh.strange_count, "over": mesh.over_count,
+            "incredible": mesh.incredible_count,
+        }  # fmt: skip
 
     def is_up(self, name: str) -> bool:
         """Whether calls may go there."""
@@ -122,7 +130,7 @@ class Membership:
         peer = mesh.view.get(message.name)
         if message.to != mesh.me.incarnation:
             mesh.stale_count += 1
-        elif peer is None or peer.incarnation != message.incarnation or peer.key != key or peer.state is State.LEFT:
+        elif peer is None or peer.incarnation != message.incarnation or peer.key != key or peer.state in _UNHEARD:
             mesh.strange_count += 1
         else:
             return peer
@@ -157,6 +165,21 @@ class Membership:
                     effects += self._told(record, peer.name, now_ns)
                 if isinstance(message, Sync) and not message.is_answer:
                     effects += rounds.answer(self._mesh, peer, message.records, now_ns)
+        return effects
+
+    def recheck(self, now_ns: int) -> list[Effect]:
+        """What `is_allowed` says may have changed: whoever may not bear his name any more is down."""
+        effects: list[Effect] = []
+        for peer in self.view:
+            if peer.state is State.LEFT or self._mesh.is_allowed(peer.key, peer.name) is (
+                peer.state is not State.REVOKED
+            ):
+                continue
+            if peer.state is State.REVOKED:
+                effects += self._mesh.meet_again(peer, "its key is trusted again", now_ns)
+            else:
+                because = "its key is not trusted here any more, or not under this name"
+                effects += self._mesh.move(peer, State.REVOKED, because, now_ns)
         return effects
 
     def leave(self, now_ns: int) -> list[Effect]:
@@ -221,14 +244,20 @@ class Membership:
         me = mesh.me
         if me.name == record.name or me.address == record.address:
             if (me.name, me.address) == (record.name, record.address) and record.incarnation > me.incarnation:
+                if mesh.why_not_become(record.incarnation, now_ns):
+                    mesh.incredible_count += 1
+                    return []
                 why = f"{teller!r} knows a later one: the clock was set back"
                 return mesh.become(record.incarnation + 1, why, now_ns)
+            return []
+        if not mesh.is_credible(record.incarnation, now_ns):
+            mesh.incredible_count += 1
             return []
         peer = mesh.view.get(record.name)
         news = weigh(peer, record, mesh.policy)
         if news is News.COMER:
             return self._introduced(peer, record, teller, now_ns)
-        if peer is None or news is News.NONE:
+        if peer is None or news is News.NONE or peer.state is State.REVOKED:
             return []
         if news is News.LEFT:
             return mesh.move(peer, State.LEFT, f"it has left, says {teller!r}", now_ns)

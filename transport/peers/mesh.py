@@ -18,7 +18,11 @@ from .view import Identity, View
 AMessage = TypeVar("AMessage", bound=Message)
 
 #: Why a peer is down, by what is thought of it.
-_DOWN = {State.UNREACHABLE: Down.UNREACHABLE, State.DEAD: Down.DIED, State.LEFT: Down.LEFT}
+_DOWN = {
+    State.UNREACHABLE: Down.UNREACHABLE, State.DEAD: Down.DIED, State.LEFT: Down.LEFT, State.REVOKED: Down.REVOKED,
+}  # fmt: skip
+#: Who is in these is not dialled.
+_GONE = frozenset((State.LEFT, State.REVOKED))
 
 
 class Mesh:
@@ -30,6 +34,7 @@ class Mesh:
         policy: MembershipPolicy,
         random: Callable[[], float],
         is_allowed: Callable[[str, str], bool],
+        now_ns: int,
     ) -> None:
         self.policy, self.random, self.is_allowed = policy, random, is_allowed
         self.view = View(me)
@@ -41,6 +46,12 @@ class Mesh:
         self.name_holder = ""
         #: Frames for another incarnation of this node; frames of strangers; nodes there was no room for.
         self.stale_count = self.strange_count = self.over_count = 0
+        #: Incarnations that cannot be, or not so often.
+        self.incredible_count = 0
+        #: Unix time less this node's: it was started a moment ago.
+        self._unix_ns = me.incarnation - now_ns
+        #: When it took a later incarnation, the last times.
+        self._raised_ns: list[int] = []
 
     @property
     def me(self) -> Identity:
@@ -117,7 +128,7 @@ class Mesh:
             effects.append(PeerUp(peer.name, peer.incarnation, peer.address, peer.key))
         elif state in _DOWN:
             effects += self._told_down(peer, kind or _DOWN[state], why)
-        if state is State.LEFT:
+        if state in _GONE:
             effects += self.lines.drop(peer.address)
         elif state in _DOWN:
             effects += self.lines.again(peer.address, why, now_ns)
@@ -128,10 +139,11 @@ class Mesh:
         if not self.has_room():
             self.over_count += 1
             return []
+        effects = self.lines.want(peer.address, peer.key, now_ns)  # of whom was not to be dialled
         peer.meet_again(now_ns)
         self.view.has_changed()
         self.lines.hasten(peer.address, now_ns)
-        return [PeerChanged(peer.name, peer.incarnation, peer.state, why)]
+        return [*effects, PeerChanged(peer.name, peer.incarnation, peer.state, why)]
 
     def was_given_up(self, peer: Peer) -> list[Effect]:
         """It had given this node up, and taken it again: what was outstanding has ended there, so it does here."""
@@ -142,8 +154,23 @@ class Mesh:
             effects.append(PeerUp(peer.name, peer.incarnation, peer.address, peer.key))
         return effects
 
+    def is_credible(self, incarnation: int, now_ns: int) -> bool:
+        """Whether somebody may have been started then, as far as this node's clock can say."""
+        return incarnation <= self._unix_ns + now_ns + self.policy.ahead_ns_max
+
+    def why_not_become(self, incarnation: int, now_ns: int) -> str:
+        """What speaks against a higher incarnation; "": nothing."""
+        if not self.is_credible(incarnation, now_ns):
+            days = (incarnation - self._unix_ns - now_ns) // (24 * 3600 * 1_000_000_000)
+            return f"it knows this node as one of {days:,} days from now: set this host's clock, or that one's"
+        self._raised_ns = [ns for ns in self._raised_ns if now_ns - ns < self.policy.raises_ns]
+        if len(self._raised_ns) >= self.policy.raises_max:
+            return f"it knows this node as a later one again, after {len(self._raised_ns)} times of late"
+        return ""
+
     def become(self, incarnation: int, why: str, now_ns: int) -> list[Effect]:
         """This node takes a higher incarnation: to its peers it is somebody new, so they are to it."""
+        self._raised_ns.append(now_ns)
         me = self.me
         self.view.me = Identity(me.name, incarnation, me.address, me.key)
         self.view.has_changed()

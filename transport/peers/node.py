@@ -13,6 +13,7 @@ from typing import Final
 from ..addressing import OF_NODE
 from ..directory import nearest
 from ..errors import MalformedFrame, NotFound, Unavailable, UnknownRoute
+from ..resolver import home
 from .effects import Effect, PeerChanged, PeerDown, PeerUp, Refused, Send, State
 from .membership import Membership, anybody
 from .messages import Heartbeat, Message, Routes, RoutesWanted
@@ -26,6 +27,10 @@ from .view import Identity
 _IS: Final = {state: "has left" if state is State.LEFT else f"is {state}" for state in State}
 #: To look for what was meant among more takes milliseconds.
 LIKENESS_ROUTES_MAX: Final = 256
+#: One peer is told the routes of this node so often in this time. While a system comes up its versions follow each other
+#: within milliseconds, and who is not answered waits for three heartbeats.
+ROUTES_NS: Final = 1_000_000_000
+ROUTES_COUNT_MAX: Final = 10
 #: When a caller may ask again for a node that is down here: it is dialled more often than that.
 RETRY_AFTER_S: Final = 0.25
 
@@ -50,6 +55,8 @@ class PeerNode:
         #: What this node itself has offered until of late, and until when that is remembered; its clock, when it last ticked.
         self._withdrawn: frozenset[str] = frozenset()
         self._withdrawn_until_ns = self._now_ns = now_ns
+        #: How often each peer that is up was told the routes of this node, and since when.
+        self._told: dict[str, tuple[int, int]] = {}
 
     def export(self, operations: Collection[str], topics: Collection[str]) -> None:
         """What this node offers, and hears, from now on: peers know it a heartbeat later. Raises `InvalidArgument`."""
@@ -93,6 +100,13 @@ class PeerNode:
         if isinstance(message, Heartbeat):
             return effects + self._ask(peer, self.table.heard(peer.name, message.routes, message.load), now_ns)
         if isinstance(message, RoutesWanted):
+            # A megabyte for a hundred bytes. Who is in order asks once a version; whoever is not answered asks again.
+            since_ns, count = self._told.get(peer.name, (now_ns, 0))
+            if now_ns - since_ns >= ROUTES_NS:
+                since_ns, count = now_ns, 0
+            if count >= ROUTES_COUNT_MAX:
+                return effects
+            self._told[peer.name] = since_ns, count + 1
             since, operations, topics = self._offer.since(message.since)
             answer = self.membership.say(
                 Routes, peer, now_ns, since=since, version=self._offer.version, operations=operations, topics=topics
@@ -103,12 +117,18 @@ class PeerNode:
         except MalformedFrame as error:
             return [*effects, Refused(peer.name, peer.address, peer.key, error.message)]
 
+    def recheck(self, now_ns: int) -> list[Effect]:
+        """Who may bear which name may have changed."""
+        return self._seen(self.membership.recheck(now_ns))
+
     def leave(self, now_ns: int) -> list[Effect]:
         """This node goes, in order. Nothing is done or told afterwards."""
         return self.membership.leave(now_ns)
 
-    def best(self, route: str, caller: str) -> tuple[str, ...]:
+    def best(self, route: str, caller: str, key: str | None = None) -> tuple[str, ...]:
         """The nodes to ask, in order; `b/index.stats` means node b alone. Never this node itself.
+
+        With a key it is one node, the same for everybody who knows the same nodes: what a key names keeps its order.
 
         What a key may use beside what is exported is known where it is trusted: a node that is named decides itself.
 
@@ -133,7 +153,7 @@ class PeerNode:
                     )
                 known = self.table.routes()
                 raise UnknownRoute(route, nearest(route, known) if len(known) <= LIKENESS_ROUTES_MAX else None)
-            return order
+            return order if key is None else (home(order, key),)
         peer = self.membership.view.get(name)
         if peer is None:
             like = nearest(name, [each.name for each in self.membership.view])
@@ -141,6 +161,10 @@ class PeerNode:
         if not peer.is_told_up:
             raise Unavailable(f"node {name!r} at {peer.address} {_IS[peer.state]}", retry_after=RETRY_AFTER_S)
         return (name,)
+
+    def equals(self, route: str, caller: str) -> int:
+        """How many of the first of `best` are as good as each other, as far as their loads are known."""
+        return self.table.equals(route, caller)
 
     def _ask(self, peer: Peer, since: int | None, now_ns: int) -> list[Effect]:
         if since is None:
@@ -153,6 +177,7 @@ class PeerNode:
                 self.table.up(effect.name)
             elif isinstance(effect, PeerDown):
                 self.table.down(effect.name)
+                self._told.pop(effect.name, None)
             elif isinstance(effect, PeerChanged):
                 self.table.suspect(effect.name, is_suspect=effect.state is State.SUSPECT)
         return effects

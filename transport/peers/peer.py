@@ -82,7 +82,7 @@ class Peer:
         self.vouched_ns = min(now_ns, self.vouched_ns + gap_ns)
 
     def meet_again(self, now_ns: int) -> None:
-        """It was taken for dead, and has shown that it lives."""
+        """It was taken for dead, or not trusted, and has shown that it lives, or is trusted again."""
         self.state, self.met_ns, self.ended_ns = State.MET, now_ns, NEVER
 
     def record(self, now_ns: int) -> Record:

@@ -38,6 +38,13 @@ class MembershipPolicy:
     attempt_ns: int = 1 * _SECOND
     #: Who was refused (its name is taken, its protocol too old) tries again after so long.
     refused_ns: int = 5 * _SECOND
+    #: So far ahead of this node's clock an incarnation may be that others tell of: a year, which no clock is wrong by that is
+    #: looked after. Without it one lie of the year 2116 would leave its victim no later incarnation to take.
+    ahead_ns_max: int = 366 * 24 * 3600 * _SECOND
+    #: A node takes a later incarnation at most so often, in so much time, however much later those are that others tell of:
+    #: each time all that is outstanding ends. Three: peers may know of different former ones.
+    raises_max: int = 3
+    raises_ns: int = 60 * _SECOND
     #: Nodes in one mesh, this one included: connections and heartbeats grow with it in each node.
     members_max: int = 64
     #: The dead that are remembered; the one that has been dead for longest goes first.

@@ -18,8 +18,9 @@ from .messages import ROUTES_MAX, Change, Routes
 #: Share of the newest figure: what was announced a second ago (five heartbeats) counts for a quarter.
 LOAD_WEIGHT: Final = 0.25
 #: Who is busier than the least busy by no more than this is its equal. (Fixed steps would make two of 0.49 and 0.51.)
+#: Above a load of 1 it is a share of it: where work waits for all, one call more or less says nothing.
 LOAD_STEP: Final = 0.125
-#: A load that has moved by less changes no order: 63 peers announce theirs five times a second.
+#: A load that has moved by less (likewise) changes no order: 63 peers announce theirs five times a second.
 LOAD_MOVE: Final = LOAD_STEP / 4
 #: An answer that is not there after so many heartbeats is asked for again.
 PATIENCE_BEATS: Final = 3
@@ -58,7 +59,10 @@ class RouteTable:
         self._topics: TopicTable[str] = TopicTable()
         #: Of those that have gone down, what they offered: whoever asks for it may wait.
         self._former: dict[str, frozenset[str]] = {}
-        self._orders: dict[tuple[str, str], tuple[str, ...]] = {}
+        #: And what they heard.
+        self._absent: TopicTable[str] = TopicTable()
+        #: By route and caller: who is to be asked, and how many of the first are equals.
+        self._orders: dict[tuple[str, str], tuple[tuple[str, ...], int]] = {}
         self._weights: dict[tuple[str, str], bytes] = {}
 
     def up(self, name: str) -> None:
@@ -73,8 +77,13 @@ class RouteTable:
             if offered.version or name not in self._former:
                 self._former.pop(name, None)
                 self._former[name] = frozenset(offered.operations)
+                self._absent.remove_all(name)
+                for topic in offered.topics:
+                    self._absent.add(topic, name)
             if len(self._former) > FORMER_MAX:
-                del self._former[next(iter(self._former))]
+                oldest = next(iter(self._former))
+                del self._former[oldest]
+                self._absent.remove_all(oldest)
             self._withdraw(name, offered.operations)
             self._unsubscribe(name, offered.topics)
             self._orders.clear()
@@ -94,7 +103,7 @@ class RouteTable:
             return None
         before = offered.load
         offered.load = load if before < 0 else before + LOAD_WEIGHT * (load - before)
-        if abs(offered.load - offered.load_ranked) >= LOAD_MOVE:
+        if abs(offered.load - offered.load_ranked) >= LOAD_MOVE * max(1.0, offered.load_ranked):
             offered.load_ranked = offered.load
             self._orders.clear()
         if offered.withdrawn:
@@ -119,7 +128,8 @@ class RouteTable:
         if routes.since not in (0, offered.version):
             return offered.version  # something between was lost
         offered.version, offered.patience = routes.version, 0
-        self._former.pop(name, None)
+        if self._former.pop(name, None) is not None:
+            self._absent.remove_all(name)
         is_whole = routes.since == 0
         gone = _changed(offered.operations, routes.operations, is_whole=is_whole)
         self._withdraw(name, gone)
@@ -143,12 +153,11 @@ class RouteTable:
 
     def best(self, route: str, caller: str) -> tuple[str, ...]:
         """The nodes that offer it, in the order in which they are to be asked; () if nobody does."""
-        order = self._orders.get((route, caller))
-        if order is None:
-            if len(self._orders) >= _ORDERS_MAX:
-                self._orders.clear()
-            order = self._orders[route, caller] = tuple(self._ordered(self._operations.get(route, ()), caller))
-        return order
+        return self._order(route, caller)[0]
+
+    def equals(self, route: str, caller: str) -> int:
+        """How many of the first of `best` are about equally busy."""
+        return self._order(route, caller)[1]
 
     def offers(self, name: str, route: str) -> bool:
         """Whether this node offers it."""
@@ -184,6 +193,10 @@ class RouteTable:
         """The nodes that hear it, by its name or by a pattern. Not to be changed."""
         return self._topics.matching(topic)
 
+    def absent_subscribers(self, topic: str) -> list[str]:
+        """The nodes that heard it until they went down, and have not come back and said what they hear now."""
+        return self._absent.matching(topic)
+
     def known(self) -> dict[str, tuple[int, frozenset[str], frozenset[str]]]:
         """Peers that are up: version, operations, topics."""
         return {
@@ -191,19 +204,27 @@ class RouteTable:
             for name, offered in self._peers.items()
         }
 
-    def _ordered(self, names: Iterable[str], caller: str) -> Iterator[str]:
-        """By suspicion, then by load; those of about the same load by the caller's own order."""
+    def _order(self, route: str, caller: str) -> tuple[tuple[str, ...], int]:
+        order = self._orders.get((route, caller))
+        if order is None:
+            if len(self._orders) >= _ORDERS_MAX:
+                self._orders.clear()
+            groups = [*self._ordered(self._operations.get(route, ()), caller)]
+            names = tuple(name for group in groups for name in group)
+            order = self._orders[route, caller] = names, len(groups[0]) if groups else 0
+        return order
+
+    def _ordered(self, names: Iterable[str], caller: str) -> Iterator[list[str]]:
+        """By suspicion, then by load; those of about the same load together, in the caller's own order."""
         peers = self._peers
         left = sorted(names, key=lambda name: (peers[name].is_suspect, peers[name].load_ranked, name))
         while left:
             first = peers[left[0]]
+            most = first.load_ranked + LOAD_STEP * max(1.0, first.load_ranked)
             equals = [
-                name
-                for name in left
-                if peers[name].is_suspect == first.is_suspect
-                and peers[name].load_ranked <= first.load_ranked + LOAD_STEP
+                name for name in left if peers[name].is_suspect == first.is_suspect and peers[name].load_ranked <= most
             ]
-            yield from sorted(equals, key=lambda name: self._weight(name, caller))
+            yield sorted(equals, key=lambda name: self._weight(name, caller))
             left = left[len(equals) :]
 
     def _weight(self, name: str, caller: str) -> bytes:

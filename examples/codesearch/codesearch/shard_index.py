@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TypedDict
 
 from .lines import Lines
+from .places import NUMBER_BYTES, Places
 from .tokens import Portion, unpack, words_of
 
 #: Files remembered for one word. `self` is in nearly all; nobody reads more than a few screens of them.
@@ -54,9 +55,12 @@ class Table:
         joined = self._words.get(file)
         return frozenset(joined.split("\n")) if joined else frozenset()
 
-    def enter(self, file: int, words: dict[str, bytes], known: frozenset[str]) -> None:
-        """Add or replace entries of a file; `known` are the words it had before."""
-        for word, packed in words.items():
+    def enter(self, file: int, places: Places, known: frozenset[str]) -> list[str]:
+        """Add or replace entries of a file; `known` are the words it had before. Which words these are."""
+        words, numbers, end = places.words(), places.numbers, 0
+        for word, count in zip(words, places.counts, strict=True):
+            start, end = end, end + NUMBER_BYTES * count
+            packed = numbers[start:end]
             files = self.postings.get(word)
             if files is None:
                 files = self.postings[word] = {}
@@ -69,6 +73,7 @@ class Table:
                     self.beyond -= 1  # it was kept out before, and a place has become free
             elif word not in known:
                 self.beyond += 1
+        return words
 
     def settle(self, file: int, words: list[str], known: frozenset[str]) -> None:
         """All entries of a file have come: drop those that it had before and has no longer."""
@@ -117,11 +122,9 @@ class ShardIndex:
         if portion.is_first or arriving is None:
             arriving = _Arriving(self._mentions.words_of_file(file), self._definitions.words_of_file(file))
             self._arriving[file] = arriving
-        arriving.tokens.extend(tokens)
-        arriving.definitions.extend(definitions)
         arriving.lines += lines
-        self._mentions.enter(file, tokens, arriving.known_tokens)
-        self._definitions.enter(file, definitions, arriving.known_definitions)
+        arriving.tokens.extend(self._mentions.enter(file, tokens, arriving.known_tokens))
+        arriving.definitions.extend(self._definitions.enter(file, definitions, arriving.known_definitions))
         if portion.is_last:
             del self._arriving[file]
             self._mentions.settle(file, arriving.tokens, arriving.known_tokens)

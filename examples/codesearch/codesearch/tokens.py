@@ -21,6 +21,7 @@ from zlib import crc32
 import msgspec
 
 from .lines import Lines
+from .places import Places
 
 #: Lines a token is remembered at in one file: enough to see how a file uses a name; `self` would be half of the index.
 LINES_MAX = 8
@@ -30,9 +31,10 @@ CONTEXT_MAX = 160
 TOKEN_MAX = 120
 #: Tokens in one portion. A shard takes in this many in about 0.3 ms, and then looks whether a search is there.
 PORTION_TOKENS = 250
-#: Words in one batch, which is taken in as one action: a search in the same shard waits for it, a millisecond. With batches of
-#: a portion, what an action costs was more than half of all that `query` had to do.
-BATCH_TOKENS = 1_000
+#: Words in one batch, which is taken in as one action: a search in the same shard waits for it, a millisecond or two. With
+#: batches of a portion, what an action costs was more than half of all that `query` had to do; and what a shard holds is out of
+#: the processor's cache each time that another one was at work in between.
+BATCH_TOKENS = 2_000
 
 IDENTIFIER = re.compile(rf"\b[^\W\d]\w{{1,{TOKEN_MAX - 1}}}\b")
 DEFINITION = re.compile(r"[ \t\f]*(?:async[ \t]+)?(?:def|class)[ \t]+([^\W\d]\w*)")
@@ -139,8 +141,8 @@ class Portion(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     path: str
     shard: int
-    tokens: dict[str, bytes] = {}
-    definitions: dict[str, bytes] = {}
+    tokens: Places = Places()
+    definitions: Places = Places()
     lines: Lines = Lines()
     is_first: bool = True
     is_last: bool = True
@@ -162,12 +164,13 @@ def portions(path: str, scan: Scan, shards: int) -> Iterator[Portion]:
         starts = range(0, max(len(mine), 1), PORTION_TOKENS)
         for start in starts:
             part = mine[start : start + PORTION_TOKENS]
+            mentions, definitions = Places.of(scan.tokens, part), Places.of(scan.definitions, part)
             yield Portion(
                 path=path,
                 shard=shard,
-                tokens={token: pack(scan.tokens[token]) for token in part if token in scan.tokens},
-                definitions={token: pack(scan.definitions[token]) for token in part if token in scan.definitions},
-                lines=_lines_of(scan, part),
+                tokens=mentions,
+                definitions=definitions,
+                lines=Lines.of(scan.lines, {*mentions.lines(), *definitions.lines()}),
                 is_first=start == starts[0],
                 is_last=start == starts[-1],
             )
@@ -202,13 +205,6 @@ def packed(batch: list[Portion]) -> bytes:
 def unpacked(data: bytes) -> list[Portion]:
     """And as a shard takes it in. Raises `msgspec.MsgspecError` for what is none."""
     return _decoder.decode(data)
-
-
-def _lines_of(scan: Scan, tokens: list[str]) -> Lines:
-    numbers: set[int] = set()
-    for token in tokens:
-        numbers.update(scan.tokens.get(token, ()), scan.definitions.get(token, ()))
-    return Lines.of(scan.lines, numbers)
 
 
 def pack(lines: list[int]) -> bytes:

@@ -8,6 +8,7 @@ import pytest
 
 from appbackplane.runtime import AppObject, BackplaneError, Component, StateMachine, operation, pause
 from appbackplane.runtime.execution.callers import PROBE_NS, WITHDRAWN_MAX
+from appbackplane.runtime.execution.host import EngineHost
 from appbackplane.runtime.execution.publishing import SUBSCRIBERS_SWEEP
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.directory import Directory, Place
@@ -241,3 +242,23 @@ def test_subscribers_that_have_died_are_found_though_nothing_is_published(office
     office.advance(0.001)
     assert len(engine.publishing._clients.matching("quiet.x")) <= 2 * SUBSCRIBERS_SWEEP
     assert LIVING in engine.publishing._clients.matching("quiet.x")
+
+
+def test_whoever_takes_calls_for_elsewhere_is_told_too(office: VirtualBackplane) -> None:
+    """What another node does for one who is dead, nobody here knows of: it asks who is there, and hears who is not."""
+    gone: list[bytes] = []
+    taken: list[bytes] = []
+    host = EngineHost(office.backplane.engine)
+    host.take_foreign(lambda peer, _envelope, _now_ns: taken.append(peer), gone.append)
+    for peer in (DEAD, LIVING):
+        office.hear(Envelope(CALL, 1, None, "elsewhere.note", None, None, None, {}), peer)
+    office.run_until_idle()
+    assert (taken, gone) == ([DEAD, LIVING], [])
+    office.link.gone.add(DEAD)
+    host.look_for([DEAD, LIVING])
+    office.run_until_idle()
+    assert gone == [DEAD]
+    host.take_foreign(None)
+    host.look_for([DEAD])
+    office.run_until_idle()
+    assert gone == [DEAD]

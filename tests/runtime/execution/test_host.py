@@ -16,7 +16,12 @@ from appbackplane.runtime import (
     NotFound,
     operation,
 )
+from appbackplane.runtime.execution.host import EngineHost
 from appbackplane.runtime.testing import VirtualBackplane
+from appbackplane.transport import codec
+from appbackplane.transport.batching import PEER_BYTES_MAX
+from appbackplane.transport.envelope import REPLY, STATUS, Envelope
+from appbackplane.transport.errors import Busy
 
 
 class Member(AppObject):
@@ -212,3 +217,19 @@ def test_only_an_action_can_be_posted() -> None:
     backplane.run_until_idle()
     with pytest.raises(TypeError, match=r"post\(\) takes an Action: got 5"):
         member._component.post(5)
+
+
+def test_an_answer_from_elsewhere_that_does_not_fit_is_told_to_its_caller() -> None:
+    """What another node has answered, for a client of this system that does not read: it learns that it was too much."""
+    club = VirtualBackplane(Club())
+    _ = club.backplane
+    club.link.full.add(b"slow")
+    large = codec.Encoder().encode(Envelope(REPLY, 1, body=bytes(PEER_BYTES_MAX // 4)))
+    host = EngineHost(club.backplane.engine)
+    host.send([(b"slow", id, large) for id in range(1, 7)])
+    club.link.full.clear()
+    club.backplane.engine.flush(club.clock.now_ns() + 1_000_000_000)
+    ends = [end for to, frame in club.link.sent if to == b"slow" for end in codec.decode(frame)]
+    assert [end.kind for end in ends] == [REPLY] * 3 + [STATUS] * 3
+    assert [(end.id, end.route, end.body[0]) for end in ends[3:]] == [(id, None, Busy.status) for id in (4, 5, 6)]
+    assert club.backplane.statistics()["links"]["undelivered"] == 3

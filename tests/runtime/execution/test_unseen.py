@@ -59,6 +59,15 @@ def test_who_is_kept_from_its_core_does_not(at: Any, worker: Stretch) -> None:
     assert at(9 * MS, MS // 2)  # 0.5 ms of CPU, whenever that was
 
 
+def test_whose_thread_has_ended_does_not(worker: Stretch) -> None:
+    """The sentinel looks while workers go: what the kernel says of one that has gone must not end the process."""
+
+    def gone(_ident: int) -> int:
+        raise ProcessLookupError(3, "No such process")
+
+    assert not Unseen(gone, lambda _worker: True).overruns(cast("Worker", worker), 9 * MS)
+
+
 def test_who_blocks_does(at: Any, worker: Stretch) -> None:
     """Its thread has left the interpreter to others: a relief can run."""
     at(0, 0)

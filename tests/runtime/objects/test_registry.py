@@ -270,6 +270,8 @@ def test_objects_that_are_equal_are_not_the_same() -> None:
         ("driven_by", None, 'Odd.driven_by: expected "system" or "backplane", got None'),
         ("depends_on", "index", "Odd.depends_on: expected names of components, as (\"index\",), got 'index'"),
         ("depends_on", (Shard,), "Odd.depends_on: expected names of components"),
+        ("exported_topics", "files", "Odd.exported_topics: expected topics, as (\"prices.*\",), got 'files'"),
+        ("exported_topics", ("*",), "Odd.exported_topics: subscribe to a topic such as 'files.changed'"),
     ],
 )
 def test_how_a_component_wants_to_be_moved_is_checked(attribute: str, value: object, said: str) -> None:

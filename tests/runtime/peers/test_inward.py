@@ -10,7 +10,7 @@ import pytest
 from appbackplane.runtime.objects.action import DEADLINE_DEFAULT_NS
 from appbackplane.runtime.peers.inward import OUTSTANDING_MAX, AskedHere, Inward
 from appbackplane.runtime.peers.outward import BULK_FROM
-from appbackplane.transport.envelope import CALL, CANCEL, CAST, REFUSED, STATUS, Envelope
+from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, REFUSED, STATUS, Envelope
 from appbackplane.transport.errors import BackplaneError, Busy, Cancelled, InternalError, Unavailable
 from appbackplane.transport.events import Ended
 from appbackplane.transport.security.grants import Grant
@@ -41,9 +41,12 @@ class Session:
         self.tokens: dict[int, AskedHere] = {}
         self.casts: list[str] = []
         self.cancelled: list[int] = []
+        self.traces: list[str | None] = []
+        self.boosted: list[tuple[int, int]] = []
 
-    def call(self, token: AskedHere, *words: Any, is_retried: bool) -> int:
+    def call(self, token: AskedHere, *words: Any, is_retried: bool, trace: str | None) -> int:
         """Begin."""
+        self.traces.append(trace)
         assert not is_retried, "whoever asked tries again, or does not"
         if self.error is not None:
             raise self.error
@@ -54,6 +57,10 @@ class Session:
     def cast(self, route: str, *_: Any) -> None:
         """Begin, for nobody."""
         self.casts.append(route)
+
+    def boost(self, id: int, priority: int) -> None:
+        """Hurry."""
+        self.boosted.append((id, priority))
 
     def cancel(self, id: int) -> None:
         """Take back."""
@@ -87,9 +94,8 @@ class Here:
         self.said.clear()
         return ends
 
-    def _say(self, name: str, envelope: Envelope, is_bulk: bool) -> bool:
+    def _say(self, name: str, envelope: Envelope, is_bulk: bool) -> None:
         self.said.append((name, envelope, is_bulk))
-        return True
 
 
 @pytest.fixture
@@ -108,6 +114,14 @@ def test_a_call_is_made_here_in_the_words_of_its_caller(here: Here) -> None:
     assert words[2][1] == DEADLINE_DEFAULT_NS
     assert words[3][1] == 0, "a time of another host's clock"
     assert here.inward.count_of("a") == len(here.inward) == 3
+
+
+def test_the_trace_of_a_call_goes_on_here(here: Here) -> None:
+    """What several hosts have done for one request is found as one. What is no trace is nobody's: it is taken apart later."""
+    trace = f"00-{7:032x}-{9:016x}-01"
+    for said in (trace, "x" * len(trace), trace + "0", trace.replace("7", "\u0667"), None):
+        here.hear(len(here.session.traces) + 1, trace=said)
+    assert here.session.traces == [trace, None, None, None, None]
 
 
 def test_answers_go_to_who_asked_under_their_numbers(here: Here) -> None:
@@ -218,6 +232,18 @@ def test_a_call_is_taken_back_by_who_made_it_alone(here: Here) -> None:
     assert (here.session.cancelled, len(here.inward), here.inward.count_of("a")) == ([1], 0, 0)
 
 
+def test_a_call_is_hurried_by_who_made_it_alone(here: Here) -> None:
+    """Law 10 across nodes: what something urgent waits for there must not queue here behind bulk."""
+    here.hear(9, priority=7)
+    here.hear(9, kind=BOOST, priority=0, holder=Holder("c", KEY))
+    here.hear(8, kind=BOOST, priority=0)
+    for priority in (None, -1):
+        here.hear(9, kind=BOOST, priority=priority)
+    assert here.session.boosted == []
+    here.hear(9, kind=BOOST, priority=1)
+    assert here.session.boosted == [(1, 1)]
+
+
 def test_what_a_node_asked_for_is_taken_back_when_it_is_down(here: Here) -> None:
     """It is told so: where only one of two has given up the other, that one would wait to its deadline."""
     here.hear(1)
@@ -232,6 +258,16 @@ def test_what_a_node_asked_for_is_taken_back_when_it_is_down(here: Here) -> None
     here.end(3, "for its successor")
     assert here.told() == [("a", 1, "for its successor", False)]
     assert here.inward.count_of("a") == 0
+
+
+def test_when_this_node_leaves_nothing_goes_on_for_others(here: Here) -> None:
+    """They have been told, and have ended it."""
+    here.hear(1)
+    here.hear(1, holder=Holder("c", KEY))
+    here.inward.leave()
+    assert here.session.cancelled == [1, 2]
+    here.end(1, error=Cancelled("taken back"))
+    assert (here.told(), len(here.inward)) == ([], 0)
 
 
 def test_a_node_has_so_many_outstanding_and_no_more(here: Here) -> None:

@@ -11,6 +11,7 @@ from appbackplane.runtime.peers.outward import BULK_FROM, Outward
 from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, REFUSED, REPLY, STATUS, Envelope, status
 from appbackplane.transport.errors import Busy, UnknownRoute
 from appbackplane.transport.peers.node import PeerNode
+from appbackplane.transport.resolver import home
 from appbackplane.transport.status import Status
 
 FIRST_ID = 7_000
@@ -24,16 +25,23 @@ class Around:
 
     def __init__(self) -> None:
         self.nodes = {"calc.add": ("b", "c"), "b/calc.add": ("b",), "c/calc.add": ("c",)}
+        #: How many of them are as good as each other; who among all is full.
+        self.equals_count = 1
+        self.full: set[str] = set()
         self.is_full = False
         self.said: list[tuple[str, Envelope, bool]] = []
         self.answers: list[tuple[bytes, Envelope]] = []
         self.outward = Outward(cast(PeerNode, self), FIRST_ID, self._say, lambda *told: self.answers.append(told))
 
-    def best(self, route: str, caller: str) -> tuple[str, ...]:
+    def best(self, route: str, caller: str, key: str | None = None) -> tuple[str, ...]:
         """As a node says it."""
         if route not in self.nodes:
             raise UnknownRoute(route)
-        return self.nodes[route]
+        return self.nodes[route] if key is None else (home(self.nodes[route], key),)
+
+    def equals(self, _route: str, _caller: str) -> int:
+        """As a node says it."""
+        return self.equals_count
 
     def ask(self, id: int = 1, route: str = "calc.add", *, by: bytes = ANN, kind: int = CALL, **fields: Any) -> None:
         """A local process does."""
@@ -50,9 +58,10 @@ class Around:
         return ends
 
     def _say(self, name: str, envelope: Envelope, is_bulk: bool) -> bool:
-        if not self.is_full:
-            self.said.append((name, envelope, is_bulk))
-        return not self.is_full
+        if self.is_full or name in self.full:
+            return False
+        self.said.append((name, envelope, is_bulk))
+        return True
 
 
 @pytest.fixture
@@ -126,6 +135,54 @@ def test_a_full_line_refuses_and_keeps_nothing(around: Around) -> None:
     assert around.told() == []
 
 
+def test_what_one_node_has_no_room_for_the_next_one_does(around: Around) -> None:
+    """A line that is full, or just broke, is no reason to refuse what another serves as well."""
+    around.full.add("b")
+    around.ask(1)
+    around.ask(0, kind=CAST)
+    assert [(name, said.kind) for name, said, _ in around.said] == [("c", CALL), ("c", CAST)]
+    assert (around.told(), around.outward.count_on("b"), around.outward.count_on("c")) == ([], 0, 1)
+    around.ask(1, kind=CANCEL)
+    assert (around.said[-1][0], len(around.outward)) == ("c", 0)
+    around.ask(2, "b/calc.add")
+    assert around.told() == [(ANN, 2, Status.RESOURCE_EXHAUSTED)], "who names one means it"
+    around.full.add("c")
+    around.ask(3)
+    assert "'b'" in around.answers[0][1].body[1]
+    assert around.told() == [(ANN, 3, Status.RESOURCE_EXHAUSTED)]
+
+
+@pytest.mark.parametrize("how", ["key", "idempotency_key"])
+def test_what_a_key_names_is_at_one_node(around: Around, how: str) -> None:
+    """Or two requests for one object would run beside each other, on two; and work be done twice. Full or not."""
+    around.equals_count = 2
+    for number in range(40):
+        around.ask(number + 1, by=(ANN, BOB)[number // 20], **{how: f"key-{number % 20}"})
+    asked = [name for name, _, _ in around.said]
+    assert asked[:20] == asked[20:]
+    assert 4 < asked.count("b") < 36
+    around.full.add(asked[0])
+    around.ask(41, **{how: "key-0"})
+    assert (around.told(), len(around.said)) == ([(ANN, 41, Status.RESOURCE_EXHAUSTED)], 40)
+
+
+def test_of_nodes_about_equally_busy_that_one_is_asked_that_has_fewest_calls_of_ours(around: Around) -> None:
+    """What they say of their loads is a heartbeat old: a thousand calls would all go to one."""
+    around.equals_count = 2
+    for id in range(6):
+        around.ask(id + 1)
+    assert [name for name, _, _ in around.said] == ["b", "c"] * 3
+    for id in (1, 3):
+        around.outward.answered("b", Envelope(REPLY, FIRST_ID + id))
+    around.ask(7)
+    around.ask(8)
+    assert [name for name, _, _ in around.said[6:]] == ["b", "b"]
+    around.equals_count = 1
+    around.ask(9)
+    around.ask(10)
+    assert [name for name, _, _ in around.said[8:]] == ["b", "b"], "the others are busier"
+
+
 def test_of_casts_nobody_is_told(around: Around) -> None:
     """They are counted, where they are lost."""
     around.ask(0, kind=CAST)
@@ -191,6 +248,30 @@ def test_what_a_node_held_ends_with_it_and_the_rest_goes_on(around: Around) -> N
     around.outward.down("b", "again")
     around.outward.answered("c", Envelope(REPLY, FIRST_ID + 2, body="alive"))
     assert around.told() == [(ANN, 2, "alive")]
+
+
+def test_when_this_node_leaves_all_that_it_has_asked_ends(around: Around) -> None:
+    """On whichever node: nobody will hear their answers."""
+    around.ask(1, "b/calc.add")
+    around.ask(2, "c/calc.add", by=BOB)
+    around.outward.leave()
+    assert {*around.told()} == {(ANN, 1, Status.PEER_DOWN), (BOB, 2, Status.PEER_DOWN)}
+    assert (len(around.outward), around.outward.next_ns()) == (0, None)
+
+
+def test_what_a_dead_process_has_asked_is_taken_back(around: Around) -> None:
+    """And nobody else's, whatever its number."""
+    around.ask(1, "b/calc.add")
+    around.ask(1, "c/calc.add", by=BOB)
+    around.ask(2, "c/calc.add")
+    assert around.outward.callers() == {ANN, BOB}
+    around.outward.gone(ANN)
+    assert [(name, said.kind, said.id) for name, said, _ in around.said[3:]] == [
+        ("b", CANCEL, FIRST_ID + 1),
+        ("c", CANCEL, FIRST_ID + 3),
+    ]
+    assert (around.told(), around.outward.abandoned_count, len(around.outward)) == ([], 2, 1)
+    assert around.outward.callers() == {BOB}
 
 
 def test_what_is_over_is_forgotten(around: Around) -> None:

@@ -5,11 +5,12 @@ They trust each other and know each other's address from the start, so that whic
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import pytest
 from appbackplane.transport import BackplaneError, Client
 from appbackplane.transport.security.keyring import Keyring
 from appbackplane.transport.security.ring import Holder
+from tests.network.hosts import Host
 from tests.network.proxy import FaultProxy
 
 from ..conftest import LIMIT_S, System, Up, short_folder, systems_in
@@ -26,10 +28,12 @@ from ..conftest import LIMIT_S, System, Up, short_folder, systems_in
 NAMES = ("a", "b", "c")
 #: What each runs: `a` asks, and has nothing of what it asks for.
 COMPONENTS = {
-    "a": ["served:Home"],
-    "b": ["served:Calc", "served:Worker", "served:Ledger", "served:Narrow"],
+    "a": ["served:Home", "served:Prices"],
+    "b": ["served:Calc", "served:Worker", "served:Ledger", "served:Narrow", "served:Store", "served:Prices"],
     "c": ["served:Calc"],
 }
+#: What takes too long for every run.
+LONG = pytest.mark.skipif(not os.environ.get("APPBACKPLANE_LONG"), reason="takes long: scripts/long runs it")
 NODE = """
 [node]
 name = "{name}"
@@ -46,14 +50,30 @@ components = {components}
 class Nodes:
     """The nodes of one test, in one folder, by their names; some of them perhaps behind a proxy each."""
 
-    def __init__(self, folder: Path, begin: Up, stack: ExitStack, names: str, *, is_proxied: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        begin: Up,
+        stack: ExitStack,
+        names: str,
+        *,
+        is_proxied: bool = False,
+        hosts: Sequence[Host] = (),
+    ) -> None:
+        """`hosts`: where each runs, in the order of the names; by default all on loopback."""
         self.folder = folder
+        self._hosts = dict(zip(names, hosts, strict=False))
         self._begin, self._stack = begin, stack
         self.systems: dict[str, System] = {}
         self.proxies: dict[str, FaultProxy] = {}
-        self._listen = {name: ("127.0.0.1", free_port()) for name in names}
+        self._listen = {
+            name: (self._hosts[name].address if self._hosts else "127.0.0.1", free_port()) for name in names
+        }
         if is_proxied:  # each is dialled at its proxy, by whoever dials it
-            self.proxies = {name: stack.enter_context(FaultProxy(at)) for name, at in self._listen.items()}
+            self.proxies = {
+                name: stack.enter_context(FaultProxy(at, host=at[0], prefix=self._prefix(name)))
+                for name, at in self._listen.items()
+            }
         shutil.copy(Path(__file__).with_name("served.py"), folder)
         introduce(folder, names)
         for name in names:
@@ -73,7 +93,7 @@ class Nodes:
             peers="\n".join(f'"{at}" = "{each}"' for each, at in dialled.items() if each != name),
             components=COMPONENTS[name],
         )
-        self.systems[name] = self._begin(toml, name)
+        self.systems[name] = self._begin(toml, name, self._prefix(name))
         return self.systems[name]
 
     def client(self, name: str) -> Client:
@@ -89,16 +109,22 @@ class Nodes:
         """Where a node is dialled."""
         return address(self._dialled(name))
 
+    def _prefix(self, name: str) -> Sequence[str]:
+        return self._hosts[name].prefix if name in self._hosts else ()
+
     def _dialled(self, name: str) -> tuple[str, int]:
         return self.proxies[name].address if name in self.proxies else self._listen[name]
 
 
 def wait_reached(client: Client) -> None:
-    """Until a call to `b` is answered. It is asked at once again: who waits as he is told (`retry_after`) waits for longer."""
+    """Until a call to `b` is answered, and what it offers is known: the one is so a heartbeat before the other. It is asked at
+    once again: who waits as he is told (`retry_after`) waits for longer.
+    """
     end_s = time.monotonic() + LIMIT_S
     while True:
         try:
-            assert client.call("b/calc.add", x=1, y=2, timeout=LIMIT_S, retry=False) == 3
+            for route in ("b/calc.add", "calc.add"):
+                assert client.call(route, x=1, y=2, timeout=LIMIT_S, retry=False) == 3
             return
         except BackplaneError as error:
             if time.monotonic() > end_s:

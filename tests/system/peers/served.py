@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from appbackplane.runtime import AppObject, BackplaneError, Busy, Component, operation, pause
+from appbackplane.runtime import AppObject, BackplaneError, Busy, Component, operation, pause, subscribe
 from appbackplane.transport import errors
 
 
@@ -93,6 +93,50 @@ class Narrow(Component):
     def pid(self) -> int:
         """Who serves."""
         return os.getpid()
+
+
+class Prices(Component):
+    """Publishes, and hears what is published: what other nodes publish by one of two ears."""
+
+    exported_topics = ("prices.*",)
+
+    def __init__(self) -> None:
+        self.heard: dict[str, list[list[object]]] = {"open": [], "deaf": []}
+
+    @operation()
+    def tell(self, topic: str, who: str, numbers: list[int]) -> None:
+        """A message for each number."""
+        for number in numbers:
+            self.publish(topic, who=who, number=number)
+
+    @subscribe("prices.*", export=True)
+    def hear(self, who: str, number: int) -> None:
+        """Of everybody."""
+        self.heard["open"].append([who, number])
+
+    @subscribe("prices.*")
+    def hear_ours(self, who: str, number: int) -> None:
+        """Of this system alone."""
+        self.heard["deaf"].append([who, number])
+
+    @operation(priority=0)
+    def told(self) -> dict[str, list[list[object]]]:
+        """All that was heard."""
+        return self.heard
+
+
+class Store(Component):
+    """Large things, there and back."""
+
+    @operation(export=True)
+    def keep(self, data: bytes) -> int:
+        """How many bytes came."""
+        return len(data)
+
+    @operation(export=True)
+    def give(self, size: int) -> bytes:
+        """So many."""
+        return bytes(size)
 
 
 class Home(Component):

@@ -186,7 +186,6 @@ def test_a_call_that_is_taken_back_in_its_queue_there_never_begins(client: Clien
     assert ended(there, "third") == ["began", "Cancelled"]
 
 
-@pytest.mark.xfail(strict=True, reason="a node does not learn that a caller of its own system has died")
 def test_what_a_dead_client_wanted_is_not_done_on_another_node_either(both: Nodes, there: Client) -> None:
     """As on this host, where who waits is asked once a second whether it is there: not at work until its deadline."""
     program = both.systems["a"].program("abroad", "5.0")

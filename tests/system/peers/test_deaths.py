@@ -115,7 +115,7 @@ def test_calls_end_when_a_whole_system_is_killed_and_the_next_one_serves(meet: M
     nodes.start("b").wait_up()
     wait_reached(client)
     with nodes.systems["b"].connect() as there:
-        assert there.call("worker.ended") == []
+        assert [line for line in there.call("worker.ended") if not line.startswith("0-inside ")] == []
 
 
 def test_who_stops_in_order_tells_its_callers_at_once(meet: Meet) -> None:

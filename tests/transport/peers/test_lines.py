@@ -82,12 +82,13 @@ def packed(number: int, size: int = 0) -> bytes:
 
 @pytest.fixture
 def pair(end: Callable[[str], End]) -> tuple[End, End]:
-    """Two that trust each other; a line from the first to the second stands."""
+    """Two that trust each other; lines between them stand, both ways: what was taken in is told over one's own."""
     a, b = end("a"), end("b")
     trust(a, b, "b")
     trust(b, a, "a")
     a.lines.dial(b.address, b.key)
-    until(lambda: Connected(b.address) in a.events, a, b)
+    b.lines.dial(a.address, a.key)
+    until(lambda: Connected(b.address) in a.events and Connected(a.address) in b.events, a, b)
     return a, b
 
 
@@ -173,10 +174,55 @@ def test_a_peer_that_never_reads_is_bounded(pair: tuple[End, End]) -> None:
         said += 1
         a.lines.flush()
         assert said < 400
-    assert a.lines.flush(), "it is stalled"
+    assert not a.lines.flush(), "it waits for what it is told, not for a time"
     assert a.lines.say(b.address, packed(-1)), "for bulk alone"
     until(lambda: len(b.bodies()) == said + 1, a, b)
     assert not a.lines.flush()
+
+
+def test_what_nodes_say_of_themselves_goes_between_the_parts(pair: tuple[End, End]) -> None:
+    """A large frame that is urgent would else keep heartbeats waiting, until its sender is taken for dead."""
+    a, b = pair
+    for number in range(3):
+        assert a.lines.say(b.address, packed(number, 4 << 20))
+    a.lines.flush()
+    assert a.lines.say(b.address, packed(-1), is_control=True)
+    until(lambda: len(b.bodies()) == 4, a, b)
+    assert b.bodies() == [-1, 0, 1, 2]
+
+
+def test_what_was_taken_in_is_told_when_it_can_be(end: Callable[[str], End]) -> None:
+    """A line back that comes later, or comes again, goes on where the other had stopped."""
+    a, b = end("a"), end("b")
+    trust(a, b, "b")
+    trust(b, a, "a")
+    a.lines.dial(b.address, b.key)
+    until(lambda: Connected(b.address) in a.events, a, b)
+    assert a.lines.say(b.address, packed(1, 1 << 20))
+    for _ in range(50):
+        a.lines.flush()
+        a.turn()
+        b.turn()
+    assert not b.bodies(), "a window's worth of it is there"
+    b.lines.dial(a.address, a.key)
+    until(lambda: b.bodies() == [1], a, b)
+    assert a.lines.say(b.address, packed(2, 1 << 20))
+    a.lines.flush()
+    b.lines.hang_up(a.address)
+    b.lines.dial(a.address, a.key)
+    until(lambda: b.bodies() == [1, 2], a, b)
+
+
+def test_who_says_nothing_is_not_taken_for_a_stranger(pair: tuple[End, End]) -> None:
+    """The doorstep hangs up on those of whom it is not known who they are; lines say so when they stand."""
+    a, b = pair
+    assert a.lines.say(b.address, packed(1))
+    until(lambda: b.bodies() == [1], a, b)
+    now_ns = time.monotonic_ns() + 11_000_000_000
+    for shift_ns in range(0, 2_000_000_000, 200_000_000):
+        b.events += b.lines.turn(now_ns + shift_ns)
+        a.turn()
+    assert not [event for event in a.events if isinstance(event, Lost)]
 
 
 def test_what_cannot_be_listened_at_is_said_and_nothing_is_left(end: Callable[[str], End], tmp_path: Path) -> None:

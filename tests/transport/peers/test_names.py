@@ -8,10 +8,12 @@ import random
 import pytest
 from msgspec.structs import replace
 
+from appbackplane.transport.errors import Unavailable
 from appbackplane.transport.peers import messages
 from appbackplane.transport.peers.effects import (
     Dial,
     Down,
+    Effect,
     Hangup,
     NameTaken,
     NewIncarnation,
@@ -28,7 +30,7 @@ from appbackplane.transport.peers.node import PeerNode
 from appbackplane.transport.peers.peer import Peer
 from appbackplane.transport.peers.policy import MembershipPolicy
 from appbackplane.transport.peers.view import Identity
-from tests.transport.peers.network import EPOCH, SECOND, Network
+from tests.transport.peers.network import EPOCH, SECOND, Network, Process
 from tests.transport.peers.test_joining import HEAL_S, mesh
 
 POLICY = MembershipPolicy()
@@ -186,7 +188,7 @@ def test_words_of_a_former_self_change_nothing() -> None:
         load=0.0,
     )
     assert node.received("k", old, START + 3) == [] and peer.beat < 99
-    assert node.membership.counts == {"stale": 0, "strange": 1, "over": 0}
+    assert node.membership.counts == {"stale": 0, "strange": 1, "over": 0, "incredible": 0}
 
 
 def test_words_that_were_long_on_their_way_prove_nothing() -> None:
@@ -281,6 +283,63 @@ def test_nobody_can_push_an_incarnation_over_the_edge() -> None:
     assert node.membership.me.incarnation == 1_000
 
 
+def told_by_c(node: PeerNode, *records: Record) -> list[Effect]:
+    """What follows from these, of a peer that is known."""
+    node.received("key of c", hello("c", incarnation=2_000), START)
+    to = node.membership.me.incarnation
+    said = Sync(name="c", incarnation=2_000, to=to, beat=2, sent_ns=2, echo_ns=0, records=records, is_answer=True)
+    return node.received("key of c", said, START)
+
+
+@pytest.mark.parametrize("ahead_ns", [POLICY.ahead_ns_max + 1, messages.INCARNATION_MAX - 2 - EPOCH])
+def test_nobody_is_told_into_the_far_future(ahead_ns: int) -> None:
+    """Neither this node, which would have no later incarnation left to take, nor a third one, which would be taken for the past
+    of itself. One that is ahead by less than a year is possible.
+    """
+    node = alone(EPOCH)
+    node.received("k", hello(incarnation=EPOCH), START)
+    later = EPOCH + ahead_ns
+    records = [Record(name, later, f"tcp://{name}", "k", "living", 9, 0) for name in ("me", "b", "d")]
+    assert told_by_c(node, *records) == []
+    known = {peer.name: peer.incarnation for peer in node.membership.view}
+    assert (known, node.membership.me.incarnation) == ({"b": EPOCH, "c": 2_000}, EPOCH)
+    assert node.membership.counts["incredible"] == 3
+    near = EPOCH + POLICY.ahead_ns_max - 1
+    told_by_c(node, *(Record(name, near, f"tcp://{name}", "k", "living", 9, 0) for name in ("me", "b", "d")))
+    assert {peer.name: peer.incarnation for peer in node.membership.view} == {"b": near, "c": 2_000, "d": near}
+    assert node.membership.me.incarnation == near + 1
+
+
+def test_who_is_refused_for_the_far_future_says_why() -> None:
+    """A clock is wrong, and somebody has to set it."""
+    node = alone(EPOCH)
+    node.received("k", hello(), START)
+    refusal = Refusal(
+        name="b", incarnation=2_000, to=EPOCH, beat=1, sent_ns=1, echo_ns=1, reason="", dialled="tcp://b",
+        known=EPOCH + 3 * POLICY.ahead_ns_max,
+    )  # fmt: skip
+    (why,) = [e for e in node.received("k", refusal, START) if isinstance(e, RefusedBy)]
+    assert why.reason == "it knows this node as one of 1,098 days from now: set this host's clock, or that one's"
+    assert node.membership.me.incarnation == EPOCH
+
+
+def test_a_node_does_not_take_one_incarnation_after_the_other() -> None:
+    """With each all that is outstanding ends: a hostile peer could say so all day."""
+    node = alone(EPOCH)
+    raised = []
+    for number in range(10_000):
+        now_ns = START + number * POLICY.raises_ns // 2_000
+        me = node.membership.me.incarnation
+        refusal = Refusal(
+            name="b", incarnation=2_000, to=me, beat=1, sent_ns=1, echo_ns=1, reason="", dialled="", known=me + 1
+        )
+        effects = node.received("k", refusal, now_ns)
+        raised += [now_ns for effect in effects if isinstance(effect, NewIncarnation)]
+        assert raised[-1] == now_ns or RefusedBy in {type(effect) for effect in effects}
+    assert len(raised) == 5 * POLICY.raises_max
+    assert all(b - a >= POLICY.raises_ns for a, b in zip(raised, raised[POLICY.raises_max :], strict=False))
+
+
 def test_a_superseded_line_is_closed_before_it_is_dialled_anew() -> None:
     """What waits in it was meant for the former one (and its routes were the former one's)."""
     network = Network(seed=5)
@@ -299,6 +358,16 @@ def test_a_superseded_line_is_closed_before_it_is_dialled_anew() -> None:
 
 
 # Keys.
+
+NetworkOf = tuple[Network, list[Process], set[str]]
+
+
+@pytest.fixture
+def network_of() -> NetworkOf:
+    """Three nodes, and the keys that the first of them does not trust."""
+    network, distrusted = Network(seed=8), set[str]()
+    first = network.start("n0", is_allowed=lambda key, _name: key not in distrusted)
+    return network, [first, *(network.start(f"n{number}", ["tcp://n0"]) for number in (1, 2))], distrusted
 
 
 def test_the_key_of_the_connection_says_who_speaks() -> None:
@@ -324,6 +393,29 @@ def test_the_key_of_the_connection_says_who_speaks() -> None:
     leave = messages.Leave(name="b", incarnation=2_000, to=1_000, beat=9, sent_ns=9, echo_ns=9)
     node.received("key of c", leave, START + 2)
     assert peer.is_living
+
+
+def test_who_may_not_bear_his_name_any_more_is_down_and_back_when_he_may(network_of: NetworkOf) -> None:
+    """A key that was revoked, or given another name, on a running node: nothing of its is done any more, nor for it; and what
+    others tell of it is no reason to begin again.
+    """
+    network, nodes, distrusted = network_of
+    network.run_until(network.agrees, HEAL_S)
+    distrusted.add("key of n1")
+    network._carry_out(nodes[0], nodes[0].node.recheck(network.now_ns))
+    network.run(10)
+    peer = nodes[0].node.membership.view.get("n1")
+    assert peer is not None and peer.state is State.REVOKED
+    (down,) = [e for _, e in network.seen(PeerDown, nodes[0]) if isinstance(e, PeerDown) and e.name == "n1"]
+    assert down.kind is Down.REVOKED
+    assert "tcp://n1" not in nodes[0].dialled or "tcp://n1" not in nodes[0].connected
+    assert nodes[0].node.membership.is_up("n2") and nodes[2].node.membership.is_up("n1"), "it is nobody else's matter"
+    with pytest.raises(Unavailable, match="node 'n1' at tcp://n1 is revoked"):
+        nodes[0].node.best("n1/a.b", "")
+    distrusted.clear()
+    network._carry_out(nodes[0], nodes[0].node.recheck(network.now_ns))
+    network.run_until(network.agrees, HEAL_S)
+    assert nodes[0].node.membership.is_up("n1")
 
 
 def test_a_key_may_bear_its_own_name_only_where_trust_says_so() -> None:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from appbackplane.transport.errors import InvalidArgument, MalformedFrame, NotFound, Unavailable, UnknownRoute
 from appbackplane.transport.peers.effects import Send
-from appbackplane.transport.peers.messages import ROUTES_MAX, Change, Routes
+from appbackplane.transport.peers.messages import ROUTES_MAX, Change, Routes, RoutesWanted
+from appbackplane.transport.peers.node import ROUTES_COUNT_MAX
 from appbackplane.transport.peers.offer import VERSIONS_MAX, Offer
 from appbackplane.transport.peers.policy import MembershipPolicy
 from appbackplane.transport.peers.route_table import LOAD_STEP, PATIENCE_BEATS, WITHDRAWN_BEATS, RouteTable
@@ -151,6 +152,29 @@ def test_more_than_a_node_may_offer_is_refused() -> None:
     assert known.heard("b", 2, 0.0) is None
 
 
+def test_nobody_is_told_all_routes_again_and_again() -> None:
+    """A question of a hundred bytes, an answer of up to a megabyte: who asks without end is answered ten times a second."""
+    network = Network(seed=7)
+    one, other = mesh(network, 2)
+    export(one)
+    network.run(1)
+    node = one.node
+    peer, me = node.membership.view.get("n1"), node.membership.me
+    assert peer is not None
+    wanted = RoutesWanted(
+        name="n1", incarnation=peer.incarnation, to=me.incarnation, beat=10**6, sent_ns=1, echo_ns=1, since=0
+    )
+    answers = [
+        effect
+        for number in range(1_000)
+        for effect in node.received(other.key, wanted, network.now_ns + number * 1_000_000)
+        if isinstance(effect, Send) and isinstance(effect.message, Routes)
+    ]
+    assert ROUTES_COUNT_MAX <= len(answers) < 2 * ROUTES_COUNT_MAX, "the second had begun before"
+    later = node.received(other.key, wanted, network.now_ns + 2_000 * 1_000_000)
+    assert [type(effect.message) for effect in later if isinstance(effect, Send)] == [Routes]
+
+
 # Order.
 
 
@@ -160,6 +184,7 @@ def test_the_least_busy_first() -> None:
     assert known.best("r.x", "a") == ("c", "d", "b")
     known.suspect("c", is_suspect=True)
     assert known.best("r.x", "a") == ("d", "b", "c")
+    assert known.equals("r.x", "a") == 1
     known.suspect("c", is_suspect=False)
     known.down("d")
     assert known.best("r.x", "a") == ("c", "b")
@@ -186,6 +211,34 @@ def test_equals_are_shared_among_callers() -> None:
     for caller, first in firsts.items():
         if first != "c":
             assert known.best("r.x", caller)[0] == first
+
+
+def test_nodes_are_equals_by_what_they_have_to_do() -> None:
+    """An eighth of all cores, or where work waits an eighth of it: a hundred calls and one more are the same."""
+    known = table(b=(0.0, "r.x"), c=(0.1, "r.x"), d=(0.2, "r.x"), e=(40.0, "s.x"), f=(44.0, "s.x"), g=(50.0, "s.x"))
+    assert (known.equals("r.x", "a"), known.equals("s.x", "a"), known.equals("t.x", "a")) == (2, 2, 0)
+    assert known.best("s.x", "a")[2] == "g"
+
+
+def test_a_key_is_at_one_node_for_all() -> None:
+    """Whoever calls, and however busy it is: what it names would otherwise be done at two places at a time."""
+    network = Network(seed=6)
+    nodes = mesh(network, 4)
+    for process in nodes[1:]:
+        export(process)
+    network.run(2)
+    keys = [f"key {number}" for number in range(300)]
+    homes = {key: nodes[0].node.best("all.same", "n0", key) for key in keys}
+    assert {home[0] for home in homes.values()} == {"n1", "n2", "n3"}
+    assert {len(home) for home in homes.values()} == {1}
+    nodes[2].node.load(50.0)
+    network.run(5)
+    assert nodes[0].node.best("all.same", "n0")[-1] == "n2"
+    assert all(nodes[0].node.best("all.same", "another", key) == home for key, home in homes.items())
+    network.leave(nodes[2])
+    network.run(2)
+    moved = {key for key, home in homes.items() if nodes[0].node.best("all.same", "n0", key) != home}
+    assert moved == {key for key, home in homes.items() if home == ("n2",)}, "no more than must"
 
 
 def test_callers_do_not_run_after_the_smallest_figure() -> None:

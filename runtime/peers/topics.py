@@ -1,0 +1,128 @@
+"""Topics between nodes: what is published here goes to the nodes that hear it, and what they publish to who hears it here.
+
+A topic crosses when both systems export it, and both keys may use it (`appbackplane keys trust --topic`). What is published
+on such a topic comes to this node's backplane (transport/directory.py), is numbered for each node, and leaves on its bulk
+line, unless its publisher has said that it is urgent. It goes one step: what came from a node is told to processes of this
+system alone. What does not arrive is a gap in the numbers, which subscribers see as `lost`; to a node that is down numbers run
+on, so that after a partition it is known how much was missed. Nobody waits for a subscriber, and nothing is kept for one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+from appbackplane.transport import codec
+from appbackplane.transport.directory import Directory
+from appbackplane.transport.envelope import PUBLISH, Envelope
+from appbackplane.transport.errors import BackplaneError
+from appbackplane.transport.peers.node import PeerNode
+from appbackplane.transport.security.ring import Holder
+from appbackplane.transport.session import ClientSession
+from appbackplane.transport.topics import PAIRS_MAX, GapCounter, TopicTable, check_topic, overlap
+
+from .outward import is_bulk_at
+
+_PATTERN: Final = True
+
+
+class Topics:
+    """What of topics crosses this node."""
+
+    def __init__(
+        self,
+        node: PeerNode,
+        session: ClientSession,
+        *,
+        holder_of: Callable[[str], Holder | None],
+        say: Callable[[str, bytes, bool], bool],
+        patterns: Callable[[], frozenset[str]],
+    ) -> None:
+        """`holder_of`: who has the key at an address; `say`: a packed envelope to an address, as bulk or not; False: it does
+        not take it. `patterns`: what clients of this system have asked for.
+        """
+        self._node, self._session = node, session
+        self._holder_of, self._say, self._patterns = holder_of, say, patterns
+        self._encoder = codec.Encoder()
+        self._directory: Directory | None = None
+        self._exported: TopicTable[bool] = TopicTable()
+        #: Of the last message to a node, by its name, its incarnation and the topic; the latest used last.
+        self._numbers: dict[tuple[str, int, str], int] = {}
+        self._gaps = GapCounter()
+        #: Messages that were dropped before they came here, by topic.
+        self._dropped: Counter[str] = Counter()
+        #: Messages that a node did not get: its line is full, or it is down.
+        self.lost_count = 0
+        #: Messages of a node that its key may not publish.
+        self.refused_count = 0
+
+    @property
+    def missed_count(self) -> int:
+        """Messages of other nodes that did not come."""
+        return self._gaps.lost_count
+
+    def update(self, directory: Directory) -> None:
+        """A new version of this system's map."""
+        self._directory, self._exported = directory, TopicTable()
+        for pattern in directory.exported_topics:
+            self._exported.add(pattern, _PATTERN)
+
+    def wanted(self) -> set[str]:
+        """What other nodes are asked for: topics that objects here hear of them, and those of clients that may be exported."""
+        if self._directory is None or not self._directory.exported_topics:
+            return set()
+        exported = self._directory.exported_topics
+        asked = {each for each in self._patterns() if any(overlap(each, pattern) for pattern in exported)}
+        return asked.union(self._directory.wanted_topics)
+
+    def drop(self, topic: str) -> None:
+        """A message does not even come here. From a worker."""
+        self._dropped[topic] += 1
+
+    def published(self, envelope: Envelope) -> None:
+        """A process of this system has published something: to all nodes that hear it."""
+        topic = envelope.route or ""
+        step = 1 + (self._dropped.pop(topic, 0) if self._dropped else 0)
+        table, view = self._node.table, self._node.membership.view
+        packed, packed_number, rest = b"", 0, b""
+        for name in table.subscribers(topic):
+            peer = view.get(name)
+            holder = None if peer is None else self._holder_of(peer.address)
+            if peer is None or holder is None or not self._permits(holder, topic):
+                continue
+            number = self._number(name, peer.incarnation, topic, step)
+            if number != packed_number:  # most have heard as much as the others
+                rest = rest or self._encoder.rest(envelope)
+                packed, packed_number = codec.with_id(PUBLISH, number, rest), number
+            is_bulk = envelope.priority is None or is_bulk_at(envelope.priority)
+            if not self._say(peer.address, packed, is_bulk):
+                self.lost_count += 1
+        for name in table.absent_subscribers(topic):
+            peer = view.get(name)
+            if peer is not None and (name, peer.incarnation, topic) in self._numbers:
+                self._number(name, peer.incarnation, topic, step)
+                self.lost_count += 1
+
+    def came(self, name: str, incarnation: int, holder: Holder, envelope: Envelope) -> None:
+        """A node has published something: to all of this system who hear it. Raises `InvalidArgument` for no topic."""
+        topic = envelope.route or ""
+        check_topic(topic)
+        if not self._permits(holder, topic):
+            self.refused_count += 1
+            return
+        lost = self._gaps.gap_before(f"{name}:{incarnation}".encode(), topic, envelope.id)
+        try:
+            self._session.publish(topic, envelope.priority, envelope.body, node=name, trace=envelope.trace, lost=lost)
+        except BackplaneError:  # one that does not read, which sees it as a gap; all others have got it
+            self.lost_count += 1
+
+    def _permits(self, holder: Holder, topic: str) -> bool:
+        return bool(self._exported.matching(topic)) and holder.topics.permits(topic, is_exported=True)
+
+    def _number(self, name: str, incarnation: int, topic: str, step: int) -> int:
+        whose = name, incarnation, topic
+        number = self._numbers[whose] = self._numbers.pop(whose, 0) + step
+        if len(self._numbers) > PAIRS_MAX:
+            del self._numbers[next(iter(self._numbers))]
+        return number

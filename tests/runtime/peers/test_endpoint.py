@@ -1,0 +1,247 @@
+"""Endpoint: the thread between this system and other nodes, with real lines, against a peer that a test speaks for."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from appbackplane.runtime.peers.answers import Packed
+from appbackplane.runtime.peers.endpoint import ASKED_MAX, CORES, SAY, Endpoint
+from appbackplane.transport import codec
+from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, REFUSED, STATUS, Envelope
+from appbackplane.transport.errors import Busy
+from appbackplane.transport.link import Link
+from appbackplane.transport.peers import effects as fx
+from appbackplane.transport.peers.lines import Came, Connected, Lines
+from appbackplane.transport.peers.messages import Heartbeat, Message, body_of, message_from
+from appbackplane.transport.peers.node import PeerNode
+from appbackplane.transport.peers.view import Identity
+from appbackplane.transport.security.keyring import Keyring
+from appbackplane.transport.security.ring import Holder
+from appbackplane.transport.session import ClientSession
+from appbackplane.transport.status import Status
+
+LIMIT_S = 20.0
+ANN, BOB = b"client/ann", b"client/bob"
+Read = Callable[[], object]
+
+
+class Peer:
+    """A node that says and hears what a test wants; of itself it does what membership does."""
+
+    def __init__(self, name: str, keyring: Keyring) -> None:
+        self.lines = Lines(keyring, "tcp://127.0.0.1:0")
+        me = Identity(name, time.time_ns(), self.lines.address, str(keyring.own().public))
+        self.node = PeerNode(me, {}, time.monotonic_ns(), random=random.Random(1).random)
+        self.heard: list[Envelope] = []
+        #: What the other says of itself.
+        self.messages: list[Message] = []
+        self.other = ""
+        self._encoder = codec.Encoder()
+
+    def say(self, *envelopes: Envelope) -> None:
+        """To the other, on the urgent line."""
+        for envelope in envelopes:
+            assert self.lines.say(self.other, self._encoder.encode(envelope))
+
+    def turn(self) -> None:
+        """What there is to do now."""
+        now_ns = time.monotonic_ns()
+        for event in self.lines.turn(now_ns):
+            if isinstance(event, Came):
+                for envelope in codec.decode(event.frame):
+                    if envelope.route == SAY:
+                        message = message_from(envelope.body)
+                        self.messages.append(message)
+                        self._carry_out(self.node.received(str(event.holder.key), message, now_ns))
+                    else:
+                        self.heard.append(envelope)
+            elif isinstance(event, Connected):
+                self.other = event.address
+                self._carry_out(self.node.connected(event.address, now_ns))
+            else:
+                self._carry_out(self.node.lost(event.address, event.because, now_ns))
+        self._carry_out(self.node.tick(now_ns))
+        self.lines.flush()
+
+    def until(self, is_so: Read) -> None:
+        """Take turns until it is so."""
+        end_s = time.monotonic() + LIMIT_S
+        while not is_so():
+            assert time.monotonic() < end_s, "it has not come to that"
+            self.turn()
+
+    def _carry_out(self, effects: Iterable[fx.Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, fx.Send):
+                self.lines.say(
+                    effect.address, self._encoder.encode(Envelope(CAST, 0, 0, SAY, body=body_of(effect.message)))
+                )
+            elif isinstance(effect, fx.Dial):
+                self.lines.dial(effect.address, effect.key)
+            elif isinstance(effect, fx.Hangup):
+                self.lines.hang_up(effect.address)
+
+
+class Here:
+    """This node, `a`, and its peer `b`; of the backplane around it there is what it hands over."""
+
+    def __init__(self, folder: Path) -> None:
+        rings = {name: Keyring(folder / name) for name in "ab"}
+        self.keyring = rings["a"]
+        keys = {name: ring.make_own() for name, ring in rings.items()}
+        for name, other in ("ab", "ba"):
+            rings[name].change(lambda ring, other=other: ring.trusting(Holder(other, keys[other])))  # type: ignore[misc]
+        self.peer = Peer("b", rings["b"])
+        self.ends: list[tuple[bytes, int, object, bool]] = []
+        self.looked_for: list[bytes] = []
+        self._has_left = False
+        lines = Lines(rings["a"], "tcp://127.0.0.1:0")
+        link = Link("a-peers")
+        session = ClientSession(link, folder / "nobody.sock")
+        me = Identity("a", time.time_ns(), lines.address, str(keys["a"]))
+        seeds = {self.peer.lines.address: str(keys["b"])}
+        node = PeerNode(me, seeds, time.monotonic_ns(), random=random.Random(2).random, is_allowed=self._is_trusted)
+        self.endpoint = Endpoint(
+            node, lines, link, session, {}, now_ns=time.monotonic_ns, deliver=self._deliver, look_for=self._look_for,
+            patterns=frozenset,
+        )  # fmt: skip
+
+    def ask(self, id: int, route: str = "b/calc.add", *, by: bytes = ANN, kind: int = CALL) -> None:
+        """A local process does."""
+        self.endpoint.ask(by, Envelope(kind, id, 0, route, body={}), time.monotonic_ns())
+
+    def meet(self) -> None:
+        """Until `a` calls `b`."""
+        self.endpoint.start()
+        self.peer.until(lambda: self.endpoint.node.membership.is_up("b") and self.peer.node.membership.is_up("a"))
+
+    def leave(self) -> None:
+        """It stops in order."""
+        if not self._has_left:
+            self._has_left = True
+            self.endpoint.stop(LIMIT_S)
+
+    def close(self) -> None:
+        """Both."""
+        if not self.endpoint._runs.is_alive() and not self._has_left:
+            self.endpoint.start()
+        self.leave()
+        self.peer.lines.close(0)
+
+    def _is_trusted(self, key: str, _name: str) -> bool:
+        return any(str(one.key) == key and not one.is_revoked for one in self.keyring.ring.holders)
+
+    def _deliver(self, answers: Packed) -> None:
+        for peer, _, packed in answers:
+            (end,) = codec.decode(codec.batch([packed]))
+            body = Status(end.body[0]) if end.kind == STATUS else end.body
+            self.ends.append((peer, end.id, body, end.route == REFUSED))
+
+    def _look_for(self, peers: Iterable[bytes]) -> None:
+        self.looked_for += peers
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Here]:
+    """Two nodes that have not met."""
+    here = Here(tmp_path)
+    yield here
+    here.close()
+
+
+def test_a_node_that_leaves_ends_its_calls_at_those_who_made_them(here: Here) -> None:
+    """At once: what it has ended and not delivered would be waited for to its deadline."""
+    here.meet()
+    here.ask(1)
+    here.ask(1, by=BOB)
+    here.peer.until(lambda: len(here.peer.heard) == 2)
+    here.leave()
+    assert {*here.ends} == {(who, 1, Status.PEER_DOWN, False) for who in (ANN, BOB)}
+    assert len(here.ends) == 2
+    here.peer.until(lambda: not here.peer.node.membership.is_up("a"))
+
+
+def test_what_a_node_that_leaves_has_not_begun_is_refused(here: Here) -> None:
+    """It can be asked elsewhere, or again."""
+    for id in range(3):
+        here.ask(id + 1)
+    here.ask(0, kind=CAST)
+    here.endpoint._is_stopping = True  # before its first turn
+    here.endpoint.start()
+    here.leave()
+    assert here.ends == [(ANN, id, Status.UNAVAILABLE, True) for id in (1, 2, 3)]
+
+
+def test_what_is_asked_faster_than_it_is_taken_is_refused(here: Here) -> None:
+    """An endpoint that stands still keeps so much and no more: whoever asks is told. What was asked may be taken back."""
+    for id in range(ASKED_MAX):
+        here.ask(id + 1)
+    for kind in (CALL, CAST):
+        with pytest.raises(Busy, match=r"b/calc\.add: 8,192 messages wait"):
+            here.ask(ASKED_MAX + 1, kind=kind)
+    for id in range(2 * ASKED_MAX):
+        here.ask(id + 1, kind=BOOST if id % 2 else CANCEL)
+    assert len(here.endpoint._asked) == 2 * ASKED_MAX
+
+
+def test_others_are_told_how_busy_this_node_is(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They ask the least busy one first; without it the first of an order that is by chance."""
+    monkeypatch.setattr(os, "getloadavg", lambda: (3.0 * CORES, 0.0, 0.0))
+    here.meet()
+    messages = here.peer.messages
+    here.peer.until(lambda: any(isinstance(each, Heartbeat) and each.load == 3.0 for each in messages))
+
+
+def test_a_key_that_is_revoked_here_ends_all_with_its_node_and_is_shown(here: Here) -> None:
+    """At once, and as what it is: not as a silence of seconds that somebody would look for a broken network for."""
+    here.meet()
+    here.ask(1)
+    here.peer.until(lambda: len(here.peer.heard) == 1)
+    here.keyring.change(lambda ring: ring.revoking("b"))
+    here.peer.until(lambda: here.ends and any(row.state == "revoked" for row in here.endpoint.roster.rows))
+    assert here.ends == [(ANN, 1, Status.PEER_DOWN, False)]
+    (row,) = (row for row in here.endpoint.roster.rows if row.name == "b")
+    assert row.because == "its key is not trusted here any more, or not under this name"
+    here.ask(2)
+    here.peer.until(lambda: len(here.ends) == 2)
+    assert here.ends[1] == (ANN, 2, Status.UNAVAILABLE, True)
+
+
+def test_a_peer_that_comes_and_goes_does_not_fill_the_log(here: Here, caplog: pytest.LogCaptureFixture) -> None:
+    """A hostile one could do so all day; five times a minute say all that there is to say."""
+    caplog.set_level(logging.INFO, "appbackplane.peers")
+    for number in range(100):
+        here.endpoint._carry_out(
+            [
+                fx.PeerUp("b", number + 1, "tcp://b", ""),
+                fx.PeerDown("b", number + 1, fx.Down.DIED, f"because {number}"),
+                fx.NameTaken("a", "tcp://c", "the node name 'a' belongs to another"),
+            ]
+        )
+    said = [record.getMessage() for record in caplog.records if record.name == "appbackplane.peers"]
+    assert [said.count(line) for line in ("node b at tcp://b is up", "the node name 'a' belongs to another")] == [5, 1]
+    assert [line for line in said if "is down" in line] == [f"node b is down (died): 'because {n}'" for n in range(5)]
+
+
+def test_calls_of_a_process_that_has_died_are_taken_back(here: Here) -> None:
+    """Who waits is looked for, again and again; of who is not there the other node is told."""
+    here.meet()
+    here.ask(1)
+    here.ask(2)
+    here.ask(1, by=BOB)
+    here.peer.until(lambda: {*here.looked_for} == {ANN, BOB})
+    here.endpoint.gone(ANN)
+    here.peer.until(lambda: len(here.peer.heard) == 5)
+    ids = [each.id for each in here.peer.heard if each.kind == CALL]
+    assert [each.id for each in here.peer.heard if each.kind == CANCEL] == ids[:2]
+    here.looked_for.clear()
+    here.peer.until(lambda: here.looked_for)
+    assert {*here.looked_for} == {BOB}
+    assert here.ends == []

@@ -1,0 +1,202 @@
+"""Topics between nodes: who is sent what under which number, what of it is heard here, and what is asked for."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, cast
+
+import pytest
+
+from appbackplane.runtime.peers.outward import BULK_FROM
+from appbackplane.runtime.peers.topics import Topics
+from appbackplane.transport import codec
+from appbackplane.transport.directory import Directory
+from appbackplane.transport.envelope import PUBLISH, Envelope
+from appbackplane.transport.errors import Busy, InvalidArgument
+from appbackplane.transport.peers.node import PeerNode
+from appbackplane.transport.security.grants import Grant
+from appbackplane.transport.security.keys import PublicKey
+from appbackplane.transport.security.ring import Holder
+from appbackplane.transport.session import ClientSession
+
+KEY = PublicKey(b"k" * 32)
+HERE = Directory(
+    "here",
+    topics={"prices.*": ("main", "node"), "offers.*": ("node",), "private": ("main",)},
+    exported_topics=("prices.*", "offers.*"),
+    node="node",
+)
+
+
+class Peer(NamedTuple):
+    """A node, as the view knows it."""
+
+    address: str
+    incarnation: int = 1
+
+
+class Around:
+    """Everything about it: two nodes that hear prices, and the session into this system."""
+
+    def __init__(self) -> None:
+        self.table = self.membership = self
+        self.view = {"b": Peer("at-b"), "c": Peer("at-c")}
+        self.hearing, self.absent = ["b", "c"], list[str]()
+        self.holders = {"at-b": Holder("b", KEY), "at-c": Holder("c", KEY)}
+        self.full: set[str] = set()
+        self.patterns: frozenset[str] = frozenset()
+        self.said: list[tuple[str, Envelope, bool]] = []
+        self.told: list[tuple[str, Any, str, int]] = []
+        self.is_busy = False
+        self.topics = Topics(
+            cast(PeerNode, self), cast(ClientSession, self), holder_of=self.holders.get, say=self._say,
+            patterns=lambda: self.patterns,
+        )  # fmt: skip
+        self.topics.update(HERE)
+
+    def subscribers(self, _topic: str) -> list[str]:
+        """Of the route table."""
+        return self.hearing
+
+    def absent_subscribers(self, _topic: str) -> list[str]:
+        """Of the route table."""
+        return self.absent
+
+    def publish(self, topic: str, _: int | None, body: Any, *, node: str, trace: str | None, lost: int) -> int:
+        """Of the session."""
+        assert trace == "a trace"
+        if self.is_busy:
+            raise Busy("it does not read")
+        self.told.append((topic, body, node, lost))
+        return 1
+
+    def hear(
+        self, number: int, topic: str = "prices.eu", *, incarnation: int = 1, holder: Holder | None = None
+    ) -> None:
+        """Of b."""
+        envelope = Envelope(PUBLISH, number, None, topic, "its own word", None, "a trace", {"n": number})
+        self.topics.came("b", incarnation, holder or self.holders["at-b"], envelope)
+
+    def tell(self, topic: str = "prices.eu", priority: int | None = None) -> None:
+        """A process of this system."""
+        self.topics.published(Envelope(PUBLISH, 77, priority, topic, None, None, "a trace", {"n": 1}))
+
+    def numbers(self) -> list[tuple[str, int]]:
+        """What was said since the last time: to whom, under which number."""
+        found = [(address, said.id) for address, said, _ in self.said]
+        self.said.clear()
+        return found
+
+    def _say(self, address: str, packed: bytes, is_bulk: bool) -> bool:
+        if address in self.full:
+            return False
+        (envelope,) = codec.decode(codec.batch([packed]))
+        self.said.append((address, envelope, is_bulk))
+        return True
+
+
+@pytest.fixture
+def around() -> Around:
+    """Of node a."""
+    return Around()
+
+
+def test_each_node_is_sent_messages_under_numbers_of_its_own(around: Around) -> None:
+    """As the publisher said it; whatever number it had here is nobody's there."""
+    around.tell()
+    around.hearing.remove("c")
+    around.tell()
+    around.tell("prices.us")
+    assert around.said[0][1] == Envelope(PUBLISH, 1, None, "prices.eu", None, None, "a trace", {"n": 1})
+    assert around.numbers() == [("at-b", 1), ("at-c", 1), ("at-b", 2), ("at-b", 1)]
+
+
+def test_only_what_its_publisher_hurries_takes_the_urgent_line(around: Around) -> None:
+    """A flood of messages that nobody waits for must not stand before calls."""
+    for priority in (None, 0, BULK_FROM):
+        around.tell(priority=priority)
+    assert [is_bulk for address, _, is_bulk in around.said if address == "at-b"] == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("granted", "topic", "is_sent"),
+    [
+        (("exported",), "prices.eu", True),
+        (("exported",), "private", False),
+        (("none",), "prices.eu", False),
+        (("prices.us",), "prices.eu", False),
+        (("prices.*",), "prices.eu", True),
+        (("private",), "private", False),
+    ],
+)
+def test_a_key_hears_and_publishes_what_it_may(
+    around: Around, granted: tuple[str, ...], topic: str, is_sent: bool
+) -> None:
+    """Of what is exported; and what it may not publish is not told to anybody."""
+    around.holders["at-b"] = holder = Holder("b", KEY, topics=Grant.of(granted))
+    around.tell(topic)
+    assert ("at-b" in dict(around.numbers())) is is_sent
+    around.hear(1, topic, holder=holder)
+    assert (bool(around.told), around.topics.refused_count) == (is_sent, int(not is_sent))
+
+
+def test_a_node_whose_key_is_no_longer_there_is_sent_nothing(around: Around) -> None:
+    """The ring decides at each message."""
+    del around.holders["at-b"]
+    around.tell()
+    assert around.numbers() == [("at-c", 1)]
+
+
+def test_what_finds_no_room_is_a_gap(around: Around) -> None:
+    """And counted here: on its line, and before it came to the endpoint at all."""
+    around.tell()
+    around.full.add("at-b")
+    around.tell()
+    around.full.clear()
+    around.topics.drop("prices.eu")
+    around.tell()
+    assert [number for address, number in around.numbers() if address == "at-b"] == [1, 4]
+    assert around.topics.lost_count == 1
+
+
+def test_numbers_run_on_for_a_node_that_is_down_and_begin_anew_for_one_that_was_started_again(around: Around) -> None:
+    """The one has missed something, the other has asked for nothing before."""
+    around.tell()
+    around.hearing.remove("b")
+    around.absent.append("b")
+    around.tell()
+    around.hearing.append("b")
+    around.absent.remove("b")
+    around.tell()
+    assert [number for address, number in around.numbers() if address == "at-b"] == [1, 3]
+    around.view["b"] = Peer("at-b", incarnation=2)
+    around.tell()
+    assert [number for address, number in around.numbers() if address == "at-b"] == [1]
+
+
+def test_what_a_node_publishes_is_told_as_its_own_with_what_is_missing_before_it(around: Around) -> None:
+    """What it claims to pass on for others is its own word; and another incarnation counts from one."""
+    for number in (1, 2, 5):
+        around.hear(number)
+    around.hear(1, incarnation=2)
+    assert [(topic, node, lost) for topic, _, node, lost in around.told] == [
+        ("prices.eu", "b", 0), ("prices.eu", "b", 0), ("prices.eu", "b", 2), ("prices.eu", "b", 0),
+    ]  # fmt: skip
+    assert around.topics.missed_count == 2
+
+
+def test_who_does_not_read_here_is_not_the_nodes_fault(around: Around) -> None:
+    """The session has told all others."""
+    around.is_busy = True
+    around.hear(1)
+    assert around.topics.lost_count == 1
+    with pytest.raises(InvalidArgument, match="a topic is words"):
+        around.hear(1, "prices.*")
+
+
+def test_asked_for_is_what_is_heard_here_and_exported(around: Around) -> None:
+    """Objects and clients; nobody is asked for what nobody hears, nor told what clients hear beside it."""
+    assert around.topics.wanted() == {"prices.*"}
+    around.patterns = frozenset({"prices.eu", "offers.today", "offers.*", "private", "telemetry.*", "offersmore"})
+    assert around.topics.wanted() == {"prices.*", "prices.eu", "offers.today", "offers.*"}
+    around.topics.update(Directory("here", node="node"))
+    assert around.topics.wanted() == set()

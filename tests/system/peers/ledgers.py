@@ -1,0 +1,83 @@
+"""Calls through a network that is bad for a while: each is answered or ends in time, and what is answered was done once."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from appbackplane.transport import BackplaneError, Client
+from appbackplane.transport.errors import Busy, DeadlineExceeded, NotFound, PeerDown, Unavailable
+
+from ..conftest import LIMIT_S
+from .conftest import Nodes
+
+#: What a call may take, and by how much a busy machine may be late with telling that it is over.
+TIMEOUT_S, LATE_S_MAX = 1.0, 1.5
+#: Within which all are up after a partition (docs/concepts/membership.md).
+HEALED_S_MAX = 5.0
+#: In what a call may end that a bad network has met.
+TROUBLE = (PeerDown, Unavailable, Busy, DeadlineExceeded, NotFound)
+
+
+class Caller:
+    """Books one number after the other, each once, and notes what became of it."""
+
+    def __init__(self, client: Client, first: int) -> None:
+        self._client, self._number = client, first
+        self.answered: list[int] = []
+        self.failed: list[tuple[int, BackplaneError]] = []
+        self.took_s_max = 0.0
+
+    def call_until(self, is_over: Callable[[], bool]) -> None:
+        """One call at a time, and at least one."""
+        while True:
+            number, self._number = self._number, self._number + 1
+            began_s = time.monotonic()
+            try:
+                assert self._client.call("ledger.book", number=number, timeout=TIMEOUT_S, retry=False) == number
+                self.answered.append(number)
+            except TROUBLE as error:
+                self.failed.append((number, error))
+            self.took_s_max = max(self.took_s_max, time.monotonic() - began_s)
+            if is_over():
+                return
+
+
+def booked(nodes: Nodes) -> Counter[int]:
+    """How often each number was booked."""
+    return Counter(map(int, (nodes.folder / "booked").read_text().split()))
+
+
+def call_through(
+    nodes: Nodes, strike: Callable[[], object], heal: Callable[[], object], lasts_s: float
+) -> list[Caller]:
+    """Four callers, before, while and after the links are bad: until each is answered again. On each node that only asks."""
+    asking = [name for name in nodes.systems if name != "b"]
+    callers = [Caller(nodes.client(asking[first % len(asking)]), first * 1_000_000) for first in range(4)]
+    with ThreadPoolExecutor(len(callers)) as pool:
+
+        def all_call_until(is_over: Callable[[Caller], bool]) -> None:
+            for each in [pool.submit(one.call_until, lambda one=one: is_over(one)) for one in callers]:
+                each.result(2 * LIMIT_S)
+
+        all_call_until(lambda one: len(one.answered) >= 20)
+        strike()
+        until_s = time.monotonic() + lasts_s
+        all_call_until(lambda _: time.monotonic() >= until_s)
+        heal()
+        healed_s = time.monotonic()
+        counts = {one: len(one.answered) for one in callers}
+        all_call_until(lambda one: len(one.answered) >= counts[one] + 20 or time.monotonic() > healed_s + LIMIT_S)
+        assert all(len(one.answered) >= counts[one] + 20 for one in callers), [one.failed[-1:] for one in callers]
+        assert time.monotonic() - healed_s < HEALED_S_MAX + LATE_S_MAX
+    return callers
+
+
+def assert_once(nodes: Nodes, callers: list[Caller]) -> None:
+    """What was answered was done once, and nothing else more often; and nobody waited beyond his deadline."""
+    done = booked(nodes)
+    assert {number: count for number, count in done.items() if count > 1} == {}
+    assert all(done[number] == 1 for one in callers for number in one.answered)
+    assert max(one.took_s_max for one in callers) < TIMEOUT_S + LATE_S_MAX

@@ -1,0 +1,84 @@
+"""Slow links between three nodes: what is urgent does not wait behind bulk, and bulk uses what is left.
+
+Each node is dialled at a proxy, over 10 Mbit/s with 5 ms each way; what is sent to one node shares one queue.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from tests.network.faults import NOTHING_WRONG, Faults
+from tests.network.proxy import FaultProxy
+
+from ..conftest import short_folder, systems_in
+from .conftest import Nodes
+from .urgent import RATE, Bulk, judged, ping
+
+SLOW = Faults(delay_s=0.005, rate=RATE, is_fair=False)
+LOSSY = Faults(delay_s=0.005, rate=RATE, is_fair=False, loss=0.05)
+BULK_BYTES = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def three(_no_ignored_interrupt: None) -> Iterator[Nodes]:
+    """`a`, `b` and `c`, each behind a proxy."""
+    with short_folder() as folder, systems_in(folder) as begin, ExitStack() as stack:
+        yield Nodes(folder, begin, stack, "abc", is_proxied=True)
+
+
+@pytest.fixture
+def slowed(three: Nodes) -> Iterator[Callable[[Faults], list[FaultProxy]]]:
+    """Makes all links as bad; afterwards they are good."""
+    proxies = list(three.proxies.values())
+
+    def slow(faults: Faults) -> list[FaultProxy]:
+        for proxy in proxies:
+            proxy.set(both=faults)
+        return proxies
+
+    yield slow
+    for proxy in proxies:
+        proxy.set(both=NOTHING_WRONG)
+
+
+@pytest.mark.parametrize(
+    ("route", "arguments"), [("b/store.keep", {"data": bytes(BULK_BYTES)}), ("b/store.give", {"size": BULK_BYTES})]
+)
+def test_urgent_is_not_behind_bulk(
+    three: Nodes, slowed: Callable[[Faults], list[FaultProxy]], route: str, arguments: dict[str, object]
+) -> None:
+    """p99 within three times that of the idle link, and a part of bulk. Bulk of two nodes, on its way there or back."""
+    slowed(SLOW)
+    client = three.client("a")
+    idle = ping(client)
+    counted = three.proxies["b" if "keep" in route else "a"]
+    with (
+        Bulk(three.client("a"), route, 6, **arguments) as bulk,
+        Bulk(three.client("c"), route, 6, **arguments) as other,
+    ):
+        counted.wait_for(up_bytes=counted.counts().up_bytes + 2 * BULK_BYTES)
+        began, began_s = counted.counts(), time.monotonic()
+        judged(idle, lambda: ping(client))
+        used = (counted.counts().up_bytes - began.up_bytes) / RATE / (time.monotonic() - began_s)
+        assert bulk.error is None and other.error is None
+    assert used > 0.7, f"bulk uses {used:.0%} of the link"
+
+
+def test_urgent_is_not_behind_bulk_where_segments_are_lost(
+    three: Nodes, slowed: Callable[[Faults], list[FaultProxy]]
+) -> None:
+    """Of 5 % of the segments: each is a stall, some of them long. No line is given up for it, and no call ends by it."""
+    proxies = slowed(LOSSY)
+    ends = [proxy.counts() for proxy in proxies]
+    client = three.client("a")
+    idle = ping(client)
+    with Bulk(three.client("a"), "b/store.keep", 6, data=bytes(BULK_BYTES)) as bulk:
+        three.proxies["b"].wait_for(up_bytes=three.proxies["b"].counts().up_bytes + BULK_BYTES // 4)
+        judged(idle, lambda: ping(client))
+        assert bulk.error is None
+    assert sum(proxy.counts().up_losses for proxy in proxies) > sum(count.up_losses for count in ends)
+    assert [proxy.counts().accepted for proxy in proxies] == [count.accepted for count in ends]
