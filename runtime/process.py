@@ -209,7 +209,8 @@ def serve(config: ProcessConfig, components: Sequence[Component]) -> int:
     board_slot = -1 if slot is None else config.board_slot
     entries = backplane.entries()
     sentinel.register(Registration(config.backplane, config.generation, os.getpid(), str(path), entries, board_slot))
-    outlive_parent()  # from now on its end is seen, and what runs may finish
+    if not config.dies_with_parent:
+        outlive_parent()  # from now on its end is seen, and what runs may finish
     reason = sentinel.run()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it has been heard; who it would wake is about to be gone
     log.debug("stopping: %s", reason)

@@ -66,6 +66,9 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     #: Read end of a pipe whose write end only the supervisor holds: end of file means it died.
     lifeline_fd: int | None = None
 
+    #: Whether the kernel is to kill it when the supervisor dies, whatever it runs: others may be primary then.
+    dies_with_parent: bool = False
+
     threads: int = 1
     priorities: int = 8
     #: Actions a priority may run before the next is served; 0 is unlimited, the last repeats. Empty: the default rule.

@@ -21,6 +21,8 @@ from appbackplane.transport.addressing import SUPERVISOR, backplane_socket, defa
 from appbackplane.transport.errors import CallerError
 
 from . import peering, recording, replicas
+from .cluster import settings as cluster_settings
+from .cluster.settings import ClusterSettings
 from .config_reader import Duration, Patience, Reader, hint, shown
 from .logs import settings as log_settings
 from .logs.settings import LogSettings, Size
@@ -35,7 +37,7 @@ COMPONENT = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 #: that touches nothing may not import; a test holds them together.
 BACKPLANES_MAX, SOCKET_PATH_BYTES_MAX = 256, 107
 #: Of the file.
-TABLES = ("system", "backplane", "record", "topic", "node", "peers")
+TABLES = ("system", "backplane", "record", "topic", "node", "peers", "cluster")
 _SECOND_NS = 1_000_000_000
 #: A generation this high has restarted once a second for eleven days; its socket path must still fit.
 _GENERATION_MAX = 999_999
@@ -127,6 +129,8 @@ class BackplaneConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     components: tuple[str, ...]
     #: So many processes alike, NAME-1, NAME-2, …; 1: one, of this name.
     replicas: Annotated[int, msgspec.Meta(ge=1, le=BACKPLANES_MAX)] = 1
+    #: "primary": its components are above `start` on the primary node of the cluster alone; None: on every node.
+    only_on: Literal["primary"] | None = None
     threads: Annotated[int, msgspec.Meta(ge=1, le=256)] = 1
     priorities: Annotated[int, msgspec.Meta(ge=1, le=255)] = 8
     #: 0 is unlimited, the last repeats; empty: the default rule of the scheduler.
@@ -174,6 +178,8 @@ class Config(msgspec.Struct, frozen=True):
     node: NodeSettings | None = None
     #: Address of each node that is dialled first, to the name of its key; "": plain, on loopback.
     peers: dict[str, str] = {}
+    #: None: it is primary, or secondary, as [system] role says.
+    cluster: ClusterSettings | None = None
 
     @property
     def carrier(self) -> str:
@@ -184,6 +190,11 @@ class Config(msgspec.Struct, frozen=True):
     def replica_of(self) -> dict[str, str]:
         """To each that is a replica the name that it has in common with the others."""
         return {name: common for common, names in self.replicas.items() for name in names}
+
+    @property
+    def primary_only(self) -> frozenset[str]:
+        """The backplanes that only the primary node of the cluster needs."""
+        return frozenset(name for name, share in self.backplane.items() if share.only_on == "primary")
 
     def drain_limit_ns(self, backplane: str) -> int:
         """Of this one."""
@@ -225,6 +236,7 @@ def parse(text: str, path: Path, cpus: Collection[int] | None = None) -> Config:
         reader.say(("backplane",), 'expected at least one table: [backplane.main] with components = ["module:Class"]')
         sections = {}
     node, peers = peering.read(reader, table, path.parent)
+    cluster = cluster_settings.read(reader, table, path.parent)
     sections = {**sections, **peering.backplanes(node, peers)}
     counts = replicas.counts(sections, BACKPLANES_MAX)
     if (count := sum(counts.values())) > BACKPLANES_MAX:
@@ -270,6 +282,7 @@ def parse(text: str, path: Path, cpus: Collection[int] | None = None) -> Config:
         topics=topics,
         node=node,
         peers=peers,
+        cluster=cluster,
     )
 
 

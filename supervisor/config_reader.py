@@ -131,8 +131,9 @@ def _to_quantity(kind: type, value: Any) -> Any:
 
 def _expectation(kind: Any, message: str) -> str:
     """What msgspec expected, in the words of whoever writes TOML."""
-    if get_origin(kind) is Literal:
-        return f"expected one of {', '.join(repr(choice) for choice in get_args(kind))}"
+    words = next((each for each in (kind, *get_args(kind)) if get_origin(each) is Literal), None)
+    if words is not None:
+        return f"expected one of {', '.join(repr(choice) for choice in get_args(words))}"
     message = re.sub(r",? got `.*", "", message).replace("`", "").replace(" | null", "")
     if not message.startswith("Expected"):
         return f"expected {_expected(kind)}"

@@ -21,8 +21,8 @@ from typing import Any
 from appbackplane.runtime.execution.clock import RealClock
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.transport.addressing import supervisor_socket
-from appbackplane.transport.errors import Unavailable
 
+from .cluster.tenure import Tenure
 from .config import Config
 from .control import status
 from .control.control_socket import (
@@ -36,13 +36,13 @@ from .control.control_socket import (
 )
 from .control.desk import Desk
 from .control.drains import drain_body, drained
+from .control.limits import Limits
 from .control.questions import Questions
 from .control.reconfiguring import Reconfiguring
 from .direction import effects, events
 from .direction.child import MOVABLE, Phase
 from .direction.director import Director
 from .direction.draining import ANSWER_NS
-from .direction.effects import Caller
 from .logs.collector import Ears, Logs, open_log
 from .logs.output import Output
 from .logs.pipes import LogPipe
@@ -153,18 +153,25 @@ class Supervisor:
             replica_of=config.replica_of,
             stuck_after_ns={name: config.stuck_after_ns(name) for name in config.backplane},
             node=config.carrier,
+            primary_only=None if config.cluster is None else config.primary_only,
         )
+        self._tenure: Tenure | None = None
+        if config.cluster is not None and config.node is not None:
+            self._tenure = Tenure(config.cluster, config.node.name, self._director, self._take, self._say)
+            stack.callback(self._tenure.close)
         self._looks = Looks(self._director.health, self._board, self._placement)
         self._running: dict[str, _Running] = {}
         stack.callback(self._kill_what_lives)
+        processes = lambda: {name: running.process for name, running in self._running.items()}  # noqa: E731
+        self._limits = Limits(placement, self._control, processes, take=self._take, warn=self._warn)
         self._questions = Questions(self._control, self._director, self._board, self._now_ns, self._status)
         self._reconfiguring = Reconfiguring(
             config, control=self._control, director=self._director, board=self._board, placement=placement,
-            spawner=self._spawner, logs=logs, take=self._take, place=self._place, now_ns=self._now_ns,
+            spawner=self._spawner, logs=logs, take=self._take, place=self._limits.place, now_ns=self._now_ns,
         )  # fmt: skip
         self._desk = Desk(
             self._control, self._director, self._questions, self._reconfiguring,
-            take=self._take, status_now=self._status, change_limit=self._change_limit, say=self._say,
+            take=self._take, status_now=self._status, tenure=self._tenure, change_limit=self._limits.change, say=self._say,
         )  # fmt: skip
         self._events: deque[events.Event] = deque()
         self._outcome: Outcome | None = None
@@ -173,6 +180,8 @@ class Supervisor:
         self._poller.watch(signal_pipe.fd, self._on_signals)
         self._poller.watch(self._control.fileno(), lambda: None)  # each turn looks there anyway
         guarding.watch(self._poller)
+        if self._tenure is not None:
+            self._tenure.watch(self._poller)
         self._guarding, self._service = guarding, service
 
     def run(self) -> Outcome:
@@ -199,6 +208,8 @@ class Supervisor:
         self._reconfiguring.turn(now_ns)
         self._service.turn(now_ns)
         self._guarding.turn(now_ns)
+        if self._tenure is not None and self._outcome is None:
+            self._tenure.turn()
         if self._outcome is None:
             self._wait()
 
@@ -207,6 +218,7 @@ class Supervisor:
         wakes = [self._director.wakes_at_ns(), self._control.next_wake_ns(now_ns), self._logs.next_wake_ns()]
         wakes.append(self._reconfiguring.next_wake_ns())
         wakes += [self._looks.due_ns, self._service.next_wake_ns(now_ns), self._guarding.next_wake_ns()]
+        wakes.append(None if self._tenure is None else self._tenure.next_wake_ns(now_ns))
         nearest_ns = min((wake for wake in wakes if wake is not None), default=None)
         self._poller.wait(nearest_ns, now_ns, lambda: self._outcome is None, room_in=self._logs.waits_for_fd())
 
@@ -267,7 +279,10 @@ class Supervisor:
     # Told
 
     def _status(self, statistics: dict[str, Any] | None = None) -> dict[str, Any]:
-        return {"config": self._reconfiguring.describe()} | status.status(
+        return {
+            "config": self._reconfiguring.describe(),
+            "cluster": self._tenure and self._tenure.describe(),
+        } | status.status(
             self._director,
             self._board.read,
             lambda name: self._placement.describe(name) | self._logs.describe(name),
@@ -302,7 +317,7 @@ class Supervisor:
             case effects.Spawn():
                 self._spawn(effect)
             case effects.Move():
-                body = {"component": effect.component, "state": effect.state}
+                body = {"component": effect.component, "state": effect.state, "epoch": effect.epoch}
                 self._call(effect.backplane, effect.generation, "control.move", body, effect, effect.limit_ns)
             case effects.Drain():
                 body = drain_body(effect)
@@ -363,21 +378,6 @@ class Supervisor:
             self._poller.watch(pipe.fd, lambda stream=stream, pipe=pipe: self._on_print(ears, stream, pipe))  # type: ignore[misc]
         self._reconfiguring.spawned(name)
         self._take(events.Spawned(name, generation, process.pid, self._placement.folder_of(name)))
-
-    def _change_limit(self, caller: Caller, name: str, generation: int, percent: int | None) -> None:
-        running = self._running.get(name)
-        if running is None or running.process.generation != generation:
-            raise Unavailable(f"supervisor.limit: {name} generation {generation} does not run")
-        self._control.reply(caller, self._place(name, percent))
-
-    def _place(self, name: str, percent: int | None) -> dict[str, Any]:
-        """Change the limit of one that runs; what it is to be told."""
-        process, folder = self._running[name].process, self._placement.folder_of(name)
-        self._warn(self._placement.change(name, percent, process.pid))
-        moved_to = self._placement.folder_of(name)
-        if moved_to is not None and moved_to != folder:
-            self._take(events.Placed(name, process.generation, moved_to))
-        return self._placement.told(name)
 
     def _call(
         self, backplane: str, generation: int, route: str, body: dict[str, Any], token: object, limit_ns: int

@@ -39,6 +39,11 @@ class RealClock:
     #: What calendars show, ns since 1970: for what is written down, never for what is decided.
     unix_ns = staticmethod(time.time_ns)
 
+    @staticmethod
+    def boot_ns() -> int:
+        """Monotonic nanoseconds that go on while the machine sleeps: for what others count on, too."""
+        return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
     def cpu_ns_of(self, ident: int) -> int:
         """CPU nanoseconds that a thread of this process has used: `Thread.ident`, of one that lives."""
         return time.clock_gettime_ns(time.pthread_getcpuclockid(ident))

@@ -35,13 +35,16 @@ class Modules:
         self._latest: dict[str, MethodAction] = {}  # the hook of each component's latest move
         self.is_suspended = False
 
-    def move(self, name: str, to: ModuleState, on_end: Callable[[BaseException | None], None]) -> None:
-        """Begin a move; `on_end` is called with None or with what the hook raised. Raises `BackplaneError` at once."""
+    def move(self, name: str, to: ModuleState, on_end: Callable[[BaseException | None], None], epoch: int = 0) -> None:
+        """Begin a move; `on_end` is called with None or with what the hook raised. `epoch`: of the cluster, on its primary
+        node. Raises `BackplaneError` at once."""
         component = self._engine.registry.components.get(name)
         if component is None:
             raise NotFound(f"no component {name!r} in backplane {self._engine.backplane}")
         check_move(component.name, component.state, to)
         before = component.state
+        if to in (ModuleState.INITIALIZING, ModuleState.PRIMARY):  # who lets go does so in the time that was his
+            component._epoch = epoch
         if to not in _SERVING:
             component._module_state = to
             if to is ModuleState.DOWN:
@@ -60,7 +63,7 @@ class Modules:
             if error is None and self._latest[name] is not action:
                 error = FailedPrecondition(f"{component.name} was told to move on before it was {to.value}")
             elif error is None and to in _SERVING and (error := self._serves(component, to)) is None:
-                component._module_state = to
+                component._module_state, component._epoch = to, epoch
                 for object in (component, *component._objects):
                     self.start_timers_of(object)
             elif error is not None and to is ModuleState.INITIALIZING and self._latest[name] is action:

@@ -250,11 +250,11 @@ class Sentinel:
 
     def _move(self, body: Any, answer: Answer) -> None:
         try:
-            name, state = str(body["component"]), ModuleState(body["state"])
-        except (KeyError, ValueError) as error:
+            name, state, epoch = str(body["component"]), ModuleState(body["state"]), int(body.get("epoch") or 0)
+        except (KeyError, ValueError, TypeError) as error:
             raise InvalidArgument(f"control.move: {error}") from error
         with self._engine.lead:
-            self._engine.modules.move(name, state, lambda error: answer({}, error))
+            self._engine.modules.move(name, state, lambda error: answer({}, error), epoch)
 
     def _reconfigure(self, body: Any, answer: Answer) -> None:
         self._configure(body.get("settings"))

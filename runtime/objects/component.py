@@ -47,6 +47,7 @@ class Component(AppObject):
 
     _hosted_by: Host | None
     _module_state: ModuleState
+    _epoch: int
     _objects: list[AppObject]
     _endpoints: list[Endpoint]
 
@@ -59,6 +60,7 @@ class Component(AppObject):
         self = super().__new__(cls)
         self._hosted_by = None
         self._module_state = ModuleState.START
+        self._epoch = 0
         self._objects = []
         self._endpoints = []
         self._component = self
@@ -68,6 +70,14 @@ class Component(AppObject):
     def state(self) -> ModuleState:
         """Where it is in the system state machine."""
         return self._module_state
+
+    @property
+    def epoch(self) -> int:
+        """How many nodes of its cluster have been primary, up to this one; 0: this one is not, or there is no cluster.
+
+        What is written to something that others write to, too, goes with it, and the lower one is refused there.
+        """
+        return self._epoch
 
     @property
     def objects(self) -> tuple[AppObject, ...]:

@@ -61,6 +61,8 @@ class Inward:
         self._counts: dict[str, int] = {}
         self._directory: Directory | None = None
         self._exported: frozenset[str] = frozenset()
+        #: What was exported before, and is not now: who asks has not heard of it yet, and may find it elsewhere.
+        self._withdrawn: frozenset[str] = frozenset()
         #: What was found out of this directory: by peer, its holder and each route that it has asked for.
         self._permitted: dict[str, tuple[Holder, set[str]]] = {}
         #: Casts that were refused: nobody waits to be told.
@@ -151,7 +153,9 @@ class Inward:
     def _check(self, holder: Holder, route: str) -> None:
         directory = self._session.directory
         if directory is not self._directory:
-            self._directory, self._exported = directory, frozenset(() if directory is None else directory.exported)
+            exported = frozenset(() if directory is None else directory.exported)
+            self._withdrawn = (self._withdrawn | self._exported) - exported
+            self._directory, self._exported = directory, exported
             self._permitted.clear()
         if directory is None:
             raise Unavailable("this node does not know yet what its system serves", retry_after=0.25)
@@ -165,6 +169,8 @@ class Inward:
         if is_here and holder.routes.permits(route, is_exported=route in self._exported):
             if len(known[1]) < PERMITTED_MAX:
                 known[1].add(route)
+        elif route in self._withdrawn and holder.routes.permits(route, is_exported=True):
+            raise Unavailable(f"{route!r} is not served by this node any more", retry_after=0.25)
         else:
             is_told = EXPORTED in holder.routes.patterns and len(self._exported) <= LIKENESS_ROUTES_MAX
             raise UnknownRoute(route, nearest(route, self._exported) if is_told else None)

@@ -19,7 +19,7 @@ from appbackplane.transport.errors import FailedPrecondition
 from ..config import Config, ConfigError, load
 from ..direction import plan
 from ..processes.spawn import process_config, start
-from . import node_keys, show
+from . import cluster_store, node_keys, show
 from .cli import debug_option, json_option
 from .systems import toml_of
 
@@ -55,6 +55,7 @@ def describe(config: Config) -> tuple[list[Registration], list[str]]:
     Raises `ConfigError` where the node's keys are not there, and `FailedPrecondition`: no process at all.
     """
     node_keys.check(config)
+    cluster_store.check(config, waits=False)
     processes: dict[str, subprocess.Popen[bytes]] = {}
     registrations, problems = [], []
     try:

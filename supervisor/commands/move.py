@@ -1,4 +1,8 @@
-"""move: take one component, with what depends on it, or the whole system to another state, and come back when it is there."""
+"""move: take one component, with what depends on it, or the whole system to another state, and come back when it is there.
+
+In a cluster, `--node` says which node is to be primary, whichever of them is asked: the present one is drained, gives the
+lease back, and the other takes it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import threading
 
 import click
 
-from . import show
+from . import handing_over, show
 from .asking import ask
 from .cli import debug_option, json_option
 from .quantities import Seconds
@@ -26,6 +30,7 @@ _ANSWER_S = 2.0
 @click.argument("state", metavar="STATE", type=click.Choice(("primary", "secondary", "down")))
 @click.argument("component", required=False)
 @system_option
+@click.option("--node", metavar="NAME", help="The node of the cluster that is to be primary.")
 @click.option(
     "--timeout",
     type=Seconds(0, TIMEOUT_S_MAX, min_open=True),
@@ -35,12 +40,23 @@ _ANSWER_S = 2.0
 )
 @json_option
 @debug_option
-def command(state: str, component: str | None, system: str | None, timeout: float, as_json: bool) -> None:
+def command(
+    state: str, component: str | None, system: str | None, node: str | None, timeout: float, as_json: bool
+) -> None:
     """Move COMPONENT and what depends on it, or the whole system, to STATE: primary, secondary or down.
 
     Each waits for those that it depends on.
     """
     location = find(system)
+    if node is not None:
+        if state != "primary" or component is not None:
+            raise click.UsageError("--node is for the whole system, and for primary: move primary --node NAME")
+        cluster = handing_over.hand_over(location, node, timeout, _SILENT_S)
+        if as_json:
+            show.as_json(cluster)
+        else:
+            click.echo(f"node {node!r} is primary of cluster {cluster['name']!r}, epoch {cluster['epoch']}")
+        return
     what = f"component {component!r}" if component is not None else f"system {location.system!r}"
     progress = threading.Timer(_SILENT_S, click.echo, [f"waiting for {what} to become {state}"], {"err": True})
     progress.daemon = True

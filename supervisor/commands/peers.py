@@ -16,6 +16,7 @@ from appbackplane.transport.errors import FailedPrecondition, Unavailable
 from . import show
 from .asking import ask
 from .cli import debug_option, json_option
+from .status import cluster_line
 from .systems import find, system_option
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ def command(system: str | None, routes: bool, as_json: bool) -> None:
         show.as_json(nodes)
         return
     show.table(COLUMNS, [_row(node) for node in nodes])
+    if cluster := ask(location, "supervisor.status").get("cluster"):
+        click.echo(cluster_line(cluster))
     for node in nodes:
         if node["state"] not in _CLEAR:
             click.echo(f"{node['name']}: {node['because']}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import click
@@ -26,6 +27,8 @@ def command(system: str | None, stats: bool, as_json: bool) -> None:
         return
     uptime = show.duration(answer["uptime"])
     click.echo(f"system {answer['system']!r}: {_state(answer)}, pid {answer['pid']}, for {uptime}, {answer['build']}")
+    if answer.get("cluster"):
+        click.echo(cluster_line(answer["cluster"]))
     show.table(
         (
             "BACKPLANE",
@@ -47,6 +50,24 @@ def command(system: str | None, stats: bool, as_json: bool) -> None:
     if stats:
         for backplane in answer["backplanes"]:
             _show_statistics(backplane)
+
+
+def cluster_line(cluster: dict[str, Any]) -> str:
+    """Who is primary, since when, and what is the matter with that."""
+    words = [f"cluster {cluster['name']!r}: this node, {cluster['node']!r}, is {cluster['role']}"]
+    if cluster["primary"] is None:
+        words.append("nobody has the lease")
+    else:
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(cluster["since"]))
+        holder = (
+            "its lease" if cluster["primary"] == cluster["node"] else f"{cluster['primary']!r} is primary; its lease"
+        )
+        words.append(f"{holder} has epoch {cluster['epoch']}, since {since}")
+    if cluster["next"]:
+        words.append(f"to be handed to {cluster['next']!r}")
+    if cluster["problem"]:
+        words.append(cluster["problem"])
+    return "; ".join(words)
 
 
 def _row(backplane: dict[str, Any]) -> tuple[str, ...]:

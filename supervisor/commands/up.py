@@ -26,7 +26,7 @@ from ..logs.folder import LAST_WORDS
 from ..logs.output import Output
 from ..metrics.port import PATH, MetricsPort
 from ..processes.run_dir import already_running, running_pid
-from . import node_keys, show
+from . import cluster_store, node_keys, show
 from .asking import ask
 from .cli import FAILED, debug_option, is_debug, json_option
 from .systems import toml_of
@@ -50,6 +50,7 @@ def command(file: str | None, named: str | None, detach: bool, ready_fd: int | N
     path = toml_of(file if named is None else named, "up")
     config = msgspec.structs.replace(load(path), debug=is_debug())
     node_keys.check(config)
+    cluster_store.check(config)
     if detach:
         _detached(config, as_json=as_json)
     else:

@@ -10,6 +10,7 @@ from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.transport.directory import Registration
 from appbackplane.transport.errors import InvalidArgument
 
+from .. import peering
 from .control_socket import Asked, generation_of
 from .status import STATISTICS_LIMIT_NS
 
@@ -40,6 +41,14 @@ def move(asked: Asked) -> tuple[ModuleState, str | None, int]:
     if component is not None and not isinstance(component, str):
         raise InvalidArgument(f"supervisor.move: component: expected a name or nil, got {component!r}")
     return ModuleState(to), component, _limit_ns("supervisor.move", limit_s)
+
+
+def node(asked: Asked) -> str:
+    """The node that is to be primary. Raises `InvalidArgument`."""
+    name = asked.body.get("node")
+    if not isinstance(name, str) or not peering.NAME.fullmatch(name):
+        raise InvalidArgument(f"supervisor.hand_over: node: expected the name of a node, got {name!r}")
+    return name
 
 
 #: Backplanes in one order: more do not fit on a board.

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from appbackplane.transport.errors import BackplaneError, UnknownRoute
+from appbackplane.runtime.objects.module_state import ModuleState
+from appbackplane.transport.errors import BackplaneError, FailedPrecondition, UnknownRoute
 
+from ..cluster.tenure import Tenure
 from ..direction import events
 from ..direction.director import Director
 from ..direction.effects import Caller
@@ -32,11 +34,13 @@ class Desk:
         *,
         take: Callable[[events.Event], None],
         status_now: Callable[[], dict[str, Any]],
+        tenure: Tenure | None = None,
         change_limit: Callable[[Caller, str, int, int | None], None],
         say: Callable[[str], None],
     ) -> None:
         """`take`: have the director judge an event. `change_limit`: of one generation of a backplane; it answers the caller."""
         self._control, self._director, self._questions = control, director, questions
+        self._tenure = tenure
         self._take, self._status_now, self._change_limit, self._say = take, status_now, change_limit, say
         self._served: dict[str, Callable[[Asked], None]] = {
             "supervisor.register": self._register,
@@ -46,6 +50,7 @@ class Desk:
             "supervisor.why": questions.ask_why,
             "supervisor.routes": self._routes,
             "supervisor.move": self._move,
+            "supervisor.hand_over": self._hand_over,
             "supervisor.restart": self._restart,
             "supervisor.reload": reconfiguring.reload,
             "supervisor.scale": reconfiguring.scale,
@@ -86,7 +91,16 @@ class Desk:
         self._control.reply(asked.caller, status.routes(self._director))
 
     def _move(self, asked: Asked) -> None:
-        self._take(events.MoveOrdered(asked.caller, *meaning.move(asked)))
+        to, component, limit_ns = meaning.move(asked)
+        self._take(events.MoveOrdered(asked.caller, to, component, limit_ns))
+        if self._tenure is not None and component is None and to is ModuleState.PRIMARY:
+            self._tenure.name_primary(self._tenure.node)
+
+    def _hand_over(self, asked: Asked) -> None:
+        if self._tenure is None:
+            raise FailedPrecondition("this system is in no cluster: a table [cluster] in its TOML puts it into one")
+        self._tenure.name_primary(meaning.node(asked))
+        self._control.reply(asked.caller, self._tenure.describe())
 
     def _restart(self, asked: Asked) -> None:
         self._take(events.RestartOrdered(asked.caller, *meaning.restart(asked)))

@@ -90,6 +90,13 @@ class Child:
     #: Its restart was ordered: it is started again whatever its type, and that counts for nothing.
     is_ordered: bool = False
     drain: Drain = Drain.NONE
+    #: Its components are above `start` on the primary node of a cluster alone.
+    is_primary_only: bool = False
+    #: It carries what is for other nodes, on each node of a cluster alike.
+    is_carrier: bool = False
+    #: This node is not to be primary any more, and something in it is; and when it is killed if that is so then.
+    is_stepping_down: bool = False
+    gone_by_ns: int | None = None
     #: Those that have to be gone before it is spawned.
     spawns_after: frozenset[str] = frozenset()
     #: It does not come back: the configuration does not know it any more.
@@ -191,6 +198,7 @@ class Child:
         up_ns = 0 if self.up_since_ns is None else now_ns - self.up_since_ns
         self.up_since_ns = self.pid = None
         self.is_leaving, self.drain = False, Drain.NONE
+        self.is_stepping_down, self.gone_by_ns = False, None
         self.states = dict.fromkeys(self.states, ModuleState.DOWN)
         self._forget_hooks()
         return up_ns
@@ -204,13 +212,17 @@ def children_of(
     first_generation: int,
     replica_of: Mapping[str, str],
     drains_ns: Mapping[str, int],
+    limits_ns: Mapping[str, tuple[int | None, int | None]],
+    limit_ns: tuple[int, int],
 ) -> dict[str, Child]:
-    """One for each policy, before its first spawn."""
+    """One for each policy, before its first spawn. `limits_ns`: of a start and a stop, of those that have their own."""
     children = {}
     for name, policy in policies.items():
         children[name] = child = Child(name, policy, first_generation=first_generation, generation=first_generation - 1)
         child.replica_of = replica_of.get(name)
         child.drain_limit_ns = drains_ns.get(name, child.drain_limit_ns)
+        start_ns, stop_ns = limits_ns.get(name, (None, None))
+        child.start_limit_ns, child.stop_limit_ns = start_ns or limit_ns[0], stop_ns or limit_ns[1]
     return children
 
 

@@ -9,16 +9,16 @@ backplane concerned, and those that its policy names, are restarted or given up.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.transport.directory import Directory
 from appbackplane.transport.errors import FailedPrecondition
 
 from ..config import RestartPolicy
-from . import draining, events, group_restart, places, plan, replicas, turnover
+from . import draining, events, group_restart, places, plan, replicas, standing_by, turnover
 from .child import MOVABLE, Child, Phase, children_of
-from .effects import Accept, AnnounceUp, ClearSlot, Effect, End, Kill, Refuse, Say, SendDirectory, Spawn, Stop
+from .effects import Accept, AnnounceUp, ClearSlot, Effect, End, Kill, Refuse, Say, SendDirectory, Spawn
 from .health import HealthWatch
 from .movement import Movement
 from .ordered_restart import OrderedRestarts
@@ -47,16 +47,17 @@ class Director:
         replica_of: Mapping[str, str] | None = None,
         stuck_after_ns: Mapping[str, int] | None = None,
         node: str = "",
+        primary_only: Collection[str] | None = None,
     ) -> None:
         """`limits_ns`: of a start and a stop, where a backplane has its own. `drains_ns`: of draining. `random`: 0 to 1.
-        `replica_of`: to replicas their common name. `stuck_after_ns`: health.py. `node`: who carries what is for others."""
+        `replica_of`: to replicas their common name. `stuck_after_ns`: health.py. `node`: who carries what is for others.
+        `primary_only`: of a cluster, in which it begins as secondary, what its primary alone needs; None: it is in none."""
         self.system, self._node = system, node
-        self.children = children_of(policies, first_generation, replica_of or {}, drains_ns or {})
+        limits = limits_ns or {}, (start_limit_ns, stop_limit_ns)
+        self.children = children_of(policies, first_generation, replica_of or {}, drains_ns or {}, *limits)
         self._past = turnover.Past(first_generation)
-        for name, child in self.children.items():
-            start_ns, stop_ns = (limits_ns or {}).get(name, (None, None))
-            child.start_limit_ns, child.stop_limit_ns = start_ns or start_limit_ns, stop_ns or stop_limit_ns
         self.movement = Movement(self.children, role, random)
+        standing_by.prepare(self.children, self.movement, primary_only, node)
         self.restarts = OrderedRestarts(self.children, self.movement)
         self.health = HealthWatch(self.children, stuck_after_ns or {})
         self.directory = Directory(system=system, node=node)
@@ -104,6 +105,9 @@ class Director:
                 self._on_exited(event, now_ns)
             case events.MoveOrdered():
                 self.movement.order(event, now_ns)
+            case events.Granted() | events.Withdrawn():
+                self._effects += standing_by.take(self.children, self.movement, event, now_ns)
+                self._send_directory()
             case events.Reconfigured():
                 self._on_reconfigured(event, now_ns)
             case events.RestartOrdered():
@@ -116,6 +120,8 @@ class Director:
                 self._effects += self.health.take(event, now_ns, is_judging=self.mode == "up")
             case events.TimePassed():
                 self._on_time(now_ns)
+        for child in standing_by.overdue(self.children, now_ns):
+            self._kill(child, "was still primary, on a node that is not any more", now_ns)
         for child, reason in self.health.due(now_ns, is_judging=self.mode == "up"):
             self._kill(child, reason, now_ns)
         self._advance(now_ns)
@@ -131,7 +137,8 @@ class Director:
             for child in self.children.values()
             if child.deadline_ns is not None and not group_restart.is_held(self.children, child)
         ]
-        others = (self.movement.wakes_at_ns(), self.restarts.wakes_at_ns(), self.health.wakes_at_ns())
+        others = (*(each.wakes_at_ns() for each in (self.movement, self.restarts, self.health)),)
+        others = (*others, standing_by.wakes_at_ns(self.children))
         waits += [at_ns for at_ns in others if at_ns is not None]
         return min(waits, default=None)
 
@@ -343,7 +350,7 @@ class Director:
             self._send_directory()
             self._effects += begun
         self._effects += self.movement.advance(now_ns)  # of those that have nothing to finish
-        self._let_go(now_ns)
+        self._effects += draining.let_go(self.children, now_ns, is_going_down=self.mode == "stopping")
         self._see_end(now_ns)
         for child in self.children.values():
             is_due = child.deadline_ns is not None and child.deadline_ns <= now_ns
@@ -360,14 +367,6 @@ class Director:
         if errors:
             self._abort("\n".join(errors), now_ns)
         self.movement.is_planned = not errors
-
-    def _let_go(self, now_ns: int) -> None:
-        """Tell those to go that are to, and hold nothing any more."""
-        for child in self.children.values():
-            is_to_go = self.mode == "stopping" or child.is_leaving
-            if is_to_go and child.is_movable and child.holds_nothing():
-                child.enter(Phase.STOPPING, now_ns, now_ns + child.stop_limit_ns)
-                self._effects.append(Stop(child.name, child.generation))
 
     def _see_up(self, now_ns: int) -> None:
         if self.mode == "stopping" or not self.movement.is_planned:
@@ -396,5 +395,6 @@ class Director:
         return plan.find(group_restart.registrations(self.children), replica_of, has_node=has_node)
 
     def _send_directory(self) -> None:
-        self.directory = places.directory_of(self.system, self.directory.version + 1, self.children, self._node)
+        version, ceiling = self.directory.version + 1, self.movement.ceiling
+        self.directory = places.directory_of(self.system, version, self.children, self._node, ceiling)
         self._effects.append(SendDirectory(self.directory))

@@ -21,7 +21,7 @@ from .plan import dependants
 
 #: Beyond both of its limits a process answers within a turn of its sentinel; on a machine that is overloaded, within this.
 ANSWER_NS = 2_000_000_000
-RESTARTING, GOING_DOWN = "is being restarted", "is going down"
+RESTARTING, GOING_DOWN, SECONDARY = "is being restarted", "is going down", "is on a node that is not primary any more"
 _SERVING = (ModuleState.PRIMARY, ModuleState.SECONDARY)
 
 
@@ -45,11 +45,11 @@ def begin(children: Mapping[str, Child], now_ns: int, *, is_going_down: bool) ->
         before = [children[name] for name in above[child.name] if child.name not in _all_above(name, above)]
         if all(other.holds_nothing() for other in before if is_going_down or other.is_leaving):
             child.drain = Drain.RUNNING
-            child.enter(Phase.DRAINING, now_ns, now_ns + child.drain_limit_ns + child.stop_limit_ns + ANSWER_NS)
+            limit_ns, stop_limit_ns = _limits(child, now_ns)
+            child.enter(Phase.DRAINING, now_ns, now_ns + limit_ns + stop_limit_ns + ANSWER_NS)
             because = GOING_DOWN if is_going_down or child.is_removed else RESTARTING
-            begun.append(
-                effects.Drain(child.name, child.generation, child.drain_limit_ns, child.stop_limit_ns, because)
-            )
+            because = SECONDARY if child.is_stepping_down else because
+            begun.append(effects.Drain(child.name, child.generation, limit_ns, stop_limit_ns, because))
     return begun
 
 
@@ -66,6 +66,16 @@ def ended(child: Child, event: Drained) -> list[effects.Effect]:
     if event.running:
         left.append(f"not ended: {', '.join(event.running)}")
     return [effects.Say(f"backplane {child.name!r}: drained, but {'; '.join(left)}", is_error=True)] if left else []
+
+
+def let_go(children: Mapping[str, Child], now_ns: int, *, is_going_down: bool) -> list[effects.Effect]:
+    """Tell those to go that are to, and hold nothing any more."""
+    told: list[effects.Effect] = []
+    for child in children.values():
+        if (is_going_down or child.is_leaving) and child.is_movable and child.holds_nothing():
+            child.enter(Phase.STOPPING, now_ns, now_ns + child.stop_limit_ns)
+            told.append(effects.Stop(child.name, child.generation))
+    return told
 
 
 def cut(children: Mapping[str, Child], died: Child) -> list[effects.Effect]:
@@ -104,6 +114,14 @@ def too_late(child: Child) -> str:
     if child.drain is Drain.RUNNING:
         return f"did not answer within {(child.drain_limit_ns + child.stop_limit_ns + ANSWER_NS) / 1e9:g} s of being drained"
     return f"did not stop within {child.stop_limit_ns / 1e9:g} s"
+
+
+def _limits(child: Child, now_ns: int) -> tuple[int, int]:
+    """How long it may work off what it has, and then finish what has begun: a third each of the time that there is at most."""
+    if child.gone_by_ns is None:
+        return child.drain_limit_ns, child.stop_limit_ns
+    third_ns = max(0, child.gone_by_ns - now_ns) // 3
+    return min(child.drain_limit_ns, third_ns), min(child.stop_limit_ns, third_ns)
 
 
 def _serves(child: Child) -> bool:

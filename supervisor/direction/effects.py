@@ -37,6 +37,8 @@ class Move:
     component: str
     state: str
     limit_ns: int
+    #: Of the cluster, while this node is primary; 0: it is not, or there is none.
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)

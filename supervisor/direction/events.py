@@ -104,6 +104,22 @@ class MoveOrdered:
 
 
 @dataclass(frozen=True, slots=True)
+class Granted:
+    """This node is the primary one of its cluster."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """It is not to be any more: its components are to be secondary, or not there at all."""
+
+    because: str
+    #: What is not by then is killed; None: all take the time they need.
+    gone_by_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class RestartOrdered:
     """A client wants backplanes restarted, one after the other; `is_now`: killed, and not drained."""
 
@@ -208,6 +224,8 @@ Event = (
     | Moved
     | MoveFailed
     | MoveOrdered
+    | Granted
+    | Withdrawn
     | RestartOrdered
     | Drained
     | LinkLost

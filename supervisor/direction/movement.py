@@ -21,6 +21,7 @@ from appbackplane.transport.errors import (
     Unavailable,
 )
 
+from . import standing_by
 from .child import Child, Drain, Failure, Phase
 from .effects import Answer, Effect, Move, Refuse, Say
 from .events import Moved, MoveFailed, MoveOrdered
@@ -49,6 +50,8 @@ class Movement:
         #: Where the system is to be, and those components that were ordered elsewhere.
         self.role = role
         self.wanted: dict[str, ModuleState] = {}
+        #: Above this nobody goes; and the epoch of a cluster's primary node (standing_by.py).
+        self.ceiling, self.epoch = ModuleState.PRIMARY, 0
         #: All have registered, and fit together: until then nobody moves.
         self.is_planned = False
         #: Everything is to go down, whatever was wanted.
@@ -84,8 +87,9 @@ class Movement:
         return found
 
     def _goal(self, standing: Standing) -> ModuleState:
-        """Where it was ordered to be."""
-        return self.wanted.get(standing.component, self.role)
+        """Where it was ordered to be, as far as its node allows."""
+        wanted = self.wanted.get(standing.component, self.role)
+        return standing_by.highest(self._children[standing.backplane], wanted, self.ceiling)
 
     def waiting(self) -> dict[str, list[str]]:
         """To each component that rests elsewhere than it is to be, those that have to move before it."""
@@ -112,11 +116,8 @@ class Movement:
 
     def problems(self) -> list[str]:
         """What keeps the system from being whole, a line each; what is being tried again included."""
-        lines = [
-            f"backplane {child.name!r}: {child.reason}"
-            for child in self._children.values()
-            if child.phase is Phase.FAILED
-        ]
+        given_up = (child for child in self._children.values() if child.phase is Phase.FAILED)
+        lines = [f"backplane {child.name!r}: {child.reason}" for child in given_up]
         for child, name, failure in self.failures():
             held_up = self.held_up_by(child.node(name))
             because = f"; waiting for it: {', '.join(held_up)}" if held_up else ""
@@ -260,7 +261,7 @@ class Movement:
             if to is not ModuleState.DOWN:
                 limit_ns = LATE_LIMIT_NS
                 child.hooks_due_ns[component] = now_ns + child.start_limit_ns
-            self._effects.append(Move(child.name, child.generation, component, to.value, limit_ns))
+            self._effects.append(Move(child.name, child.generation, component, to.value, limit_ns, self.epoch))
 
     def _begin_orders(self) -> bool:
         has_begun = False
@@ -306,6 +307,8 @@ class Movement:
         there = [name for name, child in homes.items() if child.phase not in _GONE] or homes
         if any(homes[name].is_leaving or HEIGHT[goals[name]] >= HEIGHT[to] for name in there):
             return
+        if any(standing_by.highest(child, to, self.ceiling) is not to for child in homes.values()):
+            raise FailedPrecondition(f"{component!r} cannot be {to.value}: this node is secondary in its cluster")
         for other in dict.fromkeys(other for name in homes for other in standings[name].depends_on):
             for bound in (goals.get(other), ceilings.get(other)):
                 if bound is not None and HEIGHT[bound] < HEIGHT[to]:
@@ -349,7 +352,8 @@ class Movement:
     def _is_done(self, order: Order, standings: Mapping[str, Standing], concerned: set[str]) -> bool:
         """All that was ordered is there, and nothing that goes with it moves."""
         homes = {name: self._children[standings[name].backplane] for name in concerned}
-        if any(standings[name].moving_to is not None or homes[name].is_leaving for name in concerned):
+        is_above = order.component is None and HEIGHT[order.to] > HEIGHT[self.ceiling]  # another node is primary
+        if is_above or any(standings[name].moving_to is not None or homes[name].is_leaving for name in concerned):
             return False
         goals = self.targets(standings)
         ordered = concerned if order.component is None else _nodes(order.component, standings)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.transport import directory
 from appbackplane.transport.directory import Directory
 
+from . import standing_by
 from .child import Child, Phase
 from .group_restart import registrations
 from .replicas import unready
@@ -15,9 +17,12 @@ from .replicas import unready
 _LEAVING = (Phase.DRAINING, Phase.STOPPING)
 
 
-def directory_of(system: str, version: int, children: Mapping[str, Child], node: str = "") -> Directory:
-    """The map of all who have ever registered. `node`: who carries what is for other nodes."""
+def directory_of(
+    system: str, version: int, children: Mapping[str, Child], node: str = "", ceiling: ModuleState = ModuleState.PRIMARY
+) -> Directory:
+    """The map of all who have ever registered. `node`: who carries what is for other nodes. `ceiling`: above it nobody is."""
     down = {name for name, child in children.items() if child.phase not in (Phase.UP, *_LEAVING)}
     draining = {name for name, child in children.items() if child.phase in _LEAVING}
     cgroups = {name: child.cgroup for name, child in children.items()}
-    return directory.build(system, version, registrations(children), down, cgroups, draining, unready(children), node)
+    known = standing_by.offered(registrations(children), children, ceiling)
+    return directory.build(system, version, known, down, cgroups, draining, unready(children), node)

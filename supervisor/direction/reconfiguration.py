@@ -42,8 +42,8 @@ IN_WORDS = {
     Takes.NEVER: "not while it runs",
 }
 _S, _B, _R, _N = Takes
-#: Beside [system] and [backplane.NAME]; all their keys take a restart.
-_TABLES = ("record", "topic", "node", "peers")
+#: Beside [system] and [backplane.NAME]; all their keys take a restart, but [cluster], which is agreed with others.
+_TABLES = ("record", "topic", "node", "peers", "cluster")
 #: Of [system]; `log` has keys of its own.
 SYSTEM_KEYS: Mapping[str, Takes] = {
     "name": _N, "role": _S, "run_dir": _N, "nice": _N, "start_limit": _S, "stop_limit": _S, "restart": _S,
@@ -53,7 +53,7 @@ LOG_KEYS: Mapping[str, Takes] = {"level": _B, "dir": _N, "file_size": _S, "files
 #: Of [backplane.NAME].
 BACKPLANE_KEYS: Mapping[str, Takes] = {
     "components": _R, "replicas": _S, "threads": _B, "priorities": _R, "quotas": _B, "order": _R, "tick": _B, "cpu_limit": _B,
-    "cpu_exempt": _B, "max_latency": _B, "slow_action": _B, "affinity": _R, "preempt": _R, "restart": _S,
+    "cpu_exempt": _B, "only_on": _N, "max_latency": _B, "slow_action": _B, "affinity": _R, "preempt": _R, "restart": _S,
     "start_limit": _S, "stop_limit": _S, "drain_limit": _S, "stuck_after": _S, "replay": _R, "settings": _R,
 }  # fmt: skip
 
@@ -131,6 +131,10 @@ def plan(running: Config, new: Config) -> Plan:
             Change(None, path, was, becomes, Takes.RESTART)
             for path, was, becomes in _entries(key, _table(before), _table(after))
         ]
+    changes += [
+        Change(None, path, was, becomes, Takes.NEVER)
+        for path, was, becomes in _entries("cluster", _table(running.cluster), _table(new.cluster))
+    ]
     kept = [name for name in new.backplane if name in running.backplane]
     for name in kept:
         of_name = _differences(name, running.backplane[name], new.backplane[name], BACKPLANE_KEYS)

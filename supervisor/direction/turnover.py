@@ -51,6 +51,7 @@ def begin(children: dict[str, Child], movement: Movement, event: Reconfigured, n
     for name, share in config.backplane.items():
         child = children[name]
         child.policy, child.replica_of = share.restart, config.replica_of.get(name)
+        child.is_primary_only = share.only_on == "primary"
         child.start_limit_ns = share.start_limit_ns or config.system.start_limit_ns
         child.stop_limit_ns = share.stop_limit_ns or config.system.stop_limit_ns
         child.drain_limit_ns = config.drain_limit_ns(name)

@@ -152,6 +152,7 @@ def process_config(
         board_fd=board_fd,
         board_slot=board_slot,
         lifeline_fd=lifeline_fd,
+        dies_with_parent=config.cluster is not None,
         log_fd=None if ring is None else ring.fd,
         log_wake_fd=-1 if ring is None else ring.wake_fd,
         log_level=LEVELS["DEBUG" if config.debug else config.system.log.level],

@@ -31,6 +31,7 @@ from appbackplane.runtime.requests.optimiser import OptimiserPolicy
 from appbackplane.runtime.requests.urgency import backplane_priority
 from appbackplane.runtime.scheduling.quotas import UNLIMITED, default_quotas
 from appbackplane.runtime.testing import VirtualBackplane
+from appbackplane.supervisor.cluster.settings import ClusterSettings
 from appbackplane.supervisor.commands import main, peers
 from appbackplane.supervisor.commands.cli import VERBS
 from appbackplane.supervisor.config import BackplaneConfig, Duration, ReplaySettings, RestartPolicy, SystemConfig
@@ -132,6 +133,7 @@ def test_moves_of_components() -> None:
         ("[record]", RecordSettings),
         ("[topic.NAME]", TopicSettings),
         ("[node]", NodeSettings),
+        ("[cluster]", ClusterSettings),
         ("Policy of a request kernel", KernelPolicy),
         ("optimiser", OptimiserPolicy),
     ],

@@ -47,9 +47,11 @@ class Client:
 @pytest.fixture
 def entries(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[dict[str, Any]]:
     """The routes of the system that is asked, which a test may change."""
-    told = [ENTRY]
+    told, cluster = [ENTRY], None
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(peers, "ask", lambda location, route: told)
+    monkeypatch.setattr(
+        peers, "ask", lambda location, route: told if route == "supervisor.routes" else {"cluster": cluster}
+    )
     monkeypatch.setattr("appbackplane.transport.connect", lambda run_dir: Client())
     return told
 

@@ -78,6 +78,7 @@ def make_director(
     policies: Mapping[str, RestartPolicy] | None = None,
     role: ModuleState = ModuleState.PRIMARY,
     node: str = "",
+    primary_only: Collection[str] | None = None,
 ) -> Director:
     """Of `SYSTEM`, where nobody has a policy of its own."""
     return Director(
@@ -90,6 +91,7 @@ def make_director(
         stuck_after_ns=dict.fromkeys(system, STUCK_AFTER_NS),
         replica_of=REPLICA_OF if system is REPLICATED else None,
         node=node,
+        primary_only=primary_only,
     )
 
 
@@ -207,7 +209,8 @@ class World:
 
     def _check_whole(self) -> None:
         """Everything is where it is to be, of what is not ordered elsewhere or has ended as it was meant to."""
-        if self.director.movement.wanted or self.director.movement.role is not ModuleState.PRIMARY:
+        movement = self.director.movement
+        if movement.wanted or (movement.role, movement.ceiling) != (ModuleState.PRIMARY, ModuleState.PRIMARY):
             return
         for name, homes in self.homes.items():
             for home in homes:
@@ -445,9 +448,11 @@ def up_world(
     system: System = SYSTEM,
     policies: Mapping[str, RestartPolicy] | None = None,
     driven_by_backplane: frozenset[str] = frozenset(),
+    primary_only: Collection[str] | None = None,
 ) -> World:
     """A world that has come up."""
-    world = World(make_director(system=system, policies=policies), system, driven_by_backplane)
+    director = make_director(system=system, policies=policies, primary_only=primary_only)
+    world = World(director, system, driven_by_backplane)
     world.tell(events.UpOrdered())
     world.do_what_is_asked()
     assert world.is_up

@@ -20,7 +20,7 @@ from .messages import Heartbeat, Message, Routes, RoutesWanted
 from .offer import Offer
 from .peer import Peer
 from .policy import MembershipPolicy
-from .route_table import RouteTable
+from .route_table import WITHDRAWN_BEATS, RouteTable
 from .view import Identity
 
 #: How a node is, in a sentence.
@@ -52,12 +52,19 @@ class PeerNode:
         self.table = RouteTable()
         self._offer = Offer()
         self._load = 0.0
+        #: What this node itself has offered until of late, and until when that is remembered; its clock, when it last ticked.
+        self._withdrawn: frozenset[str] = frozenset()
+        self._withdrawn_until_ns = self._now_ns = now_ns
         #: How often each peer that is up was told the routes of this node, and since when.
         self._told: dict[str, tuple[int, int]] = {}
 
     def export(self, operations: Collection[str], topics: Collection[str]) -> None:
         """What this node offers, and hears, from now on: peers know it a heartbeat later. Raises `InvalidArgument`."""
+        before, _ = self._offer.latest
         if self._offer.set(operations, topics):
+            if gone := before.difference(operations):
+                self._withdrawn = gone
+                self._withdrawn_until_ns = self._now_ns + WITHDRAWN_BEATS * self.membership.policy.heartbeat_ns
             self.membership.announce(self._offer.version, self._load)
 
     def load(self, load: float) -> None:
@@ -71,6 +78,7 @@ class PeerNode:
 
     def tick(self, now_ns: int) -> list[Effect]:
         """Time has passed."""
+        self._now_ns = now_ns
         return self._seen(self.membership.tick(now_ns))
 
     def connected(self, address: str, now_ns: int) -> list[Effect]:
@@ -134,6 +142,14 @@ class PeerNode:
                 if former:
                     raise Unavailable(
                         f"{route!r} is served by node {', '.join(former)}: down now", retry_after=RETRY_AFTER_S
+                    )
+                late = self.table.withdrawn(route)
+                if route in self._withdrawn and self._now_ns < self._withdrawn_until_ns:
+                    late.append(self.membership.me.name)
+                if late:
+                    raise Unavailable(
+                        f"{route!r} was served by node {', '.join(late)} until of late: by nobody now",
+                        retry_after=RETRY_AFTER_S,
                     )
                 known = self.table.routes()
                 raise UnknownRoute(route, nearest(route, known) if len(known) <= LIKENESS_ROUTES_MAX else None)

@@ -27,6 +27,11 @@ class Offer:
         self.version = 0
         self._versions: dict[int, _Version] = {0: _NOTHING}
 
+    @property
+    def latest(self) -> tuple[frozenset[str], frozenset[str]]:
+        """What is exported now: operations, topics."""
+        return self._versions[self.version]
+
     def set(self, operations: Collection[str], topics: Collection[str]) -> bool:
         """Export these from now on; whether that is a change. Raises `InvalidArgument` beyond the bounds."""
         for what, names in (("operations", operations), ("topics", topics)):

@@ -28,6 +28,9 @@ PATIENCE_BEATS: Final = 3
 _ORDERS_MAX: Final = 4_096
 #: Nodes of which it is remembered what they offered when they went down.
 FORMER_MAX: Final = 64
+#: For how many heartbeats of a peer it is remembered that it has withdrawn a route: what another is about to offer, as where
+#: the primary node of a cluster is another one now, may be waited for. 30 s: most callers wait for no longer.
+WITHDRAWN_BEATS: Final = 150
 
 
 @dataclass(slots=True, eq=False)
@@ -43,6 +46,8 @@ class _Offered:
     is_suspect: bool = False
     #: Heartbeats until it is asked (again).
     patience: int = 0
+    #: Routes that it has withdrawn of late, and for how many heartbeats that is remembered.
+    withdrawn: dict[str, int] = field(default_factory=dict)
 
 
 class RouteTable:
@@ -101,6 +106,8 @@ class RouteTable:
         if abs(offered.load - offered.load_ranked) >= LOAD_MOVE * max(1.0, offered.load_ranked):
             offered.load_ranked = offered.load
             self._orders.clear()
+        if offered.withdrawn:
+            offered.withdrawn = {route: beats - 1 for route, beats in offered.withdrawn.items() if beats > 1}
         offered.announced = max(offered.announced, version)
         if offered.announced <= offered.version:
             return None
@@ -126,6 +133,9 @@ class RouteTable:
         is_whole = routes.since == 0
         gone = _changed(offered.operations, routes.operations, is_whole=is_whole)
         self._withdraw(name, gone)
+        offered.withdrawn |= dict.fromkeys(gone, WITHDRAWN_BEATS)
+        if len(offered.withdrawn) > ROUTES_MAX:
+            offered.withdrawn.clear()
         for route in routes.operations.added:
             self._operations.setdefault(route, set()).add(name)
         self._unsubscribe(name, _changed(offered.topics, routes.topics, is_whole=is_whole))
@@ -170,6 +180,10 @@ class RouteTable:
             for name, operations in self._former.items()
             if route in operations and (name not in self._peers or self.is_telling(name))
         ]
+
+    def withdrawn(self, route: str) -> list[str]:
+        """Nodes that are up and offered it until of late."""
+        return [name for name, offered in self._peers.items() if route in offered.withdrawn]
 
     def routes(self) -> list[str]:
         """All that somebody offers."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 import pytest
@@ -292,3 +293,16 @@ def test_a_number_that_is_outstanding_already_is_not_begun_again(here: Here) -> 
     assert (len(here.inward), here.inward.count_of("a")) == (0, 0)
     here.hear(1)
     assert len(here.session.calls) == 2, "its number is free again"
+
+
+def test_what_is_not_served_here_any_more_may_be_asked_elsewhere() -> None:
+    """Another node may be about to serve it: who asks here has not heard of that yet. Who may not use it hears nothing new."""
+    here = Here()
+    here.hear(1)
+    here.session.directory = Directory(("calc.sub",), routes=("calc.sub",))
+    here.hear(2)
+    here.hear(3, holder=replace(PEER, routes=Grant(("calc.sub",))))
+    assert here.told() == [("a", 2, Status.UNAVAILABLE, True), ("a", 3, Status.NOT_FOUND, True)]
+    here.session.directory = Directory(("calc.add",))
+    here.hear(4)
+    assert here.told() == []

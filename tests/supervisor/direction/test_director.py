@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from appbackplane.runtime.objects.module_state import ModuleState
-from appbackplane.supervisor.direction import effects, events
+from appbackplane.supervisor.direction import effects, events, standing_by
 from appbackplane.supervisor.direction.child import Drain, Phase
 from appbackplane.supervisor.direction.effects import Caller
 from appbackplane.transport.directory import Registration
@@ -47,7 +47,12 @@ class AnyOrder(RuleBasedStateMachine):
         policies = {name: data.draw(POLICIES) for name in system}
         components = [name for components in system.values() for name in components]
         driven = data.draw(st.frozensets(st.sampled_from(components)))
-        self.world = World(make_director(system=system, policies=policies), system, driven)
+        primary_only = (
+            data.draw(st.none() | st.frozensets(st.sampled_from(sorted(system)))) if system != REPLICATED else None
+        )
+        director = make_director(system=system, policies=policies, primary_only=primary_only)
+        self.is_in_cluster = primary_only is not None
+        self.world = World(director, system, driven)
         self.world.tell(events.UpOrdered())
 
     @precondition(lambda self: self.world.ended is not None)
@@ -181,6 +186,33 @@ class AnyOrder(RuleBasedStateMachine):
             if comes not in names:
                 changes[comes] = {f"of_{comes}": ()}
         world.reconfigure(*(name for name in restarted if name != goes), **changes)
+
+    @precondition(lambda self: self.is_in_cluster and self.world.ended is None and self.world.director.mode == "up")
+    @rule()
+    def this_node_is_primary(self) -> None:
+        """As it may be once nothing here is."""
+        if standing_by.is_clear(self.world.director.children):
+            self.world.tell(events.Granted(1))
+
+    @precondition(lambda self: self.is_in_cluster and self.world.ended is None)
+    @rule(left_ns=st.none() | st.integers(0, 5 * SECOND_NS))
+    def it_is_primary_no_more(self, left_ns: int | None) -> None:
+        """In its own time, or by a moment at which all that was primary is dead, whatever it does."""
+        world = self.world
+        gone_by_ns = None if left_ns is None else world.now_ns + left_ns
+        world.tell(events.Withdrawn("the lease is over", gone_by_ns))
+        if gone_by_ns is None:
+            return
+        while world.ended is None and world.now_ns < gone_by_ns:
+            wakes_ns = world.director.wakes_at_ns()
+            assert wakes_ns is not None or standing_by.is_clear(world.director.children)
+            world.now_ns = gone_by_ns if wakes_ns is None else min(max(world.now_ns, wakes_ns), gone_by_ns)
+            world.tell(events.TimePassed())
+        if world.ended is None:
+            world.tell(events.TimePassed())
+            while name := next((name for name, process in world.processes.items() if process.is_killed), None):
+                world.die(name, -9)
+        assert world.ended is not None or standing_by.is_clear(world.director.children)
 
     @invariant()
     def the_director_knows_who_lives(self) -> None:

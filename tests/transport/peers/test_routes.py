@@ -15,7 +15,7 @@ from appbackplane.transport.peers.messages import ROUTES_MAX, Change, Routes, Ro
 from appbackplane.transport.peers.node import ROUTES_COUNT_MAX
 from appbackplane.transport.peers.offer import VERSIONS_MAX, Offer
 from appbackplane.transport.peers.policy import MembershipPolicy
-from appbackplane.transport.peers.route_table import LOAD_STEP, PATIENCE_BEATS, RouteTable
+from appbackplane.transport.peers.route_table import LOAD_STEP, PATIENCE_BEATS, WITHDRAWN_BEATS, RouteTable
 from tests.transport.peers.network import MS, SECOND, Network, Process, Weather
 from tests.transport.peers.test_joining import HEAL_S, mesh
 
@@ -414,3 +414,40 @@ def test_a_peer_that_offers_too_much_is_reported() -> None:
         effects = nodes[0].node.received("key of n1", routes, network.now_ns)
     assert "offers more than 4,096" in str(effects)
     assert "n1" in nodes[0].up
+
+
+def test_what_was_withdrawn_of_late_is_told_from_what_never_was() -> None:
+    """Where another node is about to offer it, as after a failover, whoever asks may wait; and not for ever."""
+    offer, known = Offer(), RouteTable()
+    known.up("b")
+    offer.set(["moved.x", "kept.x"], [])
+    known.heard("b", offer.version, 0.0)
+    known.learn("b", said(offer, 0))
+    assert known.withdrawn("moved.x") == []
+    offer.set(["kept.x"], [])
+    since = known.heard("b", offer.version, 0.0)
+    assert since is not None
+    known.learn("b", said(offer, since))
+    assert (known.withdrawn("moved.x"), known.withdrawn("kept.x"), known.withdrawn("never.x")) == (["b"], [], [])
+    for _ in range(WITHDRAWN_BEATS - 1):
+        known.heard("b", offer.version, 0.0)
+    assert known.withdrawn("moved.x") == ["b"]
+    known.heard("b", offer.version, 0.0)
+    assert known.withdrawn("moved.x") == []
+
+
+def test_what_nobody_serves_any_more_may_be_served_soon() -> None:
+    """By who asks it of others, and by the node that has withdrawn it itself: a call there may be made again."""
+    network = Network(seed=3)
+    nodes = mesh(network, 2)
+    nodes[1].node.export(["moved.x"], [])
+    network.run(1)
+    nodes[1].node.export([], [])
+    network.run(1)
+    for process in nodes:
+        with pytest.raises(Unavailable, match=r"^'moved\.x' was served by node n1 until of late: by nobody now$"):
+            process.node.best("moved.x", "n0")
+    network.run(60)
+    for process in nodes:
+        with pytest.raises(UnknownRoute):
+            process.node.best("moved.x", "n0")

@@ -1,0 +1,330 @@
+"""Lease: when this node takes the lease of its cluster, renews it, and gives it up. Pure: facts and `now_ns` in, effects out.
+
+At every instant one node is primary at most. It is for nine tenths of the lease, from when its last swap of the record was
+asked for; others wait for all of it, from when they saw the record change. So it steps down while the lease still is its
+own: in order at half of the time, killed at eight tenths, and by the kernel at nine (`Fuse`), should this process be stopped
+and decide nothing any more. `now_ns` is of a clock that goes on while the machine sleeps. One thing is asked of the store at
+a time, and however late its answer comes, no longer time is taken from it than was asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import msgspec
+
+from .record import AGAIN, FUSE, KILL, LOOK, QUIT, RENEW, Record, Snapshot, tenths
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Have the store say what it holds; answered by `Lease.heard`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """Have it hold this, if it still is at `version`; answered by `Lease.heard`."""
+
+    version: str
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Fuse:
+    """The kernel is to kill this process at `at_ns`, unless told otherwise; None: not any more."""
+
+    at_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """This node is primary now."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Withdraw:
+    """It is to be secondary; what is not by `gone_by_ns` is to be killed. None: in its own time, the lease is renewed."""
+
+    because: str
+    gone_by_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """A line for whoever watches."""
+
+    text: str
+    is_error: bool = False
+
+
+Effect = Look | Swap | Fuse | Grant | Withdraw | Say
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """The store's answer to a swap: it is at another version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """It could not be asked, or did not answer: what was asked may be done or not."""
+
+    because: str
+
+
+Answer = Snapshot | Conflict | Trouble
+
+
+class Phase(StrEnum):
+    """Where this node is."""
+
+    SECONDARY = "secondary"
+    PRIMARY = "primary"
+    LEAVING = "leaving"  # it steps down: the lease is its own until nothing here needs it
+
+
+class Lease:
+    """One node's part."""
+
+    def __init__(self, cluster: str, me: str, instance: str, ttl_ns: int, now_ns: int) -> None:
+        """`instance`: of this process; a node that is started again is not taken for its former self."""
+        self.cluster, self.me, self.phase = cluster, me, Phase.SECONDARY
+        self._instance, self._ttl_ns = instance, ttl_ns
+        #: What the store held when it last answered, and since when it is known to; None: it has not answered yet.
+        self.seen: Snapshot | None = None
+        self._seen_ns = now_ns
+        #: A swap may have been carried out, or another's was: it is to be looked at before the next.
+        self._is_stale = False
+        #: When that was asked for by which the lease is, or may become, this node's.
+        self._good_ns = now_ns
+        self._asked: Look | Swap | None = None
+        self._asked_ns = self._next_ns = now_ns
+        #: What was asked would make this node primary; it takes too long, and will not.
+        self._is_taking = self._is_late = False
+        self._is_hurried = self._is_given_back = False
+        #: The node that is to be primary, since somebody here said so; "": nobody did, or it has been passed on.
+        self.wish = ""
+        #: Of this node's own time as primary.
+        self.epoch = 0
+        #: Why the store does not answer; "": it does.
+        self.problem = ""
+        self._cannot_swap = False
+        #: Another process renews the lease under this node's name.
+        self.has_twin = False
+        self._could_take = False
+
+    @property
+    def record(self) -> Record | None:
+        """Who is primary, as far as is known here."""
+        return None if self.seen is None else self.seen.record
+
+    def next_ns(self) -> int | None:
+        """When `turn` is to be called at the latest; None: whenever something happens."""
+        waits = [self._next_ns] if self._asked is None else []
+        if self._could_take and not self._is_stale:
+            waits.append(self._free_ns())
+        if self._is_taking or self.phase is Phase.PRIMARY or (self.phase is Phase.LEAVING and not self._is_hurried):
+            waits.append(self._good_ns + self._of(QUIT))
+        return min(waits, default=None)
+
+    # What is told
+
+    def heard(self, answer: Answer, now_ns: int) -> list[Effect]:
+        """The store has answered, or has not."""
+        asked, self._asked = self._asked, None
+        assert asked is not None, "an answer to nothing"
+        effects = self._note(asked, answer)
+        if isinstance(answer, Snapshot):
+            self._is_stale = False
+            effects += self._learn(answer, now_ns)
+        else:
+            self._is_stale = True
+        if isinstance(answer, Trouble):
+            self._next_ns = now_ns + self._of(AGAIN)
+        elif isinstance(asked, Swap) or self.phase is not Phase.SECONDARY:
+            self._next_ns = now_ns
+        else:
+            self._next_ns = now_ns + self._of(LOOK)
+        if isinstance(asked, Swap):
+            effects += self._swapped(asked, now_ns, is_done=isinstance(answer, Snapshot))
+        elif isinstance(answer, Snapshot) and self.phase is not Phase.SECONDARY and not self._is_mine():
+            effects += self._lost(now_ns)
+        return effects
+
+    def turn(self, now_ns: int, *, is_candidate: bool, is_clear: bool) -> list[Effect]:
+        """What is to be done now. `is_candidate`: this node wants to be primary. `is_clear`: nothing here is."""
+        self._could_take = False
+        if self.phase is Phase.SECONDARY:
+            return self._stand_by(now_ns, is_candidate=is_candidate, is_clear=is_clear)
+        effects: list[Effect] = []
+        is_over = now_ns >= self._good_ns + self._of(QUIT)
+        if is_over:
+            ago = f"{(now_ns - self._good_ns) / 1e9:.1f} s ago, of {self._ttl_ns / 1e9:g} s"
+            why = f"the lease was last renewed {ago} ({self.problem or 'its store has not answered yet'})"
+            effects += self._withdraw(why, self._good_ns + self._of(KILL))
+        elif heir := self._heir():
+            effects += self._withdraw(f"node {heir!r} is to be primary", None)
+        elif not is_candidate:
+            effects += self._withdraw("this node is to be secondary", None)
+        if self.phase is Phase.LEAVING and is_clear and (is_over or not self._is_mine()):
+            return effects + self._stepped_down()
+        if self._asked is None and now_ns >= self._next_ns:
+            effects.append(self._renew(now_ns, is_clear=is_clear))
+        return effects
+
+    def release(self) -> Swap | None:
+        """What gives the lease back at the very end, when nothing of this system is left; None: it is not this node's."""
+        if self.phase is Phase.SECONDARY or self.seen is None or not self._is_mine():
+            return None
+        return Swap(self.seen.version, self._given_back())
+
+    # Secondary
+
+    def _stand_by(self, now_ns: int, *, is_candidate: bool, is_clear: bool) -> list[Effect]:
+        if self.has_twin and now_ns >= self._free_ns():
+            self.has_twin = False  # it has fallen silent
+        if self._asked is not None:
+            if self._is_taking and not self._is_late and now_ns >= self._good_ns + self._of(QUIT):
+                self._is_late, self._is_taking = True, False  # we run, and know it: the kernel need not
+                return [Fuse(None)]
+            return []
+        self._could_take = is_candidate and is_clear and not self.has_twin and self.seen is not None
+        if self.seen is not None and self._could_take and not self._is_stale and now_ns >= self._free_ns():
+            self._is_taking, self._could_take = True, False
+            self._good_ns = now_ns
+            epoch = 1 if self.record is None else self.record.epoch + 1
+            claim = Record(epoch=epoch, holder=self.me, instance=self._instance, ttl_ns=self._ttl_ns)
+            return [Fuse(now_ns + self._of(FUSE)), self._ask(Swap(self.seen.version, claim), now_ns)]
+        if now_ns < self._next_ns:
+            return []
+        record = self.record
+        if self.wish and record is not None and record.holder == self.wish:
+            self.wish = ""
+        if self.seen is None or self._is_stale or record is None or not self.wish or not record.holder:
+            return [self._ask(Look(), now_ns)]
+        return [self._ask(Swap(self.seen.version, msgspec.structs.replace(record, next=self.wish)), now_ns)]
+
+    def _free_ns(self) -> int:
+        """From when on this node may take it."""
+        record = self.record
+        if record is None:  # never there; or removed, perhaps under somebody's hands
+            return self._seen_ns + self._ttl_ns
+        if self._is_mine() or (not record.holder and record.next in ("", self.me)):
+            return self._seen_ns  # given back; or ours, of a time that is over: nothing here is primary
+        return self._seen_ns + record.ttl_ns
+
+    # Primary, and stepping down
+
+    def _renew(self, now_ns: int, *, is_clear: bool) -> Effect:
+        record = self.record
+        if self.seen is None or record is None or self._is_stale or not self._is_mine():
+            return self._ask(Look(), now_ns)
+        if self.phase is Phase.LEAVING and is_clear:
+            self._is_given_back = True
+            return self._ask(Swap(self.seen.version, self._given_back()), now_ns)
+        renewed = msgspec.structs.replace(record, beat=record.beat + 1, ttl_ns=self._ttl_ns, next=self._heir())
+        return self._ask(Swap(self.seen.version, renewed), now_ns)
+
+    def _given_back(self) -> Record:
+        beat = 0 if self.record is None else self.record.beat + 1
+        return Record(epoch=self.epoch, holder="", beat=beat, ttl_ns=self._ttl_ns, next=self._heir())
+
+    def _heir(self) -> str:
+        """To whom the lease is to go; "": to whoever takes it, or it stays."""
+        named = self.wish or ("" if self.record is None else self.record.next)
+        return "" if named == self.me else named
+
+    def _withdraw(self, because: str, gone_by_ns: int | None) -> list[Effect]:
+        if self.phase is Phase.LEAVING and (gone_by_ns is None or self._is_hurried):
+            return []
+        self.phase, self._is_hurried = Phase.LEAVING, gone_by_ns is not None
+        return [Withdraw(because, gone_by_ns)]
+
+    def _lost(self, now_ns: int) -> list[Effect]:
+        """It was ours, and is not in the store."""
+        record = self.record
+        if self._is_given_back and record is not None and not record.holder:
+            return self._stepped_down()  # the answer to that was lost
+        if record is None:  # others wait for as long as if it had been renewed just now
+            said, gone_by_ns = "the lease was removed from its store", self._good_ns + self._of(KILL)
+        else:
+            said, gone_by_ns = f"the lease is node {record.holder!r}'s, epoch {record.epoch}", now_ns
+        return [Say(f"cluster {self.cluster!r}: {said}, while this node is primary", True),
+                *self._withdraw(said, gone_by_ns)]  # fmt: skip
+
+    def _stepped_down(self) -> list[Effect]:
+        self.phase, self.wish, self.epoch = Phase.SECONDARY, "", 0
+        self._is_hurried = self._is_given_back = False
+        return [Fuse(None), Say(f"cluster {self.cluster!r}: this node is secondary")]
+
+    # What the store says
+
+    def _ask(self, asked: Look | Swap, now_ns: int) -> Look | Swap:
+        self._asked, self._asked_ns = asked, now_ns
+        return asked
+
+    def _note(self, asked: Look | Swap, answer: Answer) -> list[Effect]:
+        is_same = isinstance(answer, Snapshot) and self.seen is not None and answer.version == self.seen.version
+        if self._cannot_swap and isinstance(asked, Look) and is_same and self._could_take:
+            return []  # that it can be read is no news to who wants to write
+        self._cannot_swap = isinstance(answer, Trouble) and isinstance(asked, Swap)
+        before, self.problem = self.problem, answer.because if isinstance(answer, Trouble) else ""
+        if bool(before) == bool(self.problem):
+            return []
+        said = f"does not answer: {self.problem}" if self.problem else "answers again"
+        return [Say(f"cluster {self.cluster!r}: its store {said}", bool(self.problem))]
+
+    def _learn(self, found: Snapshot, now_ns: int) -> list[Effect]:
+        before, record = self.seen, found.record
+        self.seen = found
+        if before is not None and before.version == found.version:
+            return []
+        self._seen_ns = now_ns
+        was = None if before is None else before.record
+        if record is None or not record.holder or self._is_mine():
+            return []
+        is_same = was is not None and (was.holder, was.epoch) == (record.holder, record.epoch)
+        if record.holder == self.me:
+            if not (is_same and was is not None and was.beat != record.beat) or self.has_twin:
+                return []
+            self.has_twin = True
+            what = f"another node calls itself {self.me!r}, too, and is primary: each needs a [node] name of its own"
+            return [Say(f"cluster {self.cluster!r}: {what}", True)]
+        return (
+            []
+            if is_same
+            else [Say(f"cluster {self.cluster!r}: node {record.holder!r} is primary, epoch {record.epoch}")]
+        )
+
+    def _swapped(self, asked: Swap, now_ns: int, *, is_done: bool) -> list[Effect]:
+        record, was_late = asked.record, self._is_late
+        was_taking, self._is_taking, self._is_late = self._is_taking, False, False
+        if was_taking or was_late:
+            if not is_done or was_late or now_ns >= self._asked_ns + self._of(QUIT):
+                return [] if was_late else [Fuse(None)]
+            self.phase, self.epoch, self.wish = Phase.PRIMARY, record.epoch, ""
+            self._next_ns = self._good_ns + self._of(RENEW)
+            return [Fuse(self._good_ns + self._of(FUSE)), Grant(record.epoch)]
+        if not is_done:
+            return []
+        if not record.holder:
+            return self._stepped_down() if self.phase is Phase.LEAVING else []
+        if record.holder != self.me:
+            self.wish = ""  # it has been passed on, once: should that node not take it, others may
+            self._next_ns = now_ns + self._of(LOOK)
+            return []
+        if self.phase is Phase.SECONDARY:
+            return []  # of a time that is over
+        self._good_ns = self._asked_ns
+        self._next_ns = self._good_ns + self._of(RENEW)
+        return [Fuse(self._good_ns + self._of(FUSE))]
+
+    def _is_mine(self) -> bool:
+        record = self.record
+        return record is not None and (record.holder, record.instance) == (self.me, self._instance)
+
+    def _of(self, count: float) -> int:
+        return tenths(self._ttl_ns, count)

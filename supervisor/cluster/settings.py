@@ -1,0 +1,83 @@
+"""Cluster settings: `[cluster]` of the TOML, and which backplanes it concerns. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ..config_reader import Duration, Reader, duration_in_words, shown
+
+FILE, POSTGRES = "file", "postgresql"
+#: A file's name, and a part of a key.
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+#: A supervisor on a machine that is overloaded is late by a tenth of a second; it must not be that which costs the lease. Above
+#: an hour nobody waits for the secondary.
+_TTL_MIN_NS, _TTL_MAX_NS = 1_000_000_000, 3_600_000_000_000
+_KINDS = '"file:FOLDER" or "postgresql://USER@HOST/DATABASE"'
+
+
+class ClusterSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[cluster]"""
+
+    #: Common to all nodes of it.
+    name: str
+    #: The store; its kind comes before the colon.
+    lease: str
+    #: How long a primary that is gone keeps others from it. Five seconds: one renewal a second, and a store that is
+    #: restarted within two is not felt.
+    ttl_ns: Duration = msgspec.field(default=Duration(5_000_000_000), name="ttl")
+
+    @property
+    def store(self) -> tuple[str, str]:
+        """(kind, where)."""
+        kind, _, where = self.lease.partition(":")
+        return kind, where if kind == FILE else self.lease
+
+    @property
+    def shown(self) -> str:
+        """Where it is, without a password."""
+        return re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", self.lease)
+
+
+def read(reader: Reader, table: Mapping[str, Any], folder: Path) -> ClusterSettings | None:
+    """Of the whole TOML, which lies in `folder`, what [cluster] says. What is wrong is noted."""
+    if "cluster" not in table:
+        backplanes = table.get("backplane")
+        for name, section in backplanes.items() if isinstance(backplanes, dict) else ():
+            if isinstance(section, dict) and "only_on" in section:
+                what = "there is no primary node without a table [cluster]: add one, or leave this out"
+                reader.say(("backplane", name, "only_on"), what)
+        return None
+    problems_before = len(reader.problems)
+    values = reader.table(ClusterSettings, table["cluster"], ("cluster",))
+    if "node" not in table:
+        reader.say(("cluster",), 'expected a table [node] with name = "..." beside it: who is primary has a name')
+    if not NAME.fullmatch(values.get("name", "any")):
+        what = "expected a letter or digit and at most 62 more letters, digits, - and _"
+        reader.say(("cluster", "name"), f"{what}, got {shown(values['name'])}")
+    if "lease" in values:
+        values["lease"] = _lease(reader, values["lease"], folder)
+    ttl_ns = values.get("ttl_ns", _TTL_MIN_NS)
+    if not _TTL_MIN_NS <= ttl_ns <= _TTL_MAX_NS:
+        least, most = duration_in_words(_TTL_MIN_NS), duration_in_words(_TTL_MAX_NS)
+        why = "a supervisor that is late for once would not be primary any more"
+        reader.say(("cluster", "ttl"), f"expected {least} to {most}, got {duration_in_words(ttl_ns)}: {why}")
+    return None if len(reader.problems) > problems_before else ClusterSettings(**values)
+
+
+def _lease(reader: Reader, lease: str, folder: Path) -> str:
+    kind, colon, where = lease.partition(":")
+    if not colon or kind not in (FILE, POSTGRES):
+        reader.say(("cluster", "lease"), f"expected {_KINDS}, got {shown(lease)}")
+    elif "\0" in lease or not where.strip("/"):
+        reader.say(("cluster", "lease"), f"expected where it is, too: {_KINDS}, got {shown(lease)}")
+    elif kind == FILE:
+        try:
+            return f"{FILE}:{folder / Path(where).expanduser()}"
+        except RuntimeError:  # what pathlib says
+            reader.say(("cluster", "lease"), f"there is no home of {where.partition('/')[0]!r}")
+    return lease

@@ -1,0 +1,153 @@
+"""Tenure: one supervisor's part in its cluster: the lease decides, and what it says is done here, between store and director.
+
+Called each turn of the supervisor's loop, by its thread alone. What the lease does is said in the log, and shown
+(`describe`). Time is CLOCK_BOOTTIME, which goes on while the machine sleeps.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from appbackplane.runtime.execution.clock import RealClock
+from appbackplane.runtime.objects.module_state import ModuleState
+
+from ..direction import standing_by
+from ..direction.child import Phase as ChildPhase
+from ..direction.director import Director
+from ..direction.events import Event, Granted, Withdrawn
+from ..poller import Poller
+from ..processes.deadman import Deadman
+from . import lease as decided
+from .keeper import Keeper
+from .lease import Lease, Phase
+from .opening import open_store
+from .record import Snapshot
+from .settings import ClusterSettings
+
+#: For an answer of the store at the very end; without it the others wait for the lease to run out.
+_LAST_S = 1.0
+
+
+class Tenure:
+    """One system's; main thread only."""
+
+    def __init__(
+        self, settings: ClusterSettings, node: str, director: Director, take: Callable[[Event], None],
+        say: Callable[..., None],
+    ) -> None:  # fmt: skip
+        """Raises `FailedPrecondition` where the store cannot be one. `take`: have the director judge an event."""
+        self._settings, self._director, self._take, self._say = settings, director, take, say
+        self.now_ns = RealClock.boot_ns
+        #: How this one is called.
+        self.node = node
+        self._lease = Lease(settings.name, node, secrets.token_hex(8), int(settings.ttl_ns), self.now_ns())
+        self._deadman = Deadman()
+        self._keeper = Keeper(open_store(settings))
+        self._poller: Poller | None = None
+
+    def watch(self, poller: Poller) -> None:
+        """From now on an answer of the store ends a wait."""
+        self._poller = poller
+        poller.watch(self._keeper.fd, lambda: None)  # each turn looks there anyway
+
+    def turn(self) -> None:
+        """Hear the store, and do what is to be done now."""
+        answer = self._keeper.take()
+        if answer is not None:
+            self._carry_out(self._lease.heard(answer, self.now_ns()))
+        director = self._director
+        is_candidate = self._is_candidate()
+        self._carry_out(
+            self._lease.turn(self.now_ns(), is_candidate=is_candidate, is_clear=standing_by.is_clear(director.children))
+        )
+
+    def next_wake_ns(self, now_ns: int) -> int | None:
+        """When `turn` is to be called at the latest, by the clock of which this is now."""
+        next_ns = self._lease.next_ns()
+        return None if next_ns is None else now_ns + max(0, next_ns - self.now_ns())
+
+    def name_primary(self, node: str) -> None:
+        """This node is to be the primary one, once the one that is has stepped down."""
+        record = self._lease.record
+        if record is None or record.holder != node:
+            self._lease.wish = node
+
+    def describe(self) -> dict[str, Any]:
+        """For the status."""
+        lease, record = self._lease, self._lease.record
+        is_known = record is not None and bool(record.holder)
+        role = "primary" if lease.phase is Phase.PRIMARY else lease.phase.value
+        return {
+            "name": self._settings.name,
+            "node": lease.me,
+            "role": role,
+            "primary": record.holder if record is not None and is_known else None,
+            "epoch": None if record is None else record.epoch,
+            "since": record.since_s if record is not None and is_known else None,
+            "next": (lease.wish or (record.next if record is not None else "")) or None,
+            "ttl": self._settings.ttl_ns / 1e9,
+            "lease": self._settings.shown,
+            "problem": self._problem(),
+        }
+
+    def close(self) -> None:
+        """Nothing of this system is left: the lease is given back, so that nobody waits for it to run out."""
+        if self._poller is not None:
+            self._poller.unwatch(self._keeper.fd)
+        if standing_by.is_clear(self._director.children):
+            self._deadman.set(None)
+            answer = self._keeper.wait(_LAST_S)
+            if answer is not None:
+                self._lease.heard(answer, self.now_ns())
+            last = self._lease.release()
+            if last is not None and not self._keeper.is_busy:
+                self._keeper.ask(last)
+                is_done = isinstance(self._keeper.wait(_LAST_S), Snapshot)
+                self._say("the lease was given back" if is_done else "the lease was not given back: it runs out")
+        self._keeper.close(0.0)
+
+    def _is_candidate(self) -> bool:
+        """Whether this node could do what a primary has to: it is up, wanted there, and has not given up what is needed."""
+        director = self._director
+        if director.movement.role is not ModuleState.PRIMARY or director.mode not in ("up", "stopping"):
+            return False
+        if director.mode == "stopping":
+            return self._lease.phase is not Phase.SECONDARY  # it goes down in order, and keeps the lease until it has
+        unfit = (ChildPhase.FAILED, ChildPhase.ENDED)
+        return not any(child.is_primary_only and child.phase in unfit for child in director.children.values())
+
+    def _problem(self) -> str | None:
+        if self._lease.has_twin:
+            return f"another node calls itself {self._lease.me!r}, too, and is primary"
+        return f"its store does not answer: {self._lease.problem}" if self._lease.problem else None
+
+    def _carry_out(self, effects: list[decided.Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case decided.Look():
+                    self._keeper.ask(effect)
+                case decided.Swap():
+                    self._keeper.ask(self._dated(effect))
+                case decided.Fuse():
+                    self._deadman.set(effect.at_ns)
+                case decided.Grant():
+                    self._take(Granted(effect.epoch))
+                case decided.Withdraw():
+                    self._take(Withdrawn(effect.because, self._by_their_clock(effect.gone_by_ns)))
+                case decided.Say():
+                    self._say(effect.text, "ERROR" if effect.is_error else "INFO")
+
+    def _dated(self, swap: decided.Swap) -> decided.Swap:
+        """A record that begins now says so to people."""
+        if swap.record.holder != self._lease.me or swap.record.since_s:
+            return swap
+        dated = msgspec.structs.replace(swap.record, since_s=RealClock.unix_ns() / 1e9)
+        return decided.Swap(swap.version, dated)
+
+    def _by_their_clock(self, at_ns: int | None) -> int | None:
+        """A moment of the lease's clock, by the director's."""
+        return None if at_ns is None else RealClock.now_ns() + max(0, at_ns - self.now_ns())

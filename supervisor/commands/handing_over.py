@@ -1,0 +1,67 @@
+"""Handing over: another node of the cluster is made primary, and looked at until it is (`move primary --node NAME`).
+
+What is asked of a system of the cluster is written into the record of the lease; the node that is primary reads it there, so
+that none has a say over another but through the store. A node that nobody has met would never take it: that is refused.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from appbackplane.transport.directory import nearest
+from appbackplane.transport.errors import DeadlineExceeded, FailedPrecondition, NotFound
+
+from .asking import ask
+from .peers import ROUTE, TIMEOUT_S
+
+if TYPE_CHECKING:
+    from appbackplane.transport.discovery import Location
+
+#: A look costs a millisecond, and a primary drains for longer.
+_LOOK_S = 0.05
+
+
+def hand_over(location: Location, node: str, timeout_s: float, silent_s: float) -> dict[str, Any]:
+    """Have `node` be primary; what is known of the cluster then. Raises `BackplaneError`."""
+    began_s, is_told = time.monotonic(), False
+    cluster: dict[str, Any] = ask(location, "supervisor.status")["cluster"] or {}
+    if not cluster:
+        raise FailedPrecondition(
+            f"system {location.system!r} is in no cluster: a table [cluster] in its TOML puts it into one "
+        )
+    if cluster["primary"] != node:
+        _check_known(location, node, cluster["node"])
+        ask(location, "supervisor.hand_over", {"node": node})
+    while True:
+        cluster = ask(location, "supervisor.status")["cluster"]
+        if cluster["primary"] == node and cluster["role"] == ("primary" if cluster["node"] == node else "secondary"):
+            return cluster
+        waited_s = time.monotonic() - began_s
+        if waited_s > timeout_s:
+            holder = f"node {cluster['primary']!r} is" if cluster["primary"] else "nobody is"
+            raise DeadlineExceeded(f"node {node!r} is not primary yet, {holder}; what was ordered holds")
+        if waited_s > silent_s and not is_told:
+            is_told = True
+            click.echo(f"waiting for node {node!r} to become primary", err=True)
+        threading.Event().wait(_LOOK_S)
+
+
+def _check_known(location: Location, node: str, own: str) -> None:
+    """Raises `NotFound` for one that this node has never met, `FailedPrecondition` for one that is not there."""
+    from appbackplane.transport import connect
+
+    if node == own:
+        return
+    with closing(connect(location.run_dir)) as client:
+        found = client.call(ROUTE, timeout=TIMEOUT_S, retry=False)
+    states = {one["name"]: one["state"] for one in found}
+    if node not in states:
+        like = nearest(node, states)
+        raise NotFound(f"no node {node!r} is known here" + (f" (did you mean {like!r}?)" if like else ""))
+    if states[node] != "up":
+        raise FailedPrecondition(f"node {node!r} is {states[node]} (appbackplane peers): nobody would be primary")

@@ -1,0 +1,176 @@
+"""The file store among processes: one swap wins, and whoever dies or stops leaves a record that is whole."""
+
+from __future__ import annotations
+
+import fcntl
+import multiprocessing
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pytest
+
+from appbackplane.supervisor.cluster.file_store import FileStore
+from appbackplane.supervisor.cluster.keeper import Keeper
+from appbackplane.supervisor.cluster.lease import Conflict, Look, Swap, Trouble
+from appbackplane.supervisor.cluster.record import Record, Snapshot
+from appbackplane.supervisor.cluster.stores import StoreError
+from appbackplane.transport.errors import FailedPrecondition
+
+LIMIT_S = 30.0
+SPAWN = multiprocessing.get_context("spawn")
+
+
+def record(beat: int = 0, holder: str = "a") -> Record:
+    """One that tells how often it was swapped."""
+    return Record(epoch=1, holder=holder, beat=beat, ttl_ns=1)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    tmp_path.chmod(0o700)
+    return tmp_path
+
+
+@pytest.fixture
+def store(folder: Path) -> Iterator[FileStore]:
+    made = FileStore(str(folder), "c")
+    yield made
+    made.close()
+
+
+def swap_often(folder: str, count: int, told: Connection) -> None:
+    """In a process: counts up, and tells how often that was done."""
+    store = FileStore(folder, "c")
+    done = 0
+    while done < count:
+        seen = store.look()
+        beat = 0 if seen.record is None else seen.record.beat
+        done += store.swap(seen.version, record(beat + 1)) is not None
+        told.send(done)
+
+
+def test_a_record_is_kept_and_swapped_by_version(store: FileStore, folder: Path) -> None:
+    """By whoever has seen the last one, and in a file that is for nobody else."""
+    assert store.look() == Snapshot("0")
+    first = store.swap("0", record(1))
+    assert first == Snapshot("1", record(1)) == store.look()
+    assert store.swap("0", record(2)) is None
+    other = FileStore(str(folder), "c")
+    assert other.swap("1", record(2)) == Snapshot("2", record(2)) == store.look()
+    other.close()
+    assert {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {
+        "c.lease": 0o600,
+        "c.lock": 0o600,
+    }
+
+
+def test_no_swap_of_many_processes_is_lost(store: FileStore, folder: Path) -> None:
+    """Two that both believed theirs was done would both be primary."""
+    mine, theirs = SPAWN.Pipe(duplex=False)
+    processes = [SPAWN.Process(target=swap_often, args=(str(folder), 40, theirs)) for _ in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(LIMIT_S)
+        assert process.exitcode == 0
+    mine.close()
+    seen = store.look()
+    assert seen.record is not None and (seen.record.beat, seen.version) == (120, "120")
+
+
+def test_who_is_killed_in_the_middle_leaves_a_whole_record_and_no_lock(store: FileStore, folder: Path) -> None:
+    """At whatever point of a swap."""
+    for count in range(1, 4):
+        mine, theirs = SPAWN.Pipe(duplex=False)
+        process = SPAWN.Process(target=swap_often, args=(str(folder), 1_000_000, theirs))
+        process.start()
+        for _ in range(7 * count):
+            assert mine.poll(LIMIT_S)
+            mine.recv()
+        process.kill()
+        process.join(LIMIT_S)
+        seen = store.look()
+        assert seen.record is not None and str(seen.record.beat) == seen.version
+        assert store.swap(seen.version, record(seen.record.beat + 1)) is not None
+
+
+def test_who_is_stopped_with_the_lock_keeps_others_from_swapping_and_not_from_looking(
+    store: FileStore, folder: Path
+) -> None:
+    """Its fuse ends that; until then a supervisor is not kept waiting, since another thread asks."""
+    store.swap("0", record(1))
+    keeper = Keeper(FileStore(str(folder), "c"))
+    with open(folder / "c.lock", "rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert store.look() == Snapshot("1", record(1))
+        keeper.ask(Swap("1", record(2)))
+        assert keeper.wait(0.05) is None and keeper.is_busy
+    assert keeper.wait(LIMIT_S) == Snapshot("2", record(2)) and not keeper.is_busy
+    keeper.ask(Swap("1", record(9)))
+    assert isinstance(keeper.wait(LIMIT_S), Conflict)
+    (folder / "c.lease").write_text("{")
+    keeper.ask(Look())
+    told = keeper.wait(LIMIT_S)
+    assert isinstance(told, Trouble) and "c.lease is no record of a lease" in told.because
+    keeper.close(LIMIT_S)
+    assert not any(thread.name == "lease" for thread in threading.enumerate())
+
+
+def test_a_folder_that_is_gone_is_not_taken_for_an_empty_one(folder: Path) -> None:
+    """A network file system that is unmounted would make every node of a cluster primary."""
+    there = folder / "there"
+    there.mkdir(mode=0o700)
+    way = folder / "way"
+    way.symlink_to(there)
+    store = FileStore(str(way), "c")
+    store.swap("0", record(1))
+    way.unlink()
+    with pytest.raises(StoreError, match="No such file"):
+        store.look()
+    with pytest.raises(StoreError, match="No such file"):
+        store.swap("1", record(2))
+    (folder / "other").mkdir(mode=0o700)
+    way.symlink_to(folder / "other")
+    with pytest.raises(StoreError):
+        store.look()
+    way.unlink()
+    way.symlink_to(there)
+    assert store.look() == Snapshot("1", record(1))
+    store.close()
+
+
+def test_what_is_not_this_clusters_is_refused(store: FileStore, folder: Path) -> None:
+    """A file that was copied, or is somebody else's text."""
+    store.swap("0", record(1))
+    (folder / "d.lease").write_bytes((folder / "c.lease").read_bytes())
+    other = FileStore(str(folder), "d")
+    with pytest.raises(StoreError, match=r"d\.lease is the lease of cluster 'c'"):
+        other.look()
+    other.close()
+
+
+def test_folders_that_cannot_hold_a_lease_are_told_before_anything_starts(folder: Path) -> None:
+    """In a sentence with what is to be done."""
+    (folder / "file").touch()
+    (folder / "open").mkdir()
+    (folder / "open").chmod(0o777)
+    refused = {
+        "none": "cluster.lease: folder .*/none: No such file or directory",
+        "file": "cluster.lease: .*/file is not a folder",
+        "open": "cluster.lease: folder .*/open can be changed by others: chmod 700 .*/open",
+    }
+    for name, because in refused.items():
+        with pytest.raises(FailedPrecondition, match=because):
+            FileStore(str(folder / name), "c")
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root writes wherever it likes")
+def test_a_folder_that_cannot_be_written(folder: Path) -> None:
+    """As above, where the file system says so."""
+    folder.chmod(0o500)
+    with pytest.raises(FailedPrecondition, match="cannot be written: Permission denied"):
+        FileStore(str(folder), "c")

@@ -1,0 +1,62 @@
+"""Deadman: who is not there when the moment comes is killed by the kernel, and with it who asked to die with it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+LIMIT_S = 30.0
+PROGRAM = """
+import ctypes, os, signal, subprocess, sys, time
+from appbackplane.runtime.execution.clock import RealClock
+from appbackplane.supervisor.processes.deadman import Deadman
+
+deadman = Deadman()
+what, left_ns = sys.argv[1], int(sys.argv[2])
+deadman.set(RealClock.boot_ns() + left_ns)
+if what == "unset":
+    deadman.set(None)
+if what == "later":
+    deadman.set(RealClock.boot_ns() + 10**12)
+if what == "child":
+    pid = os.fork()
+    if not pid:
+        os.kill(os.getpid(), signal.SIGSTOP)
+        os._exit(0)
+if what == "stopped":
+    os.kill(os.getpid(), signal.SIGSTOP)
+if what in ("unset", "later", "child"):
+    time.sleep(left_ns / 1e9 * 2)
+    sys.exit(0)
+while True:
+    pass
+"""
+
+
+def end_of(what: str, left_ns: int) -> int:
+    """The exit code of a process; it is not sent anything."""
+    return subprocess.run([sys.executable, "-c", PROGRAM, what, str(left_ns)], timeout=LIMIT_S, check=False).returncode
+
+
+@pytest.mark.parametrize("what", ["busy", "stopped"])
+@pytest.mark.parametrize("left_ns", [100_000_000, -1_000_000_000])
+def test_the_kernel_kills_whoever_is_not_there(what: str, left_ns: int) -> None:
+    """Who computes, and who is stopped and could not be told anything; at once, where the moment is over."""
+    assert end_of(what, left_ns) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("what", ["unset", "later"])
+def test_who_says_otherwise_in_time_lives(what: str) -> None:
+    """As often as it likes."""
+    assert end_of(what, 100_000_000) == 0
+
+
+def test_a_child_is_not_concerned() -> None:
+    """A timer is not inherited: who is forked is not killed by it."""
+    process = subprocess.Popen([sys.executable, "-c", PROGRAM, "child", "200000000"], start_new_session=True)
+    assert process.wait(LIMIT_S) == -signal.SIGKILL
+    os.killpg(process.pid, signal.SIGKILL)  # it is still there, stopped, or this would raise ProcessLookupError
