@@ -50,8 +50,9 @@ class Node:
         link = Link(f"mesh-{name}")
         session = ClientSession(link, folder / f"{name}-none")
         self.endpoint = Endpoint(
-            self.node, lines, link, session, {}, now_ns=time.monotonic_ns, deliver=lambda answers: None
-        )
+            self.node, lines, link, session, {}, now_ns=time.monotonic_ns, deliver=lambda answers: None,
+            look_for=lambda callers: None, patterns=frozenset,
+        )  # fmt: skip
         self.endpoint.start()
 
     def offers(self) -> dict[str, list[str]]:
