@@ -330,7 +330,7 @@ class Lines:
             return Sent.FULL  # until it stands
         line = lines[which == BULK]
         sent = line.send(frame) if which == CONTROL else line.begin(frame, self._now_ns)
-        if sent is Sent.FULL and line.is_full:
+        if line.is_full:  # also with a frame that has begun: nothing else would have it go on
             self._full.add(address)
         return sent
 
