@@ -44,7 +44,7 @@ class Modules:
         check_move(component.name, component.state, to)
         before = component.state
         if to in (ModuleState.INITIALIZING, ModuleState.PRIMARY):  # who lets go does so in the time that was his
-            component._epoch = epoch
+            component._cluster_epoch = epoch
         if to not in _SERVING:
             component._module_state = to
             if to is ModuleState.DOWN:
@@ -63,7 +63,7 @@ class Modules:
             if error is None and self._latest[name] is not action:
                 error = FailedPrecondition(f"{component.name} was told to move on before it was {to.value}")
             elif error is None and to in _SERVING and (error := self._serves(component, to)) is None:
-                component._module_state, component._epoch = to, epoch
+                component._module_state, component._cluster_epoch = to, epoch
                 for object in (component, *component._objects):
                     self.start_timers_of(object)
             elif error is not None and to is ModuleState.INITIALIZING and self._latest[name] is action:

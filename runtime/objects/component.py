@@ -47,7 +47,7 @@ class Component(AppObject):
 
     _hosted_by: Host | None
     _module_state: ModuleState
-    _epoch: int
+    _cluster_epoch: int
     _objects: list[AppObject]
     _endpoints: list[Endpoint]
 
@@ -60,7 +60,7 @@ class Component(AppObject):
         self = super().__new__(cls)
         self._hosted_by = None
         self._module_state = ModuleState.START
-        self._epoch = 0
+        self._cluster_epoch = 0
         self._objects = []
         self._endpoints = []
         self._component = self
@@ -72,12 +72,12 @@ class Component(AppObject):
         return self._module_state
 
     @property
-    def epoch(self) -> int:
+    def cluster_epoch(self) -> int:
         """How many nodes of its cluster have been primary, up to this one; 0: this one is not, or there is no cluster.
 
         What is written to something that others write to, too, goes with it, and the lower one is refused there.
         """
-        return self._epoch
+        return self._cluster_epoch
 
     @property
     def objects(self) -> tuple[AppObject, ...]:

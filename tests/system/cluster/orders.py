@@ -33,7 +33,7 @@ class Orders(Component):
     def place(self, number: int) -> list[object]:
         """Who has done it."""
         self.write(f"order-{number}")
-        return [self.node, self.epoch]
+        return [self.node, self.cluster_epoch]
 
     @operation(export=True)
     def toil(self) -> None:
@@ -49,7 +49,7 @@ class Orders(Component):
 
     def write(self, what: str) -> None:
         """A line of the trace."""
-        line = f"{time.clock_gettime_ns(time.CLOCK_BOOTTIME)} {self.node} {self.epoch} {os.getpid()} {what}\n"
+        line = f"{time.clock_gettime_ns(time.CLOCK_BOOTTIME)} {self.node} {self.cluster_epoch} {os.getpid()} {what}\n"
         fd = os.open(TRACE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             os.write(fd, line.encode())
