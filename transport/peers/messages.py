@@ -25,12 +25,18 @@ ROUTES_MAX: Final = 4_096
 RECORDS_MAX: Final = 512
 
 #: What a node may be called: no slash, which stands between it and a route.
-NAME_PATTERN: Final = "^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
+NAME_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z"
 Name = Annotated[str, msgspec.Meta(pattern=NAME_PATTERN)]
-Address = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+#: It stands in logs and in tables on terminals: without blanks, and without what a terminal takes for orders.
+Address = Annotated[str, msgspec.Meta(pattern=r"^[!-~]{1,256}\Z")]
+#: What was dialled, if anything.
+Dialled = Annotated[str, msgspec.Meta(pattern=r"^[!-~]{0,256}\Z")]
+#: A sentence, for the same places: on one line.
+Sentence = Annotated[str, msgspec.Meta(pattern=r"^[^\x00-\x1f\x7f-\x9f]{0,1024}\Z")]
 #: What stands for a key, the same on all nodes: its public half, or a fingerprint of it.
 Key = Annotated[str, msgspec.Meta(max_length=128)]
-Route = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+#: Of `peers --routes`, too.
+Route = Annotated[str, msgspec.Meta(pattern=r"^[^\x00-\x1f\x7f-\x9f]{1,256}\Z")]
 #: Times, counters and incarnations.
 Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 #: No clock is ahead so far (the year 2116): who says so is wrong, and one more would not fit the wire one day.
@@ -77,19 +83,19 @@ class Hello(Heartbeat, frozen=True, kw_only=True):
     address: Address
     #: What the sender dialled to say this, and what the other dialled when it last said it: so aliases are found.
     dialled: Address
-    reached_as: Annotated[str, msgspec.Meta(max_length=256)] = ""
+    reached_as: Dialled = ""
 
 
 class Refusal(Message, frozen=True, kw_only=True):
     """You cannot be my peer now, and why."""
 
-    reason: Annotated[str, msgspec.Meta(max_length=1_024)]
+    reason: Sentence
     #: What the other dialled to say hello: there it will not be heard for a while.
-    dialled: Annotated[str, msgspec.Meta(max_length=256)]
+    dialled: Dialled
     #: A higher incarnation by which you are known here: your clock was set back. 0: that is not the reason.
     known: Incarnation = 0
     #: Where the node listens that bears your name; "": that is not the reason.
-    holder: Annotated[str, msgspec.Meta(max_length=256)] = ""
+    holder: Dialled = ""
 
 
 class Leave(Message, frozen=True, kw_only=True):

@@ -127,3 +127,19 @@ def test_whatever_comes_is_a_message_or_malformed(message: Message, data: st.Dat
     for effect in effects:
         if isinstance(effect, Send):
             message_from(body_of(effect.message))
+
+
+@pytest.mark.parametrize("text", ["tcp://b\n", "b\x1b[2Jb", "\x9bm"])
+def test_no_word_of_a_peer_breaks_a_line_or_gives_a_terminal_orders(text: str) -> None:
+    """They stand in logs, and in the tables of `appbackplane peers`: one wrote lines there in whose name it liked."""
+    hello, refusal, routes = (body_of(each) for each in (MESSAGES[1], MESSAGES[2], MESSAGES[8]))
+    for body, field in (
+        (hello, "name"), (hello, "address"), (hello, "dialled"), (hello, "reached_as"), (refusal, "reason"),
+        (refusal, "dialled"), (refusal, "holder"),
+    ):  # fmt: skip
+        with pytest.raises(MalformedFrame):
+            message_from(body | {field: text})
+    with pytest.raises(MalformedFrame):
+        message_from(routes | {"operations": [[text], []]})
+    with pytest.raises(MalformedFrame):
+        message_from(body_of(MESSAGES[6]) | {"records": [["c", 3, text, "key", "dead", 4, 5]]})
