@@ -19,6 +19,7 @@ import msgspec
 from appbackplane.transport.directory import Registration
 from appbackplane.transport.errors import InvalidArgument, NotFound
 
+from ..cluster.settings import without_password
 from ..config import BackplaneConfig, Config, RestartPolicy
 from ..config_reader import Duration, Reader, duration_in_words, hint
 from ..logs.settings import LogSettings, Size, in_words
@@ -132,8 +133,8 @@ def plan(running: Config, new: Config) -> Plan:
             for path, was, becomes in _entries(key, _table(before), _table(after))
         ]
     changes += [
-        Change(None, path, was, becomes, Takes.NEVER)
-        for path, was, becomes in _entries("cluster", _table(running.cluster), _table(new.cluster))
+        Change(None, path, *(without_password(one) if isinstance(one, str) else one for one in values), Takes.NEVER)
+        for path, *values in _entries("cluster", _table(running.cluster), _table(new.cluster))
     ]
     kept = [name for name in new.backplane if name in running.backplane]
     for name in kept:
