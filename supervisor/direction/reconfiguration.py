@@ -133,8 +133,8 @@ def plan(running: Config, new: Config) -> Plan:
             for path, was, becomes in _entries(key, _table(before), _table(after))
         ]
     changes += [
-        Change(None, path, *(without_password(one) if isinstance(one, str) else one for one in values), Takes.NEVER)
-        for path, *values in _entries("cluster", _table(running.cluster), _table(new.cluster))
+        Change(None, path, _without_password(was), _without_password(becomes), Takes.NEVER)
+        for path, was, becomes in _entries("cluster", _table(running.cluster), _table(new.cluster))
     ]
     kept = [name for name in new.backplane if name in running.backplane]
     for name in kept:
@@ -199,6 +199,11 @@ def shown(value: Any) -> str:
 def in_json(value: Any) -> str:
     """What `plain` gives, in one line."""
     return "none" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _without_password(value: Any) -> Any:
+    """Of [cluster]: what people are shown of it."""
+    return without_password(value) if isinstance(value, str) else value
 
 
 def _table(settings: msgspec.Struct | Mapping[str, msgspec.Struct] | None) -> dict[str, Any]:
