@@ -41,7 +41,7 @@ FRAMES_MAX: Final = 64
 #: Silence is for membership to judge; ZeroMQ's own verdict comes when there is nothing left to judge (`dead_ns`). With its
 #: 600 ms each line was cut every few seconds where 5 % of segments are lost: TCP repeats one that is lost twice after that.
 LIMITS: Final = links.Limits(heartbeat_ms=1_000, silence_ms=4_000)
-#: Of a line that was dialled: nobody says anything on it but ZeroMQ itself (a handshake's words are shorter, a heartbeat's too).
+#: Of a line that was dialled: nobody says anything on it but ZeroMQ itself (a handshake's words and heartbeats are shorter).
 DIALLED_LIMITS: Final = replace(LIMITS, frame_bytes=4 << 10)
 #: What is in one socket's queue that comes, frames: of a peer that keeps to its window they are 16 MiB at most.
 HWM: Final = 64
