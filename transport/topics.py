@@ -100,6 +100,11 @@ class TopicTable(Generic[Subscriber]):
 PAIRS_MAX = 10_000
 
 
+#: So many at a time are counted as lost; nobody misses more. Numbers go on by what is lost (`Publishing.publish`), and travel
+#: in 64 bits: with two messages, a publisher that gave them any number it liked brought them to their end, for all others, too.
+GAP_MAX = 1 << 32
+
+
 class _Last:
     """The latest message of one pair: its number, and how many had been heard by then."""
 
@@ -119,7 +124,7 @@ class GapCounter:
         self.lost_count = 0
 
     def gap_before(self, publisher: bytes, topic: str, number: int) -> int:
-        """Messages missing between the last one seen and `number`; 0 for the first and for whatever goes back."""
+        """Messages missing between the last one and `number`, `GAP_MAX` at most; 0 for the first, and for what goes back."""
         self._turn += 1
         last = self._last.get((publisher, topic))
         if last is None:
@@ -127,7 +132,7 @@ class GapCounter:
                 self._forget_some()
             self._last[publisher, topic] = _Last(number, self._turn)
             return 0
-        gap = max(0, number - last.number - 1)
+        gap = min(max(0, number - last.number - 1), GAP_MAX)
         last.number, last.turn = number, self._turn
         self.lost_count += gap
         return gap

@@ -18,6 +18,7 @@ from appbackplane.transport.directory import Directory, Place
 from appbackplane.transport.envelope import CALL, PUBLISH, Envelope, reply, status
 from appbackplane.transport.errors import (
     BackplaneError,
+    Busy,
     FailedPrecondition,
     InvalidArgument,
     MalformedFrame,
@@ -33,6 +34,10 @@ from .topics import Topics
 
 #: By which a client asks for the map of its system.
 DIRECTORY: Final = "supervisor.directory"
+#: The clients of one key are told their directory so often in this time: twice as many as may be connected (security/roll.py).
+#: One of 4,096 routes takes milliseconds, and a frame has room for as many questions.
+TOLD_MAX: Final = 128
+TOLD_NS: Final = 1_000_000_000
 _NO_TOPICS: Final = "this key may use no topics: `appbackplane keys trust` says so on the node's host"
 
 
@@ -74,6 +79,8 @@ class Clients:
         self._clients: dict[str, _Client] = {}
         #: By the name of a holder.
         self._offers: dict[str, _Offer] = {}
+        #: Likewise: since when, and how often since then it was told.
+        self._told: dict[str, tuple[int, int]] = {}
         self._version = 0
 
     def __len__(self) -> int:
@@ -98,7 +105,7 @@ class Clients:
             self._topics.said(name, holder, envelope)
         elif word is not None:
             raise MalformedFrame(f"{envelope.route!r} is nothing that a client of another host says")
-        elif envelope.kind != CALL or not self._is_of_its_own(name, client, holder, envelope):
+        elif envelope.kind != CALL or not self._is_of_its_own(name, client, holder, envelope, now_ns):
             self._inward.take(name, 0, holder, _by_this_clock(envelope, client.ahead_ns, now_ns), now_ns)
 
     def look(self, holder_of: Callable[[str], Holder | None]) -> None:
@@ -118,6 +125,7 @@ class Clients:
                     self._say(name, Envelope(PUBLISH, client.numbers, None, DIRECTORY_TOPIC, body=body))
         for holder_name in self._offers.keys() - holders:
             del self._offers[holder_name]
+            self._told.pop(holder_name, None)
 
     def gone(self, names: Collection[str]) -> None:
         """They are not connected any more: nobody waits for what they asked."""
@@ -126,10 +134,10 @@ class Clients:
                 self._inward.down(name)
                 self._topics.hearers.gone(name)
 
-    def _is_of_its_own(self, name: str, client: _Client, holder: Holder, envelope: Envelope) -> bool:
+    def _is_of_its_own(self, name: str, client: _Client, holder: Holder, envelope: Envelope, now_ns: int) -> bool:
         """Whether this is what a client asks of a system by itself; then it has been answered."""
         try:
-            result = self._own(name, client, holder, envelope)
+            result = self._own(name, client, holder, envelope, now_ns)
         except BackplaneError as error:
             self._say(name, status(envelope.id, error, is_refused=True))
             return True
@@ -137,12 +145,20 @@ class Clients:
             self._say(name, reply(envelope.id, result))
         return result is not None
 
-    def _own(self, name: str, client: _Client, holder: Holder, envelope: Envelope) -> Any:
+    def _own(self, name: str, client: _Client, holder: Holder, envelope: Envelope, now_ns: int) -> Any:
         route, hearers = envelope.route or "", self._topics.hearers
         if route == DIRECTORY:
             offer = self._offer(holder)
             if offer is None:
                 raise Unavailable("this node does not know yet what its system serves", retry_after=0.25)
+            since_ns, count = self._told.get(holder.name, (now_ns, 0))
+            if now_ns - since_ns >= TOLD_NS:
+                since_ns, count = now_ns, 0
+            if count >= TOLD_MAX:
+                raise Busy(
+                    f"the clients of this key ask for the directory all the time: {TOLD_MAX} a second", retry_after=1.0
+                )
+            self._told[holder.name] = since_ns, count + 1
             client.is_told, client.version = True, offer.version
             return _directory(client.node, offer).to_body()
         if route == backplane_route(client.node, "unsubscribe"):  # the proof, too, that what came before it has come

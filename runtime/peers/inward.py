@@ -13,11 +13,11 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from appbackplane.transport.addressing import OF_NODE
-from appbackplane.transport.directory import Directory, nearest
+from appbackplane.transport.directory import Directory
 from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, REPLY, Envelope, status
 from appbackplane.transport.errors import BackplaneError, Busy, PeerDown, Unavailable, UnknownRoute
 from appbackplane.transport.events import Ended
-from appbackplane.transport.peers.node import LIKENESS_ROUTES_MAX
+from appbackplane.transport.peers.likeness import Likeness
 from appbackplane.transport.security.grants import EXPORTED, RESERVED
 from appbackplane.transport.security.ring import Holder
 from appbackplane.transport.session import ClientSession
@@ -57,6 +57,7 @@ class Inward:
         """`say`: an answer to a node, by its name, as bulk or not (answers.py)."""
         self._session = session
         self._say = say
+        self._likeness = Likeness()
         self._held: dict[AskedHere, Held] = {}
         self._counts: dict[str, int] = {}
         self._directory: Directory | None = None
@@ -91,7 +92,7 @@ class Inward:
                 self._say(name, status(envelope.id, error, is_refused=True), is_bulk_at(envelope.priority))
         elif kind == CAST:
             try:
-                self._check(holder, envelope.route or "")
+                self._check(holder, envelope.route or "", now_ns, is_cast=True)
                 self._session.cast(envelope.route or "", envelope.key, envelope.priority, envelope.body)
             except BackplaneError:
                 self.refused_casts_count += 1
@@ -139,7 +140,7 @@ class Inward:
 
     def _begin(self, asked: AskedHere, holder: Holder, envelope: Envelope, now_ns: int) -> None:
         route = envelope.route or ""
-        self._check(holder, route)
+        self._check(holder, route, now_ns)
         if self._counts.get(asked.name, 0) >= OUTSTANDING_MAX:
             raise Busy(f"{route}: {OUTSTANDING_MAX:,} calls of node {asked.name!r} are outstanding", retry_after=0.1)
         left_ns = DEADLINE_DEFAULT_NS if envelope.deadline is None else min(max(0, envelope.deadline), TIMEOUT_MAX_NS)
@@ -150,7 +151,7 @@ class Inward:
         self._held[asked] = Held(id, is_bulk_at(envelope.priority))
         self._counts[asked.name] = self._counts.get(asked.name, 0) + 1
 
-    def _check(self, holder: Holder, route: str) -> None:
+    def _check(self, holder: Holder, route: str, now_ns: int, *, is_cast: bool = False) -> None:
         directory = self._session.directory
         if directory is not self._directory:
             exported = frozenset(() if directory is None else directory.exported)
@@ -172,8 +173,8 @@ class Inward:
         elif route in self._withdrawn and holder.routes.permits(route, is_exported=True):
             raise Unavailable(f"{route!r} is not served by this node any more", retry_after=0.25)
         else:
-            is_told = EXPORTED in holder.routes.patterns and len(self._exported) <= LIKENESS_ROUTES_MAX
-            raise UnknownRoute(route, nearest(route, self._exported) if is_told else None)
+            is_told = EXPORTED in holder.routes.patterns and not is_cast
+            raise UnknownRoute(route, self._likeness.nearest(route, self._exported, now_ns) if is_told else None)
 
 
 def _trace_of(envelope: Envelope) -> str | None:

@@ -1,10 +1,11 @@
 """Topics between nodes: what is published here goes to the nodes that hear it, and what they publish to who hears it here.
 
 A topic crosses when both systems export it, and both keys may use it (`appbackplane keys trust --topic`). What is published
-on such a topic comes to this node's backplane (transport/directory.py), is numbered for each node, and leaves on its bulk
-line, unless its publisher has said that it is urgent. It goes one step: what came from a node is told to processes of this
-system alone. What does not arrive is a gap in the numbers, which subscribers see as `lost`; to a node that is down numbers run
-on, so that after a partition it is known how much was missed. Nobody waits for a subscriber, and nothing is kept for one.
+on such a topic comes to this node's backplane (transport/directory.py), is numbered for each line of each node, of which one
+overtakes the other, and leaves on the one for bulk, unless its publisher has said that it is urgent. It goes one step: what
+came from a node is told to processes of this system alone. What does not arrive is a gap in the numbers, which subscribers see
+as `lost`; to a node that is down numbers run on, so that after a partition it is known how much was missed. Nobody waits for
+a subscriber, and nothing is kept for one.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ class Topics:
         self._encoder = codec.Encoder()
         self._directory: Directory | None = None
         self._exported: TopicTable[bool] = TopicTable()
-        #: Of the last message to a node, by its name, its incarnation and the topic; the latest used last.
-        self._numbers: dict[tuple[str, int, str], int] = {}
+        #: Of the last message to a node, by its name, its incarnation, the line and the topic; the latest used last.
+        self._numbers: dict[tuple[str, int, bool, str], int] = {}
         self._gaps = GapCounter()
         #: Messages that were dropped before they came here, by topic.
         self._dropped: Counter[str] = Counter()
@@ -96,53 +97,59 @@ class Topics:
 
     def came(self, name: str, incarnation: int, holder: Holder, envelope: Envelope) -> None:
         """A node has published something: to all of this system who hear it. Raises `InvalidArgument` for no topic."""
+        self._hear(name, f"{name}:{incarnation}:{_is_bulk(envelope):d}", holder, envelope)
+
+    def said(self, client: str, holder: Holder, envelope: Envelope) -> None:
+        """A client of another host has published something: to this system, and to the nodes that hear it. Raises as `came`."""
+        if self._hear(client, client, holder, envelope):
+            self._to_nodes(envelope, 1)
+
+    def _hear(self, name: str, numbering: str, holder: Holder, envelope: Envelope) -> bool:
         topic = envelope.route or ""
         check_topic(topic)
         if not self._permits(holder, topic):
             self.refused_count += 1
-            return
-        lost = self._gaps.gap_before(f"{name}:{incarnation}".encode(), topic, envelope.id)
+            return False
+        lost = self._gaps.gap_before(numbering.encode(), topic, envelope.id)
         try:
             self._session.publish(topic, envelope.priority, envelope.body, node=name, trace=envelope.trace, lost=lost)
         except BackplaneError:  # one that does not read, which sees it as a gap; all others have got it
             self.lost_count += 1
         self.hearers.tell(envelope, lost)
-
-    def said(self, client: str, holder: Holder, envelope: Envelope) -> None:
-        """A client of another host has published something: to this system, and to the nodes that hear it. Raises as `came`."""
-        topic = envelope.route or ""
-        self.came(client, 0, holder, envelope)
-        if self._permits(holder, topic):
-            self._to_nodes(envelope, 1)
+        return True
 
     def _to_nodes(self, envelope: Envelope, step: int) -> None:
         topic = envelope.route or ""
         table, view = self._node.table, self._node.membership.view
+        is_bulk = _is_bulk(envelope)
         packed, packed_number, rest = b"", 0, b""
         for name in table.subscribers(topic):
             peer = view.get(name)
             holder = None if peer is None else self._holder_of(peer.address)
             if peer is None or holder is None or not self._permits(holder, topic):
                 continue
-            number = self._number(name, peer.incarnation, topic, step)
+            number = self._number((name, peer.incarnation, is_bulk, topic), step)
             if number != packed_number:  # most have heard as much as the others
                 rest = rest or self._encoder.rest(envelope)
                 packed, packed_number = codec.with_id(PUBLISH, number, rest), number
-            is_bulk = envelope.priority is None or is_bulk_at(envelope.priority)
             if not self._say(peer.address, packed, is_bulk):
                 self.lost_count += 1
         for name in table.absent_subscribers(topic):
             peer = view.get(name)
-            if peer is not None and (name, peer.incarnation, topic) in self._numbers:
-                self._number(name, peer.incarnation, topic, step)
+            if peer is not None and (name, peer.incarnation, is_bulk, topic) in self._numbers:
+                self._number((name, peer.incarnation, is_bulk, topic), step)
                 self.lost_count += 1
 
     def _permits(self, holder: Holder, topic: str) -> bool:
         return bool(self._exported.matching(topic)) and holder.topics.permits(topic, is_exported=True)
 
-    def _number(self, name: str, incarnation: int, topic: str, step: int) -> int:
-        whose = name, incarnation, topic
+    def _number(self, whose: tuple[str, int, bool, str], step: int) -> int:
         number = self._numbers[whose] = self._numbers.pop(whose, 0) + step
         if len(self._numbers) > PAIRS_MAX:
             del self._numbers[next(iter(self._numbers))]
         return number
+
+
+def _is_bulk(envelope: Envelope) -> bool:
+    """By which line a message goes."""
+    return envelope.priority is None or is_bulk_at(envelope.priority)

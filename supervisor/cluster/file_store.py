@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import secrets
 import stat
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 class _Page(msgspec.Struct):
     """The file: the version, and what is kept."""
 
-    version: int
+    version: str
     kept: msgspec.Raw
 
 
@@ -70,18 +71,19 @@ class FileStore:
                 page = msgspec.json.decode(file.read(RECORD_BYTES_MAX), type=_Page)
             except (OSError, msgspec.DecodeError) as error:
                 raise StoreError(f"{self._path} is no record of a lease: {error}") from error
-        return Snapshot(str(page.version), decoded(self._cluster, bytes(page.kept), str(self._path)))
+        return Snapshot(page.version, decoded(self._cluster, bytes(page.kept), str(self._path)))
 
     def swap(self, version: str, record: Record) -> Snapshot | None:
         """Have it hold `record` if it is at `version`."""
+        made = secrets.token_hex(8)  # not a count: a file that was removed and written again is never taken for itself
         try:
             with self._locked():
                 if self.look().version != version:
                     return None
-                self._write(int(version) + 1, record)
+                self._write(made, record)
         except OSError as error:
             raise StoreError(f"{self._path} cannot be written: {error.strerror}") from error
-        return Snapshot(str(int(version) + 1), record)
+        return Snapshot(made, record)
 
     def close(self) -> None:
         """Let go of the lock's file; it stays, since somebody may be waiting for it."""
@@ -107,13 +109,15 @@ class FileStore:
         if not is_same:
             raise StoreError(f"{self._lock_path} is another file than it was: restart all nodes of the cluster")
 
-    def _write(self, version: int, record: Record) -> None:
+    def _write(self, version: str, record: Record) -> None:
         made = self._folder / f".{self._cluster}.lease-new"  # under the lock: nobody else has it open
         with suppress(FileNotFoundError):
             made.unlink()
         fd = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            os.write(fd, msgspec.json.encode({"version": version, "kept": msgspec.Raw(encoded(self._cluster, record))}))
+            page = msgspec.json.encode({"version": version, "kept": msgspec.Raw(encoded(self._cluster, record))})
+            while page:  # a disk that has become full takes a part, and says so at the next call
+                page = page[os.write(fd, page) :]
             os.fsync(fd)
         finally:
             os.close(fd)

@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from ..addressing import OF_NODE
-from ..directory import nearest
 from ..errors import MalformedFrame, NotFound, Unavailable, UnknownRoute
 from ..resolver import home
 from .effects import Effect, PeerChanged, PeerDown, PeerUp, Refused, Send, State
+from .likeness import Likeness
 from .membership import Membership, anybody
 from .messages import Heartbeat, Message, Routes, RoutesWanted
 from .offer import Offer
@@ -25,8 +25,6 @@ from .view import Identity
 
 #: How a node is, in a sentence.
 _IS: Final = {state: "has left" if state is State.LEFT else f"is {state}" for state in State}
-#: To look for what was meant among more takes milliseconds.
-LIKENESS_ROUTES_MAX: Final = 256
 #: One peer is told the routes of this node so often in this time. While a system comes up its versions follow each other
 #: within milliseconds, and who is not answered waits for three heartbeats.
 ROUTES_NS: Final = 1_000_000_000
@@ -51,6 +49,7 @@ class PeerNode:
         self.membership = Membership(me, seeds, now_ns, random=random, policy=policy, is_allowed=is_allowed)
         self.table = RouteTable()
         self._offer = Offer()
+        self._likeness = Likeness()
         self._load = 0.0
         #: What this node itself has offered until of late, and until when that is remembered; its clock, when it last ticked.
         self._withdrawn: frozenset[str] = frozenset()
@@ -151,12 +150,11 @@ class PeerNode:
                         f"{route!r} was served by node {', '.join(late)} until of late: by nobody now",
                         retry_after=RETRY_AFTER_S,
                     )
-                known = self.table.routes()
-                raise UnknownRoute(route, nearest(route, known) if len(known) <= LIKENESS_ROUTES_MAX else None)
+                raise UnknownRoute(route, self._likeness.nearest(route, self.table.routes(), self._now_ns))
             return order if key is None else (home(order, key),)
         peer = self.membership.view.get(name)
         if peer is None:
-            like = nearest(name, [each.name for each in self.membership.view])
+            like = self._likeness.nearest(name, [each.name for each in self.membership.view], self._now_ns)
             raise NotFound(f"no node {name!r} is known" + (f" (did you mean {like!r}?)" if like else ""))
         if not peer.is_told_up:
             raise Unavailable(f"node {name!r} at {peer.address} {_IS[peer.state]}", retry_after=RETRY_AFTER_S)

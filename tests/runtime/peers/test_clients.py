@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from appbackplane.runtime.peers.clients import DIRECTORY, Clients
+from appbackplane.runtime.peers.clients import DIRECTORY, TOLD_MAX, TOLD_NS, Clients
 from appbackplane.runtime.peers.hearers import Hearers
 from appbackplane.runtime.peers.inward import Inward
 from appbackplane.runtime.peers.topics import Topics
@@ -137,6 +137,17 @@ def test_the_directory_has_what_may_be_used_and_nothing_else(node: Node) -> None
     node.greet(B)
     assert list(node.directory(B).routes) == ["calc.secret"]
     assert node.directory(B).idempotent == ("calc.secret",)
+
+
+def test_the_directory_is_told_no_more_often_than_the_node_bears(node: Node) -> None:
+    """A frame has room for 4,096 questions: with 4,096 routes a node answered nobody else for five seconds."""
+    node.greet()
+    for _ in range(TOLD_MAX):
+        node.directory()
+    (answer,) = node.hear(Envelope(CALL, 1, route=DIRECTORY, body={}))
+    assert (answer.kind, answer.body[0]) == (STATUS, Status.RESOURCE_EXHAUSTED)
+    (answer,) = node.hear(Envelope(CALL, 1, route=DIRECTORY, body={}), now_ns=100 * S + TOLD_NS)
+    assert answer.kind == REPLY
 
 
 def test_before_the_system_is_known_a_client_is_told_to_come_back(node: Node) -> None:

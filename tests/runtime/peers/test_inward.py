@@ -306,3 +306,13 @@ def test_what_is_not_served_here_any_more_may_be_asked_elsewhere() -> None:
     here.session.directory = Directory(("calc.add",))
     here.hear(4)
     assert here.told() == []
+
+
+def test_what_a_peer_may_have_meant_is_looked_for_within_bounds(here: Here) -> None:
+    """20 ms for each of the 4,096 calls of one frame: the thread of all lines did nothing else for a minute."""
+    here.session.directory = Directory(tuple(f"calc.add_{number}" for number in range(200)))
+    for id in range(1, 51):
+        here.hear(id, "calc.ad_7")
+    hints = ["did you mean" in end.body[1] for _, end, _ in here.said]
+    assert (len(hints), hints[0], hints[-1]) == (50, True, False)
+    assert 0 < sum(hints) < 10

@@ -74,10 +74,16 @@ class Around:
         return 1
 
     def hear(
-        self, number: int, topic: str = "prices.eu", *, incarnation: int = 1, holder: Holder | None = None
+        self,
+        number: int,
+        topic: str = "prices.eu",
+        *,
+        incarnation: int = 1,
+        holder: Holder | None = None,
+        priority: int | None = None,
     ) -> None:
         """Of b."""
-        envelope = Envelope(PUBLISH, number, None, topic, "its own word", None, "a trace", {"n": number})
+        envelope = Envelope(PUBLISH, number, priority, topic, "its own word", None, "a trace", {"n": number})
         self.topics.came("b", incarnation, holder or self.holders["at-b"], envelope)
 
     def tell(self, topic: str = "prices.eu", priority: int | None = None) -> None:
@@ -263,3 +269,16 @@ def test_what_a_client_publishes_goes_to_its_node_and_to_those_that_hear_it(arou
     assert around.numbers() == [("at-b", 1), ("at-c", 1)]
     around.topics.said("client/1", Holder("k", KEY, topics=Grant.of(["none"])), envelope)
     assert (len(around.told), around.numbers(), around.topics.refused_count) == (1, [], 1)
+
+
+def test_what_is_urgent_overtakes_without_a_gap(around: Around) -> None:
+    """Two lines go to a node, and one overtakes the other: with numbers for both together what was late was taken for lost."""
+    around.tell()
+    around.tell(priority=0)
+    around.tell()
+    around.tell(priority=0)
+    to_b = [(said.id, said.priority) for address, said, _ in around.said if address == "at-b"]
+    assert to_b == [(1, None), (1, 0), (2, None), (2, 0)]
+    for number, priority in ((1, 0), (2, 0), (1, None), (2, None), (4, 0)):
+        around.hear(number, priority=priority)
+    assert [lost for _, _, _, lost in around.told] == [0, 0, 0, 0, 1]

@@ -10,11 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+import zmq
 
 from appbackplane.transport import codec
 from appbackplane.transport.envelope import CAST, Envelope
 from appbackplane.transport.errors import FailedPrecondition, InvalidArgument
 from appbackplane.transport.peers.lines import Came, Connected, Lines, Lost
+from appbackplane.transport.security import links
+from appbackplane.transport.security.gatekeeper import Gatekeeper
 from appbackplane.transport.security.keyring import Keyring
 from appbackplane.transport.security.ring import Holder
 
@@ -288,3 +291,33 @@ def test_a_node_that_is_late_outlives_a_peer_that_is_killed(tmp_path: Path) -> N
         [sys.executable, "-c", STALLED, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
     )
     assert (ended.returncode, ended.stdout) == (0, "goes on\n"), ended.stderr
+
+
+def test_who_says_something_on_a_line_that_was_dialled_is_hung_up_on(end: Callable[[str], End]) -> None:
+    """Nobody reads there. At ZeroMQ's mark the line would have heard no heartbeats, and when the other was killed the next
+    of its own aborted the process (`Assertion failed: !_io_error`): 1,000 words of a peer ended this node.
+    """
+    a, b = end("a"), end("b")
+    trust(a, b, "b")
+    trust(b, a, "a")
+    context = zmq.Context()
+    gatekeeper = Gatekeeper(context, b.keyring, b.log.append)
+    door: zmq.Socket[bytes] = context.socket(zmq.ROUTER)
+    links.server(door, b.keyring)
+    address = links.bind(door, LISTEN)
+
+    def said() -> list[bytes] | None:
+        gatekeeper.answer(time.monotonic_ns())
+        return door.recv_multipart(zmq.NOBLOCK) if int(door.getsockopt(zmq.EVENTS)) & int(zmq.POLLIN) else None
+
+    try:
+        a.lines.dial(address, b.key)
+        heard: list[list[bytes]] = []
+        until(lambda: heard.extend(filter(None, [said()])) or heard, a)
+        assert Connected(address) in a.events
+        door.send_multipart([heard[0][0], b"a word"])
+        until(lambda: said() is None and Lost(address, "it says something where it is to listen") in a.events, a)
+    finally:
+        door.close(linger=0)
+        gatekeeper.close()
+        context.term()
