@@ -84,6 +84,11 @@ class Outbox:
         pending.bytes += len(packed)
         return True
 
+    def room(self, peer: bytes) -> int:
+        """Bytes that `add` has room for."""
+        pending = self._pending.get(peer)
+        return PEER_BYTES_MAX if pending is None else PEER_BYTES_MAX - pending.bytes
+
     def forget(self, peer: bytes) -> None:
         """Let go of what waits for a peer that is dead; its calls are failed by whoever says so."""
         self._pending.pop(peer, None)

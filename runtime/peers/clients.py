@@ -25,10 +25,12 @@ from appbackplane.transport.errors import (
     Unavailable,
 )
 from appbackplane.transport.remote.greeting import Clock, Hello, Welcome, answer, heard, said
+from appbackplane.transport.security.grants import NONE
 from appbackplane.transport.security.ring import Holder
 from appbackplane.transport.session import DIRECTORY_TOPIC, ClientSession
 
 from .inward import Inward
+from .topics import Topics
 
 #: By which a client asks for the map of its system.
 DIRECTORY: Final = "supervisor.directory"
@@ -36,7 +38,7 @@ DIRECTORY: Final = "supervisor.directory"
 #: One of 4,096 routes takes milliseconds, and a frame has room for as many questions.
 TOLD_MAX: Final = 128
 TOLD_NS: Final = 1_000_000_000
-_NO_TOPICS: Final = "topics do not cross hosts: a client of another host can call and cast, and not subscribe"
+_NO_TOPICS: Final = "this key may use no topics: `appbackplane keys trust` says so on the node's host"
 
 
 class _Client:
@@ -62,14 +64,18 @@ class _Offer(NamedTuple):
     version: int
     routes: tuple[str, ...]
     idempotent: tuple[str, ...]
+    #: On which it may publish; of those that it may not the node refuses each message.
+    topics: tuple[str, ...]
 
 
 class Clients:
     """Those who are connected, by the name of their connection (transport/remote/visitors.py)."""
 
-    def __init__(self, session: ClientSession, inward: Inward, say: Callable[[str, Envelope], None]) -> None:
+    def __init__(
+        self, session: ClientSession, inward: Inward, topics: Topics, say: Callable[[str, Envelope], None]
+    ) -> None:
         """`say`: to a client, by its name."""
-        self._session, self._inward, self._say = session, inward, say
+        self._session, self._inward, self._topics, self._say = session, inward, topics, say
         self._clients: dict[str, _Client] = {}
         #: By the name of a holder.
         self._offers: dict[str, _Offer] = {}
@@ -95,7 +101,9 @@ class Clients:
                 self._say(name, status(envelope.id, error, is_refused=True))
         elif isinstance(word, Clock):
             client.ahead_ns = now_ns - word.clock_ns
-        elif word is not None or envelope.kind == PUBLISH:
+        elif envelope.kind == PUBLISH:
+            self._topics.said(name, holder, envelope)
+        elif word is not None:
             raise MalformedFrame(f"{envelope.route!r} is nothing that a client of another host says")
         elif envelope.kind != CALL or not self._is_of_its_own(name, client, holder, envelope, now_ns):
             self._inward.take(name, 0, holder, _by_this_clock(envelope, client.ahead_ns, now_ns), now_ns)
@@ -124,11 +132,12 @@ class Clients:
         for name in names:
             if self._clients.pop(name, None) is not None:
                 self._inward.down(name)
+                self._topics.hearers.gone(name)
 
     def _is_of_its_own(self, name: str, client: _Client, holder: Holder, envelope: Envelope, now_ns: int) -> bool:
         """Whether this is what a client asks of a system by itself; then it has been answered."""
         try:
-            result = self._own(client, holder, envelope.route or "", now_ns)
+            result = self._own(name, client, holder, envelope, now_ns)
         except BackplaneError as error:
             self._say(name, status(envelope.id, error, is_refused=True))
             return True
@@ -136,7 +145,8 @@ class Clients:
             self._say(name, reply(envelope.id, result))
         return result is not None
 
-    def _own(self, client: _Client, holder: Holder, route: str, now_ns: int) -> Any:
+    def _own(self, name: str, client: _Client, holder: Holder, envelope: Envelope, now_ns: int) -> Any:
+        route, hearers = envelope.route or "", self._topics.hearers
         if route == DIRECTORY:
             offer = self._offer(holder)
             if offer is None:
@@ -151,10 +161,14 @@ class Clients:
             self._told[holder.name] = since_ns, count + 1
             client.is_told, client.version = True, offer.version
             return _directory(client.node, offer).to_body()
-        if route == backplane_route(client.node, "unsubscribe"):  # the proof that what came before it has come
+        if route == backplane_route(client.node, "unsubscribe"):  # the proof, too, that what came before it has come
+            hearers.unsubscribe(name, envelope.body.get("topic"))
             return False
         if route == backplane_route(client.node, "subscribe"):
-            raise FailedPrecondition(_NO_TOPICS)
+            if NONE in holder.topics.patterns:
+                raise FailedPrecondition(_NO_TOPICS)
+            hearers.subscribe(name, envelope.body.get("topic"))
+            return True
         return None
 
     def _offer(self, holder: Holder) -> _Offer | None:
@@ -168,12 +182,13 @@ class Clients:
         routes = tuple(one for one in directory.routes if holder.routes.permits(one, is_exported=one in exported))
         permitted = frozenset(routes)
         idempotent = tuple(one for one in directory.idempotent if one in permitted)
-        if known is None or (known.routes, known.idempotent) != (routes, idempotent):
+        topics = () if NONE in holder.topics.patterns else directory.exported_topics
+        if known is None or (known.routes, known.idempotent, known.topics) != (routes, idempotent, topics):
             self._version += 1
             version = self._version
         else:
             version = known.version  # whatever has changed is none of its business
-        offer = self._offers[holder.name] = _Offer(directory, holder, version, routes, idempotent)
+        offer = self._offers[holder.name] = _Offer(directory, holder, version, routes, idempotent, topics)
         return offer
 
 
@@ -184,6 +199,7 @@ def _directory(node: str, offer: _Offer) -> Directory:
         version=offer.version,
         backplanes={node: Place(1, "")},
         routes=dict.fromkeys(offer.routes, (node,)),
+        topics=dict.fromkeys(offer.topics, (node,)),
         idempotent=offer.idempotent,
         node=node,
     )

@@ -36,6 +36,7 @@ from ..execution.worker import EXIT_BUG
 from .answers import Answers, Packed
 from .breaks import BROKEN, Breaks
 from .clients import Clients
+from .hearers import Hearers
 from .inward import AskedHere, Inward
 from .outward import Outward
 from .paced_log import FLAPS_MAX, PacedLog
@@ -94,9 +95,13 @@ class Endpoint:
         self._answers = Answers(node, lines, self._breaks, deliver)
         self._outward = Outward(node, random.getrandbits(40), self._say, self._answers.to_process, self._stands_to)
         self._inward = Inward(session, self._answers.to_node)
-        self._clients = Clients(session, self._inward, self._answers.to_client)
+        visitors = lines.visitors
+        self._topics = Topics(
+            node, session, holder_of=lines.holder, say=self._tell, patterns=patterns,
+            hearers=Hearers(visitors.holder, visitors.tell),
+        )  # fmt: skip
+        self._clients = Clients(session, self._inward, self._topics, self._answers.to_client)
         self._clients_ns = 0
-        self._topics = Topics(node, session, holder_of=lines.holder, say=self._tell, patterns=patterns)
         #: To be looked at by any thread.
         self.roster = Roster(node, seeds, now_ns())
         self._look_ns = 0

@@ -23,6 +23,7 @@ from appbackplane.transport.security.ring import Holder
 from appbackplane.transport.session import ClientSession
 from appbackplane.transport.topics import PAIRS_MAX, GapCounter, TopicTable, check_topic, overlap
 
+from .hearers import Hearers
 from .outward import is_bulk_at
 
 _PATTERN: Final = True
@@ -39,12 +40,14 @@ class Topics:
         holder_of: Callable[[str], Holder | None],
         say: Callable[[str, bytes, bool], bool],
         patterns: Callable[[], frozenset[str]],
+        hearers: Hearers,
     ) -> None:
         """`holder_of`: who has the key at an address; `say`: a packed envelope to an address, as bulk or not; False: it does
-        not take it. `patterns`: what clients of this system have asked for.
+        not take it. `patterns`: what clients on this host have asked for; `hearers`: those on others.
         """
         self._node, self._session = node, session
         self._holder_of, self._say, self._patterns = holder_of, say, patterns
+        self.hearers = hearers
         self._encoder = codec.Encoder()
         self._directory: Directory | None = None
         self._exported: TopicTable[bool] = TopicTable()
@@ -74,7 +77,8 @@ class Topics:
         if self._directory is None or not self._directory.exported_topics:
             return set()
         exported = self._directory.exported_topics
-        asked = {each for each in self._patterns() if any(overlap(each, pattern) for pattern in exported)}
+        clients = self._patterns() | self.hearers.patterns()
+        asked = {each for each in clients if any(overlap(each, pattern) for pattern in exported)}
         return asked.union(self._directory.wanted_topics)
 
     def drop(self, topic: str) -> None:
@@ -85,6 +89,37 @@ class Topics:
         """A process of this system has published something: to all nodes that hear it."""
         topic = envelope.route or ""
         step = 1 + (self._dropped.pop(topic, 0) if self._dropped else 0)
+        try:
+            self.hearers.tell(envelope, step - 1)
+            self._to_nodes(envelope, step)
+        except BackplaneError:  # packed again it is a few bytes longer, and no frame may be longer
+            self.lost_count += 1
+
+    def came(self, name: str, incarnation: int, holder: Holder, envelope: Envelope) -> None:
+        """A node has published something: to all of this system who hear it. Raises `InvalidArgument` for no topic."""
+        self._hear(name, f"{name}:{incarnation}:{_is_bulk(envelope):d}", holder, envelope)
+
+    def said(self, client: str, holder: Holder, envelope: Envelope) -> None:
+        """A client of another host has published something: to this system, and to the nodes that hear it. Raises as `came`."""
+        if self._hear(client, client, holder, envelope):
+            self._to_nodes(envelope, 1)
+
+    def _hear(self, name: str, numbering: str, holder: Holder, envelope: Envelope) -> bool:
+        topic = envelope.route or ""
+        check_topic(topic)
+        if not self._permits(holder, topic):
+            self.refused_count += 1
+            return False
+        lost = self._gaps.gap_before(numbering.encode(), topic, envelope.id)
+        try:
+            self._session.publish(topic, envelope.priority, envelope.body, node=name, trace=envelope.trace, lost=lost)
+        except BackplaneError:  # one that does not read, which sees it as a gap; all others have got it
+            self.lost_count += 1
+        self.hearers.tell(envelope, lost)
+        return True
+
+    def _to_nodes(self, envelope: Envelope, step: int) -> None:
+        topic = envelope.route or ""
         table, view = self._node.table, self._node.membership.view
         is_bulk = _is_bulk(envelope)
         packed, packed_number, rest = b"", 0, b""
@@ -104,19 +139,6 @@ class Topics:
             if peer is not None and (name, peer.incarnation, is_bulk, topic) in self._numbers:
                 self._number((name, peer.incarnation, is_bulk, topic), step)
                 self.lost_count += 1
-
-    def came(self, name: str, incarnation: int, holder: Holder, envelope: Envelope) -> None:
-        """A node has published something: to all of this system who hear it. Raises `InvalidArgument` for no topic."""
-        topic = envelope.route or ""
-        check_topic(topic)
-        if not self._permits(holder, topic):
-            self.refused_count += 1
-            return
-        lost = self._gaps.gap_before(f"{name}:{incarnation}:{_is_bulk(envelope):d}".encode(), topic, envelope.id)
-        try:
-            self._session.publish(topic, envelope.priority, envelope.body, node=name, trace=envelope.trace, lost=lost)
-        except BackplaneError:  # one that does not read, which sees it as a gap; all others have got it
-            self.lost_count += 1
 
     def _permits(self, holder: Holder, topic: str) -> bool:
         return bool(self._exported.matching(topic)) and holder.topics.permits(topic, is_exported=True)

@@ -93,6 +93,8 @@ class Lease:
         """`instance`: of this process; a node that is started again is not taken for its former self."""
         self.cluster, self.me, self.phase = cluster, me, Phase.SECONDARY
         self._instance, self._ttl_ns = instance, ttl_ns
+        #: The longest that any holder was seen to have: nodes may be told otherwise, one after the other.
+        self._longest_ns = ttl_ns
         #: What the store held when it last answered, and since when it is known to; None: it has not answered yet.
         self.seen: Snapshot | None = None
         self._seen_ns = now_ns
@@ -211,7 +213,7 @@ class Lease:
         """From when on this node may take it."""
         record = self.record
         if record is None:  # never there; or removed, perhaps under somebody's hands
-            return self._seen_ns + self._ttl_ns
+            return self._seen_ns + self._longest_ns
         if self._is_mine() or (not record.holder and record.next in ("", self.me)):
             return self._seen_ns  # given back; or ours, of a time that is over: nothing here is primary
         return self._seen_ns + record.ttl_ns
@@ -280,6 +282,8 @@ class Lease:
     def _learn(self, found: Snapshot, now_ns: int) -> list[Effect]:
         before, record = self.seen, found.record
         self.seen = found
+        if record is not None:
+            self._longest_ns = max(self._longest_ns, record.ttl_ns)
         if before is not None and before.version == found.version:
             return []
         self._seen_ns = now_ns

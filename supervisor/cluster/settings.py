@@ -40,7 +40,13 @@ class ClusterSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def shown(self) -> str:
         """Where it is, without a password."""
-        return re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", self.lease)
+        return without_password(self.lease)
+
+
+def without_password(lease: str) -> str:
+    """For people and logs: libpq takes one before the host, and as a parameter."""
+    before_host = re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", lease)
+    return re.sub(r"([?&](?:ssl)?password=)[^&]*", r"\1***", before_host, flags=re.IGNORECASE)
 
 
 def read(reader: Reader, table: Mapping[str, Any], folder: Path) -> ClusterSettings | None:

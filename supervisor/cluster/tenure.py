@@ -108,15 +108,18 @@ class Tenure:
                 self._keeper.ask(last)
                 is_done = isinstance(self._keeper.wait(_LAST_S), Snapshot)
                 self._say("the lease was given back" if is_done else "the lease was not given back: it runs out")
-        self._keeper.close(0.0)
+        self._keeper.close(0.0 if self._keeper.is_busy else _LAST_S)
 
     def _is_candidate(self) -> bool:
-        """Whether this node could do what a primary has to: it is up, wanted there, and has not given up what is needed."""
+        """Whether this node could do what a primary has to: it is up, wanted there, and has not given up what is needed. Who is
+        primary, and has given something up, keeps the lease: another node might fail at it as well, and so on."""
         director = self._director
         if director.movement.role is not ModuleState.PRIMARY or director.mode not in ("up", "stopping"):
             return False
+        if self._lease.phase is not Phase.SECONDARY:
+            return True  # going down in order, too, it keeps the lease until it has
         if director.mode == "stopping":
-            return self._lease.phase is not Phase.SECONDARY  # it goes down in order, and keeps the lease until it has
+            return False
         unfit = (ChildPhase.FAILED, ChildPhase.ENDED)
         return not any(child.is_primary_only and child.phase in unfit for child in director.children.values())
 

@@ -19,6 +19,7 @@ import msgspec
 from appbackplane.transport.directory import Registration
 from appbackplane.transport.errors import InvalidArgument, NotFound
 
+from ..cluster.settings import without_password
 from ..config import BackplaneConfig, Config, RestartPolicy
 from ..config_reader import Duration, Reader, duration_in_words, hint
 from ..logs.settings import LogSettings, Size, in_words
@@ -132,7 +133,7 @@ def plan(running: Config, new: Config) -> Plan:
             for path, was, becomes in _entries(key, _table(before), _table(after))
         ]
     changes += [
-        Change(None, path, was, becomes, Takes.NEVER)
+        Change(None, path, _without_password(was), _without_password(becomes), Takes.NEVER)
         for path, was, becomes in _entries("cluster", _table(running.cluster), _table(new.cluster))
     ]
     kept = [name for name in new.backplane if name in running.backplane]
@@ -198,6 +199,11 @@ def shown(value: Any) -> str:
 def in_json(value: Any) -> str:
     """What `plain` gives, in one line."""
     return "none" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _without_password(value: Any) -> Any:
+    """Of [cluster]: what people are shown of it."""
+    return without_password(value) if isinstance(value, str) else value
 
 
 def _table(settings: msgspec.Struct | Mapping[str, msgspec.Struct] | None) -> dict[str, Any]:

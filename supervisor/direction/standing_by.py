@@ -117,8 +117,17 @@ def _of_secondary(registration: Registration, child: Child) -> Registration:
 
 
 def _is_primary(child: Child) -> bool:
-    """Its process lives, and something in it is, or is about to be, above what a secondary node has."""
+    """Its process lives, and something in it is, or is about to be, above what a secondary node has. Of what only the primary
+    needs, also what was: who has been told to go down may still be at work that did not end in time, until it is dead.
+    """
     if child.is_carrier or not child.is_living:
         return False
-    highest = max((HEIGHT[state] for state in (*child.states.values(), *child.moving.values())), default=0)
-    return highest > (0 if child.is_primary_only else HEIGHT[_SECONDARY])
+    if child.is_primary_only:
+        has_failed_or_moves = bool(child.moving) or bool(child.failures)
+        return child.phase is not Phase.STARTING and (
+            has_failed_or_moves or any(state is not ModuleState.START for state in child.states.values())
+        )
+    return (
+        max((HEIGHT[state] for state in (*child.states.values(), *child.moving.values())), default=0)
+        > HEIGHT[_SECONDARY]
+    )

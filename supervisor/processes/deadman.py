@@ -12,6 +12,8 @@ import ctypes
 import os
 import signal
 
+from appbackplane.transport.errors import FailedPrecondition
+
 #: linux/time.h, asm-generic/siginfo.h.
 _CLOCK_BOOTTIME, _SIGEV_SIGNAL, _TIMER_ABSTIME = 7, 0, 1
 _NS = 1_000_000_000
@@ -35,7 +37,10 @@ class Deadman:
     """One timer of this process; a child does not inherit it."""
 
     def __init__(self) -> None:
-        """Raises OSError."""
+        """Raises OSError; `FailedPrecondition` in process 1, to which the kernel delivers no SIGKILL of its own timers."""
+        if os.getpid() == 1:
+            what = "the kernel does not kill process 1 of a container at the end of its lease"
+            raise FailedPrecondition(f"cluster: {what}: run it below an init (docker run --init, tini)")
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._timer = ctypes.c_void_p()
         event = _Sigevent(None, signal.SIGKILL, _SIGEV_SIGNAL, b"")

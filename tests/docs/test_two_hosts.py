@@ -40,13 +40,14 @@ def hosts() -> Iterator[Hosts]:
 
 @pytest.fixture
 def shell(tmp_path: Path, run_dir: Path, hosts: Hosts) -> Iterator[Shell]:
-    """In which `appbackplane` runs on the host that it is for."""
+    """In which `appbackplane` and `python` run on the host that they are for."""
     folder = run_dir / "bin"
     folder.mkdir()
     cases = " ".join(case(name, host) for name, host in zip(NAMES, hosts, strict=True))
-    program = folder / "appbackplane"
-    program.write_text(COMMAND.format(cases=cases, command=Path(sys.executable).with_name("appbackplane")))
-    program.chmod(0o755)
+    for name, command in (("appbackplane", Path(sys.executable).with_name("appbackplane")), ("python", sys.executable)):
+        program = folder / name
+        program.write_text(COMMAND.format(cases=cases, command=command))
+        program.chmod(0o755)
     variables = environment(run_dir)
     with Shell(tmp_path, variables | {"PATH": f"{folder}:{variables['PATH']}"}) as shell:
         yield shell
@@ -57,8 +58,9 @@ def shell(tmp_path: Path, run_dir: Path, hosts: Hosts) -> Iterator[Shell]:
 
 
 def case(name: str, host: Host) -> str:
-    """What a word says of whom a command is for."""
-    return f'{name}|{name}.toml) prefix="{" ".join(host.prefix)}" ;;'
+    """What a word says of whom a command is for. The laptop is on the second one's network, and has nothing else of it."""
+    words = f"{name}|{name}.toml" + ("|laptop|laptop.py" if name == NAMES[1] else "")
+    return f'{words}) prefix="{" ".join(host.prefix)}" ;;'
 
 
 def test_the_steps_set_up_two_hosts(tmp_path: Path, shell: Shell, hosts: Hosts) -> None:

@@ -11,6 +11,7 @@ says so. What is said to one peer in a turn leaves as one frame (batching.py). A
 import logging
 import select
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import Final, NamedTuple
@@ -40,6 +41,8 @@ FRAMES_MAX: Final = 64
 #: Silence is for membership to judge; ZeroMQ's own verdict comes when there is nothing left to judge (`dead_ns`). With its
 #: 600 ms each line was cut every few seconds where 5 % of segments are lost: TCP repeats one that is lost twice after that.
 LIMITS: Final = links.Limits(heartbeat_ms=1_000, silence_ms=4_000)
+#: Of a line that was dialled: nobody says anything on it but ZeroMQ itself (a handshake's words and heartbeats are shorter).
+DIALLED_LIMITS: Final = replace(LIMITS, frame_bytes=4 << 10)
 #: What is in one socket's queue that comes, frames: of a peer that keeps to its window they are 16 MiB at most.
 HWM: Final = 64
 #: And that goes: frames of a few bytes, or they fill the window first. What nodes say of themselves is in no window.
@@ -158,8 +161,11 @@ class Lines:
         """One more line there: the first is for what is urgent, the second for bulk."""
         socket = self._context.socket(zmq.DEALER)
         try:
-            links.client(socket, self._keyring, self._keys[address], LIMITS)
+            links.client(socket, self._keyring, self._keys[address], DIALLED_LIMITS)
             socket.setsockopt(zmq.SNDHWM, SEND_HWM)
+            # No mark to stop at: who has stopped hears no heartbeats, and the next one that he sends to a peer that was killed
+            # aborts his process (links.py). Whoever says something there is hung up on (`_leave_talkers`).
+            socket.setsockopt(zmq.RCVHWM, 0)
             line = Line(socket, STANDS | sum(_ENDS))
         except BaseException:
             socket.close(linger=0)
@@ -254,6 +260,7 @@ class Lines:
             self._sweep_ns = now_ns
             self._roll.sweep(self._doorstep.due(now_ns))
             self._leave_untrusted()
+            self._leave_talkers()
         lost, self._lost = self._lost, []
         yield from lost
         fresh, self._fresh = self._fresh, []
@@ -302,6 +309,12 @@ class Lines:
             holder = ring.of_key(key.raw)
             if address in self._lines and holder is not None and holder.is_revoked:
                 self.give_up(address, f"the key of {holder.name!r} was revoked here")
+
+    def _leave_talkers(self) -> None:
+        """What a node says it says on its own line; what came on one of this node's would be kept, unread, for ever."""
+        for address, lines in [*self._lines.items()]:
+            if any(int(line.socket.getsockopt(zmq.EVENTS)) & _POLLIN for line in lines):
+                self.give_up(address, "it says something where it is to listen")
 
     def _look(self, address: str) -> Iterator[Connected | Lost]:
         lines = self._lines.get(address, [])

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import zmq
 
-from ..batching import Outbox, Sent
+from ..batching import PEER_BYTES_MAX, Outbox, Sent
 from ..link import LARGE_BYTES, LARGE_BYTES_MAX
 from ..security.keyring import Keyring
 from ..security.ring import Holder
@@ -96,6 +96,11 @@ class Visitors:
             self.hang_up(id)
             return False
         return True
+
+    def tell(self, name: str, packed: bytes) -> bool:
+        """As `say`, for what nobody waits for: False: no room is left beside that for answers, and nothing else happens."""
+        id = name.encode()
+        return id in self._visitors and self._outbox.room(id) > PEER_BYTES_MAX // 2 and self._outbox.add(id, packed)
 
     def flush(self, *, with_stalled: bool = True) -> bool:
         """Let go what was said; whether something waits for somebody who reads slowly."""

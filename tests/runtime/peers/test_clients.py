@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from appbackplane.runtime.peers.clients import DIRECTORY, TOLD_MAX, TOLD_NS, Clients
+from appbackplane.runtime.peers.hearers import Hearers
 from appbackplane.runtime.peers.inward import Inward
+from appbackplane.runtime.peers.topics import Topics
 from appbackplane.transport.directory import Directory, Place
 from appbackplane.transport.envelope import CALL, CANCEL, CAST, PUBLISH, REFUSED, REPLY, STATUS, Envelope
 from appbackplane.transport.errors import MalformedFrame
@@ -26,7 +29,8 @@ SYSTEM = Directory(
     7,
     backplanes={"main": Place(3, "/run/main", pid=4711)},
     routes={"calc.add": ("main",), "calc.sub": ("main",), "calc.secret": ("main",)},
-    topics={"files": ("main",)},
+    topics={"files": ("main",), "prices.*": ("main", "node")},
+    exported_topics=("prices.*",),
     idempotent=("calc.add", "calc.secret"),
     exported=("calc.add", "calc.sub"),
 )
@@ -47,7 +51,10 @@ class Node:
         self.taken: list[tuple[str, Envelope]] = []
         self.down_names: list[str] = []
         self.holders = {A: HOLDER, B: HOLDER}
-        self.clients = Clients(cast(ClientSession, self.session), cast(Inward, self), self._say)
+        self.published: list[tuple[str, Holder, Envelope]] = []
+        self.hearers = Hearers(self.holders.get, lambda _name, _packed: True)
+        topics = SimpleNamespace(hearers=self.hearers, said=lambda *words: self.published.append(words))
+        self.clients = Clients(cast(ClientSession, self.session), cast(Inward, self), cast(Topics, topics), self._say)
 
     def hear(self, envelope: Envelope, name: str = A, now_ns: int = 100 * S) -> list[Envelope]:
         """A client says this; what it is answered."""
@@ -122,6 +129,7 @@ def test_the_directory_has_what_may_be_used_and_nothing_else(node: Node) -> None
         1,
         backplanes={"b": Place(1, "")},
         routes={"calc.add": ("b",), "calc.sub": ("b",)},
+        topics={"prices.*": ("b",)},
         idempotent=("calc.add",),
         node="b",
     )
@@ -186,7 +194,35 @@ def test_what_is_asked_goes_the_way_of_what_peers_ask(node: Node) -> None:
     assert node.taken == [(A, envelope) for envelope in said_all]
     (settled,) = node.hear(Envelope(CALL, 7, route="backplane.b.unsubscribe", body={"topic": "system.settled"}))
     assert (settled.kind, settled.id) == (REPLY, 7)
-    (refused,) = node.hear(Envelope(CALL, 8, route="backplane.b.subscribe", body={"topic": "files"}))
+
+
+def test_topics_are_heard_and_published_on(node: Node) -> None:
+    """As on one host; nonsense is refused, and ends with who has gone."""
+    node.greet()
+    assert node.directory().topics == {"prices.*": ("b",)}
+    for id, topic in enumerate(("prices.eu", "prices.*", "prices.us")):
+        (told,) = node.hear(Envelope(CALL, id, route="backplane.b.subscribe", body={"topic": topic}))
+        assert (told.kind, told.id) == (REPLY, id)
+    for nonsense in ("*", [], None, {}):
+        (told,) = node.hear(Envelope(CALL, 8, route="backplane.b.subscribe", body={"topic": nonsense}))
+        assert (told.kind, told.body[0]) == (STATUS, Status.INVALID_ARGUMENT)
+    for former in ("prices.us", "prices.us", "files", [], None):
+        (told,) = node.hear(Envelope(CALL, 9, route="backplane.b.unsubscribe", body={"topic": former}))
+        assert told.kind == REPLY
+    assert node.hearers.patterns() == {"prices.eu", "prices.*"}
+    said = Envelope(PUBLISH, 1, None, "prices.eu", body={})
+    assert node.hear(said) == []
+    assert node.published == [(A, HOLDER, said)]
+    node.clients.gone([A])
+    assert node.hearers.patterns() == set()
+
+
+def test_who_may_use_no_topics_is_told(node: Node) -> None:
+    """Rather than left to wait for messages that never come."""
+    node.holders[A] = Holder("k", HOLDER.key, topics=Grant.of(["none"]))
+    node.greet()
+    assert node.directory().topics == {}
+    (refused,) = node.hear(Envelope(CALL, 8, route="backplane.b.subscribe", body={"topic": "prices.eu"}))
     assert (refused.kind, refused.body[0]) == (STATUS, Status.FAILED_PRECONDITION)
 
 
@@ -211,15 +247,11 @@ def test_clocks_that_drift_are_compared_again(node: Node) -> None:
     assert node.taken[-1][1].deadline == 9 * S
 
 
-NOT_SAID: list[Any] = [said(Welcome(PROTOCOL)), Envelope(PUBLISH, 1, None, "files", body={})]
-
-
-@pytest.mark.parametrize("envelope", NOT_SAID, ids=["welcome", "publish"])
-def test_what_no_client_says_makes_no_sense(node: Node, envelope: Envelope) -> None:
+def test_what_no_client_says_makes_no_sense(node: Node) -> None:
     """It is counted against who says it, and done for nobody."""
     node.greet()
     with pytest.raises(MalformedFrame):
-        node.hear(envelope)
+        node.hear(said(Welcome(PROTOCOL)))
     assert node.taken == []
 
 

@@ -6,12 +6,13 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
+from appbackplane.runtime.peers.hearers import PATTERNS_MAX, Hearers
 from appbackplane.runtime.peers.outward import BULK_FROM
 from appbackplane.runtime.peers.topics import Topics
 from appbackplane.transport import codec
 from appbackplane.transport.directory import Directory
 from appbackplane.transport.envelope import PUBLISH, Envelope
-from appbackplane.transport.errors import Busy, InvalidArgument
+from appbackplane.transport.errors import Busy, FailedPrecondition, InvalidArgument
 from appbackplane.transport.peers.node import PeerNode
 from appbackplane.transport.security.grants import Grant
 from appbackplane.transport.security.keys import PublicKey
@@ -47,9 +48,12 @@ class Around:
         self.said: list[tuple[str, Envelope, bool]] = []
         self.told: list[tuple[str, Any, str, int]] = []
         self.is_busy = False
+        self.clients = {"client/1": Holder("k", KEY), "client/2": Holder("k", KEY)}
+        self.heard: list[tuple[str, int, Any]] = []
+        self.slow: set[str] = set()
         self.topics = Topics(
             cast(PeerNode, self), cast(ClientSession, self), holder_of=self.holders.get, say=self._say,
-            patterns=lambda: self.patterns,
+            patterns=lambda: self.patterns, hearers=Hearers(self.clients.get, self._tell),
         )  # fmt: skip
         self.topics.update(HERE)
 
@@ -91,6 +95,13 @@ class Around:
         found = [(address, said.id) for address, said, _ in self.said]
         self.said.clear()
         return found
+
+    def _tell(self, name: str, packed: bytes) -> bool:
+        if name in self.slow:
+            return False
+        (envelope,) = codec.decode(codec.batch([packed]))
+        self.heard.append((name, envelope.id, envelope.body["n"]))
+        return True
 
     def _say(self, address: str, packed: bytes, is_bulk: bool) -> bool:
         if address in self.full:
@@ -206,6 +217,58 @@ def test_asked_for_is_what_is_heard_here_and_exported(around: Around) -> None:
     assert around.topics.wanted() == {"prices.*", "prices.eu", "offers.today", "offers.*"}
     around.topics.update(Directory("here", node="node"))
     assert around.topics.wanted() == set()
+
+
+def test_clients_of_other_hosts_hear_what_is_published_here_and_there(around: Around) -> None:
+    """Under numbers of their own, with the gaps of whoever it came from."""
+    around.topics.hearers.subscribe("client/1", "prices.*")
+    around.topics.hearers.subscribe("client/1", "prices.eu")
+    around.topics.hearers.subscribe("client/2", "prices.us")
+    around.tell()
+    around.hear(4)
+    around.hear(7)
+    around.tell("prices.us")
+    assert around.heard == [
+        ("client/1", 1, 1), ("client/1", 2, 4), ("client/1", 5, 7), ("client/2", 1, 1), ("client/1", 1, 1),
+    ]  # fmt: skip
+    assert around.topics.wanted() == {"prices.*", "prices.eu", "prices.us"}
+
+
+def test_a_client_hears_what_its_key_may_and_what_it_has_room_for(around: Around) -> None:
+    """A grant that was taken back holds at once; what there is no room for is a gap, and keeps nobody else from anything."""
+    hearers = around.topics.hearers
+    for name in around.clients:
+        hearers.subscribe(name, "prices.eu")
+    around.slow.add("client/1")
+    around.tell()
+    around.slow.clear()
+    around.clients["client/2"] = Holder("k", KEY, topics=Grant.of(["prices.us"]))
+    around.tell()
+    del around.clients["client/1"]
+    around.tell()
+    assert around.heard == [("client/2", 1, 1), ("client/1", 2, 1)]
+    assert hearers.lost_count == 1
+    hearers.gone("client/1")
+    assert hearers.patterns() == {"prices.eu"}
+
+
+def test_a_client_may_ask_for_so_much(around: Around) -> None:
+    """A mistake in a loop must not fill the node."""
+    for number in range(PATTERNS_MAX):
+        around.topics.hearers.subscribe("client/1", f"t{number}")
+    around.topics.hearers.subscribe("client/1", "t0")
+    with pytest.raises(FailedPrecondition, match=r"1,000 topics here already"):
+        around.topics.hearers.subscribe("client/1", "one.more")
+
+
+def test_what_a_client_publishes_goes_to_its_node_and_to_those_that_hear_it(around: Around) -> None:
+    """If its key may."""
+    envelope = Envelope(PUBLISH, 1, None, "prices.eu", None, None, "a trace", {"n": 9})
+    around.topics.said("client/1", around.clients["client/1"], envelope)
+    assert [(node, body) for _, body, node, _ in around.told] == [("client/1", {"n": 9})]
+    assert around.numbers() == [("at-b", 1), ("at-c", 1)]
+    around.topics.said("client/1", Holder("k", KEY, topics=Grant.of(["none"])), envelope)
+    assert (len(around.told), around.numbers(), around.topics.refused_count) == (1, [], 1)
 
 
 def test_what_is_urgent_overtakes_without_a_gap(around: Around) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 import multiprocessing
 import os
+import resource
+import signal
 import stat
 import threading
 from collections.abc import Iterator
@@ -57,10 +59,11 @@ def test_a_record_is_kept_and_swapped_by_version(store: FileStore, folder: Path)
     """By whoever has seen the last one, and in a file that is for nobody else."""
     assert store.look() == Snapshot("0")
     first = store.swap("0", record(1))
-    assert first == Snapshot("1", record(1)) == store.look()
+    assert first is not None and first.record == record(1) and first == store.look()
     assert store.swap("0", record(2)) is None
     other = FileStore(str(folder), "c")
-    assert other.swap("1", record(2)) == Snapshot("2", record(2)) == store.look()
+    second = other.swap(first.version, record(2))
+    assert second is not None and second.record == record(2) and second == store.look()
     other.close()
     assert {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {
         "c.lease": 0o600,
@@ -79,7 +82,7 @@ def test_no_swap_of_many_processes_is_lost(store: FileStore, folder: Path) -> No
         assert process.exitcode == 0
     mine.close()
     seen = store.look()
-    assert seen.record is not None and (seen.record.beat, seen.version) == (120, "120")
+    assert seen.record is not None and seen.record.beat == 120
 
 
 def test_who_is_killed_in_the_middle_leaves_a_whole_record_and_no_lock(store: FileStore, folder: Path) -> None:
@@ -94,7 +97,7 @@ def test_who_is_killed_in_the_middle_leaves_a_whole_record_and_no_lock(store: Fi
         process.kill()
         process.join(LIMIT_S)
         seen = store.look()
-        assert seen.record is not None and str(seen.record.beat) == seen.version
+        assert seen.record is not None
         assert store.swap(seen.version, record(seen.record.beat + 1)) is not None
 
 
@@ -102,15 +105,16 @@ def test_who_is_stopped_with_the_lock_keeps_others_from_swapping_and_not_from_lo
     store: FileStore, folder: Path
 ) -> None:
     """Its fuse ends that; until then a supervisor is not kept waiting, since another thread asks."""
-    store.swap("0", record(1))
+    first = store.swap("0", record(1))
+    assert first is not None
     keeper = Keeper(FileStore(str(folder), "c"))
     with open(folder / "c.lock", "rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        assert store.look() == Snapshot("1", record(1))
-        keeper.ask(Swap("1", record(2)))
+        assert store.look() == first
+        keeper.ask(Swap(first.version, record(2)))
         assert keeper.wait(0.05) is None and keeper.is_busy
-    assert keeper.wait(LIMIT_S) == Snapshot("2", record(2)) and not keeper.is_busy
-    keeper.ask(Swap("1", record(9)))
+    assert keeper.wait(LIMIT_S) == store.look() and store.look().record == record(2) and not keeper.is_busy
+    keeper.ask(Swap(first.version, record(9)))
     assert isinstance(keeper.wait(LIMIT_S), Conflict)
     (folder / "c.lease").write_text("{")
     keeper.ask(Look())
@@ -127,20 +131,52 @@ def test_a_folder_that_is_gone_is_not_taken_for_an_empty_one(folder: Path) -> No
     way = folder / "way"
     way.symlink_to(there)
     store = FileStore(str(way), "c")
-    store.swap("0", record(1))
+    first = store.swap("0", record(1))
+    assert first is not None
     way.unlink()
     with pytest.raises(StoreError, match="No such file"):
         store.look()
     with pytest.raises(StoreError, match="No such file"):
-        store.swap("1", record(2))
+        store.swap(first.version, record(2))
     (folder / "other").mkdir(mode=0o700)
     way.symlink_to(folder / "other")
     with pytest.raises(StoreError):
         store.look()
     way.unlink()
     way.symlink_to(there)
-    assert store.look() == Snapshot("1", record(1))
+    assert store.look() == first
     store.close()
+
+
+def test_a_file_that_was_removed_and_written_again_is_not_taken_for_itself(store: FileStore, folder: Path) -> None:
+    """Whoever had seen the one before would believe that nothing has changed since, and take a lease that is new."""
+    versions = []
+    for _ in range(2):
+        first = store.swap("0", record(1))
+        assert first is not None
+        versions.append(first.version)
+        (folder / "c.lease").unlink()
+    assert versions[0] != versions[1]
+    store.swap("0", record(1))
+    assert store.swap(versions[0], record(2)) is None
+
+
+def swap_with_little_room(folder: str) -> None:
+    """In a process that may write files of 60 bytes: less than a record."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (60, resource.RLIM_INFINITY))
+    store = FileStore(folder, "c")
+    with pytest.raises(StoreError, match=r"c\.lease cannot be written: File too large"):
+        store.swap(store.look().version, record(2))
+
+
+def test_a_record_that_has_no_room_does_not_replace_the_one_before(store: FileStore, folder: Path) -> None:
+    """Half of one is none: nobody could take the lease again before somebody removed it by hand."""
+    first = store.swap("0", record(1))
+    process = SPAWN.Process(target=swap_with_little_room, args=(str(folder),))
+    process.start()
+    process.join(LIMIT_S)
+    assert process.exitcode == 0 and store.look() == first
 
 
 def test_what_is_not_this_clusters_is_refused(store: FileStore, folder: Path) -> None:

@@ -28,7 +28,7 @@ from appbackplane.supervisor.cluster.lease import (
     Trouble,
     Withdraw,
 )
-from appbackplane.supervisor.cluster.record import TAKEN_OVER, Snapshot, tenths
+from appbackplane.supervisor.cluster.record import TAKEN_OVER, Record, Snapshot, tenths
 
 TTL_NS = 1_000_000_000
 MS = 1_000_000
@@ -304,3 +304,20 @@ def test_who_cannot_reach_the_store_is_secondary_before_another_is_primary(seed:
     world.cut.clear()
     world.run(world.now_ns + TTL_NS)
     assert world.primary() is second and first.lease.phase is Phase.SECONDARY
+
+
+def test_who_has_a_shorter_lease_waits_for_the_longest_that_was_there() -> None:
+    """A record that was removed does not say how long its holder may go on; it was told another `ttl`, and is not restarted."""
+    lease, now_ns = Lease("c", "b", "b1", TTL_NS, 0), 0
+    held = Snapshot("1", Record(epoch=1, holder="a", instance="a1", ttl_ns=10 * TTL_NS))
+    found = [held, Snapshot("0")]
+    while True:
+        asked = [each for each in lease.turn(now_ns, is_candidate=True, is_clear=True) if isinstance(each, Look | Swap)]
+        if any(isinstance(each, Swap) for each in asked):
+            break
+        if asked:
+            lease.heard(found.pop(0) if len(found) > 1 else found[0], now_ns)
+        next_ns = lease.next_ns()
+        assert next_ns is not None
+        now_ns = max(now_ns, next_ns)
+    assert 10 * TTL_NS <= now_ns <= 11 * TTL_NS

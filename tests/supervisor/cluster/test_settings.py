@@ -68,3 +68,15 @@ def test_a_cluster_is_not_changed_while_it_runs() -> None:
         'cluster.ttl: "5s" cannot become "9s" while the system runs: take it down, and up again'
     ]
     assert plan(before, of(NODE)).problems()
+
+
+@pytest.mark.parametrize(
+    "where", ["u:secret@h/d", "h/d?user=u&password=secret", "u@h/d?Password=secret&sslpassword=secret"]
+)
+def test_a_password_is_not_shown(where: str) -> None:
+    """Wherever libpq takes one."""
+    config = of(NODE + CLUSTER.replace("file:store", f"postgresql://{where}"))
+    assert config.cluster is not None
+    assert "secret" not in config.cluster.shown and "***" in config.cluster.shown and "u" in config.cluster.shown
+    problems = plan(config, of(f"{NODE}{CLUSTER}")).problems()
+    assert problems and "secret" not in "".join(problems)

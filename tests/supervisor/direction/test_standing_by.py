@@ -88,6 +88,40 @@ def test_who_does_not_step_down_in_time_is_killed() -> None:
     assert world.states() == {"base": SECONDARY, "orders": START}
 
 
+def test_what_has_gone_down_is_not_clear_before_its_process_is_dead() -> None:
+    """What did not end within the limits of its drain may still write something, hooks or no hooks."""
+    world = primary()
+    world.tell(events.Withdrawn("it is over", world.now_ns + SECOND_NS))
+    world.finish_draining("third", running=("orders.place",))
+    while (process := world.processes["third"]).moving:
+        world.finish_hook("third", "orders")
+    assert process.is_stopping and process.generation == 1
+    while world.processes["first"].moving:
+        world.finish_hook("first", "base")
+    assert not standing_by.is_clear(world.director.children)
+    begun_ns = world.now_ns
+    while not process.is_killed:
+        assert world.pass_time()
+    assert world.now_ns == begun_ns + SECOND_NS, "it does not end, and others may be primary soon"
+    world.do_what_is_asked()
+    assert standing_by.is_clear(world.director.children)
+
+
+def test_what_failed_on_its_way_to_be_primary_is_replaced_as_well() -> None:
+    """Half a hook has run."""
+    world = node()
+    world.tell(events.Granted(7))
+    while not world.processes["third"].moving:
+        world.finish_hook("first", "base")
+    while world.processes["third"].moving:  # it is tried again, at once and then later
+        world.finish_hook("third", "orders", is_well=False)
+    assert not standing_by.is_clear(world.director.children)
+    world.tell(events.Withdrawn("it is over", None))
+    world.do_what_is_asked()
+    assert standing_by.is_clear(world.director.children)
+    assert world.processes["third"].generation == 2
+
+
 def test_what_only_the_primary_serves_a_secondary_does_not_offer() -> None:
     """So that calls go to the primary. While it finishes what it has, it says so."""
     world = node()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -60,3 +61,19 @@ def test_a_child_is_not_concerned() -> None:
     process = subprocess.Popen([sys.executable, "-c", PROGRAM, "child", "200000000"], start_new_session=True)
     assert process.wait(LIMIT_S) == -signal.SIGKILL
     os.killpg(process.pid, signal.SIGKILL)  # it is still there, stopped, or this would raise ProcessLookupError
+
+
+UNSHARE = ("unshare", "--user", "--map-root-user", "--pid", "--fork")
+HAS_NAMESPACES = (
+    shutil.which("unshare") is not None
+    and subprocess.run([*UNSHARE, "true"], capture_output=True, check=False, timeout=LIMIT_S).returncode == 0
+)
+
+
+@pytest.mark.skipif(not HAS_NAMESPACES, reason="no PID namespace can be made here")
+def test_process_1_of_a_container_is_refused() -> None:
+    """The kernel would not kill it: it would be primary beside another, and say nothing."""
+    words = [*UNSHARE, sys.executable, "-c", PROGRAM, "unset", "0"]
+    told = subprocess.run(words, timeout=LIMIT_S, check=False, capture_output=True, text=True)
+    assert told.returncode == 1
+    assert "FailedPrecondition" in told.stderr and "run it below an init" in told.stderr, told.stderr

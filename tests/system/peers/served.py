@@ -108,7 +108,7 @@ class Prices(Component):
     def __init__(self) -> None:
         self.heard: dict[str, list[list[object]]] = {"open": [], "deaf": []}
 
-    @operation()
+    @operation(export=True)
     def tell(self, topic: str, who: str, numbers: list[int]) -> None:
         """A message for each number."""
         for number in numbers:
@@ -124,7 +124,7 @@ class Prices(Component):
         """Of this system alone."""
         self.heard["deaf"].append([who, number])
 
-    @operation(priority=0)
+    @operation(priority=0, export=True)
     def told(self) -> dict[str, list[list[object]]]:
         """All that was heard."""
         return self.heard

@@ -153,10 +153,19 @@ def test_all_else_is_as_good_as_not_there(client: Client, route: str, message: s
         client.call(route, timeout=LIMIT_S)
 
 
-def test_topics_are_refused_and_not_forgotten(client: Client) -> None:
-    """Nobody waits for messages that never come."""
-    with pytest.raises(FailedPrecondition, match="topics do not cross hosts"):
-        client.subscribe("files.*")
+def test_topics_are_heard_and_published_on_as_on_one_host(client: Client) -> None:
+    """Those that cross to other nodes, and no others."""
+    with client.subscribe("prices.eu") as prices, client.subscribe("private") as private:
+        client.call("prices.tell", topic="private", who="b", numbers=[0])
+        client.call("prices.tell", topic="prices.eu", who="b", numbers=[*range(1_000)])
+        for number in range(1_000):
+            message = prices.get(timeout=LIMIT_S)
+            assert (message.topic, message.body, message.lost) == ("prices.eu", {"who": "b", "number": number}, 0)
+        assert private.try_get() is None
+        assert client.publish("prices.eu", who="a client", number=7) == 1
+        assert client.publish("private", who="a client", number=7) == 0
+        told = ask_until(client, "prices.told", lambda told: ["a client", 7] in told["open"])
+        assert ["a client", 7] not in told["deaf"]
 
 
 def test_a_grant_holds_without_a_restart(node: Node, client: Client) -> None:
