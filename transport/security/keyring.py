@@ -47,7 +47,10 @@ class Keyring:
 
     def own(self) -> KeyPair:
         """The pair of this node. Raises `FailedPrecondition` where there is none, or others can have read it."""
-        mark = self.folder.mark(OWN)
+        try:
+            mark = self.folder.mark(OWN)
+        except FailedPrecondition:  # to read it says more of what is wrong
+            mark = None
         if self._own is not None and mark is not None and mark == self._own[0]:
             return self._own[1]
         path = self.folder.path / OWN
