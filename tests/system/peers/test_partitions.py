@@ -46,8 +46,8 @@ def heal_all(nodes: Nodes) -> None:
 
 @pytest.mark.parametrize(
     ("names", "lasts_s"),
-    # Of five seconds and more one in some twenty runs does not heal within half a minute, and it is not known why: two nodes hear
-    # nothing of the third, or it answers nothing. So these are where somebody looks at them.
+    # Of five seconds one in some twenty runs does not heal within half a minute, and it is not known why: two nodes hear
+    # nothing of the third, or it answers nothing. So these are run where somebody looks at them.
     [("ab", 1.0), ("abc", 1.0), pytest.param("abc", 5.0, marks=LONG), pytest.param("abc", 20.0, marks=LONG)],
 )
 def test_a_partition_heals_by_itself(meet: Meet, names: str, lasts_s: float) -> None:
