@@ -5,6 +5,8 @@
     Outward    outward.py    calls of this system's processes to other nodes
     Inward     inward.py     calls of other nodes to this system
     Clients    clients.py    programs on other hosts that are clients here, and no nodes
+    Topics     topics.py     what is published here and there, as far as it crosses nodes
+    Hearers    hearers.py    programs on other hosts that hear some of it
     Answers    answers.py    what goes back to those who asked, so that every call ends
     Breaks     breaks.py     lines that have broken, and who is to be told
     PacedLog   paced_log.py  what is said of all that in the log

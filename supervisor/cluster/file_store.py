@@ -2,7 +2,7 @@
 
 Written to another file, synced and renamed, so that a reader sees a whole record without a lock, and a crash leaves the one
 before or the one after. A swap compares and writes under flock(2) of a file beside it, which the kernel lets go of when its
-holder dies; one that is stopped in those milliseconds is killed by its fuse. 0600, in a folder that others cannot change.
+holder dies; a primary that is stopped in those milliseconds is killed by its fuse. 0600, in a folder that others cannot change.
 Two milliseconds a swap where the disk syncs in one; a look takes 30 us.
 """
 

@@ -39,7 +39,7 @@ SWEEP_NS: Final = 100_000_000
 #: Frames taken in one turn: a frame is up to 512 envelopes, or a megabyte.
 FRAMES_MAX: Final = 64
 #: Silence is for membership to judge; ZeroMQ's own verdict comes when there is nothing left to judge (`dead_ns`). With its
-#: 600 ms each line was cut every few seconds where 5 % of segments are lost: TCP repeats one that is lost twice after that.
+#: 600 ms a line may be cut where 5 % of segments are lost: TCP repeats one that is lost twice after that.
 LIMITS: Final = links.Limits(heartbeat_ms=1_000, silence_ms=4_000)
 #: Of a line that was dialled: nobody says anything on it but ZeroMQ itself (a handshake's words and heartbeats are shorter).
 DIALLED_LIMITS: Final = replace(LIMITS, frame_bytes=4 << 10)

@@ -20,8 +20,8 @@ PROTOCOL: Final = 1
 PROTOCOL_OLDEST: Final = PROTOCOL
 #: A client says what its clock shows when it has not for so long, ns: by then it is off by a millisecond at the worst.
 CLOCK_EVERY_NS: Final = 10_000_000_000
-#: Who has said nothing for so long, not even a heartbeat, has gone. As between nodes (peers/lines.py): with less, connections
-#: were cut every few seconds where 5 % of segments are lost.
+#: Who has said nothing for so long, not even a heartbeat, has gone. With less, as when a segment is lost twice, connections
+#: may be cut where 5 % of segments are lost.
 SILENCE_MS: Final = 2_000
 
 #: The routes of these words: with a space, which no component's have.

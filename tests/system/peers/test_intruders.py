@@ -189,7 +189,7 @@ def judged(client: Client, before_s: float) -> None:
 
 @pytest.mark.parametrize("count", [SILENT, pytest.param(SILENT_LONG, marks=LONG)])
 def test_connections_that_say_nothing_keep_nobody_waiting(both: Nodes, client: Client, count: int) -> None:
-    """As fast as they can be made, and each again when it is hung up on; then they are gone, and nothing of them is left."""
+    """As fast as they can be made, once; then they are gone, and nothing of them is left."""
     node = psutil.Process(both.systems["b"].pids()["node"])
     fds, before = node.num_fds(), node.memory_info().rss
     before_s = ping(client, CALLS).p99
