@@ -155,6 +155,11 @@ def decode(frame: Frame) -> list[Envelope]:
         rows = _unpacked(frame)
     except Exception as error:  # the edge: whatever unpackb raises (TRAPS 15), the peer is at fault
         raise MalformedFrame(f"not msgpack: {type(error).__name__}: {error}") from error
+    return checked(rows)
+
+
+def checked(rows: Any) -> list[Envelope]:
+    """The envelopes of a frame that was unpacked elsewhere (foreign_frames.py), each checked. Raises as `decode`."""
     if type(rows) is not list or len(rows) > ENVELOPES_MAX:
         raise MalformedFrame("not a batch of envelopes")
     return [_checked(row) for row in rows]
@@ -180,24 +185,26 @@ def head(frame: Frame) -> tuple[int, int] | None:
 def _unpacked(frame: Frame) -> Any:
     # Arrays and maps may have no more elements than the frame has bytes: unpackb's own default.
     try:
-        return msgpack.unpackb(frame, strict_map_key=False, ext_hook=_refuse_extension)
+        return msgpack.unpackb(frame, strict_map_key=False, ext_hook=refuse_extension)
     except TypeError:  # a key that was a tuple when it was packed; nothing that `encode` lets through may spoil a batch
         return msgpack.unpackb(
-            frame, strict_map_key=False, ext_hook=_refuse_extension, object_pairs_hook=_with_tuples_for_keys
+            frame, strict_map_key=False, ext_hook=refuse_extension, object_pairs_hook=_with_tuples_for_keys
         )
 
 
 def _with_tuples_for_keys(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
-    return {_as_key(key): value for key, value in pairs}
+    return {as_key(key): value for key, value in pairs}
 
 
-def _as_key(key: Any) -> Any:
+def as_key(key: Any) -> Any:
+    """What a key was when it was packed."""
     if type(key) is dict:  # a frozen dataclass was the key
-        return tuple((name, _as_key(value)) for name, value in key.items())
-    return tuple(map(_as_key, key)) if type(key) is list else key
+        return tuple((name, as_key(value)) for name, value in key.items())
+    return tuple(map(as_key, key)) if type(key) is list else key
 
 
-def _refuse_extension(code: int, _data: bytes) -> Any:
+def refuse_extension(code: int, _data: bytes) -> Any:
+    """A hook of msgpack's."""
     raise ValueError(f"extension type {code} is not part of the wire")
 
 

@@ -9,7 +9,7 @@ what came, and gets what is to be said.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
@@ -25,11 +25,13 @@ from appbackplane.transport.errors import (
     Unavailable,
 )
 from appbackplane.transport.remote.greeting import Clock, Hello, Welcome, answer, heard, said
+from appbackplane.transport.remote.visitors import Visitors
 from appbackplane.transport.security.grants import NONE
 from appbackplane.transport.security.ring import Holder
 from appbackplane.transport.session import DIRECTORY_TOPIC, ClientSession
 
 from .inward import Inward
+from .roster import Visitor
 from .topics import Topics
 
 #: By which a client asks for the map of its system.
@@ -44,13 +46,13 @@ _NO_TOPICS: Final = "this key may use no topics: `appbackplane keys trust` says 
 class _Client:
     """One that was greeted."""
 
-    __slots__ = ("ahead_ns", "is_told", "node", "numbers", "version")
+    __slots__ = ("ahead_ns", "greeted_ns", "is_told", "node", "numbers", "version")
 
-    def __init__(self, node: str, ahead_ns: int) -> None:
+    def __init__(self, node: str, ahead_ns: int, greeted_ns: int) -> None:
         #: By which name it knows this node.
         self.node = node
-        #: This node's clock less its own.
-        self.ahead_ns = ahead_ns
+        #: This node's clock less its own; and when it was greeted, by this node's.
+        self.ahead_ns, self.greeted_ns = ahead_ns, greeted_ns
         #: Whether it has asked for a directory, and hears of new ones; the last it was told, and how many times it was.
         self.is_told = False
         self.version = self.numbers = 0
@@ -93,7 +95,7 @@ class Clients:
         if isinstance(word, Hello):
             told = answer(word)
             if isinstance(told, Welcome):
-                self._clients[name] = _Client(word.node, now_ns - word.clock_ns)
+                self._clients[name] = _Client(word.node, now_ns - word.clock_ns, now_ns)
             self._say(name, said(told))
         elif client is None:
             if envelope.kind == CALL:
@@ -126,6 +128,13 @@ class Clients:
         for holder_name in self._offers.keys() - holders:
             del self._offers[holder_name]
             self._told.pop(holder_name, None)
+
+    def connected(self, visitors: Visitors) -> Iterator[Visitor]:
+        """Those who are there, for the roster."""
+        for name, client in self._clients.items():
+            holder = visitors.holder(name)
+            if holder is not None:
+                yield Visitor(holder, visitors.address(name), client.greeted_ns, self._inward.count_of(name))
 
     def gone(self, names: Collection[str]) -> None:
         """They are not connected any more: nobody waits for what they asked."""

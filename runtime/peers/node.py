@@ -12,12 +12,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from appbackplane.transport import addressing
-from appbackplane.transport.errors import NotFound, Unavailable
+from appbackplane.transport.errors import InvalidArgument, NotFound, Unavailable
 from appbackplane.transport.link import Link
 from appbackplane.transport.peers.lines import Lines
 from appbackplane.transport.peers.node import PeerNode
 from appbackplane.transport.peers.view import Identity
 from appbackplane.transport.security.keyring import Keyring
+from appbackplane.transport.security.keys import PublicKey
 from appbackplane.transport.session import ClientSession
 
 from ..objects.component import Component
@@ -74,7 +75,7 @@ class Node(Component):
 
     @operation(priority=0)
     def peers(self, routes: bool = False) -> list[PeerInWords]:
-        """This node, and the others as it sees them; with `routes`, the names of what each offers."""
+        """This node, the others as it sees them, and clients; with `routes`, the names of what each offers."""
         if self._endpoint is None:
             raise Unavailable(f"node {self.node_name!r} has left", retry_after=1.0)
         now_ns, unix_ns = self._host.now_ns(), self._host.unix_ns()
@@ -89,6 +90,8 @@ class Node(Component):
 
     def _is_named(self, key: str, name: str) -> bool:
         """Whether the ring calls a key so: a node is called on all others what its key is called there."""
-        return any(
-            one.name == name and str(one.key) == key and not one.is_revoked for one in self._keyring.ring.holders
-        )
+        try:
+            one = self._keyring.ring.of_key(PublicKey.parse(key).raw)
+        except InvalidArgument:  # told by a peer of another
+            return False
+        return one is not None and one.name == name and not one.is_revoked

@@ -1,32 +1,35 @@
-"""Roster: what is told of a node and its peers to those who look on, by `node.peers`.
+"""Roster: what is told of a node, its peers and its clients to those who look on, by `node.peers`.
 
-The endpoint's thread owns the data and makes rows of it, a tuple that is replaced as a whole: at once when what is thought of
-a peer changes, and with each heartbeat. Who looks takes the tuple there is, and waits for nobody; so counts are up to
-a heartbeat old. Whoever is to be dialled and has not been met is in it, too, with what keeps it away. It costs 64 peers less
-than a millisecond a second; names of routes are put in order when they change, and not otherwise.
+The endpoint's thread owns the data and makes rows of it, a tuple that is replaced as a whole: when what is thought of a peer
+changes, and with each heartbeat, but for no more than a 50th of its time (endpoint.py). Who looks takes the tuple there is, and
+waits for nobody; so counts are up to a heartbeat old. Whoever is to be dialled and has not been met is in it, too, with what
+keeps it away. Names of routes are put in order when they change, and not otherwise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final, NamedTuple, NotRequired, TypedDict
 
 from appbackplane.transport.peers import effects as fx
 from appbackplane.transport.peers.node import PeerNode
 from appbackplane.transport.peers.peer import NEVER, Peer
 from appbackplane.transport.security.keys import PublicKey
+from appbackplane.transport.security.ring import Holder
 
 #: States beside those that membership knows: this node; and who is in `[peers]` and has not been met since this node runs.
 SELF: Final = "self"
 UNMET: Final = "unmet"
+#: And programs on other hosts that are no nodes: a row for each key, however many are connected with it.
+CLIENT: Final = "client"
 
 
 class PeerInWords(TypedDict):
     """A node, as another one sees it. Times in seconds."""
 
     name: str
-    #: `SELF`, `UNMET`, or as in transport/peers/effects.py.
+    #: `SELF`, `UNMET`, `CLIENT`, or as in transport/peers/effects.py.
     state: str
     #: For how long it has been in that state, and why it is.
     state_for: float
@@ -83,6 +86,15 @@ class Row:
         return told
 
 
+class Visitor(NamedTuple):
+    """A client that is connected: whose key it has, where it is, since when, and what it has outstanding here."""
+
+    holder: Holder
+    address: str
+    since_ns: int
+    calls: int
+
+
 class _Judged(NamedTuple):
     since_ns: int
     because: str
@@ -126,7 +138,9 @@ class Roster:
             return False
         return True
 
-    def look(self, calls_to: Callable[[str], int], calls_from: Callable[[str], int]) -> None:
+    def look(
+        self, calls_to: Callable[[str], int], calls_from: Callable[[str], int], visitors: Iterable[Visitor] = ()
+    ) -> None:
         """Make the rows anew. `calls_to`, `calls_from`: how many are outstanding, by the node's name."""
         view = self._node.membership.view
         me = view.me
@@ -136,18 +150,15 @@ class Roster:
         )  # fmt: skip
         known = {peer.name: peer for peer in view}
         self._forget(known)
-        rows = [
-            replace(self._row(peer), calls_to=calls_to(peer.name), calls_from=calls_from(peer.name))
-            for peer in known.values()
-        ]
+        rows = [self._row(peer, calls_to(peer.name), calls_from(peer.name)) for peer in known.values()]
         rows += [
             Row(name, UNMET, self._began_ns, self._troubles.get(address, "it is being dialled"), address, "")
             for name, address in self._seeds.items()
             if name not in known and name != me.name and address != me.address
         ]
-        self.rows = (own, *sorted(rows, key=lambda row: row.name))
+        self.rows = (own, *sorted(rows, key=lambda row: row.name), *_of_clients(visitors))
 
-    def _row(self, peer: Peer) -> Row:
+    def _row(self, peer: Peer, calls_to: int, calls_from: int) -> Row:
         judged = self._judged.get(peer.name) or _Judged(peer.met_ns, "")
         because, trouble = judged.because, self._troubles.get(peer.address, "")
         if trouble not in ("", because) and peer.state not in (fx.State.UP, fx.State.LEFT, fx.State.REVOKED):
@@ -162,6 +173,8 @@ class Roster:
             peer.incarnation,
             peer.heard_ns,
             self._routes_of(peer.name),
+            calls_to,
+            calls_from,
         )
 
     def _routes_of(self, name: str) -> tuple[str, ...]:
@@ -188,6 +201,19 @@ class Roster:
         keys = {peer.key for peer in known.values()} | {self._node.membership.me.key}
         for key in self._fingerprints.keys() - keys:
             del self._fingerprints[key]
+
+
+def _of_clients(visitors: Iterable[Visitor]) -> Iterator[Row]:
+    found: dict[str, list[Visitor]] = {}
+    for visitor in visitors:
+        found.setdefault(visitor.holder.user_id, []).append(visitor)
+    for _, those in sorted(found.items()):
+        holder, first = those[0].holder, min(those, key=lambda one: one.since_ns)
+        count = f"{len(those)} connections, this is the first" if len(those) > 1 else ""
+        yield Row(
+            holder.name, CLIENT, first.since_ns, count, first.address, holder.key.fingerprint,
+            calls_from=sum(one.calls for one in those),
+        )  # fmt: skip
 
 
 def _seconds(ns: int) -> float:

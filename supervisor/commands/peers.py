@@ -1,4 +1,4 @@
-"""peers: a node among others: itself, whom it knows, what it thinks of each, and what is outstanding between them.
+"""peers: a node among others: itself, whom it knows, what it thinks of each, what is outstanding between them, and clients.
 
 Asked of the backplane that `[node]` adds (supervisor/peering.py), whose component keeps the answer ready: it comes as quickly
 when no peer can be reached. What another node thinks of this one, that one is to be asked.
@@ -25,12 +25,14 @@ if TYPE_CHECKING:
 #: The operation, and what it says of itself: runtime/peers/node.py, which a person at a terminal need not wait for
 #: (tests/supervisor/test_peers_command.py). A component of the user's may have the same name.
 ROUTE: Final = "node.peers"
-SUMMARY: Final = "This node, and the others as it sees them; with `routes`, the names of what each offers."
+SUMMARY: Final = "This node, the others as it sees them, and clients; with `routes`, the names of what each offers."
 #: It only reads what is there.
 TIMEOUT_S: Final = 5.0
 COLUMNS: Final = ("NODE", "STATE", "FOR", "ADDRESS", "RUNS FOR", "HEARD", "ROUTES", "CALLS TO", "CALLS FROM", "KEY")
 #: States that say all there is to say (runtime/peers/roster.py, transport/peers/effects.py).
 _CLEAR: Final = frozenset({"self", "up", "left"})
+#: A client has nothing that others could call.
+_CALLED: Final = frozenset({"self", "client"})
 
 
 @click.command("peers")
@@ -39,7 +41,7 @@ _CLEAR: Final = frozenset({"self", "up", "left"})
 @json_option
 @debug_option
 def command(system: str | None, routes: bool, as_json: bool) -> None:
-    """Show this node and its peers, as it sees them."""
+    """Show this node, its peers as it sees them, and its clients on other hosts."""
     location = find(system)
     _check_is_node(location)
     from appbackplane.transport import connect
@@ -58,7 +60,7 @@ def command(system: str | None, routes: bool, as_json: bool) -> None:
     if cluster := ask(location, "supervisor.status").get("cluster"):
         click.echo(cluster_line(cluster))
     for node in nodes:
-        if node["state"] not in _CLEAR:
+        if node["state"] not in _CLEAR and node["because"]:
             click.echo(f"{node['name']}: {node['because']}")
     for node in nodes if routes else ():
         for name in node["route_names"]:
@@ -75,7 +77,7 @@ def _check_is_node(location: Location) -> None:
 
 
 def _row(node: dict[str, Any]) -> tuple[str, ...]:
-    is_self = node["state"] == "self"
+    is_called = node["state"] not in _CALLED
     return (
         node["name"],
         node["state"],
@@ -83,8 +85,8 @@ def _row(node: dict[str, Any]) -> tuple[str, ...]:
         node["address"],
         show.duration(node["runs_for"]),
         "-" if node["heard"] is None else f"{show.duration(node['heard'])} ago",
-        str(node["routes"]),
-        "-" if is_self else str(node["calls_to"]),
-        "-" if is_self else str(node["calls_from"]),
+        "-" if node["state"] == "client" else str(node["routes"]),
+        str(node["calls_to"]) if is_called else "-",
+        "-" if node["state"] == "self" else str(node["calls_from"]),
         node["fingerprint"] or "-",
     )

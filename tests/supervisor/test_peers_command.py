@@ -23,6 +23,7 @@ ROWS = (
                10 * SECOND, ("index.add", "index.stats"), 3, 1),
     roster.Row("c", "dead", 8 * SECOND, "silent for 2 s", "tcp://10.0.0.3:7400", KEY, 30 * SECOND, 6 * SECOND),
     roster.Row("d", roster.UNMET, SECOND, "nobody listens there", "tcp://10.0.0.4:7400", "", 0, NEVER),
+    roster.Row("e", roster.CLIENT, SECOND, "2 connections, this is the first", "10.0.0.5:41000", KEY, calls_from=7),
 )  # fmt: skip
 #: As `supervisor.routes` tells of it.
 ENTRY = {"route": peers.ROUTE, "component": "node", "summary": peers.SUMMARY, "places": {"node": True}}
@@ -74,14 +75,15 @@ def test_what_it_knows_a_node_by_is_what_nodes_say() -> None:
 def test_a_line_a_node_and_what_is_the_matter_below(entries: list[dict[str, Any]]) -> None:
     """This one first; why is said of those alone who are not well."""
     lines = run().stdout.splitlines()
-    assert [" ".join(line.split()) for line in lines[:5]] == [
+    assert [" ".join(line.split()) for line in lines[:6]] == [
         " ".join(peers.COLUMNS),
         f"b self 10.0 s tcp://10.0.0.2:7400 10.0 s - 1 - - {KEY}",
         f"a up 2.0 s tcp://10.0.0.1:7400 15.0 s 1.0 s ago 2 3 1 {KEY}",
         f"c dead 3.0 s tcp://10.0.0.3:7400 20.0 s 5.0 s ago 0 0 0 {KEY}",
         "d unmet 10.0 s tcp://10.0.0.4:7400 - - 0 0 0 -",
+        f"e client 10.0 s 10.0.0.5:41000 - - - - 7 {KEY}",
     ]
-    assert lines[5:] == ["c: silent for 2 s", "d: nobody listens there"]
+    assert lines[6:] == ["c: silent for 2 s", "d: nobody listens there", "e: 2 connections, this is the first"]
 
 
 def test_routes_are_named_as_they_are_called(entries: list[dict[str, Any]]) -> None:

@@ -16,8 +16,15 @@ from .policy import MembershipPolicy
 #: Handshakes that a node begins at a time. Where 64 nodes each began 63 at once on two cores, none was done within its second,
 #: and all began anew, for ever: there is more to gain from another's end than from one's own beginning.
 BEGUN_MAX = 4
-#: A dial that has not ended after so long holds up no other: nobody may be there, as behind a partition (32 in 2 s).
+#: A dial that has not ended after so long holds up no other: nobody may be there, as behind a partition (32 in 2 s). Where
+#: those that ended well took long, as on busy hosts, it is `BEGUN_SHARE` times that: or each that is late makes more work. (64
+#: nodes on two cores never met without it.)
 BEGUN_NS = 250_000_000
+BEGUN_SHARE = 4
+#: What the newest counts for in how long they took.
+TOOK_WEIGHT = 0.25
+#: A line that stands is given up after an attempt's time, doubled so often.
+PATIENCE_MAX = 2
 #: Addresses that are dialled only to be told why they are refused; more wait for their next attempt.
 DISMISSED_MAX = 32
 
@@ -49,6 +56,8 @@ class Dialling:
     def __init__(self, policy: MembershipPolicy, random: Callable[[], float]) -> None:
         self._policy, self._random = policy, random
         self._lines: dict[str, Line] = {}
+        #: How long dials took of late that ended well.
+        self._took_ns = 0.0
 
     def add_seed(self, address: str, key: str, now_ns: int) -> None:
         """It is dialled until it is known to be this node itself."""
@@ -124,6 +133,7 @@ class Dialling:
         if line is None or not line.is_dialled:  # hung up on meanwhile
             return False, []
         line.is_connected, line.connected_ns = True, now_ns
+        self._took_ns += TOOK_WEIGHT * (now_ns - line.dialled_ns - self._took_ns)
         if line.last_word is None:
             return True, []
         effects: list[Effect] = [Send(address, line.last_word), *self._close(line, is_flushed=True)]
@@ -171,9 +181,11 @@ class Dialling:
         """What is due: to be dialled, or to be given up."""
         effects: list[Effect] = []
         for line in list(self._lines.values()):
-            if line.is_dialled and not line.is_good and now_ns >= self._limit_ns(line):
+            limit_ns = self._limit_ns(line)
+            if line.is_dialled and not line.is_good and now_ns >= limit_ns:
                 why = "connected, but nobody answers" if line.is_connected else "no connection"
-                effects += self.again(line.address, f"{why} within {self._policy.attempt_ns / 1e9:g} s", now_ns)
+                within_s = (limit_ns - (line.connected_ns if line.is_connected else line.dialled_ns)) / 1e9
+                effects += self.again(line.address, f"{why} within {within_s:g} s", now_ns)
         due = [
             line
             for line in self._lines.values()
@@ -189,7 +201,7 @@ class Dialling:
         """When `tick` has something to do."""
         begun = self._begun(now_ns)
         is_full = len(begun) >= BEGUN_MAX
-        due = [min(begun) + BEGUN_NS] if is_full else []
+        due = [min(begun) + self._begun_ns] if is_full else []
         due += [
             self._limit_ns(line) if line.is_dialled else line.due_ns
             for line in self._lines.values()
@@ -222,20 +234,29 @@ class Dialling:
         line = self._lines.get(address)
         return line is not None and line.is_seed
 
+    @property
+    def _begun_ns(self) -> int:
+        return min(self._policy.attempt_ns, max(BEGUN_NS, int(BEGUN_SHARE * self._took_ns)))
+
     def _begun(self, now_ns: int) -> list[int]:
         """When those were dialled that others wait for."""
         return [
             line.dialled_ns
             for line in self._lines.values()
-            if line.is_dialled and not line.is_connected and now_ns - line.dialled_ns < BEGUN_NS
+            if line.is_dialled and not line.is_connected and now_ns - line.dialled_ns < self._begun_ns
         ]
 
     def _limit_ns(self, line: Line) -> int:
-        """When a line that has brought no echo is given up. Once it stands, what lacks is the other's line back."""
-        return (line.connected_ns if line.is_connected else line.dialled_ns) + self._policy.attempt_ns
+        """When a line that has brought no echo is given up. Once it stands, what lacks is the other's line back.
+
+        That one is waited for ever longer: where hosts are busy, each line that is made anew keeps them busier.
+        """
+        if not line.is_connected:
+            return line.dialled_ns + self._policy.attempt_ns
+        return line.connected_ns + (self._policy.attempt_ns << min(line.failures, PATIENCE_MAX))
 
     def _is_covered(self, line: Line) -> bool:
-        other = self._lines.get(line.alias_of)
+        other = self._lines.get(line.alias_of) if line.alias_of else None
         return other is not None and other.is_good
 
     def _after_last_word(self, line: Line, now_ns: int) -> None:

@@ -46,7 +46,9 @@ class Line:
         self.socket.close(linger=linger_ms)
 
     def greet(self, now_ns: int) -> None:
-        """It stands: say so. Who says nothing is hung up on (doorstep.py), as bulk may for long; and it tells the delay."""
+        """A line for bulk stands: say so. Who says nothing is hung up on (doorstep.py), as bulk may for long; and it tells the
+        delay. On the first line a node says hello.
+        """
         hello = part(self.number, b"", is_last=False, is_to_tell=True)
         if self.send(hello) is Sent.SENT:
             self.window.send(len(hello), now_ns, is_asked=True)

@@ -17,13 +17,12 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 import zmq
-from zmq.utils.monitor import parse_monitor_message
 
 from ..batching import Outbox, Sent
 from ..errors import BackplaneError
 from ..remote.visitors import CLIENT, Visitors
 from ..security import links
-from ..security.doorstep import Doorstep
+from ..security.doorstep import Doorstep, event_of
 from ..security.gatekeeper import Gatekeeper
 from ..security.keyring import Keyring
 from ..security.keys import PublicKey
@@ -36,13 +35,15 @@ from .parts import Joining, Took
 _POLLIN: Final = int(zmq.POLLIN)
 #: Between two looks at the ring, and at who says nothing: for so long a revoked key may still be heard.
 SWEEP_NS: Final = 100_000_000
+#: Who says something on a line that was dialled is found in so many of them: to look costs 5 us a line.
+SWEEPS_A_LOOK: Final = 4
 #: Frames taken in one turn: a frame is up to 512 envelopes, or a megabyte.
 FRAMES_MAX: Final = 64
 #: Silence is for membership to judge; ZeroMQ's own verdict comes when there is nothing left to judge (`dead_ns`). With its
 #: 600 ms a line may be cut where 5 % of segments are lost: TCP repeats one that is lost twice after that.
 LIMITS: Final = links.Limits(heartbeat_ms=1_000, silence_ms=4_000)
 #: Of a line that was dialled: nobody says anything on it but ZeroMQ itself (a handshake's words and heartbeats are shorter).
-DIALLED_LIMITS: Final = replace(LIMITS, frame_bytes=4 << 10)
+DIALLED_LIMITS: Final = replace(LIMITS, frame_bytes=4 << 10, handshake_ms=10_000)
 #: What is in one socket's queue that comes, frames: of a peer that keeps to its window they are 16 MiB at most.
 HWM: Final = 64
 #: And that goes: frames of a few bytes, or they fill the window first. What nodes say of themselves is in no window.
@@ -113,7 +114,7 @@ class Lines:
         self._lost: list[Lost] = []
         #: Dialled since the last turn: a descriptor says nothing before its socket was found empty once.
         self._fresh: list[str] = []
-        self._sweep_ns = 0
+        self._sweep_ns = self._looked = 0
         #: Whether there is more to look at: take another turn before waiting.
         self.has_more = False
         try:
@@ -131,7 +132,13 @@ class Lines:
             self._epoll.close()
             self._context.destroy(linger=0)
             raise
-        for fd in (int(self._door.getsockopt(zmq.FD)), self._gatekeeper.fileno(), self._doorstep.fileno()):
+        #: Who looks after which descriptor; those of which there is more to look at. Each is looked at once before it is waited
+        #: for: a descriptor of ZeroMQ's says nothing before.
+        self._at_the_door = {
+            self._gatekeeper.fileno(): self._gatekeeper.answer, self._doorstep.fileno(): self._doorstep.look,
+        }  # fmt: skip
+        self._unfinished = set(self._at_the_door)
+        for fd in (int(self._door.getsockopt(zmq.FD)), *self._at_the_door):
             self._epoll.register(fd, select.EPOLLIN)
 
     @property
@@ -254,17 +261,25 @@ class Lines:
     def turn(self, now_ns: int) -> Iterator[Connected | Lost | Came]:
         """What has happened since the last one, as far as it is one turn's work; `has_more` says whether it is all."""
         self.has_more, self._now_ns = True, now_ns  # should whoever asks stop in between
-        is_more = self._gatekeeper.answer(now_ns)
-        is_more |= self._doorstep.look(now_ns)
+        ready = {fd for fd, _ in self._epoll.poll(0)}
+        is_more = False
+        for fd, look in self._at_the_door.items():
+            if fd in ready or fd in self._unfinished:
+                if look(now_ns):
+                    self._unfinished.add(fd)
+                    is_more = True
+                else:
+                    self._unfinished.discard(fd)
         if now_ns - self._sweep_ns >= SWEEP_NS:
             self._sweep_ns = now_ns
-            self._roll.sweep(self._doorstep.due(now_ns))
+            self._unfinished.update(self._at_the_door)  # what was refused is summed up when it is time, too
+            self._roll.sweep(self._doorstep.due(now_ns), self._doorstep.waiting)
             self._leave_untrusted()
             self._leave_talkers()
         lost, self._lost = self._lost, []
         yield from lost
         fresh, self._fresh = self._fresh, []
-        for address in (*fresh, *(self._monitored.get(fd, "") for fd, _ in self._epoll.poll(0))):
+        for address in (*fresh, *(self._monitored.get(fd, "") for fd in ready)):
             yield from self._look(address)
         for _ in range(FRAMES_MAX):
             if not int(self._door.getsockopt(zmq.EVENTS)) & _POLLIN:
@@ -312,7 +327,8 @@ class Lines:
 
     def _leave_talkers(self) -> None:
         """What a node says it says on its own line; what came on one of this node's would be kept, unread, for ever."""
-        for address, lines in [*self._lines.items()]:
+        looked = self._looked = (self._looked + 1) % SWEEPS_A_LOOK
+        for address, lines in [*self._lines.items()][looked::SWEEPS_A_LOOK]:
             if any(int(line.socket.getsockopt(zmq.EVENTS)) & _POLLIN for line in lines):
                 self.give_up(address, "it says something where it is to listen")
 
@@ -320,13 +336,14 @@ class Lines:
         lines = self._lines.get(address, [])
         for line in lines:
             while int(line.monitor.getsockopt(zmq.EVENTS)) & _POLLIN:
-                event = parse_monitor_message(line.monitor.recv_multipart(zmq.NOBLOCK))["event"]
+                event, _ = event_of(line.monitor.recv_multipart(zmq.NOBLOCK))
                 if event != STANDS:
                     self.hang_up(address)
                     yield Lost(address, _ENDS.get(event, "the connection has ended"))
                     return
                 line.is_connected = True
-                line.greet(self._now_ns)
+                if line is not lines[0]:  # on the first a node says hello
+                    line.greet(self._now_ns)
                 self._reopen(address)
                 if line is lines[0]:
                     self._joining.tell_again(self._keys[address].raw)

@@ -48,7 +48,7 @@ class Membership:
     ) -> None:
         self._mesh = Mesh(me, policy or MembershipPolicy(), random, is_allowed, now_ns)
         self._admission = Admission(self._mesh)
-        self._beats_ns = self._passed_ns = now_ns
+        self._beats_ns = self._passed_ns = self._judged_ns = now_ns
         self._has_left = False
         for address, key in seeds.items():
             if address != me.address:
@@ -100,10 +100,12 @@ class Membership:
         mesh = self._mesh
         self._pass(now_ns)
         effects: list[Effect] = []
-        for peer in mesh.view:
-            effects += self._judged(peer, now_ns)
-        for peer in mesh.view.outlived(mesh.policy.forget_ns, mesh.policy.dead_count_max, now_ns):
-            effects += mesh.end(peer, Down.DIED, "it is forgotten")
+        if now_ns >= min(self._beats_ns, self._judged_ns + mesh.policy.heartbeat_ns // 4):
+            self._judged_ns = now_ns
+            for peer in mesh.view:
+                effects += self._judged(peer, now_ns)
+            for peer in mesh.view.outlived(mesh.policy.forget_ns, mesh.policy.dead_count_max, now_ns):
+                effects += mesh.end(peer, Down.DIED, "it is forgotten")
         if now_ns >= self._beats_ns:
             self._beats_ns = max(self._beats_ns + mesh.policy.heartbeat_ns, now_ns + mesh.policy.heartbeat_ns // 2)
             effects += rounds.beat(mesh, now_ns)
@@ -236,7 +238,8 @@ class Membership:
         state = judge(peer, policy, now_ns)
         if state is peer.state:
             return []
-        return self._mesh.move(peer, state, because(peer, state, policy, now_ns), now_ns)
+        effects = self._mesh.move(peer, state, because(peer, state, policy, now_ns), now_ns)
+        return effects + rounds.greet(self._mesh, peer, now_ns) if state is State.UP else effects
 
     def _told(self, record: Record, teller: str, now_ns: int) -> list[Effect]:
         """A peer has told of another."""

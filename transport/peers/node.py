@@ -1,7 +1,7 @@
 """Node: all that one node knows of the others, as the owner of the sockets sees it. Begin here.
 
 It hands on what happens to membership and to the routes, and what follows from the one for the other: a peer that comes up
-is asked for its routes, one that goes down takes them along. Pure, as all of it: facts and `now_ns` in, effects out.
+is told the routes of this one, one that goes down takes its own along. Pure, as all of it: facts and `now_ns` in, effects out.
 
     node = PeerNode(Identity("a", started_ns, "tcp://10.0.0.1:7400", key), {"tcp://10.0.0.2:7400": key_of_b}, now_ns, random=…)
     for effect in node.tick(now_ns): …     # again at node.next_ns(), and whenever a socket has something to say
@@ -54,7 +54,7 @@ class PeerNode:
         #: What this node itself has offered until of late, and until when that is remembered; its clock, when it last ticked.
         self._withdrawn: frozenset[str] = frozenset()
         self._withdrawn_until_ns = self._now_ns = now_ns
-        #: How often each peer that is up was told the routes of this node, and since when.
+        #: How often each peer was told the routes of this node of late, and since when.
         self._told: dict[str, tuple[int, int]] = {}
 
     def export(self, operations: Collection[str], topics: Collection[str]) -> None:
@@ -78,19 +78,19 @@ class PeerNode:
     def tick(self, now_ns: int) -> list[Effect]:
         """Time has passed."""
         self._now_ns = now_ns
-        return self._seen(self.membership.tick(now_ns))
+        return self._seen(self.membership.tick(now_ns), now_ns)
 
     def connected(self, address: str, now_ns: int) -> list[Effect]:
         """What was dialled stands."""
-        return self._seen(self.membership.connected(address, now_ns))
+        return self._seen(self.membership.connected(address, now_ns), now_ns)
 
     def lost(self, address: str, why: str, now_ns: int) -> list[Effect]:
         """What was dialled has been refused, or has broken. Not to be told of a connection that was hung up on."""
-        return self._seen(self.membership.lost(address, why, now_ns))
+        return self._seen(self.membership.lost(address, why, now_ns), now_ns)
 
     def received(self, key: str, message: Message, now_ns: int) -> list[Effect]:
         """A peer has spoken, on a connection whose key is `key`."""
-        effects = self._seen(self.membership.received(key, message, now_ns))
+        effects = self._seen(self.membership.received(key, message, now_ns), now_ns)
         if not isinstance(message, Heartbeat | RoutesWanted | Routes):
             return effects
         peer = self.membership.view.get(message.name)
@@ -99,18 +99,7 @@ class PeerNode:
         if isinstance(message, Heartbeat):
             return effects + self._ask(peer, self.table.heard(peer.name, message.routes, message.load), now_ns)
         if isinstance(message, RoutesWanted):
-            # A megabyte for a hundred bytes. Who is in order asks once a version; whoever is not answered asks again.
-            since_ns, count = self._told.get(peer.name, (now_ns, 0))
-            if now_ns - since_ns >= ROUTES_NS:
-                since_ns, count = now_ns, 0
-            if count >= ROUTES_COUNT_MAX:
-                return effects
-            self._told[peer.name] = since_ns, count + 1
-            since, operations, topics = self._offer.since(message.since)
-            answer = self.membership.say(
-                Routes, peer, now_ns, since=since, version=self._offer.version, operations=operations, topics=topics
-            )
-            return [*effects, Send(peer.address, answer)]
+            return effects + self._routes(peer, message.since, now_ns)
         try:
             return effects + self._ask(peer, self.table.learn(peer.name, message), now_ns)
         except MalformedFrame as error:
@@ -118,7 +107,7 @@ class PeerNode:
 
     def recheck(self, now_ns: int) -> list[Effect]:
         """Who may bear which name may have changed."""
-        return self._seen(self.membership.recheck(now_ns))
+        return self._seen(self.membership.recheck(now_ns), now_ns)
 
     def leave(self, now_ns: int) -> list[Effect]:
         """This node goes, in order. Nothing is done or told afterwards."""
@@ -169,13 +158,29 @@ class PeerNode:
             return []
         return [Send(peer.address, self.membership.say(RoutesWanted, peer, now_ns, since=since))]
 
-    def _seen(self, effects: list[Effect]) -> list[Effect]:
+    def _routes(self, peer: Peer, since: int, now_ns: int) -> list[Effect]:
+        """A megabyte for a hundred bytes. Who is in order needs it once a version; whoever is not answered asks again."""
+        self._told = {name: told for name, told in self._told.items() if now_ns - told[0] < ROUTES_NS}
+        since_ns, count = self._told.get(peer.name, (now_ns, 0))
+        if count >= ROUTES_COUNT_MAX:
+            return []
+        self._told[peer.name] = since_ns, count + 1
+        since, operations, topics = self._offer.since(since)
+        told = self.membership.say(
+            Routes, peer, now_ns, since=since, version=self._offer.version, operations=operations, topics=topics
+        )
+        return [Send(peer.address, told)]
+
+    def _seen(self, effects: list[Effect], now_ns: int) -> list[Effect]:
+        told: list[Effect] = []
         for effect in effects:
             if isinstance(effect, PeerUp):
                 self.table.up(effect.name)
+                peer = self.membership.view.get(effect.name)
+                if peer is not None and self._offer.version:
+                    told += self._routes(peer, 0, now_ns)
             elif isinstance(effect, PeerDown):
                 self.table.down(effect.name)
-                self._told.pop(effect.name, None)
             elif isinstance(effect, PeerChanged):
                 self.table.suspect(effect.name, is_suspect=effect.state is State.SUSPECT)
-        return effects
+        return effects + told

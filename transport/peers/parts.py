@@ -3,7 +3,8 @@
 A part begins with a byte that begins no batch (msgpack never uses it); what has none is a frame as it is. Whoever is asked to
 tell how far he is answers with the total that he has taken in (`Took`), over his own line to the asker: that is the credit.
 A line's number is drawn by its dialler, so that what is told of a former line means nothing. Trusts nobody: the parts of a
-frame are bounded as a frame is (a part may be empty), and of each key no more lines are known than it can have.
+frame are bounded as a frame is (a part may be empty), and of each key no more lines are known than it can have: the last to
+speak.
 """
 
 from __future__ import annotations
@@ -97,13 +98,14 @@ class Joining:
 
     def _line(self, key: bytes, number: int) -> _Incoming:
         lines = self._lines.setdefault(key, {})
-        line = lines.get(number)
+        line = lines.pop(number, None)
         if line is None:
             if len(lines) >= LINES_MAX:
                 oldest = next(iter(lines))
                 del lines[oldest]
                 self.owed.pop((key, oldest), None)
-            line = lines[number] = _Incoming()
+            line = _Incoming()
+        lines[number] = line  # behind all others: the first is the one that was silent for longest
         return line
 
     def _joined(self, line: _Incoming, piece: memoryview, *, is_last: bool) -> bytes | None:

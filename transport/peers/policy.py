@@ -34,7 +34,7 @@ class MembershipPolicy:
     #: No wait is longer: most of the time in which a partition heals. 63 peers dialled so often cost nothing.
     backoff_ns_max: int = 2 * _SECOND
     #: A dialled peer that is not up after so long is hung up on: what TCP holds for it is too old, and its own retries
-    #: come further and further apart.
+    #: come further and further apart. (Of a line that stands more is waited for each time: dialling.py.)
     attempt_ns: int = 1 * _SECOND
     #: Who was refused (its name is taken, its protocol too old) tries again after so long.
     refused_ns: int = 5 * _SECOND

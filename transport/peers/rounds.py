@@ -1,8 +1,8 @@
-"""Rounds: what a node says of its own accord, with each heartbeat.
+"""Rounds: what a node says of its own accord, with each heartbeat, and once to a peer that comes up.
 
 One heartbeat a peer, or a hello where the other has not answered yet; one question about all whom it doubts, to a few
-others drawn by lot; one view, to one whose view differs. So the frames of a node grow with
-its peers and no faster, whatever goes wrong, and news is everywhere after a few rounds (each doubles who knows it).
+others drawn by lot; one view, to one whose view differs. So the frames of a node grow with its peers and no faster, whatever
+goes wrong, and news is everywhere after a few rounds (each doubles who knows it).
 """
 
 from collections.abc import Callable, Sequence
@@ -30,6 +30,17 @@ def beat(mesh: Mesh, now_ns: int) -> list[Effect]:
             effects.append(mesh.hello(address, now_ns))
     reachable = [peer for peer in mesh.view if peer.state is State.UP and mesh.lines.stands(peer.address)]
     return effects + _inquire(mesh, reachable, now_ns) + _sync(mesh, reachable, now_ns)
+
+
+def greet(mesh: Mesh, peer: Peer, now_ns: int) -> list[Effect]:
+    """A peer is up: it is told so at once, so that this node is up there, too; and the first of all is asked whom it knows."""
+    if not mesh.lines.stands(peer.address):
+        return []
+    effects: list[Effect] = [Send(peer.address, _heartbeat(mesh, peer, now_ns))]
+    if not any(each.is_told_up for each in mesh.view if each is not peer):
+        records = mesh.view.records(now_ns)[:RECORDS_MAX]
+        effects.append(Send(peer.address, mesh.say(Sync, peer, now_ns, records=records)))
+    return effects
 
 
 def vouch(mesh: Mesh, asker: Peer, names: Sequence[str], now_ns: int) -> list[Effect]:

@@ -44,8 +44,8 @@ class _Offered:
     load: float = -1.0
     load_ranked: float = 0.0
     is_suspect: bool = False
-    #: Heartbeats until it is asked (again).
-    patience: int = 0
+    #: Heartbeats until it is asked (again). Who comes up tells by itself, right behind his first.
+    patience: int = 2
     #: Routes that it has withdrawn of late, and for how many heartbeats that is remembered.
     withdrawn: dict[str, int] = field(default_factory=dict)
 

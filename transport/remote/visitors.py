@@ -21,6 +21,7 @@ import zmq
 
 from ..batching import PEER_BYTES_MAX, Outbox, Sent
 from ..link import LARGE_BYTES, LARGE_BYTES_MAX
+from ..security.admission import plain
 from ..security.keyring import Keyring
 from ..security.ring import Holder
 from ..security.roll import ends_of, held
@@ -86,6 +87,14 @@ class Visitors:
         if found is not None and found is not visitor.holder:
             visitor.holder = found
         return found
+
+    def address(self, name: str) -> str:
+        """Where that is, as this host sees it; "": he has gone."""
+        visitor = self._visitors.get(name.encode())
+        if visitor is None:
+            return ""
+        host, port = visitor.ends[1][:2]
+        return f"{plain(str(host))}:{port}"
 
     def say(self, name: str, packed: bytes) -> bool:
         """Put a packed envelope behind those for a client. False: he has gone, or does not read and is hung up on."""

@@ -31,6 +31,7 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._text = str(path)  # to join paths by it: `mark` is asked ten times a second, and with each handshake
 
     def make(self) -> None:
         """Make it, if it is not there. Raises `FailedPrecondition`, as everything here does."""
@@ -46,7 +47,7 @@ class Folder:
     def mark(self, name: str) -> Mark | None:
         """Of the file as it lies there: another once it was changed. None: there is none."""
         try:
-            found = os.stat(self.path / name, follow_symlinks=False)
+            found = os.stat(f"{self._text}/{name}", follow_symlinks=False)
         except FileNotFoundError:
             return None
         except OSError as error:

@@ -64,12 +64,13 @@ class Gatekeeper:
 
     def answer(self, now_ns: int) -> bool:
         """Answer those who have asked; whether more may be waiting, so that the owner comes back before it waits."""
-        for _ in range(QUESTIONS_MAX):
+        for number in range(QUESTIONS_MAX):
             if not int(self._socket.getsockopt(zmq.EVENTS)) & _POLLIN:
                 self._say(self.refusals.due(now_ns))
                 return False
             question: list[bytes] = self._socket.recv_multipart(zmq.NOBLOCK)
-            self.keyring.refresh()
+            if number == 0:
+                self.keyring.refresh()
             if self.keyring.problem != self._problem:
                 self._problem = self.keyring.problem
                 if self._problem is not None:

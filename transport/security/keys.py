@@ -12,6 +12,7 @@ import base64
 import hashlib
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from ..errors import InvalidArgument
 
@@ -96,6 +97,7 @@ def decoded(text: str, prefix: str) -> bytes | None:
     )  # four texts have the same bytes: their last two bits do not count
 
 
+@lru_cache(maxsize=4_096)  # with each connection, and each frame's User-Id begins so
 def fingerprint(raw: bytes) -> str:
     """Of whatever was shown as a key."""
     letters = base64.b32encode(hashlib.sha256(raw).digest()).decode().lower()[:20]

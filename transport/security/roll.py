@@ -18,12 +18,16 @@ from typing import Any, Final
 import zmq
 
 from ..errors import FailedPrecondition
+from .endless import Endless
 from .gatekeeper import Gatekeeper
 from .ring import Holder, Ring
 
 #: Connections of one key at a time. A node has one a class of urgency, and each program that is a client of another host one:
 #: the programs of one host, and those connections that have just ended. It keeps one key from taking the descriptors of all.
 CONNECTIONS_OF_KEY_MAX: Final = 64
+#: Who never comes to an end is looked for in one sweep of so many, once a second: it costs some 5 us a connection, of which
+#: a node among 64 has 126.
+SWEEPS_A_LOOK: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,8 @@ class Roll:
         self._port = int(socket.getsockopt_string(zmq.LAST_ENDPOINT).rpartition(":")[2])
         self._connections: dict[int, Connection] = {}  # by descriptor: no more than a process may have
         self._swept: Ring | None = None
+        self._endless = Endless()
+        self._sweeps_count = 0
         #: Frames refused, as their key is not trusted (any more) or has too many connections; and connections ended.
         self.refused_count = self.cut_count = 0
 
@@ -68,6 +74,7 @@ class Roll:
         is_new = known is None or known.user_id != user_id or known.admission != admission
         if is_new:
             self._note(fd, user_id, admission)
+        self._endless.spoke(fd)
         holder = self._keyring.ring.of_user_id(user_id)
         if holder is None or (is_new and self._is_one_too_many(user_id)):
             self.refused_count += 1
@@ -75,15 +82,18 @@ class Roll:
             return None
         return holder
 
-    def sweep(self, due: Iterable[int] = ()) -> list[str]:
+    def sweep(self, due: Iterable[int] = (), waiting: Iterable[int] = ()) -> list[str]:
         """Read the ring again, and end the connections of those who are not trusted any more, of those who are silent, too.
 
         `due`: descriptors of those who have had their time to speak (doorstep.py). Who has not is hung up on: he has a key, but
-        as long as he says nothing it is not known whose. Returns the User-Ids of those who were trusted. Call it a few times a
-        second: for so long a revoked key may still be written to.
+        as long as he says nothing it is not known whose. `waiting`: of those who have not had it yet. Returns the User-Ids of
+        those who were trusted. Call it a few times a second: for so long a revoked key may still be written to.
         """
         for fd in due:
             self._end_if_silent(fd)
+        self._sweeps_count += 1
+        if self._sweeps_count % SWEEPS_A_LOOK == 0:
+            self._end_endless(waiting)
         self._keyring.refresh()
         ring = self._keyring.ring
         if ring is self._swept:
@@ -97,6 +107,7 @@ class Roll:
 
     def _note(self, fd: int, user_id: str, admission: int) -> None:
         self._connections.pop(fd, None)
+        self._endless.begins(fd)
         with held(fd) as connection:
             self._connections[fd] = Connection(user_id, admission, ends_of(connection))
 
@@ -118,6 +129,19 @@ class Roll:
         if ends is not None and (known is None or known.ends != ends):
             self._connections[fd] = Connection("", 0, ends)
             self._cut(fd)
+
+    def _end_endless(self, waiting: Iterable[int]) -> None:
+        known = {fd for fd, one in self._connections.items() if one.ends is not None}
+        looked = known.union(waiting)
+        for fd in looked:
+            with held(fd) as connection:
+                if connection is None or not self._endless.is_one(fd, connection):
+                    continue
+            if fd in known:
+                self._cut(fd)
+            else:
+                self._end_if_silent(fd)
+        self._endless.looked(looked)
 
     def _cut(self, fd: int) -> None:
         was = self._connections.get(fd)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import random
@@ -11,15 +12,17 @@ from pathlib import Path
 
 import pytest
 
+from appbackplane.runtime.peers.allowance import SAY_BYTES_MAX
 from appbackplane.runtime.peers.answers import Packed
-from appbackplane.runtime.peers.endpoint import ASKED_MAX, CORES, SAY, Endpoint
+from appbackplane.runtime.peers.endpoint import ASKED_MAX, CORES, SAY, TURN_MAX_NS, Endpoint
 from appbackplane.transport import codec
-from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, REFUSED, STATUS, Envelope
+from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, REFUSED, STATUS, Envelope, reply
 from appbackplane.transport.errors import Busy
+from appbackplane.transport.foreign_frames import CONTAINERS_MAX, UNCOUNTED_BYTES
 from appbackplane.transport.link import Link
 from appbackplane.transport.peers import effects as fx
 from appbackplane.transport.peers.lines import Came, Connected, Lines
-from appbackplane.transport.peers.messages import Heartbeat, Message, body_of, message_from
+from appbackplane.transport.peers.messages import Heartbeat, Message, Sync, body_of, message_from
 from appbackplane.transport.peers.node import PeerNode
 from appbackplane.transport.peers.view import Identity
 from appbackplane.transport.security.keyring import Keyring
@@ -245,3 +248,63 @@ def test_calls_of_a_process_that_has_died_are_taken_back(here: Here) -> None:
     here.peer.until(lambda: here.looked_for)
     assert {*here.looked_for} == {BOB}
     assert here.ends == []
+
+
+def test_a_peer_that_says_too_much_of_others_keeps_nobody_waiting(here: Here, caplog: pytest.LogCaptureFixture) -> None:
+    """A frame of 4,096 views kept the endpoint for 0.7 s. What is beyond is dropped, and the node is up as before."""
+    here.meet()
+    me, them = (node.membership.me for node in (here.peer.node, here.endpoint.node))
+    view = Sync(
+        name="b", incarnation=me.incarnation, to=them.incarnation, beat=1, sent_ns=1, echo_ns=0, records=()
+    )  # fmt: skip
+    for _ in range(2_000):
+        here.peer.say(Envelope(CAST, 0, 0, SAY, body=body_of(view)))
+    here.peer.until(lambda: here.endpoint._allowance.dropped_count > 1_500)
+    here.ask(1)
+    here.peer.until(lambda: len(here.peer.heard) == 1)
+    said = [record.getMessage() for record in caplog.records]
+    assert said.count("node 'b' says more of itself and others than is heard") == 1
+
+
+def test_what_nodes_say_of_themselves_is_bounded_in_bytes(here: Here, caplog: pytest.LogCaptureFixture) -> None:
+    """Before it is looked at more closely."""
+    here.meet()
+    here.peer.say(Envelope(CAST, 0, 0, SAY, body={"kind": "heartbeat", "name": "x" * (SAY_BYTES_MAX + 1)}))
+    here.peer.until(lambda: "bytes of what a node says of itself" in caplog.text)
+
+
+def test_who_waits_for_what_is_too_complicated_is_told(here: Here) -> None:
+    """A call here its caller there; an answer there its caller here. Nobody else notices."""
+    here.meet()
+    body = {"x": [[]] * (CONTAINERS_MAX + 1), "ballast": "x" * UNCOUNTED_BYTES}
+    here.ask(1)
+    here.ask(2)
+    here.peer.until(lambda: len(here.peer.heard) == 2)
+    first, second = here.peer.heard
+    here.peer.say(Envelope(CALL, 7, None, "calc.add", body=body))
+    here.peer.until(lambda: len(here.peer.heard) == 3)
+    told = here.peer.heard[2]
+    assert (told.kind, told.id, told.route, told.body[0]) == (STATUS, 7, REFUSED, Status.INVALID_ARGUMENT)
+    assert "at most 524,288 lists and maps" in told.body[1]
+    here.peer.say(reply(first.id, body))
+    here.peer.until(lambda: here.ends)
+    assert here.ends == [(ANN, 1, Status.INVALID_ARGUMENT, False)]
+    here.peer.say(reply(second.id, 5))
+    here.peer.until(lambda: len(here.ends) == 2)
+    assert here.ends[1] == (ANN, 2, 5, False)
+
+
+def test_what_is_asked_is_taken_in_turns(here: Here) -> None:
+    """In order; 8,192 messages in one took as long as all of them, in which peers were not heard."""
+    endpoint, clock = here.endpoint, itertools.count(time.monotonic_ns(), TURN_MAX_NS // 20)
+    endpoint._now_ns = lambda: next(clock)  # each look at it takes a while
+    for id in range(200):
+        here.ask(id + 1)
+    turns = 0
+    while endpoint._asked:
+        before = len(endpoint._asked)
+        assert endpoint._turn(next(clock)) == 0 or not endpoint._asked, "it does not wait while there is more"
+        assert before - 25 < len(endpoint._asked) < before
+        turns += 1
+    assert here.ends == [(ANN, id, Status.NOT_FOUND, True) for id in range(1, 201)]
+    assert turns >= 8

@@ -6,8 +6,9 @@ import secrets
 
 import pytest
 
-from appbackplane.runtime.peers.roster import SELF, UNMET, PeerInWords, Roster, Row
+from appbackplane.runtime.peers.roster import CLIENT, SELF, UNMET, PeerInWords, Roster, Row, Visitor
 from appbackplane.transport.security.keys import PublicKey
+from appbackplane.transport.security.ring import Holder
 from tests.transport.peers.network import EPOCH, SECOND, Network, Process, at
 
 
@@ -28,6 +29,26 @@ class Looked:
         self.roster.look(lambda name: (calls or {}).get(name, 0), lambda name: 0)
         now_ns = self.network.now_ns
         return {row.name: row.in_words(now_ns, EPOCH + now_ns, has_names=has_names) for row in self.roster.rows}
+
+
+def test_clients_come_last_and_one_key_is_one_row(network: Network) -> None:
+    """However many programs have it: the first of them, and what all have outstanding."""
+    a = network.start("a", [], key=str(key()))
+    roster = Roster(a.node, {}, network.now_ns)
+    laptop, phone = (Holder(name, key()) for name in ("laptop", "a-phone"))
+    visitors = [
+        Visitor(laptop, "10.0.0.9:2", 2 * SECOND, 1), Visitor(laptop, "10.0.0.9:1", SECOND, 4),
+        Visitor(phone, "10.0.0.8:1", SECOND, 0),
+    ]  # fmt: skip
+    roster.look(lambda name: 0, lambda name: 0, visitors)
+    told = [row.in_words(5 * SECOND, EPOCH, has_names=True) for row in roster.rows]
+    assert [(one["name"], one["state"], one["calls_from"]) for one in told] == [
+        ("a", SELF, 0), ("a-phone", CLIENT, 0), ("laptop", CLIENT, 5),
+    ]  # fmt: skip
+    _, one, two = told
+    assert (one["because"], one["address"], one["fingerprint"]) == ("", "10.0.0.8:1", phone.key.fingerprint)
+    assert (two["because"], two["address"]) == ("2 connections, this is the first", "10.0.0.9:1")
+    assert (two["state_for"], two["heard"], two["incarnation"]) == (4.0, None, None)
 
 
 def key() -> PublicKey:

@@ -51,11 +51,18 @@ def booked(nodes: Nodes) -> Counter[int]:
 
 
 def call_through(
-    nodes: Nodes, strike: Callable[[], object], heal: Callable[[], object], lasts_s: float
+    nodes: Nodes,
+    strike: Callable[[], object],
+    heal: Callable[[], object],
+    lasts_s: float,
+    callers: list[Caller] | None = None,
 ) -> list[Caller]:
-    """Four callers, before, while and after the links are bad: until each is answered again. On each node that only asks."""
+    """Four callers, before, while and after the links are bad: until each is answered again. On each node that only asks.
+
+    `callers`: those of another time, who go on.
+    """
     asking = [name for name in nodes.systems if name != "b"]
-    callers = [Caller(nodes.client(asking[first % len(asking)]), first * 1_000_000) for first in range(4)]
+    callers = callers or [Caller(nodes.client(asking[first % len(asking)]), first * 1_000_000) for first in range(4)]
     with ThreadPoolExecutor(len(callers)) as pool:
 
         def all_call_until(is_over: Callable[[Caller], bool]) -> None:

@@ -1,20 +1,24 @@
-"""Some nodes of a mesh in one process, for tests of meshes with more nodes than a machine bears whole systems of.
+"""The nodes of a mesh, a process each, for tests of meshes with more nodes than a machine bears whole systems of.
 
-A node is here what a node is everywhere towards others: an `Endpoint` with its thread, real sockets, keys and membership; but
-its system is only told to it: what it offers is said by hand, and nobody calls. `python -m tests.system.peers.mesh FOLDER SEED`
-takes words by lines: `start NAME…`, `stop NAME…`, `offer NAME ROUTE`, `look`, and answers each with one line of JSON.
+A node is here what a node is everywhere towards others: a process with an `Endpoint` and its thread, real sockets, keys and
+membership; but its system is only told to it: what it offers is said by hand, and nobody calls. `python -m
+tests.system.peers.mesh FOLDER SEED NAME…` forks one for each name, so that what they import is there once, and takes words by
+lines: `start`, `stop`, `offer ROUTE`, `know COUNT LIMIT_S`, `look`, each after the name that it is for, or `*`. It answers each
+line with one of JSON: what each of them has said.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
 import random
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TextIO
 
 from appbackplane.runtime.peers.endpoint import Endpoint
 from appbackplane.transport.link import Link
@@ -30,10 +34,10 @@ from appbackplane.transport.session import ClientSession
 POLICY = MembershipPolicy(
     heartbeat_ns=1_000_000_000, suspect_ns=3_000_000_000, dead_ns=10_000_000_000, attempt_ns=5_000_000_000
 )
-#: As short as backplanes have it that are to answer at once.
-SWITCH_S = 0.000_1
 #: What leaving may take.
 LEAVE_LIMIT_S = 10.0
+#: Between two looks at what is known.
+LOOK_S = 0.05
 
 
 class Node:
@@ -57,65 +61,113 @@ class Node:
 
     def offers(self) -> dict[str, list[str]]:
         """Who is up here, and what each offers."""
-        found = {}
         for _ in range(100):
             try:
-                for name, (_, operations, _) in self.node.table.known().items():
-                    found[name] = sorted(operations)
+                known = self.node.table.known()
+                return {name: sorted(operations) for name, (_, operations, _) in known.items()}
             except RuntimeError:  # its thread was just changing it
-                found.clear()
-            else:
-                return found
+                continue
         raise AssertionError("its routes change all the time")
 
 
-class Mesh:
-    """Those of this process."""
+class Served:
+    """One name, and the words that are for it."""
 
-    def __init__(self, folder: Path, seed: str) -> None:
+    def __init__(self, folder: Path, seed: str, name: str) -> None:
         """`seed`: the node that all others know from the start, by its name."""
-        self.folder, self.seed = folder, seed
-        self.nodes: dict[str, Node] = {}
+        self.folder, self.seed, self.name = folder, seed, name
+        self.running: Node | None = None
 
-    def start(self, *names: str) -> None:
-        """Nodes, each at its address."""
+    def start(self) -> None:
+        """At its address."""
         addresses: dict[str, str] = json.loads((self.folder / "addresses").read_text())
         key = str(Keyring(self.folder / self.seed).own().public)
-        for name in names:
-            seeds = {} if name == self.seed else {addresses[self.seed]: key}
-            self.nodes[name] = Node(self.folder, name, addresses[name], seeds)
+        seeds = {} if self.name == self.seed else {addresses[self.seed]: key}
+        self.running = Node(self.folder, self.name, addresses[self.name], seeds)
 
-    def stop(self, *names: str) -> None:
+    def stop(self) -> None:
         """In order."""
-        for name in names:
-            self.nodes.pop(name).endpoint.stop(LEAVE_LIMIT_S)
+        if self.running is not None:
+            self.running.endpoint.stop(LEAVE_LIMIT_S)
+            self.running = None
 
-    def offer(self, name: str, route: str) -> None:
-        """It offers one thing more."""
-        self.nodes[name].node.export([f"{name}.route", route], [])
+    def offer(self, route: str) -> None:
+        """One thing more."""
+        assert self.running is not None
+        self.running.node.export([f"{self.name}.route", route], [])
+
+    def know(self, count: str, limit_s: str) -> float:
+        """Until it knows so many routes of others; how long that took, s. It looks itself: to be asked costs it more."""
+        began_s = time.monotonic()
+        while self.running is not None and len(self.running.node.table.routes()) != int(count):
+            if time.monotonic() - began_s > float(limit_s):
+                break
+            time.sleep(LOOK_S)
+        return time.monotonic() - began_s
 
     def look(self) -> dict[str, Any]:
-        """What each of them knows, and what they cost together."""
-        times = os.times()
+        """What it knows, and what it costs."""
         return {
-            "offers": {name: node.offers() for name, node in self.nodes.items()},
+            "offers": None if self.running is None else self.running.offers(),
             "threads": len(os.listdir("/proc/self/task")),
             "fds": len(os.listdir("/proc/self/fd")),
-            "cpu_s": times.user + times.system,
         }
 
+    def serve(self, words: TextIO, answers: TextIO) -> None:
+        """Until there are no more."""
+        for line in words:
+            word, *arguments = line.split()
+            answers.write(json.dumps(getattr(self, word)(*arguments)) + "\n")
+            answers.flush()
+        self.stop()
 
-def main(folder: str, seed: str) -> None:
-    """Serves words until there are no more."""
+
+class Child(NamedTuple):
+    """A process, and the two ends of ours."""
+
+    words: TextIO
+    answers: TextIO
+
+
+def forked(folder: Path, seed: str, name: str, others: Iterable[Child]) -> Child:
+    """A process that serves. It has no end of the others', or their ends would not be known."""
+    words_out, words_in = os.pipe()
+    answers_out, answers_in = os.pipe()
+    if os.fork() == 0:
+        for end in (*(end for child in others for end in child), sys.stdin, sys.stdout):
+            end.close()
+        os.close(words_in)
+        os.close(answers_out)
+        code = 1
+        try:
+            Served(folder, seed, name).serve(open(words_out), open(answers_in, "w"))  # noqa: SIM115
+            code = 0
+        finally:
+            os._exit(code)
+    os.close(words_out)
+    os.close(answers_in)
+    return Child(open(words_in, "w"), open(answers_out))
+
+
+def main(folder: str, seed: str, *names: str) -> None:
+    """Hands words on, until there are no more."""
     logging.basicConfig(level=logging.ERROR)
-    # Each call of ZeroMQ lets go of the interpreter, and with 5 ms each of 16 threads took a second for a turn of 1 ms.
-    sys.setswitchinterval(SWITCH_S)
-    mesh = Mesh(Path(folder), seed)
+    gc.freeze()
+    children: dict[str, Child] = {}
+    for name in names:
+        children[name] = forked(Path(folder), seed, name, children.values())
     print(json.dumps("ready"), flush=True)
     for line in sys.stdin:
-        word, *words = line.split()
-        print(json.dumps(getattr(mesh, word)(*words)), flush=True)
-    mesh.stop(*mesh.nodes)
+        whose, said = line.split(maxsplit=1)
+        asked = {name: child for name, child in children.items() if whose in (name, "*")}
+        for child in asked.values():
+            child.words.write(said)
+            child.words.flush()
+        print(json.dumps({name: json.loads(child.answers.readline()) for name, child in asked.items()}), flush=True)
+    for child in children.values():
+        child.words.close()
+    for _ in children:
+        os.wait()
 
 
 if __name__ == "__main__":

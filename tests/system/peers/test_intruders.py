@@ -132,12 +132,12 @@ def test_nonsense_of_a_trusted_peer_ends_nothing(both: Nodes, client: Client, fr
     node = psutil.Process(both.systems["b"].pids()["node"])
     before = node.memory_info().rss
     is_over = threading.Event()
-    sent = 0
+    sent = answered = 0
 
     def send(socket: zmq.Socket[bytes]) -> None:
         nonlocal sent
         nonsense = Nonsense(7, both.address("b"))
-        while sent < frames:
+        while sent < frames or answered < 10:
             with suppress(InvalidArgument):
                 socket.send(nonsense.frame())
                 sent += 1
@@ -147,13 +147,11 @@ def test_nonsense_of_a_trusted_peer_ends_nothing(both: Nodes, client: Client, fr
         socket.sndtimeo = CONNECT_MS
         sender = threading.Thread(target=send, args=(socket,), daemon=True)
         sender.start()
-        answered = 0
         while not is_over.is_set():
             assert client.call("b/calc.add", x=answered, y=1) == answered + 1
             answered += 1
             assert sender.is_alive() or is_over.is_set(), "the door takes nothing more"
         sender.join()
-        assert answered > 10
         assert client.call("b/calc.add", x=1, y=1) == 2
     assert node.memory_info().rss - before < GROWTH_MAX
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -366,6 +367,26 @@ def test_a_cut_is_noticed_on_both_ends(node: Node, there: Client) -> None:
         assert ended(there, "cut-off") == ["began", "Cancelled"]
         proxy.heal()
         assert client.call("calc.add", x=1, y=2, timeout=LIMIT_S) == 3
+
+
+def test_who_looks_on_sees_who_is_connected(own_node: Node) -> None:
+    """A row for the key, with what its programs have outstanding, until the last of them has gone."""
+
+    def rows(told: list[dict[str, Any]]) -> list[tuple[str, int]]:
+        return [(row["name"], row["calls_from"]) for row in told if row["state"] == "client"]
+
+    with own_node.system.connect() as there:
+        with own_node.connect() as client, own_node.connect() as other:
+            assert other.call("calc.add", x=1, y=2) == 3
+            call = client.submit("worker.work", key="place-0", name="seen")
+            client.flush()
+            ask_until(there, "node.peers", lambda told: rows(told) == [("k", 1)])
+            (row,) = (row for row in there.call("node.peers") if row["state"] == "client")
+            assert row["because"] == "2 connections, this is the first"
+            assert row["address"].startswith("127.0.0.1:")
+            call.cancel()
+            ask_until(there, "node.peers", lambda told: rows(told) == [("k", 0)])
+        ask_until(there, "node.peers", lambda told: rows(told) == [])
 
 
 # Who is not let in

@@ -60,7 +60,7 @@ def test_sixty_four_nodes_are_one_mesh_within_ten_seconds() -> None:
     network.run(1)
     beats = SECOND / POLICY.heartbeat_ns
     for process in nodes:
-        assert process.sent["Heartbeat"] == 63 * beats
+        assert 63 * beats <= process.sent["Heartbeat"] <= 63 * beats + 2, "and one to each who has come up meanwhile"
         assert process.sent.total() - process.sent["Heartbeat"] <= 2 * beats, process.sent
     assert max(joining) <= 10 * 63 * beats, "joining cost more than two seconds of heartbeats"
 

@@ -313,8 +313,9 @@ def test_who_says_something_on_a_line_that_was_dialled_is_hung_up_on(end: Callab
     try:
         a.lines.dial(address, b.key)
         heard: list[list[bytes]] = []
+        until(lambda: said() is None and Connected(address) in a.events, a)
+        assert a.lines.say(address, b"hello", is_control=True)
         until(lambda: heard.extend(filter(None, [said()])) or heard, a)
-        assert Connected(address) in a.events
         door.send_multipart([heard[0][0], b"a word"])
         until(lambda: said() is None and Lost(address, "it says something where it is to listen") in a.events, a)
     finally:

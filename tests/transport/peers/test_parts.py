@@ -81,6 +81,16 @@ def test_what_is_kept_of_one_key_is_bounded() -> None:
     assert joining.owed.keys() == {(OTHER, 1)}
 
 
+def test_a_line_that_speaks_is_kept_however_many_others_do() -> None:
+    """Or what it is told would be too little for ever, and the sender's window shut."""
+    joining = Joining()
+    piece = part(0, b"x", is_last=True, is_to_tell=True)
+    for line in range(1, 20):
+        joining.take(KEY, piece)
+        joining.take(KEY, part(line, b"x", is_last=True, is_to_tell=False))
+    assert joining.owed == {(KEY, 0): 19 * len(piece)}
+
+
 @pytest.mark.parametrize(
     "frame", [b"\xc1", b"\xc1\x00\x00", b"\xc1\xff" + bytes(8), b"\xc1\x04" + bytes(8), b"\xc1\x04" + bytes(17)]
 )

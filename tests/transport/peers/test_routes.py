@@ -10,13 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appbackplane.transport.errors import InvalidArgument, MalformedFrame, NotFound, Unavailable, UnknownRoute
-from appbackplane.transport.peers.effects import Send
-from appbackplane.transport.peers.messages import ROUTES_MAX, Change, Routes, RoutesWanted
-from appbackplane.transport.peers.node import ROUTES_COUNT_MAX
+from appbackplane.transport.peers.effects import PeerUp, Send
+from appbackplane.transport.peers.messages import ROUTES_MAX, Change, Heartbeat, Routes, RoutesWanted
+from appbackplane.transport.peers.node import ROUTES_COUNT_MAX, PeerNode
 from appbackplane.transport.peers.offer import VERSIONS_MAX, Offer
+from appbackplane.transport.peers.peer import Peer
 from appbackplane.transport.peers.policy import MembershipPolicy
 from appbackplane.transport.peers.route_table import LOAD_STEP, PATIENCE_BEATS, WITHDRAWN_BEATS, RouteTable
-from tests.transport.peers.network import MS, SECOND, Network, Process, Weather
+from tests.transport.peers.network import MS, SECOND, Network, Process, Weather, at
 from tests.transport.peers.test_joining import HEAL_S, mesh
 
 POLICY = MembershipPolicy()
@@ -122,9 +123,10 @@ def test_a_gap_is_asked_for_at_once() -> None:
 
 
 def test_an_answer_that_does_not_come_is_asked_for_again() -> None:
-    """Not with each heartbeat, or a long list would be sent five times."""
+    """Not with each heartbeat, or a long list would be sent five times. The first brings one that nobody has asked for."""
     known = RouteTable()
     known.up("b")
+    assert known.heard("b", 1, 0.0) is None
     asked = [known.heard("b", 1, 0.0) for _ in range(3 * PATIENCE_BEATS)]
     assert asked == [0, *[None] * (PATIENCE_BEATS - 1)] * 3
 
@@ -152,27 +154,59 @@ def test_more_than_a_node_may_offer_is_refused() -> None:
     assert known.heard("b", 2, 0.0) is None
 
 
-def test_nobody_is_told_all_routes_again_and_again() -> None:
-    """A question of a hundred bytes, an answer of up to a megabyte: who asks without end is answered ten times a second."""
+def asked_by_another() -> tuple[Network, PeerNode, str, Peer]:
+    """A node that offers something; the key of one that is up, and what is known of that one."""
     network = Network(seed=7)
     one, other = mesh(network, 2)
     export(one)
     network.run(1)
-    node = one.node
-    peer, me = node.membership.view.get("n1"), node.membership.me
+    peer = one.node.membership.view.get("n1")
     assert peer is not None
+    return network, one.node, other.key, peer
+
+
+def test_nobody_is_told_all_routes_again_and_again() -> None:
+    """A question of a hundred bytes, an answer of up to a megabyte: who asks without end is answered ten times a second."""
+    network, node, key, peer = asked_by_another()
+    me = node.membership.me
     wanted = RoutesWanted(
         name="n1", incarnation=peer.incarnation, to=me.incarnation, beat=10**6, sent_ns=1, echo_ns=1, since=0
     )
     answers = [
         effect
         for number in range(1_000)
-        for effect in node.received(other.key, wanted, network.now_ns + number * 1_000_000)
+        for effect in node.received(key, wanted, network.now_ns + number * 1_000_000)
         if isinstance(effect, Send) and isinstance(effect.message, Routes)
     ]
     assert ROUTES_COUNT_MAX <= len(answers) < 2 * ROUTES_COUNT_MAX, "the second had begun before"
-    later = node.received(other.key, wanted, network.now_ns + 2_000 * 1_000_000)
+    later = node.received(key, wanted, network.now_ns + 2_000 * 1_000_000)
     assert [type(effect.message) for effect in later if isinstance(effect, Send)] == [Routes]
+
+
+def test_who_comes_up_again_and_again_is_not_told_all_each_time() -> None:
+    """Each heartbeat says that it had given this node up: so each would bring it a megabyte that it has not asked for."""
+    network, node, key, peer = asked_by_another()
+    me = node.membership.me
+    effects = []
+    for number in range(1_000):
+        now_ns = network.now_ns + number * 1_000_000
+        beat = Heartbeat(
+            name="n1", incarnation=peer.incarnation, to=me.incarnation, beat=10**6 + number, sent_ns=1, echo_ns=now_ns,
+            digest=0, session=10 + number, is_up=True, routes=0, load=0.0,
+        )  # fmt: skip
+        effects += node.received(key, beat, now_ns)
+    assert sum(isinstance(effect, PeerUp) for effect in effects) > 100, "it did not come up again and again"
+    told = [effect for effect in effects if isinstance(effect, Send) and isinstance(effect.message, Routes)]
+    assert len(told) < 2 * ROUTES_COUNT_MAX
+
+
+def test_who_comes_up_is_told_the_routes_before_he_asks() -> None:
+    """So they can be called a heartbeat earlier."""
+    network = Network(seed=8)
+    for name in ("n0", "n1"):
+        export(network.start(name, [at("n0")]))
+    network.run_until(lambda: offered(network), 10)
+    assert [process.sent["RoutesWanted"] for process in network.living()] == [0, 0]
 
 
 # Order.

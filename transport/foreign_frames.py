@@ -1,0 +1,183 @@
+"""Foreign frames: what comes from another host is decoded within bounds of work, not of bytes alone.
+
+A frame of 16 MiB of empty lists takes seconds to make and a gigabyte to hold, one of keys that are made to collide hours: in
+these the thread that looks after all peers would serve nobody. So lists and maps, names in maps, and keys whose hash the sender
+chooses are counted while they are made, before the next is. Lists of plain values and blobs are bounded by the frame's bytes,
+as everywhere (codec.py). It costs an honest frame up to 1 MiB nothing, a larger one a fifth; where keys are no text, and in
+large frames, maps are put together by hand, which costs 0.5 us a name. Where processes of one host talk, codec.py does.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import msgpack
+
+from . import codec
+from .batching import BATCH_BYTES_MAX
+from .envelope import Envelope
+from .errors import MalformedFrame
+
+#: Frames up to this are not counted: of the worst, 1 MiB of empty lists, it is 0.2 s. No batch is larger (batching.py), so a
+#: frame that is refused holds one message, whose caller can be told (codec.head).
+UNCOUNTED_BYTES: Final = BATCH_BYTES_MAX + 16
+#: Lists and maps in one frame: 0.1 s if they are empty, 0.3 s as records of 45 bytes, which fill a frame 16 MiB long.
+CONTAINERS_MAX: Final = 524_288
+#: Names in all its maps: 0.25 s if no two are the same; a million took 0.7 s.
+NAMES_MAX: Final = 524_288
+#: Keys that are neither text nor bytes. Their hashes are the sender's to choose, and of n that follow each other's ways through
+#: the table each takes n steps: 16,384 cost 0.1 s, and a million an hour.
+CHOSEN_KEYS_MAX: Final = 16_384
+#: Of one map so many with the very same hash: -1 and -2 have, so have eight points of a grid in space.
+SAME_HASH_MAX: Final = 8
+#: Longer lists, and what is deeper, are left to msgpack, of which maps are counted when they are complete: none may be wider
+#: than this, or some open ones would hold what is not counted yet. A longer list of maps that are all wider has more than
+#: `NAMES_MAX`.
+BY_HAND_LENGTH_MAX: Final = 512
+BY_HAND_DEPTH_MAX: Final = 32
+WIDTH_MAX: Final = NAMES_MAX // BY_HAND_LENGTH_MAX
+#: From larger frames on the collector of circles waits: there are none in what is made, and to look for them while half a
+#: million lists are made, each time there are a quarter more, took 0.7 s of 0.8.
+COLLECTED_BYTES: Final = 64 << 10
+#: What a list or a map begins with.
+_CONTAINERS: Final = frozenset((*range(0x80, 0xA0), *range(0xDC, 0xE0)))
+#: Of msgpack: timestamps as nanoseconds. Nothing of ours says one, and to make an object of each took 2.5 s a frame.
+_NANOSECONDS: Final = 2
+
+
+class TooComplicated(MalformedFrame):
+    """It holds more than one frame from another host may."""
+
+    def __init__(self, what: str, limit: int) -> None:
+        super().__init__(
+            f"between hosts one message holds at most {limit:,} {what}: send what is more as text or bytes, as plain lists,"
+            f" or in several messages"
+        )
+
+
+def decode(frame: bytes) -> list[Envelope]:
+    """As `codec.decode`, of what another host has sent. Raises `MalformedFrame`: `TooComplicated` beyond the bounds."""
+    if len(frame) > codec.FRAME_BYTES_MAX:
+        raise MalformedFrame(f"frame of {len(frame):,} bytes, limit {codec.FRAME_BYTES_MAX:,}")
+    try:
+        if len(frame) <= COLLECTED_BYTES:
+            return codec.checked(_unpacked(frame))
+        with _uncollected():
+            return codec.checked(_unpacked(frame))
+    except MalformedFrame:
+        raise
+    except Exception as error:  # the edge: whatever msgpack raises, the peer is at fault
+        raise MalformedFrame(f"not msgpack: {type(error).__name__}: {error}") from error
+
+
+def _unpacked(frame: bytes) -> Any:
+    try:
+        if len(frame) <= UNCOUNTED_BYTES:
+            return msgpack.unpackb(frame, strict_map_key=True, ext_hook=codec.refuse_extension, timestamp=_NANOSECONDS)
+        return _Reader(frame, is_text=True).read()
+    except ValueError as error:
+        if "strict_map_key" not in str(error):
+            raise
+    return _Reader(frame, is_text=False).read()
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    # Two threads at a time: whoever comes second finds it off, and leaves it to the first to turn it on.
+    is_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if is_on:
+            gc.enable()
+
+
+class _Reader:
+    """One frame."""
+
+    def __init__(self, frame: bytes, *, is_text: bool) -> None:
+        """`is_text`: keys are text or bytes, or it fails with a `ValueError`."""
+        self._frame = frame
+        self._containers = self._names = self._chosen = 0
+        hook = {"object_hook": self._made} if is_text else {"object_pairs_hook": self._named}
+        self._unpacker: Any = msgpack.Unpacker(
+            strict_map_key=is_text, ext_hook=codec.refuse_extension, timestamp=_NANOSECONDS, max_map_len=WIDTH_MAX,
+            max_buffer_size=len(frame), list_hook=self._listed, **hook,
+        )  # fmt: skip
+        self._unpacker.feed(frame)
+
+    def read(self) -> Any:
+        """What it says."""
+        try:
+            value = self._value(0)
+            if self._unpacker.tell() != len(self._frame):
+                raise MalformedFrame("a frame holds one batch and nothing behind it")
+            return value
+        except ValueError as error:
+            if "max_map_len" in str(error):
+                raise TooComplicated("names in a map that is in a list of more than 512", WIDTH_MAX) from error
+            raise
+        finally:
+            self._unpacker = None  # the hooks are ours: a circle, with a copy of the frame in it
+
+    def _value(self, depth: int) -> Any:
+        unpacker = self._unpacker
+        at = unpacker.tell()
+        head = self._frame[at]
+        if depth < BY_HAND_DEPTH_MAX and head >= 0x80:
+            if head < 0x90 or 0xDE <= head <= 0xDF:
+                return self._wide(unpacker.read_map_header(), depth)
+            if head < 0xA0 or 0xDC <= head <= 0xDD:
+                length = head & 15
+                if head >= 0xDC:
+                    length = int.from_bytes(self._frame[at + 1 : at + (3 if head == 0xDC else 5)])
+                if length <= BY_HAND_LENGTH_MAX:
+                    self._count(0)
+                    return [self._value(depth + 1) for _ in range(unpacker.read_array_header())]
+        return unpacker.unpack()
+
+    def _wide(self, width: int, depth: int) -> dict[Any, Any]:  # hot: a name a step
+        self._count(width)
+        unpack, tell, frame = self._unpacker.unpack, self._unpacker.tell, self._frame
+        pairs = []
+        for _ in range(width):
+            key = unpack()
+            is_plain = frame[tell()] not in _CONTAINERS
+            pairs.append((key, unpack() if is_plain else self._value(depth + 1)))
+        return self._dict(pairs)
+
+    def _count(self, names: int) -> None:
+        self._containers += 1
+        if self._containers > CONTAINERS_MAX:
+            raise TooComplicated("lists and maps", CONTAINERS_MAX)
+        self._names += names
+        if self._names > NAMES_MAX:
+            raise TooComplicated("names in its maps", NAMES_MAX)
+
+    def _listed(self, value: list[Any]) -> list[Any]:
+        self._count(0)
+        return value
+
+    def _made(self, value: dict[Any, Any]) -> dict[Any, Any]:
+        self._count(len(value))
+        return value
+
+    def _named(self, pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+        self._count(len(pairs))
+        return self._dict(pairs)
+
+    def _dict(self, pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+        chosen = sum(type(key) is not str and type(key) is not bytes for key, _ in pairs)
+        if chosen:
+            self._chosen += chosen
+            if self._chosen > CHOSEN_KEYS_MAX:
+                raise TooComplicated("keys that are neither text nor bytes", CHOSEN_KEYS_MAX)
+            pairs = [(codec.as_key(key), value) for key, value in pairs]
+            hashes = sorted(hash(key) for key, _ in pairs)  # not a table of them: that is what is made to be slow
+            if any(map(int.__eq__, hashes, hashes[SAME_HASH_MAX:])):
+                raise TooComplicated("keys with the same hash in one map", SAME_HASH_MAX)
+        return dict(pairs)
