@@ -7,16 +7,40 @@ with calls, and goes between the parts.
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Final
 
 import zmq
 
 from ..batching import Sent
+from ..security import links
+from ..security.keyring import Keyring
+from ..security.keys import PublicKey
 from .parts import HEAD_BYTES, part
 from .window import Window
 
 #: What a monitor tells of a line that stands.
 STANDS: Final = int(zmq.EVENT_HANDSHAKE_SUCCEEDED)
+#: What a monitor tells of one that does not, and why.
+ENDS: Final = {
+    int(zmq.EVENT_DISCONNECTED): "the connection has ended",
+    int(zmq.EVENT_CLOSED): "nobody listens there",
+    int(zmq.EVENT_CONNECT_RETRIED): "nobody listens there",
+    int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL): "it hung up during the handshake: it may not know this node's key",
+    int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL): "it does not speak CURVE",
+    int(zmq.EVENT_HANDSHAKE_FAILED_AUTH): "it does not trust this node's key",
+}
+#: Of a line for bulk, of which membership knows nothing. With 600 ms of silence it may be cut where 5 % of segments are lost:
+#: TCP repeats one that is lost twice after that.
+LIMITS: Final = links.Limits(heartbeat_ms=1_000, silence_ms=4_000)
+#: Of a line that was dialled: nobody says anything on it but ZeroMQ itself (a handshake's words and heartbeats are shorter).
+BULK_LIMITS: Final = replace(LIMITS, frame_bytes=4 << 10, handshake_ms=10_000)
+#: Of one for what is urgent: membership's own heartbeats go by it, and prove more. ZeroMQ's were two thirds of what its
+#: threads did in an idle mesh of 64.
+URGENT_LIMITS: Final = replace(BULK_LIMITS, heartbeat_ms=0, silence_ms=0)
+#: What is in one socket's queue that goes: frames of a few bytes, or they fill the window first. What nodes say of themselves
+#: is in no window.
+SEND_HWM: Final = 4_096
 
 
 class Line:
@@ -90,3 +114,18 @@ class Line:
             return Sent.FULL if self.is_connected else Sent.UNREACHABLE
         self.is_full = False
         return Sent.SENT
+
+
+def dialled(context: zmq.Context[zmq.Socket[bytes]], keyring: Keyring, key: PublicKey, *, is_bulk: bool) -> Line:
+    """One to connect to whoever has the secret of `key`. Raises `FailedPrecondition` for a key that was revoked here."""
+    socket = context.socket(zmq.DEALER)
+    try:
+        links.client(socket, keyring, key, BULK_LIMITS if is_bulk else URGENT_LIMITS)
+        socket.setsockopt(zmq.SNDHWM, SEND_HWM)
+        # No mark to stop at: who has stopped hears no heartbeats, and the next one that he sends to a peer that was killed
+        # aborts his process (links.py). Whoever says something there is hung up on (lines.py).
+        socket.setsockopt(zmq.RCVHWM, 0)
+        return Line(socket, STANDS | sum(ENDS))
+    except BaseException:
+        socket.close(linger=0)
+        raise

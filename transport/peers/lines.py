@@ -11,7 +11,6 @@ says so. What is said to one peer in a turn leaves as one frame (batching.py). A
 import logging
 import select
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import Final, NamedTuple
@@ -28,7 +27,7 @@ from ..security.keyring import Keyring
 from ..security.keys import PublicKey
 from ..security.ring import Holder, Ring
 from ..security.roll import Roll
-from .line import STANDS, Line
+from .line import ENDS, LIMITS, STANDS, Line, dialled
 from .parts import Joining, Took
 
 # A plain integer: an enum's `&` looks a member up each time, and this is asked in every turn.
@@ -39,26 +38,10 @@ SWEEP_NS: Final = 100_000_000
 SWEEPS_A_LOOK: Final = 4
 #: Frames taken in one turn: a frame is up to 512 envelopes, or a megabyte.
 FRAMES_MAX: Final = 64
-#: Silence is for membership to judge; ZeroMQ's own verdict comes when there is nothing left to judge (`dead_ns`). With its
-#: 600 ms a line may be cut where 5 % of segments are lost: TCP repeats one that is lost twice after that.
-LIMITS: Final = links.Limits(heartbeat_ms=1_000, silence_ms=4_000)
-#: Of a line that was dialled: nobody says anything on it but ZeroMQ itself (a handshake's words and heartbeats are shorter).
-DIALLED_LIMITS: Final = replace(LIMITS, frame_bytes=4 << 10, handshake_ms=10_000)
 #: What is in one socket's queue that comes, frames: of a peer that keeps to its window they are 16 MiB at most.
 HWM: Final = 64
-#: And that goes: frames of a few bytes, or they fill the window first. What nodes say of themselves is in no window.
-SEND_HWM: Final = 4_096
 #: What is urgent, bulk, and what nodes say of themselves: each has an outbox; the last goes by the line of the first.
 URGENT, BULK, CONTROL = range(3)
-#: What a monitor tells of a line that was dialled and does not stand.
-_ENDS: Final = {
-    int(zmq.EVENT_DISCONNECTED): "the connection has ended",
-    int(zmq.EVENT_CLOSED): "nobody listens there",
-    int(zmq.EVENT_CONNECT_RETRIED): "nobody listens there",
-    int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL): "it hung up during the handshake: it may not know this node's key",
-    int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL): "it does not speak CURVE",
-    int(zmq.EVENT_HANDSHAKE_FAILED_AUTH): "it does not trust this node's key",
-}
 _LOG = logging.getLogger(__name__)
 
 
@@ -166,22 +149,12 @@ class Lines:
 
     def _begin(self, address: str) -> None:
         """One more line there: the first is for what is urgent, the second for bulk."""
-        socket = self._context.socket(zmq.DEALER)
-        try:
-            links.client(socket, self._keyring, self._keys[address], DIALLED_LIMITS)
-            socket.setsockopt(zmq.SNDHWM, SEND_HWM)
-            # No mark to stop at: who has stopped hears no heartbeats, and the next one that he sends to a peer that was killed
-            # aborts his process (links.py). Whoever says something there is hung up on (`_leave_talkers`).
-            socket.setsockopt(zmq.RCVHWM, 0)
-            line = Line(socket, STANDS | sum(_ENDS))
-        except BaseException:
-            socket.close(linger=0)
-            raise
+        line = dialled(self._context, self._keyring, self._keys[address], is_bulk=bool(self._lines[address]))
         self._lines[address].append(line)
         self._by_number[line.number] = address, line
         self._monitored[line.fileno()] = address
         self._epoll.register(line.fileno(), select.EPOLLIN)
-        links.connect(socket, address)
+        links.connect(line.socket, address)
         self._fresh.append(address)
 
     def hang_up(self, address: str) -> None:
@@ -339,7 +312,7 @@ class Lines:
                 event, _ = event_of(line.monitor.recv_multipart(zmq.NOBLOCK))
                 if event != STANDS:
                     self.hang_up(address)
-                    yield Lost(address, _ENDS.get(event, "the connection has ended"))
+                    yield Lost(address, ENDS.get(event, "the connection has ended"))
                     return
                 line.is_connected = True
                 if line is not lines[0]:  # on the first a node says hello

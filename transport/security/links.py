@@ -35,7 +35,8 @@ class Limits:
     handshake_ms: int = 1_000
     #: Of one frame. How many frames a message may have, its reader checks.
     frame_bytes: int = FRAME_BYTES_MAX
-    #: A heartbeat so often, and a cut so long after one was not answered: noticed in 750 ms.
+    #: A heartbeat so often, and a cut so long after one was not answered: noticed in 750 ms. 0 and 0: none,
+    #: where the owner has others.
     heartbeat_ms: int = 200
     silence_ms: int = 600
     #: Connections that wait to be accepted: ZeroMQ's 100 were full when 2,000 came at once, and who came then waited a second.
