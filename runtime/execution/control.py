@@ -66,6 +66,11 @@ class Control:
         """Whether the supervisor has answered the registration. Raises what it answered if it refused."""
         return bool(self._registered)
 
+    @property
+    def has_more(self) -> bool:
+        """Whether something is to leave that the supervisor had no room for, or is yet to be offered."""
+        return bool(self._leaving) or bool(self._outbox)
+
     def register(self, registration: Registration, accepted: Callable[[Any], None]) -> None:
         """Tell the supervisor what is here. `accepted` runs in the sentinel's thread, with what it answered."""
         self._accepted = accepted

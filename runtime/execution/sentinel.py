@@ -33,7 +33,7 @@ from .watch import QUANTUM_NS
 from .worker import Worker
 
 #: A look costs about 15 us of CPU, so one every quantum is 3 %. After this many that found no overrun ...
-LOOKS_OFTEN = 16
+LOOKS_OFTEN = 4
 #: ... one in 4 ms must do: a first overrun is then noticed later, inside the default latency contract of 5 ms. On cores with
 #: more to do than they can, a look costs 100 us, most of it for the interpreter's lock, which it asks for ten times.
 SELDOM_NS = 4_000_000
@@ -42,6 +42,8 @@ SELDOM_NS = 4_000_000
 SELDOM_OF_MAX_LATENCY = 1.25
 #: Looks without any running action before it goes to sleep until a worker has something to do.
 LOOKS_IDLE = 50
+#: Descriptors that select() knows.
+FD_SETSIZE = 1024
 #: Heartbeats, also while asleep: the supervisor calls a backplane silent after several of these.
 HEARTBEAT_NS = 250_000_000
 #: A reason to stop: nobody is left who would end what takes too long.
@@ -125,20 +127,21 @@ class Sentinel:
     def run(self) -> str:
         """Look after things until there is a reason to stop; which one."""
         clock = self._engine.clock
-        poll = select.poll()
-        poll.register(self._wake_fd, select.POLLIN)
-        poll.register(self._link.fileno(), select.POLLIN)
-        if self._lifeline_fd is not None:
-            poll.register(self._lifeline_fd, select.POLLIN)
+        ears = [self._wake_fd, self._link.fileno(), *(() if self._lifeline_fd is None else (self._lifeline_fd,))]
+        wait = _waiting(ears)
+        is_called = True
         while self._stop_reason is None:
-            self._control.turn()
+            # Each look at the link lets go of the interpreter's lock, and waits for it beside a worker that computes.
+            if is_called:
+                self._control.turn()
             pause_ns = self._look(clock.now_ns())
             if self._draining is not None and not self._draining.is_over:
                 self._draining.look(clock.now_ns())
                 pause_ns = min(pause_ns, LOOK_NS)
-            if self._stop_reason is not None or self._link.has_input():
+            if self._stop_reason is not None or (is_called and self._link.has_input()):
                 continue
-            events = _wait(poll, pause_ns)
+            events = wait(pause_ns)
+            is_called = bool(events) or self._control.has_more
             if self._wake_fd in events:
                 with contextlib.suppress(BlockingIOError):
                     os.eventfd_read(self._wake_fd)
@@ -313,11 +316,21 @@ class Sentinel:
         answer({}, None)
 
 
-def _wait(poll: select.poll, pause_ns: int) -> list[int]:
-    """The descriptors that are ready, after `pause_ns` at the latest."""
-    timeout_ms = pause_ns // 1_000_000
-    if not timeout_ms:
-        # Whole milliseconds are what poll() knows; the quantum needs less, which select() can wait: for nothing but the time,
-        # because it knows no descriptor above 1023, and users may have opened so many before us.
-        select.select([], [], [], pause_ns / 1e9)
-    return [fd for fd, _ in poll.poll(timeout_ms)]
+def _waiting(fds: list[int]) -> Callable[[int], list[int]]:
+    """What waits for these, for so many ns at the longest, and tells which are ready."""
+    poll = select.poll()
+    for fd in fds:
+        poll.register(fd, select.POLLIN)
+    # Whole milliseconds are what poll() knows. The quantum needs less, which select() can wait; but it knows no descriptor
+    # above 1023, and users may have opened so many before us: then for nothing but the time.
+    few = fds if max(fds) < FD_SETSIZE else []
+
+    def wait(pause_ns: int) -> list[int]:
+        timeout_ms = pause_ns // 1_000_000
+        if not timeout_ms:
+            ready, _, _ = select.select(few, [], [], pause_ns / 1e9)
+            if few:
+                return ready
+        return [fd for fd, _ in poll.poll(timeout_ms)]
+
+    return wait
