@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from .load import Load
 from .prediction import Key, Prediction, predict, recorded
@@ -35,6 +36,8 @@ _GUESS_COUNT = 5_000
 _PHASES = 8
 #: An error with which a guess may be believed, although another one fits better; and by how much.
 _GOOD, _NEARLY = 0.15, 2.0
+#: Guesses with smaller errors fit as well as each other.
+_ALIKE = 0.02
 #: Waits below this are as good as none: 0.1 ms against 0.2 ms is no error of a half.
 _WAIT_MIN_NS = 1_000_000
 
@@ -74,7 +77,7 @@ def calibrate(load: Load, setting: Setting) -> Calibrated:
     head_told = recorded(head, setting)
     guesses = list(_guesses(setting, costs))
     if len(guesses) > 1:
-        setting, costs = _best([(difference(head_told, _corrected(head, *guess)[2]), *guess) for guess in guesses])
+        setting, costs = _best([_tried(head, head_told, *guess) for guess in guesses])
     corrected, costs, simulated = _corrected(load, setting, costs)
     return Calibrated(corrected, setting, costs, told, simulated)
 
@@ -121,7 +124,7 @@ def _guesses(setting: Setting, costs: Costs) -> Iterator[tuple[Setting, Costs]]:
         yield setting, costs
         return
     if not setting.cpu_exempt and setting.cpu_limit_by != "scheduler":
-        for share in (1.0, 0.95, 0.9, 0.85):
+        for share in (1.0, 0.95, 0.9, 0.85, 0.8):
             yield setting.with_(is_limited_by_kernel=True), replace(costs, limit_share=share)
     if setting.cpu_limit_by == "os":
         return
@@ -130,13 +133,37 @@ def _guesses(setting: Setting, costs: Costs) -> Iterator[tuple[Setting, Costs]]:
         yield setting.with_(is_limited_by_kernel=False), replace(costs, tick_after_ns=after_ns)
 
 
-def _best(tried: list[tuple[float, Setting, Costs]]) -> tuple[Setting, Costs]:
+class _Tried(NamedTuple):
+    """A guess, and what became of it."""
+
+    error: float
+    #: Of the time that was recorded as blocked, what had to be believed for it.
+    believed: float
+    setting: Setting
+    costs: Costs
+
+
+def _tried(load: Load, told: Prediction, setting: Setting, costs: Costs) -> _Tried:
+    corrected, _, simulated = _corrected(load, setting, costs)
+    blocked_ns, believed_ns = (sum(each.run) - sum(each.cpu) for each in (load, corrected))
+    return _Tried(difference(told, simulated), believed_ns / max(1, blocked_ns), setting, costs)
+
+
+def _best(tried: list[_Tried]) -> tuple[Setting, Costs]:
     """The guess that fits best; of the kernel and the account the kernel, if it fits well. With the account's, a run that
     the kernel stretched passes for blocked, and fits just as well: but for another limit it would say nonsense.
+
+    So does one that leaves actions too much of the kernel's limit. Of those that fit well, the one that has to believe least is
+    taken; tenths make no difference.
     """
-    best = min(tried, key=lambda each: each[0])
-    kernel = min((each for each in tried if each[1].is_limited_by_kernel), key=lambda each: each[0], default=best)
-    return kernel[1:] if kernel[0] <= max(_GOOD, _NEARLY * best[0]) else best[1:]
+    best = min(tried, key=lambda each: each.error)
+    kernels = [each for each in tried if each.setting.is_limited_by_kernel]
+    of_kernel = min(kernels, key=lambda each: each.error, default=best)
+    if of_kernel.error > max(_GOOD, _NEARLY * best.error):
+        return best.setting, best.costs
+    good = [each for each in kernels if each.error <= max(_ALIKE, _NEARLY * of_kernel.error)]
+    taken = min(good, key=lambda each: (round(each.believed, 1), each.error), default=of_kernel)
+    return taken.setting, taken.costs
 
 
 def _corrected(load: Load, setting: Setting, costs: Costs) -> tuple[Load, Costs, Prediction]:
