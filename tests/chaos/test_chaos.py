@@ -1,4 +1,4 @@
-"""Chaos: half a minute of it with each run of the tests; `scripts/chaos --seconds 600` for longer, `--seed` for one again."""
+"""Chaos: 20 s of it with each run of the tests; `scripts/chaos --seconds 600` for longer, `--seed` for one again."""
 
 import json
 import subprocess
@@ -9,9 +9,9 @@ import pytest
 from chaos_run.system import SCRIPTS
 
 #: The runs that are made: the same ones each time, so that whoever broke it is who changed something last.
-SECONDS, SEEDS = 30, (4,)
+SECONDS, SEEDS = 20, (4,)
 #: Kills in a row in the tests. `scripts/chaos --kills 500` for as many as are promised.
-KILLS = 60
+KILLS = 40
 #: With all that a busy machine adds; the run itself has limits for everything that it waits for.
 RUN_S_MAX = 400
 
@@ -45,7 +45,7 @@ def test_whatever_is_killed_and_stopped_every_call_ends_and_nothing_is_left(tmp_
 
 @pytest.mark.timeout(RUN_S_MAX + 20)
 def test_a_backplane_killed_again_and_again_leaves_nothing_with_those_who_live_on(tmp_path: Path) -> None:
-    """The supervisor, three neighbours and two clients meet sixty generations of it: each would be 59 KiB of memory and two
+    """The supervisor, three neighbours and two clients meet forty generations of it: each would be 59 KiB of memory and two
     descriptors if its connection were kept, and a mebibyte if its log ring were.
     """
     file = tmp_path / "found.json"

@@ -10,8 +10,8 @@ import pytest
 
 from .killing import kill_all_the_time
 
-#: Ten, and a seed to replay: python -m tests.spark.stream.killing 10 SEED
-KILLS = 2
+#: More, and a seed to replay: python -m tests.spark.stream.killing 10 SEED
+KILLS = 1
 
 
 @pytest.mark.timeout(600)
