@@ -11,6 +11,9 @@ from typing import Any
 
 import msgspec
 
+#: From this priority on work may wait behind other work that may: below what an operation has that says nothing
+#: (runtime/objects/operation.py). Between nodes it has a line of its own.
+BULK_FROM = 5
 #: Nobody mistypes a word longer than this, and looking for what it is like takes longer the longer it is.
 LIKENESS_MAX = 200
 
@@ -93,6 +96,8 @@ class Directory(msgspec.Struct, frozen=True):
     idempotent: tuple[str, ...] = ()
     #: Routes that other nodes may call: those that all who serve them declare so.
     exported: tuple[str, ...] = ()
+    #: Those of them that may wait (`BULK_FROM`), as all who serve them declare.
+    bulk: tuple[str, ...] = ()
     #: Topics that cross nodes; what is published on them goes to `node`, too.
     exported_topics: tuple[str, ...] = ()
     #: The backplane that carries what is for other nodes; "": this system knows no others.
@@ -162,6 +167,7 @@ def build(
     topics: dict[str, list[str]] = {}
     once_only: set[str] = set()
     kept: set[str] = set()
+    urgent: set[str] = set()
     exported_topics: dict[str, None] = {}
     for registration in registrations:
         name = registration.backplane
@@ -172,6 +178,8 @@ def build(
                     once_only.add(operation.route)
                 if not operation.export:
                     kept.add(operation.route)
+                if operation.priority < BULK_FROM:
+                    urgent.add(operation.route)
             exported_topics |= dict.fromkeys(component.exported_topics)
             for topic in component.topics:
                 if name not in topics.setdefault(topic, []):
@@ -200,6 +208,7 @@ def build(
         topics={topic: tuple(names) for topic, names in topics.items()},
         idempotent=tuple(route for route in routes if route not in once_only),
         exported=tuple(route for route in routes if route not in kept),
+        bulk=tuple(route for route in routes if route not in kept and route not in urgent),
         exported_topics=tuple(exported_topics),
         node=node,
     )

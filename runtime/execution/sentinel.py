@@ -128,7 +128,7 @@ class Sentinel:
         """Look after things until there is a reason to stop; which one."""
         clock = self._engine.clock
         ears = [self._wake_fd, self._link.fileno(), *(() if self._lifeline_fd is None else (self._lifeline_fd,))]
-        wait = _waiting(ears)
+        wait = waiting(ears)
         is_called = True
         while self._stop_reason is None:
             # Each look at the link lets go of the interpreter's lock, and waits for it beside a worker that computes.
@@ -316,7 +316,7 @@ class Sentinel:
         answer({}, None)
 
 
-def _waiting(fds: list[int]) -> Callable[[int], list[int]]:
+def waiting(fds: list[int]) -> Callable[[int], list[int]]:
     """What waits for these, for so many ns at the longest, and tells which are ready."""
     poll = select.poll()
     for fd in fds:

@@ -372,7 +372,7 @@ class Endpoint:
             self._topics.update(directory)
             self.roster.exports(directory.exported)
         try:
-            self.node.export(directory.exported, self._topics.wanted())
+            self.node.export(directory.exported, self._topics.wanted(), directory.bulk)
         except BackplaneError as error:
             self._log.warn("what this system exports is not told to other nodes", error.message)
 

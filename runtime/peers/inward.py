@@ -62,6 +62,7 @@ class Inward:
         self._counts: dict[str, int] = {}
         self._directory: Directory | None = None
         self._exported: frozenset[str] = frozenset()
+        self._bulk: frozenset[str] = frozenset()
         #: What was exported before, and is not now: who asks has not heard of it yet, and may find it elsewhere.
         self._withdrawn: frozenset[str] = frozenset()
         #: What was found out of this directory: by peer, its holder and each route that it has asked for.
@@ -89,7 +90,7 @@ class Inward:
             try:
                 self._begin(asked, holder, envelope, now_ns)
             except BackplaneError as error:
-                self._say(name, status(envelope.id, error, is_refused=True), is_bulk_at(envelope.priority))
+                self._say(name, status(envelope.id, error, is_refused=True), self._is_bulk(envelope))
         elif kind == CAST:
             try:
                 self._check(holder, envelope.route or "", now_ns, is_cast=True)
@@ -148,8 +149,11 @@ class Inward:
             asked, now_ns, left_ns, route, envelope.key, envelope.priority, envelope.body, envelope.idempotency_key,
             is_retried=False, trace=_trace_of(envelope),
         )  # fmt: skip
-        self._held[asked] = Held(id, is_bulk_at(envelope.priority))
+        self._held[asked] = Held(id, self._is_bulk(envelope))
         self._counts[asked.name] = self._counts.get(asked.name, 0) + 1
+
+    def _is_bulk(self, envelope: Envelope) -> bool:
+        return is_bulk_at(envelope.priority, may_wait=envelope.route in self._bulk)
 
     def _check(self, holder: Holder, route: str, now_ns: int, *, is_cast: bool = False) -> None:
         directory = self._session.directory
@@ -157,6 +161,7 @@ class Inward:
             exported = frozenset(() if directory is None else directory.exported)
             self._withdrawn = (self._withdrawn | self._exported) - exported
             self._directory, self._exported = directory, exported
+            self._bulk = frozenset(() if directory is None else directory.bulk)
             self._permitted.clear()
         if directory is None:
             raise Unavailable("this node does not know yet what its system serves", retry_after=0.25)

@@ -15,28 +15,22 @@ from typing import Final, NamedTuple
 
 from appbackplane.transport.addressing import OF_NODE
 from appbackplane.transport.calls import OutstandingCalls
+from appbackplane.transport.directory import BULK_FROM
 from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, Envelope, due_ns, status
 from appbackplane.transport.errors import BackplaneError, Busy, PeerDown, Unavailable
 from appbackplane.transport.peers.node import PeerNode
 
 from ..objects.action import DEADLINE_DEFAULT_NS
-from ..objects.operation import PRIORITY_DEFAULT
 
 #: When whoever found a peer's line full may try again.
 RETRY_AFTER_S: Final = 0.05
 
 
-#: From this priority on work may wait: below what an operation has that says nothing (PRIORITY_DEFAULT).
-BULK_FROM: Final = PRIORITY_DEFAULT + 1
-
-
-def is_bulk_at(priority: int | None) -> bool:
-    """On which line what has this priority travels. By nothing else: what one caller says at one priority keeps its order.
-
-    That an operation declares is not known here: an offer is of names (transport/peers/messages.py), and both ends have to find
-    the same. So what is said at no priority is urgent: late by a bulk frame is what it would be otherwise.
+def is_bulk_at(priority: int | None, *, may_wait: bool = False) -> bool:
+    """On which line what has this priority travels; at none, by what its operation has. By nothing else: what one caller says
+    at one priority keeps its order.
     """
-    return priority is not None and priority >= BULK_FROM
+    return may_wait if priority is None else priority >= BULK_FROM
 
 
 class Asked(NamedTuple):
@@ -156,7 +150,8 @@ class Outward:
     def _begin_at(self, name: str, peer: bytes, envelope: Envelope, now_ns: int) -> None:
         route = envelope.route or ""
         there = route.partition(OF_NODE)[2] or route
-        is_call, is_bulk = envelope.kind == CALL, is_bulk_at(envelope.priority)
+        is_call, priority = envelope.kind == CALL, envelope.priority
+        is_bulk = is_bulk_at(priority, may_wait=priority is None and self._node.may_wait(name, there))
         over_ns = due_ns(DEADLINE_DEFAULT_NS if envelope.deadline is None else envelope.deadline, now_ns)
         id = self._calls.open(name.encode(), over_ns, Asked(peer, envelope.id, route, is_bulk)) if is_call else 0
         said = Envelope(

@@ -155,6 +155,8 @@ class Routes(Message, frozen=True, kw_only=True):
     version: Count
     operations: Change
     topics: Change
+    #: Of the operations, those that may wait: what is said of them at no other priority goes by the line for bulk.
+    bulk: Change = Change()
 
 
 #: By their word on the wire: msgspec takes 1 µs for one kind, and 14 to look through a union of them each time.

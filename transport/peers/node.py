@@ -57,10 +57,13 @@ class PeerNode:
         #: How often each peer was told the routes of this node of late, and since when.
         self._told: dict[str, tuple[int, int]] = {}
 
-    def export(self, operations: Collection[str], topics: Collection[str]) -> None:
-        """What this node offers, and hears, from now on: peers know it a heartbeat later. Raises `InvalidArgument`."""
-        before, _ = self._offer.latest
-        if self._offer.set(operations, topics):
+    def export(self, operations: Collection[str], topics: Collection[str], bulk: Collection[str] = ()) -> None:
+        """What this node offers, and hears, from now on: peers know it a heartbeat later. `bulk`: the operations that may wait.
+
+        Raises `InvalidArgument`.
+        """
+        before, _, _ = self._offer.latest
+        if self._offer.set(operations, topics, bulk):
             if gone := before.difference(operations):
                 self._withdrawn = gone
                 self._withdrawn_until_ns = self._now_ns + WITHDRAWN_BEATS * self.membership.policy.heartbeat_ns
@@ -149,6 +152,10 @@ class PeerNode:
             raise Unavailable(f"node {name!r} at {peer.address} {_IS[peer.state]}", retry_after=RETRY_AFTER_S)
         return (name,)
 
+    def may_wait(self, name: str, route: str) -> bool:
+        """Whether an operation of this node may, as it was when this was asked first; False: it is not known to."""
+        return self.table.may_wait(name, route)
+
     def equals(self, route: str, caller: str) -> int:
         """How many of the first of `best` are as good as each other, as far as their loads are known."""
         return self.table.equals(route, caller)
@@ -165,9 +172,16 @@ class PeerNode:
         if count >= ROUTES_COUNT_MAX:
             return []
         self._told[peer.name] = since_ns, count + 1
-        since, operations, topics = self._offer.since(since)
+        since, operations, topics, bulk = self._offer.since(since)
         told = self.membership.say(
-            Routes, peer, now_ns, since=since, version=self._offer.version, operations=operations, topics=topics
+            Routes,
+            peer,
+            now_ns,
+            since=since,
+            version=self._offer.version,
+            operations=operations,
+            topics=topics,
+            bulk=bulk,
         )
         return [Send(peer.address, told)]
 

@@ -40,6 +40,9 @@ class _Offered:
     announced: int = 0
     operations: set[str] = field(default_factory=set)
     topics: set[str] = field(default_factory=set)
+    #: Operations that may wait; and of those that were asked about, whether they might.
+    bulk: set[str] = field(default_factory=set)
+    asked: dict[str, bool] = field(default_factory=dict)
     #: Smoothed, and as it was when an order was last made of it.
     load: float = -1.0
     load_ranked: float = 0.0
@@ -141,8 +144,9 @@ class RouteTable:
         self._unsubscribe(name, _changed(offered.topics, routes.topics, is_whole=is_whole))
         for topic in routes.topics.added:
             self._topics.add(topic, name)
+        _changed(offered.bulk, routes.bulk, is_whole=is_whole)
         self._orders.clear()
-        if max(len(offered.operations), len(offered.topics)) > ROUTES_MAX:
+        if max(len(offered.operations), len(offered.topics), len(offered.bulk)) > ROUTES_MAX:
             version = offered.version
             self.up(name)
             self._peers[name].version = version
@@ -162,6 +166,20 @@ class RouteTable:
     def offers(self, name: str, route: str) -> bool:
         """Whether this node offers it."""
         return name in self._operations.get(route, ())
+
+    def may_wait(self, name: str, route: str) -> bool:
+        """Whether an operation of this node may wait. The answer stays the same until the node is down: what one caller says to
+        one object must not be on two lines, or the later may overtake the earlier.
+        """
+        offered = self._peers.get(name)
+        if offered is None:
+            return False
+        found = offered.asked.get(route)
+        if found is None:
+            found = route in offered.bulk and len(offered.asked) < ROUTES_MAX
+            if len(offered.asked) < ROUTES_MAX:
+                offered.asked[route] = found
+        return found
 
     def offered(self, name: str) -> tuple[int, Set[str]]:
         """The operations of this node, and in which version; none: it is not up, or has not told yet. Not to be changed."""

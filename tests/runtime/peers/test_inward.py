@@ -29,6 +29,7 @@ class Directory(NamedTuple):
 
     exported: tuple[str, ...]
     routes: tuple[str, ...] = ("calc.add", "calc.sub", "calc.secret", "other.secret")
+    bulk: tuple[str, ...] = ()
 
 
 class Session:
@@ -142,6 +143,15 @@ def test_answers_travel_as_their_calls_did(here: Here, priority: int | None, is_
     here.end(1)
     here.hear(2, "calc.mul", priority=priority)
     assert [bulk for _, _, bulk in here.said] == [is_bulk, is_bulk]
+
+
+def test_answers_at_no_priority_travel_as_their_operation_may(here: Here) -> None:
+    """And those that have one by that."""
+    here.session.directory = Directory(("calc.add", "calc.sub"), bulk=("calc.add",))
+    for id, (route, priority) in enumerate([("calc.add", None), ("calc.add", 0), ("calc.sub", None)], 1):
+        here.hear(id, route, priority=priority)
+        here.end(id)
+    assert [bulk for _, _, bulk in here.said] == [True, False, False]
 
 
 def test_an_error_keeps_its_kind_and_whether_anything_has_begun(here: Here) -> None:

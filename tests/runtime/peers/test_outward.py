@@ -28,6 +28,8 @@ class Around:
         #: How many of them are as good as each other; who among all is full.
         self.equals_count = 1
         self.full: set[str] = set()
+        #: What may wait, and where.
+        self.bulk: set[tuple[str, str]] = set()
         self.is_full = False
         self.said: list[tuple[str, Envelope, bool]] = []
         self.answers: list[tuple[bytes, Envelope]] = []
@@ -42,6 +44,10 @@ class Around:
     def equals(self, _route: str, _caller: str) -> int:
         """As a node says it."""
         return self.equals_count
+
+    def may_wait(self, name: str, route: str) -> bool:
+        """As a node says it."""
+        return (name, route) in self.bulk
 
     def ask(self, id: int = 1, route: str = "calc.add", *, by: bytes = ANN, kind: int = CALL, **fields: Any) -> None:
         """A local process does."""
@@ -112,6 +118,17 @@ def test_what_may_wait_travels_apart(around: Around, priority: int | None, is_bu
     around.ask(kind=BOOST, priority=0)
     around.ask(kind=CANCEL)
     assert [bulk for _, _, bulk in around.said] == [is_bulk] * 3
+
+
+@pytest.mark.parametrize("route", ["calc.add", "b/calc.add"])
+def test_what_has_no_priority_of_its_own_travels_as_its_operation_may(around: Around, route: str) -> None:
+    """Who says nothing of it calls what indexes by the megabyte as he calls what answers at once."""
+    around.bulk = {("b", "calc.add")}
+    around.ask(1, route)
+    around.ask(2, route, priority=0)
+    around.ask(1, kind=CANCEL)
+    around.ask(3, "c/calc.add")
+    assert [(name, bulk) for name, _, bulk in around.said] == [("b", True), ("b", False), ("b", True), ("c", False)]
 
 
 def test_what_nobody_serves_is_refused_at_once(around: Around) -> None:

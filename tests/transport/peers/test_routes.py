@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from appbackplane.transport.errors import InvalidArgument, MalformedFrame, NotFound, Unavailable, UnknownRoute
 from appbackplane.transport.peers.effects import PeerUp, Send
-from appbackplane.transport.peers.messages import ROUTES_MAX, Change, Heartbeat, Routes, RoutesWanted
+from appbackplane.transport.peers.messages import (
+    ROUTES_MAX,
+    Change,
+    Heartbeat,
+    Routes,
+    RoutesWanted,
+    body_of,
+    message_from,
+)
 from appbackplane.transport.peers.node import ROUTES_COUNT_MAX, PeerNode
 from appbackplane.transport.peers.offer import VERSIONS_MAX, Offer
 from appbackplane.transport.peers.peer import Peer
@@ -27,10 +35,10 @@ topics = st.sets(st.sampled_from(["a", "a.*", "a.b", "c.d"]))
 
 def said(offer: Offer, since: int) -> Routes:
     """The answer to who knows `since`."""
-    begin, operations, heard = offer.since(since)
+    begin, operations, heard, bulk = offer.since(since)
     return Routes(
         name="b", incarnation=2, to=1, beat=1, sent_ns=1, echo_ns=1,
-        since=begin, version=offer.version, operations=operations, topics=heard,
+        since=begin, version=offer.version, operations=operations, topics=heard, bulk=bulk,
     )  # fmt: skip
 
 
@@ -50,16 +58,18 @@ def table(**offers: tuple[float, str]) -> RouteTable:
 
 
 @settings(deadline=None)
-@given(st.lists(st.tuples(names, topics), max_size=30), st.data())
-def test_what_is_known_is_what_was_offered(versions: list[tuple[set[str], set[str]]], data: st.DataObject) -> None:
+@given(st.lists(st.tuples(names, topics, names), max_size=30), st.data())
+def test_what_is_known_is_what_was_offered(
+    versions: list[tuple[set[str], set[str], set[str]]], data: st.DataObject
+) -> None:
     """Answers may be lost, repeated, and overtake each other: whoever is told the version catches up, and is never wrong."""
     offer, known = Offer(), RouteTable()
     known.up("b")
     on_their_way: list[Routes] = []
     latest = 0
     history = {0: (frozenset[str](), frozenset[str]())}
-    for operations, heard in versions:
-        offer.set(operations, heard)
+    for operations, heard, bulk in versions:
+        offer.set(operations, heard, bulk)
         history[offer.version] = (frozenset(operations), frozenset(heard))
         since = known.heard("b", offer.version, 0.0)
         if since is not None:
@@ -77,8 +87,9 @@ def test_what_is_known_is_what_was_offered(versions: list[tuple[set[str], set[st
             known.learn("b", said(offer, since))
     version, *now_known = known.known()["b"]
     assert (version, tuple(now_known)) == (offer.version, history[offer.version])
-    for route in {route for operations, _ in versions for route in operations}:
+    for route in {route for operations, _, _ in versions for route in operations}:
         assert known.best(route, "a") == (("b",) if route in now_known[0] else ())
+        assert known.may_wait("b", route) == (route in now_known[0] and route in versions[-1][2])
 
 
 def test_nothing_new_is_no_version() -> None:
@@ -89,6 +100,36 @@ def test_nothing_new_is_no_version() -> None:
     assert offer.version == 1
 
 
+def test_what_may_wait_is_on_one_line_until_its_node_is_down() -> None:
+    """What one caller says to one object must not be on two: the later might overtake the earlier."""
+    offer, known = Offer(), RouteTable()
+    assert not known.may_wait("b", "x.y")
+    known.up("b")
+    assert not known.may_wait("b", "early.x"), "nothing is known of it yet"
+    offer.set(["x.y", "early.x", "later.x"], [], ["x.y", "early.x", "strange.x"])
+    known.learn("b", said(offer, 0))
+    assert [known.may_wait("b", route) for route in ("x.y", "early.x", "strange.x", "none.x")] == [True] + 3 * [False]
+    assert offer.set(["x.y", "early.x", "later.x"], [], ["later.x"])
+    known.learn("b", said(offer, 1))
+    assert [known.may_wait("b", route) for route in ("x.y", "later.x")] == [True, True]
+    known.up("b")
+    known.learn("b", said(offer, 0))
+    assert [known.may_wait("b", route) for route in ("x.y", "later.x")] == [False, True]
+
+
+def test_a_node_that_does_not_say_what_may_wait_is_understood() -> None:
+    """One of before: all that it offers is urgent, where nothing else is said."""
+    offer = Offer()
+    offer.set(["x.y"], [], ["x.y"])
+    body = body_of(said(offer, 0))
+    del body["bulk"]
+    known = RouteTable()
+    known.up("b")
+    routes = message_from(body)
+    assert isinstance(routes, Routes) and known.learn("b", routes) is None
+    assert known.best("x.y", "a") == ("b",) and not known.may_wait("b", "x.y")
+
+
 def test_who_is_far_behind_gets_everything() -> None:
     """Beyond the versions that are kept; and who knows a version that is not there yet, as of a former self."""
     offer = Offer()
@@ -96,7 +137,7 @@ def test_who_is_far_behind_gets_everything() -> None:
         offer.set([f"r{number}.x"], [])
     assert offer.since(1)[0] == 0
     assert offer.since(offer.version - VERSIONS_MAX + 1)[0] != 0
-    assert offer.since(offer.version + 9) == (0, Change((f"r{VERSIONS_MAX + 4}.x",)), Change())
+    assert offer.since(offer.version + 9) == (0, Change((f"r{VERSIONS_MAX + 4}.x",)), Change(), Change())
 
 
 def test_everything_leaves_nothing_of_before() -> None:
