@@ -41,7 +41,7 @@ class Kernel(RequestKernel):
 
 
 @pytest.fixture(autouse=True)
-def gates() -> Any:
+def gates(live: Callable[..., Live]) -> Any:  # ended before those who run it
     Held.begun, Held.may_end = threading.Semaphore(0), threading.Event()
     yield
     Held.may_end.set()

@@ -133,12 +133,12 @@ class Prices(Component):
 class Store(Component):
     """Large things, there and back."""
 
-    @operation(export=True)
+    @operation(priority=7, export=True)
     def keep(self, data: bytes) -> int:
         """How many bytes came."""
         return len(data)
 
-    @operation(export=True)
+    @operation(priority=7, export=True)
     def give(self, size: int) -> bytes:
         """So many."""
         return bytes(size)

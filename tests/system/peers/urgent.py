@@ -24,12 +24,10 @@ TRIES = 4
 
 
 class Bulk:
-    """A client that has so many large calls outstanding, always."""
+    """A client that has so many large calls outstanding, always, and says nothing of their priority."""
 
     def __init__(self, client: Client, route: str, outstanding: int, **arguments: object) -> None:
-        self._submit: Callable[[], PendingCall] = lambda: client.submit(
-            route, priority=7, timeout=2 * LIMIT_S, arguments=arguments
-        )
+        self._submit: Callable[[], PendingCall] = lambda: client.submit(route, timeout=2 * LIMIT_S, arguments=arguments)
         self._client, self._outstanding = client, outstanding
         self._is_over = threading.Event()
         self.done = 0
