@@ -289,3 +289,27 @@ def test_files_are_grouped() -> None:
     groups = list(indexing.grouped(sizes))
     assert [path for group in groups for path in group] == [path for path, _ in sizes]
     assert [len(group) for group in groups] == [2, 3, 64, 37]
+
+
+def test_the_last_groups_are_smaller() -> None:
+    """Else all workers but one wait for the last."""
+    files = [(b"%d" % number, 8 << 10) for number in range(400)]
+    groups = list(indexing.grouped(files, is_end=True))
+    assert [path for group in groups for path in group] == [path for path, _ in files]
+    sizes = [len(group) for group in groups]
+    assert sizes == sorted(sizes, reverse=True) and sizes[0] > 2 * sizes[-2]
+
+
+def test_the_first_files_are_worked_on_while_the_tree_is_walked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And each once, with all that follow: a core would be idle until the last folder had been read."""
+    monkeypatch.setattr(indexing, "GROUP_FILES_MAX", 3)
+    for n in range(30):
+        (tmp_path / f"p{n:02}").mkdir()
+        (tmp_path / f"p{n:02}" / "m.py").write_text(f"def name_{n}(shared): pass")
+    backplane = both(tmp_path)
+    progress = backplane.call("index.progress").result()
+    assert (progress["round_files"], progress["round_files_done"], progress["files"]) == (30, 30, 30)
+    hits = backplane.call("query.search", text="shared", limit=100).result()
+    assert len({hit["file"] for hit in hits}) == len(hits) == 30

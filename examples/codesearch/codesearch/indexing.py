@@ -12,7 +12,7 @@ was found goes from the worker to `query` directly, all of a group at once: no w
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -31,6 +31,8 @@ LANE_FEED, LANE_FILES, LANE_PART = 1, 2, 3
 GROUP_BYTES = 768 * 1024
 #: Files in one request, however small.
 GROUP_FILES_MAX = 64
+#: Groups that are worked on at a time, with the kernel's policy as it is here.
+AT_A_TIME = 4
 #: Bytes after which a message to `query` is sent: all of a group, and of the largest files some. It takes `query` a third of a
 #: millisecond to receive so much. A call for each batch cost `query` as much as taking it in, and each worker a wait.
 MESSAGE_BYTES = 1 << 20
@@ -122,23 +124,36 @@ class Feed(Runnable):
     """The feeder."""
 
     async def execute(self, request: Tree, kernel: Context) -> bool:
-        """Whether all has been posted, or the round was over before."""
+        """Whether all has been posted, or the round was over before. The first groups are worked on while it walks on."""
         files: list[tuple[bytes, int]] = []
         page: list[bytes] = []
+        todo: list[Group] = []
         for folder in source_files(Path(os.fsdecode(request.root)), request.suffixes):
             for path in folder:
                 files.append((os.fsencode(path), _size_of(path)))
                 page.append(files[-1][0])
-            if len(page) >= PAGE and not await self._enlist(request, kernel, page):
+            first = [] if todo else [*grouped(files)][:AT_A_TIME]
+            is_first = len(first) == AT_A_TIME
+            if (is_first or len(page) >= PAGE) and not await self._enlist(request, kernel, page):
                 return True
+            if is_first:
+                todo = [self._group(request, number, paths) for number, paths in enumerate(first)]
+                if not await self._post_all(todo, kernel):
+                    return False
+                del files[: sum(map(len, first))]
             await checkpoint()
         if not await self._enlist(request, kernel, page):
             return True
-        todo = [self._group(request, number, paths) for number, paths in enumerate(grouped(files))]
+        begun = len(todo)
+        todo = [self._group(request, number, paths) for number, paths in enumerate(grouped(files, is_end=True), begun)]
         while gone := await kernel.acall("index.missing", round=request.round, count=GROUP_FILES_MAX):
-            todo.append(self._group(request, len(todo), gone, is_gone=True))
-        for number, group in enumerate(todo):
-            if number % LOOK_EVERY == 0 and not await kernel.acall("index.enlist", round=request.round, paths=[]):
+            todo.append(self._group(request, begun + len(todo), gone, is_gone=True))
+        return await self._post_all(todo, kernel)
+
+    async def _post_all(self, groups: list[Group], kernel: Context) -> bool:
+        """As soon as there is room, until the round is over; False: this process is to go down before."""
+        for number, group in enumerate(groups):
+            if number % LOOK_EVERY == 0 and not await kernel.acall("index.enlist", round=group.round, paths=[]):
                 return True
             if not await self._post(group, kernel):
                 return False
@@ -316,15 +331,21 @@ def messages(found: Iterable[tuple[int, list[Portion]]]) -> Iterator[list[tuple[
         yield message
 
 
-def grouped(files: Iterable[tuple[bytes, int]]) -> Iterator[list[bytes]]:
-    """Paths that are worked on together, of (path, size): until they are large enough, or many."""
+def grouped(files: Sequence[tuple[bytes, int]], *, is_end: bool = False) -> Iterator[list[bytes]]:
+    """Paths that are worked on together, of (path, size): until they are large enough, or many.
+
+    At the end ever fewer, or all workers but one would wait for the last (guided self-scheduling: Polychronopoulos, Kuck 1987).
+    """
+    left = sum(size for _, size in files)
     group: list[bytes] = []
     size = 0
     for path, bytes_count in files:
         group.append(path)
         size += bytes_count
-        if size >= GROUP_BYTES or len(group) >= GROUP_FILES_MAX:
+        enough = max(GROUP_BYTES // AT_A_TIME, min(GROUP_BYTES, left // AT_A_TIME)) if is_end else GROUP_BYTES
+        if size >= enough or len(group) >= GROUP_FILES_MAX:
             yield group
+            left -= size
             group, size = [], 0
     if group:
         yield group
