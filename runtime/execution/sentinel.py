@@ -35,7 +35,7 @@ from .worker import Worker
 #: A look costs about 15 us of CPU, so one every quantum is 3 %. After this many that found no overrun ...
 LOOKS_OFTEN = 4
 #: ... one in 4 ms must do: a first overrun is then noticed later, inside the default latency contract of 5 ms. On cores with
-#: more to do than they can, a look costs 100 us, most of it for the interpreter's lock, which it asks for ten times.
+#: more to do than they can, a look costs 100 us, most of it for the interpreter's lock, which it waits for in steps of a turn.
 SELDOM_NS = 4_000_000
 #: Where the contract is a longer one, looks are as far apart as with the default one, in proportion. At 2 ms, those at four
 #: workers that index files, with 250 ms, cost a twentieth of their CPU (scripts/bench_cases/requests_indexing.py).
