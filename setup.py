@@ -25,15 +25,17 @@ ROOT = Path(__file__).parent.resolve()
 #: What a call, a message or an action passes through. What users subclass freely stays interpreted (AppObject, Component),
 #: and so does what is declared with msgspec (Mark, Policy) and what runs a few times a second.
 COMPILED = """
-    transport: attempts batching calling calls codec connections envelope events exchange hearing inbox link proving
-        publishing purposes request resolver session topics waitables waiting
+    transport: attempts batching calling calls codec connections envelope events exchange hearing inbox link
+        proving publishing purposes request resolver session topics waitables waiting
+    transport/peers: line lines membership node parts route_table view window
+    transport/security: roll
     runtime/objects: action binding operation_spec registry schedulable
     runtime/scheduling: balance cpu_budget deadline_order nice object_queue quotas ready_queues scheduler throttle ticks timers
     runtime/observation: histogram recorder statistics
     runtime/execution: board callers coroutines digesting endings engine failures firing foreign host inheritance intake
         method_action modules os_priority outgoing parking presence publishing replays reports trying_again watch worker
     runtime/dispatcher: delivery holding locking registration served
-    runtime/peers: answers breaks endpoint outward
+    runtime/peers: answers breaks endpoint inward outward
     runtime/requests: desk disowning element lanes ledger oversight owners posters posting ready_pool threads waiting
 """
 #: What mypyc asks of a compiler: Python's headers, the C library's, and a linker.

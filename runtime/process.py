@@ -56,6 +56,9 @@ ORPHAN_TIMEOUT_S = 0.4
 _SWITCH_FRACTION = 50
 #: The interpreter's default; a longer interval serves nobody.
 _SWITCH_MAX_S = 0.005
+#: New objects after which the garbage collector looks at these, and how many such looks before it looks at older ones, too. By
+#: default (700, 10, 10) it takes 2 % of a process that works through much data, as indexing does. So 0.2 %: fewer, longer ones.
+COLLECT_AFTER = (5_000, 5, 20)
 _PR_SET_PDEATHSIG = 1
 
 log = logging.getLogger("appbackplane.runtime")
@@ -76,6 +79,7 @@ def main() -> int:
     set_up_logging(config)
     if config.import_dir is not None:
         sys.path.insert(0, config.import_dir)
+    gc.set_threshold(*COLLECT_AFTER)  # a component's module may know better
     try:
         components = [load_component(name, config) for name in config.components]
         return describe(config, components) if config.describe else serve(config, components)

@@ -9,12 +9,11 @@ an answer finds no line. Held here and nowhere else; the price is work that was 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from appbackplane.transport import codec
 from appbackplane.transport.envelope import REPLY, STATUS, Envelope, instead, status
 from appbackplane.transport.errors import BackplaneError, text_of
-from appbackplane.transport.peers.lines import Lines
-from appbackplane.transport.peers.node import PeerNode
 from appbackplane.transport.remote.visitors import is_client
 
 from .breaks import Breaks
@@ -26,13 +25,39 @@ MESSAGE_MAX = 160
 Packed = list[tuple[bytes, int, bytes]]
 
 
+class NodeLines(Protocol):
+    """What answers need of `lines.Lines`, whose words these are."""
+
+    def say(self, address: str, packed: bytes, *, is_bulk: bool = False) -> bool:
+        """Put a packed envelope behind those before; False: there is no room, or no line."""
+
+    def say_instead(self, address: str, packed: bytes, *, is_bulk: bool) -> bool:
+        """A word in the place of one for which there was no room."""
+
+    def stands(self, address: str) -> bool:
+        """Whether there is a line."""
+
+    def give_up(self, address: str, because: str) -> None:
+        """Close it, with all that waits in it."""
+
+
 class Answers:
     """Of one endpoint, whose thread it belongs to."""
 
-    def __init__(self, node: PeerNode, lines: Lines, breaks: Breaks, deliver: Callable[[Packed], None]) -> None:
-        """`deliver`: has the backplane send what is packed to peers of its own link."""
-        self._node, self._lines, self._breaks = node, lines, breaks
-        self._deliver = deliver
+    def __init__(
+        self,
+        address_of: Callable[[str], str | None],
+        lines: NodeLines,
+        breaks: Breaks,
+        *,
+        deliver: Callable[[Packed], None],
+        say_to_client: Callable[[str, bytes], bool],
+    ) -> None:
+        """`address_of`: a node, by its name; None: it is not known (any more). `deliver`: has the backplane send what is packed
+        to peers of its own link. `say_to_client`: to who is no node, by the name of his connection; False: there is no room.
+        """
+        self._address_of, self._lines, self._breaks = address_of, lines, breaks
+        self._deliver, self._say_to_client = deliver, say_to_client
         self._encoder = codec.Encoder()
         self._gathered: Packed = []
         #: Answers that found no room, or no line.
@@ -47,10 +72,10 @@ class Answers:
         if is_client(name):
             self.to_client(name, envelope)
             return
-        peer = self._node.membership.view.get(name)
-        if peer is None:
+        address = self._address_of(name)
+        if address is None:
             return  # what it asked has ended there with its line, which was hung up on
-        lines, address = self._lines, peer.address
+        lines = self._lines
         if lines.say(address, self._packed(envelope), is_bulk=is_bulk):
             return
         self.unsaid_count += 1
@@ -61,7 +86,7 @@ class Answers:
 
     def to_client(self, name: str, envelope: Envelope) -> None:
         """To a client of another host, by the name of its connection. Who does not read is hung up on, and knows so."""
-        if not self._lines.visitors.say(name, self._packed(envelope)):
+        if not self._say_to_client(name, self._packed(envelope)):
             self.unsaid_count += 1
 
     def deliver(self) -> None:

@@ -41,8 +41,9 @@ from .breaks import BROKEN, Breaks
 from .clients import Clients
 from .hearers import Hearers
 from .inward import AskedHere, Inward
+from .logged import log_effect
 from .outward import Outward
-from .paced_log import FLAPS_MAX, PacedLog
+from .paced_log import PacedLog
 from .refusing import refuse
 from .roster import Roster
 from .topics import Topics
@@ -98,10 +99,10 @@ class Endpoint:
         self._lines, self._link, self._session = lines, link, session
         self._now_ns, self._look_for = now_ns, look_for
         self._breaks = Breaks()
-        self._answers = Answers(node, lines, self._breaks, deliver)
+        visitors = lines.visitors
+        self._answers = Answers(self._address_of, lines, self._breaks, deliver=deliver, say_to_client=visitors.say)
         self._outward = Outward(node, random.getrandbits(40), self._say, self._answers.to_process, self._stands_to)
         self._inward = Inward(session, self._answers.to_node)
-        visitors = lines.visitors
         self._topics = Topics(
             node, session, holder_of=lines.holder, say=self._tell, patterns=patterns,
             hearers=Hearers(visitors.holder, visitors.tell),
@@ -110,6 +111,10 @@ class Endpoint:
         #: To be looked at by any thread.
         self.roster = Roster(node, seeds, now_ns())
         self._look_ns = self._clients_ns = self._probe_ns = 0
+        #: When membership is to be told the time: known anew whenever it was told anything. To ask costs 0.2 us a line.
+        self._tick_ns = node.next_ns()
+        #: When those who do not keep up are offered their frames again.
+        self._retry_ns = 0
         #: Those who look on are owed another view, and when they may have it at the earliest.
         self._is_noted, self._rows_ns = False, 0
         #: By which it was found out who may bear which name.
@@ -121,8 +126,6 @@ class Endpoint:
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._is_woken = self._is_stopping = False
         self._exports: object = None
-        #: When those who do not keep up are offered their frames again.
-        self._retry_ns = 0
         self._log = PacedLog(log, now_ns)
         self._allowance = Allowance()
         #: Keys as text, by their bytes.
@@ -219,7 +222,7 @@ class Endpoint:
         is_look = now_ns >= self._look_ns
         if is_look or self._session.directory is not self._exports:
             self._export()
-        if now_ns >= node.next_ns():
+        if now_ns >= self._tick_ns:
             self._carry_out(node.tick(now_ns))
         self._outward.expire(now_ns)
         if now_ns >= self._clients_ns:
@@ -247,11 +250,14 @@ class Endpoint:
         self._answers.deliver()
         if asked or self._lines.has_more or self._session.has_more or self._link.has_input():
             return 0
-        times = [node.next_ns(), now_ns + (STALLED_RETRY_NS if is_stalled else SWEEP_NS)]
-        if self._is_noted:
-            times.append(self._rows_ns)
-        times += [ns for ns in (self._session.next_wake_ns(now_ns), self._outward.next_ns()) if ns is not None]
-        return max(0, min(times) - now_ns)
+        wake_ns = min(self._tick_ns, now_ns + (STALLED_RETRY_NS if is_stalled else SWEEP_NS))
+        for ns in (
+            self._rows_ns if self._is_noted else None,
+            self._session.next_wake_ns(now_ns),
+            self._outward.next_ns(),
+        ):
+            wake_ns = wake_ns if ns is None else min(ns, wake_ns)
+        return max(0, wake_ns - now_ns)
 
     def _leave(self, now_ns: int) -> None:
         """Whoever waits is told: here in answers, elsewhere by the farewell."""
@@ -344,23 +350,11 @@ class Endpoint:
                     self._lines.flush()
                 self._lines.hang_up(effect.address)
                 self._broke(effect.address, "the line to it was given up")
-            elif isinstance(effect, fx.PeerUp):
-                self._log.say(logging.INFO, f"node {effect.name} at {effect.address} is up", count_max=FLAPS_MAX)
             elif isinstance(effect, fx.PeerDown):
-                what = f"node {effect.name} is down ({effect.kind})"
-                self._log.say(logging.WARNING, what, effect.because, count_max=FLAPS_MAX)
                 self._outward.down(effect.name, effect.because)
                 self._inward.down(effect.name)
-            elif isinstance(effect, fx.DialFailed):
-                self._log.warn(f"{effect.address} cannot be reached: {effect.because} (it is dialled again)")
-            elif isinstance(effect, fx.Refused):
-                self._log.warn(f"{effect.name!r} at {effect.address} is no peer of this node", effect.reason)
-            elif isinstance(effect, fx.RefusedBy):
-                self._log.warn(f"node {effect.name!r} at {effect.address} refuses this one", effect.reason)
-            elif isinstance(effect, fx.NameTaken):
-                self._log.say(logging.ERROR, effect.reason)
-            elif isinstance(effect, fx.NewIncarnation):
-                log.warning("this node is known as a later one than it is: %s", effect.because)
+            log_effect(effect, self._log)
+        self._tick_ns = self.node.next_ns()
 
     def _export(self) -> None:
         """Tell others what is to be had here and what is heard, if it is something else than before."""
@@ -378,9 +372,13 @@ class Endpoint:
 
     # -- ways out -----------------------------------------------------------------------------------------------------
 
-    def _say(self, name: str, envelope: Envelope, is_bulk: bool) -> bool:
+    def _address_of(self, name: str) -> str | None:
         peer = self.node.membership.view.get(name)
-        return peer is not None and self._lines.say(peer.address, self._encoder.encode(envelope), is_bulk=is_bulk)
+        return None if peer is None else peer.address
+
+    def _say(self, name: str, envelope: Envelope, is_bulk: bool) -> bool:
+        address = self._address_of(name)
+        return address is not None and self._lines.say(address, self._encoder.encode(envelope), is_bulk=is_bulk)
 
     def _tell(self, address: str, packed: bytes, is_bulk: bool) -> bool:
         return self._lines.say(address, packed, is_bulk=is_bulk)
@@ -390,8 +388,8 @@ class Endpoint:
         return (len(self._inward) + os.getloadavg()[0]) / CORES
 
     def _stands_to(self, name: str) -> bool:
-        peer = self.node.membership.view.get(name)
-        return peer is not None and self._lines.stands(peer.address)
+        address = self._address_of(name)
+        return address is not None and self._lines.stands(address)
 
     def _wake(self) -> None:
         if not self._is_woken:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from appbackplane.transport.addressing import OF_NODE
 from appbackplane.transport.directory import Directory
@@ -20,7 +20,6 @@ from appbackplane.transport.events import Ended
 from appbackplane.transport.peers.likeness import Likeness
 from appbackplane.transport.security.grants import EXPORTED, RESERVED
 from appbackplane.transport.security.ring import Holder
-from appbackplane.transport.session import ClientSession
 
 from ..objects.action import DEADLINE_DEFAULT_NS
 from .outward import is_bulk_at
@@ -50,10 +49,32 @@ class Held(NamedTuple):
     is_bulk: bool
 
 
+class System(Protocol):
+    """What inward calls need of this system: `ClientSession`, whose words these are."""
+
+    directory: Directory | None
+
+    def call(
+        self, token: object, now_ns: int, timeout_ns: int,
+        route: str, key: str | None, priority: int | None, body: dict[str, Any],
+        idempotency_key: str | None = None, *, is_retried: bool = True, trace: str | None = None,
+    ) -> int:  # fmt: skip
+        """Begin a call; its number."""
+
+    def cast(self, route: str, key: str | None, priority: int | None, body: dict[str, Any]) -> None:
+        """A call that nobody waits for."""
+
+    def cancel(self, id: int) -> None:
+        """Take a call back."""
+
+    def boost(self, id: int, priority: int) -> None:
+        """Hurry a call."""
+
+
 class Inward:
     """What other nodes have outstanding here."""
 
-    def __init__(self, session: ClientSession, say: Callable[[str, Envelope, bool], None]) -> None:
+    def __init__(self, session: System, say: Callable[[str, Envelope, bool], None]) -> None:
         """`say`: an answer to a node, by its name, as bulk or not (answers.py)."""
         self._session = session
         self._say = say

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from appbackplane.transport.addressing import OF_NODE
 from appbackplane.transport.calls import OutstandingCalls
 from appbackplane.transport.directory import BULK_FROM
 from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, Envelope, due_ns, status
 from appbackplane.transport.errors import BackplaneError, Busy, PeerDown, Unavailable
-from appbackplane.transport.peers.node import PeerNode
 
 from ..objects.action import DEADLINE_DEFAULT_NS
 
@@ -42,12 +41,25 @@ class Asked(NamedTuple):
     is_bulk: bool
 
 
+class Chooser(Protocol):
+    """Who knows what other nodes offer: `PeerNode`, whose words these are."""
+
+    def best(self, route: str, caller: str, key: str | None = None) -> tuple[str, ...]:
+        """The nodes to ask, in order."""
+
+    def equals(self, route: str, caller: str) -> int:
+        """How many of the first of these are as good as each other."""
+
+    def may_wait(self, name: str, route: str) -> bool:
+        """Whether an operation of a node may."""
+
+
 class Outward:
     """What is outstanding on other nodes."""
 
     def __init__(
         self,
-        node: PeerNode,
+        node: Chooser,
         first_id: int,
         say: Callable[[str, Envelope, bool], bool],
         answer: Callable[[bytes, Envelope], None],

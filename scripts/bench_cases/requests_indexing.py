@@ -177,7 +177,7 @@ CASE = Case(
     what="index the standard library by the request kernel on two cores; reference: one process, plain loops",
     requirements=(Requirement("times as fast", speed_up, at_least=1.7),),
     open=both,
-    rounds=4,
+    rounds=8,
     quick_rounds=1,
 )
 

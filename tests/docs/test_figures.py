@@ -16,7 +16,7 @@ from appbackplane.runtime.objects.component import POSTED_MAX_DEFAULT, REQUESTS_
 from appbackplane.runtime.objects.operation import PRIORITY_DEFAULT
 from appbackplane.runtime.observation.log_line import LINE_BYTES_MAX, TEXT_LENGTH_MAX
 from appbackplane.runtime.observation.rate_limit import REPORT_INTERVAL_NS
-from appbackplane.runtime.process import _SWITCH_FRACTION, _SWITCH_MAX_S
+from appbackplane.runtime.process import _SWITCH_FRACTION, _SWITCH_MAX_S, COLLECT_AFTER
 from appbackplane.runtime.process_config import ProcessConfig
 from appbackplane.runtime.requests.kernel import WATCH_NS
 from appbackplane.runtime.requests.line import BATCH_MAX, BATCH_NS, RECALL_NS
@@ -126,6 +126,11 @@ SENTENCES = [
         "workers_and_the_sentinel",
         f"every {WORDS[_SWITCH_FRACTION]} of it, every {DEFAULT['max_latency_ns'] / _SWITCH_FRACTION / 1e6:g} ms at the "
         f"default of {seconds(DEFAULT['max_latency_ns'])}",
+    ),
+    ("workers_and_the_sentinel", f"looks for it after {COLLECT_AFTER[0]:,} new objects"),
+    (
+        "workers_and_the_sentinel",
+        f"at every {COLLECT_AFTER[1]}th such look, among all at every {COLLECT_AFTER[2]}th of these",
     ),
     ("workers_and_the_sentinel", f"one an operation in {WORDS[REPORT_INTERVAL_NS // 10**9]} seconds"),
 ]

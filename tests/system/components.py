@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import multiprocessing
 import os
@@ -220,8 +221,12 @@ class Mirror(Component):
             if name.startswith("appbackplane.") and module.__file__
         }
 
+    # Bad input
 
-# Bad input
+    @operation()
+    def collects_after(self) -> tuple[int, int, int]:
+        """What is new before the garbage collector looks at it, and so on."""
+        return gc.get_threshold()
 
 
 class Shelf(Component):

@@ -1,4 +1,4 @@
-"""Which form of the package runs, compiled or interpreted: all of it is of one form, here and in every process of a system.
+"""What runs in a process: one form of the package, compiled or interpreted, everywhere; and how it keeps its memory in order.
 
 `scripts/test` runs the suite twice; that the second run is not the first once more is what this file is for.
 """
@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from appbackplane.runtime.build import BUILD
+from appbackplane.runtime.process import COLLECT_AFTER
 
 from .conftest import Up, command
 
@@ -23,6 +24,17 @@ HOT = [
 ]
 EXPECTED = "compiled" if os.environ.get("APPBACKPLANE_EXPECT_COMPILED") == "1" else BUILD
 
+HASTY = """
+[backplane.hasty]
+components = ["hasty:Hasty"]
+"""
+HASTY_MODULE = """
+import gc
+from components import Mirror
+class Hasty(Mirror):
+    component_name = "hasty"
+gc.set_threshold(70, 7, 7)
+"""
 MIRROR = """
 [backplane.mirror]
 components = ["components:Mirror"]
@@ -60,3 +72,12 @@ def test_every_process_of_a_system_is_of_this_form(up: Up, folder: Path) -> None
     assert json.loads(system.command("status", "--json").stdout)["build"] == EXPECTED
     assert system.command("status").stdout.splitlines()[0].endswith(f", {EXPECTED}")
     assert command(folder, "--version").stdout.strip().endswith(f", {EXPECTED}")
+
+
+def test_a_backplane_looks_for_garbage_less_often_than_python_does(up: Up, folder: Path) -> None:
+    """Unless its component's module has said how often."""
+    (folder / "hasty.py").write_text(HASTY_MODULE)
+    system = up(MIRROR + HASTY)
+    with system.connect() as client:
+        assert client.call("mirror.collects_after") == [*COLLECT_AFTER]
+        assert client.call("hasty.collects_after") == [70, 7, 7]

@@ -89,6 +89,7 @@ class Lines:
         self._by_number: dict[int, tuple[str, Line]] = {}
         self._addresses: dict[bytes, set[str]] = {}
         self._outboxes = Outbox(), Outbox(), Outbox()
+        self._sends = [partial(self._send, which) for which in range(3)]
         #: Addresses of which ZeroMQ's own queue is full; lines whose window has opened.
         self._full: set[str] = set()
         self._opened: set[int] = set()
@@ -224,7 +225,8 @@ class Lines:
             elif line.is_full:
                 self._full.add(address)
         for which in (CONTROL, URGENT, BULK):
-            self._outboxes[which].flush(partial(self._send, which), with_stalled=False)
+            if self._outboxes[which]:
+                self._outboxes[which].flush(self._sends[which], with_stalled=False)
         self._tell()
         is_stalled = self.visitors.flush(with_stalled=with_stalled)
         return is_stalled or bool(self._full)

@@ -7,7 +7,6 @@ that callers spread and each keeps its own. Bounded by what a node may export: 4
 """
 
 from collections.abc import Iterable, Iterator, Set
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final
 
@@ -33,24 +32,32 @@ FORMER_MAX: Final = 64
 WITHDRAWN_BEATS: Final = 150
 
 
-@dataclass(slots=True, eq=False)
 class _Offered:
-    version: int = 0
-    #: The version that the peer is at, as it says itself.
-    announced: int = 0
-    operations: set[str] = field(default_factory=set)
-    topics: set[str] = field(default_factory=set)
-    #: Operations that may wait; and of those that were asked about, whether they might.
-    bulk: set[str] = field(default_factory=set)
-    asked: dict[str, bool] = field(default_factory=dict)
-    #: Smoothed, and as it was when an order was last made of it.
-    load: float = -1.0
-    load_ranked: float = 0.0
-    is_suspect: bool = False
-    #: Heartbeats until it is asked (again). Who comes up tells by itself, right behind his first.
-    patience: int = 2
-    #: Routes that it has withdrawn of late, and for how many heartbeats that is remembered.
-    withdrawn: dict[str, int] = field(default_factory=dict)
+    """What is known of a peer."""
+
+    __slots__ = (
+        "announced", "asked", "bulk", "is_suspect", "load", "load_ranked", "operations", "patience", "topics",
+        "urgent_count", "version", "withdrawn",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.version = 0
+        #: The version that the peer is at, as it says itself.
+        self.announced = 0
+        self.operations: set[str] = set()
+        self.topics: set[str] = set()
+        #: Operations that may wait; and of those that were asked about, whether they might.
+        self.bulk: set[str] = set()
+        self.asked: dict[str, bool] = {}
+        #: Of these, how many might not.
+        self.urgent_count = 0
+        #: Smoothed, and as it was when an order was last made of it.
+        self.load, self.load_ranked = -1.0, 0.0
+        self.is_suspect = False
+        #: Heartbeats until it is asked (again). Who comes up tells by itself, right behind his first.
+        self.patience = 2
+        #: Routes that it has withdrawn of late, and for how many heartbeats that is remembered.
+        self.withdrawn: dict[str, int] = {}
 
 
 class RouteTable:
@@ -176,9 +183,11 @@ class RouteTable:
             return False
         found = offered.asked.get(route)
         if found is None:
-            found = route in offered.bulk and len(offered.asked) < ROUTES_MAX
-            if len(offered.asked) < ROUTES_MAX:
+            found = route in offered.bulk
+            # Routes that somebody has mistyped leave room for those that may wait.
+            if len(offered.asked) < 2 * ROUTES_MAX and (found or offered.urgent_count < ROUTES_MAX):
                 offered.asked[route] = found
+                offered.urgent_count += not found
         return found
 
     def offered(self, name: str) -> tuple[int, Set[str]]:

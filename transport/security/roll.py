@@ -135,11 +135,10 @@ class Roll:
         looked = known.union(waiting)
         for fd in looked:
             with held(fd) as connection:
-                if connection is None or not self._endless.is_one(fd, connection):
-                    continue
-            if fd in known:
+                is_endless = connection is not None and self._endless.is_one(fd, connection)
+            if is_endless and fd in known:
                 self._cut(fd)
-            else:
+            elif is_endless:
                 self._end_if_silent(fd)
         self._endless.looked(looked)
 

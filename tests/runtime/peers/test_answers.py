@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -14,8 +12,6 @@ from appbackplane.transport import codec
 from appbackplane.transport.batching import RESERVE_BYTES, Outbox, Sent
 from appbackplane.transport.envelope import REFUSED, REPLY, STATUS, Envelope, status
 from appbackplane.transport.errors import Unavailable
-from appbackplane.transport.peers.lines import Lines
-from appbackplane.transport.peers.node import PeerNode
 from appbackplane.transport.status import Status
 
 A = "tcp://a"
@@ -43,7 +39,7 @@ class Wires:
         """As lines do."""
         return address in self.standing
 
-    def give_up(self, address: str, _because: str) -> None:
+    def give_up(self, address: str, because: str) -> None:
         """As lines do."""
         self.given_up.append(address)
         self.standing.discard(address)
@@ -69,10 +65,9 @@ class Around:
     def __init__(self) -> None:
         self.wires, self.breaks = Wires(), Breaks()
         self.delivered: Packed = []
-        view = {"a": SimpleNamespace(address=A)}
-        node = cast(PeerNode, SimpleNamespace(membership=SimpleNamespace(view=view)))
-        deliver: Callable[[Packed], None] = self.delivered.extend
-        self.answers = Answers(node, cast(Lines, self.wires), self.breaks, deliver)
+        self.answers = Answers(
+            {"a": A}.get, self.wires, self.breaks, deliver=self.delivered.extend, say_to_client=lambda *_: False
+        )
 
     def fill(self, *, is_bulk: bool = False) -> int:
         """Answer until there is no room; how many answers had some."""

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import pytest
 
 from appbackplane.runtime.objects.action import DEADLINE_DEFAULT_NS
-from appbackplane.runtime.peers.inward import OUTSTANDING_MAX, AskedHere, Inward
+from appbackplane.runtime.peers.inward import OUTSTANDING_MAX, AskedHere, Inward, System
 from appbackplane.runtime.peers.outward import BULK_FROM
+from appbackplane.transport.directory import Directory
 from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, REFUSED, STATUS, Envelope
 from appbackplane.transport.errors import BackplaneError, Busy, Cancelled, InternalError, Unavailable
 from appbackplane.transport.events import Ended
 from appbackplane.transport.security.grants import Grant
 from appbackplane.transport.security.keys import PublicKey
 from appbackplane.transport.security.ring import Holder
-from appbackplane.transport.session import ClientSession
 from appbackplane.transport.status import Status
 
 S = 1_000_000_000
@@ -24,19 +24,19 @@ KEY = PublicKey(b"k" * 32)
 PEER = Holder("a", KEY)
 
 
-class Directory(NamedTuple):
-    """As much of it as matters here."""
+ROUTES = ("calc.add", "calc.sub", "calc.secret", "other.secret")
 
-    exported: tuple[str, ...]
-    routes: tuple[str, ...] = ("calc.add", "calc.sub", "calc.secret", "other.secret")
-    bulk: tuple[str, ...] = ()
+
+def exporting(*exported: str, routes: tuple[str, ...] = ROUTES, bulk: tuple[str, ...] = ()) -> Directory:
+    """That of a system which serves `routes`."""
+    return Directory("shop", routes=dict.fromkeys(routes, ("main",)), exported=exported, bulk=bulk)
 
 
 class Session:
     """Stands for the session: notes what is begun and taken back."""
 
     def __init__(self) -> None:
-        self.directory: Directory | None = Directory(("calc.add", "calc.sub"))
+        self.directory: Directory | None = exporting("calc.add", "calc.sub")
         self.error: BackplaneError | None = None
         self.calls: dict[int, tuple[Any, ...]] = {}
         self.tokens: dict[int, AskedHere] = {}
@@ -74,7 +74,7 @@ class Here:
     def __init__(self) -> None:
         self.session = Session()
         self.said: list[tuple[str, Envelope, bool]] = []
-        self.inward = Inward(cast(ClientSession, self.session), self._say)
+        self.inward = Inward(cast(System, self.session), self._say)
 
     def hear(
         self, id: int = 1, route: str = "calc.add", *, kind: int = CALL, holder: Holder = PEER, **fields: Any
@@ -147,7 +147,7 @@ def test_answers_travel_as_their_calls_did(here: Here, priority: int | None, is_
 
 def test_answers_at_no_priority_travel_as_their_operation_may(here: Here) -> None:
     """And those that have one by that."""
-    here.session.directory = Directory(("calc.add", "calc.sub"), bulk=("calc.add",))
+    here.session.directory = exporting("calc.add", "calc.sub", bulk=("calc.add",))
     for id, (route, priority) in enumerate([("calc.add", None), ("calc.add", 0), ("calc.sub", None)], 1):
         here.hear(id, route, priority=priority)
         here.end(id)
@@ -208,7 +208,7 @@ def test_grants_are_read_anew_with_the_ring_and_with_the_directory(here: Here) -
     """What was permitted once is remembered; not beyond the ring and the directory by which it was."""
     here.hear(1)
     here.hear(2, holder=Holder("a", KEY, routes=Grant.of(["none"])))
-    here.session.directory = Directory(("calc.sub",))
+    here.session.directory = exporting("calc.sub")
     here.hear(3)
     here.hear(4, "calc.sub")
     assert [(id, refused) for _, id, _, refused in here.told()] == [(2, True), (3, True)]
@@ -309,18 +309,18 @@ def test_what_is_not_served_here_any_more_may_be_asked_elsewhere() -> None:
     """Another node may be about to serve it: who asks here has not heard of that yet. Who may not use it hears nothing new."""
     here = Here()
     here.hear(1)
-    here.session.directory = Directory(("calc.sub",), routes=("calc.sub",))
+    here.session.directory = exporting("calc.sub", routes=("calc.sub",))
     here.hear(2)
     here.hear(3, holder=replace(PEER, routes=Grant(("calc.sub",))))
     assert here.told() == [("a", 2, Status.UNAVAILABLE, True), ("a", 3, Status.NOT_FOUND, True)]
-    here.session.directory = Directory(("calc.add",))
+    here.session.directory = exporting("calc.add")
     here.hear(4)
     assert here.told() == []
 
 
 def test_what_a_peer_may_have_meant_is_looked_for_within_bounds(here: Here) -> None:
     """20 ms for each of the 4,096 calls of one frame: the thread of all lines did nothing else for a minute."""
-    here.session.directory = Directory(tuple(f"calc.add_{number}" for number in range(200)))
+    here.session.directory = exporting(*(f"calc.add_{number}" for number in range(200)))
     for id in range(1, 51):
         here.hear(id, "calc.ad_7")
     hints = ["did you mean" in end.body[1] for _, end, _ in here.said]

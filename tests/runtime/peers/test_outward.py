@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -10,7 +10,6 @@ from appbackplane.runtime.objects.action import DEADLINE_DEFAULT_NS
 from appbackplane.runtime.peers.outward import BULK_FROM, Outward
 from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, REFUSED, REPLY, STATUS, Envelope, status
 from appbackplane.transport.errors import Busy, UnknownRoute
-from appbackplane.transport.peers.node import PeerNode
 from appbackplane.transport.resolver import home
 from appbackplane.transport.status import Status
 
@@ -33,7 +32,7 @@ class Around:
         self.is_full = False
         self.said: list[tuple[str, Envelope, bool]] = []
         self.answers: list[tuple[bytes, Envelope]] = []
-        self.outward = Outward(cast(PeerNode, self), FIRST_ID, self._say, lambda *told: self.answers.append(told))
+        self.outward = Outward(self, FIRST_ID, self._say, lambda *told: self.answers.append(told))
 
     def best(self, route: str, caller: str, key: str | None = None) -> tuple[str, ...]:
         """As a node says it."""

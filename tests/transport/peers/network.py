@@ -54,6 +54,8 @@ class Process:
     sent: Counter[str] = field(default_factory=Counter)
     up: dict[str, int] = field(default_factory=dict)
     tick_at: int = -1
+    #: What it exports beside what all do.
+    extra: tuple[str, ...] = ()
 
     @property
     def address(self) -> str:

@@ -117,6 +117,19 @@ def test_what_may_wait_is_on_one_line_until_its_node_is_down() -> None:
     assert [known.may_wait("b", route) for route in ("x.y", "later.x")] == [False, True]
 
 
+def test_what_was_mistyped_leaves_room_for_what_may_wait() -> None:
+    """As many as are remembered, and more; what is asked for afterwards goes by its own line, and stays there."""
+    offer, known = Offer(), RouteTable()
+    known.up("b")
+    offer.set(["x.y"], [], ["x.y"])
+    known.learn("b", said(offer, 0))
+    assert not any(known.may_wait("b", f"strange.{number}") for number in range(ROUTES_MAX + 1))
+    assert known.may_wait("b", "x.y")
+    assert offer.set(["x.y"], [], [])
+    known.learn("b", said(offer, 1))
+    assert known.may_wait("b", "x.y")
+
+
 def test_a_node_that_does_not_say_what_may_wait_is_understood() -> None:
     """One of before: all that it offers is urgent, where nothing else is said."""
     offer = Offer()
@@ -352,7 +365,7 @@ def test_topics_are_heard_by_pattern() -> None:
 def offered(network: Network) -> bool:
     """Whether each node knows of each other exactly what that exports."""
     living = network.living()
-    right = {p.name: (f"{p.name}.own", "all.same", *p.node.extra) for p in living}  # type: ignore[attr-defined]
+    right = {p.name: (f"{p.name}.own", "all.same", *p.extra) for p in living}
     return all(
         {name: sorted(operations) for name, (_, operations, _) in p.node.table.known().items()}
         == {name: sorted(routes) for name, routes in right.items() if name != p.name}
@@ -362,7 +375,7 @@ def offered(network: Network) -> bool:
 
 def export(process: Process, *extra: str) -> None:
     """Something that all have, and something of its own."""
-    process.node.extra = extra  # type: ignore[attr-defined]
+    process.extra = extra
     process.node.export([f"{process.name}.own", "all.same", *extra], [f"{process.name}.news"])
 
 

@@ -1,0 +1,28 @@
+"""Logged: what an operator is told of other nodes as it happens, so often a minute and no more (paced_log.py)."""
+
+from __future__ import annotations
+
+import logging
+
+from appbackplane.transport.peers import effects as fx
+
+from .paced_log import FLAPS_MAX, PacedLog
+
+
+def log_effect(effect: fx.Effect, log: PacedLog) -> None:
+    """Say of what membership has decided what somebody wants to know; of most nobody does."""
+    if isinstance(effect, fx.PeerUp):
+        log.say(logging.INFO, f"node {effect.name} at {effect.address} is up", count_max=FLAPS_MAX)
+    elif isinstance(effect, fx.PeerDown):
+        what = f"node {effect.name} is down ({effect.kind})"
+        log.say(logging.WARNING, what, effect.because, count_max=FLAPS_MAX)
+    elif isinstance(effect, fx.DialFailed):
+        log.warn(f"{effect.address} cannot be reached: {effect.because} (it is dialled again)")
+    elif isinstance(effect, fx.Refused):
+        log.warn(f"{effect.name!r} at {effect.address} is no peer of this node", effect.reason)
+    elif isinstance(effect, fx.RefusedBy):
+        log.warn(f"node {effect.name!r} at {effect.address} refuses this one", effect.reason)
+    elif isinstance(effect, fx.NameTaken):
+        log.say(logging.ERROR, effect.reason)
+    elif isinstance(effect, fx.NewIncarnation):
+        log.warn(f"this node is known as a later one than it is: {effect.because}")
