@@ -149,7 +149,9 @@ def test_one_queue_for_all_delays_all(pair: tuple[Host, Host], far: Answerer, pi
     assert best(lambda: pinger.ping(20).p50, 0.003) <= 0.003
     with Bulk(near.connect(far.address)) as bulk:
         bulk.wait_until_full()
-        assert 0.006 <= best(lambda: pinger.ping(20).p50, 0.045) <= 0.045
+        assert best(lambda: pinger.ping(20).p50, 0.045) <= 0.045
+        # TCP itself leaves the queue almost empty for a while after a loss, so the longest of a few counts here.
+        assert -best(lambda: -pinger.ping(20).p50, -0.006) >= 0.006
     near.unlimit()
 
 
