@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from appbackplane.transport.errors import DeadlineExceeded
 from appbackplane.transport.request import TIMEOUT_MAX_S
 
 from ..objects.action import Action
 from ..objects.app_object import AppObject, CallOptions
 from .current import current
 from .method_action import MethodAction
+
+if TYPE_CHECKING:
+    from .engine import Engine
 
 #: Waits at a gate, for so many seconds, instead of a thread.
 StandIn: TypeAlias = Callable[[threading.Lock, float], bool]
@@ -31,10 +35,25 @@ def wait_at(
 
     `outside`: who waits for a thread in which nothing runs; None: it does so itself. `what`: is waited for, for whoever asks.
     `on_impatience`: is called once if the gate is still closed after `patience_s`; where somebody stands in, nobody is patient.
+    Raises `DeadlineExceeded` once nobody waits any more for what runs here.
     """
     engine, running = current.engine, current.action
     if engine is None or running is None:
         return _wait(gate, limit_s, outside, patience_s, on_impatience)
+    if running.deadline_ns is None:
+        return _wait_in(engine, running, gate, limit_s, what, patience_s, on_impatience)
+    left_s = max(0.0, (running.deadline_ns - engine.now_ns()) / 1e9)
+    is_open = _wait_in(engine, running, gate, min(limit_s, left_s), what, patience_s, on_impatience)
+    if not is_open and left_s <= limit_s:
+        raise DeadlineExceeded(f"{running.name}: the deadline passed while it waited for {what}")
+    return is_open
+
+
+def _wait_in(
+    engine: Engine, running: Action, gate: threading.Lock, limit_s: float, what: str,
+    patience_s: float = 0.0, on_impatience: Callable[[], None] | None = None,
+) -> bool:  # fmt: skip
+    """As `wait_at`, whatever the deadline of what runs."""
     with engine.lead:
         engine.parking.begins_to_block(running, engine.now_ns(), what)
     try:
@@ -77,7 +96,7 @@ def blocking_call(
     asking.on_end = has_ended
     with engine.lead:
         engine.post(asking, engine.now_ns())
-    wait_at(gate, LIMIT_S, what=f"a call of {route}")  # the call itself ends in time
+    _wait_in(engine, running, gate, LIMIT_S, f"a call of {route}")  # the call itself ends in time
     if asking.error is not None:
         raise asking.error
     return asking.result

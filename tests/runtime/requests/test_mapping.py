@@ -46,6 +46,14 @@ class Kernel(RequestKernel):
     async def nap(self, seconds: float) -> float:
         return float(await self.kernel.arun(seconds, Sleep))
 
+    @operation()
+    def doze(self, seconds: float) -> float:
+        return float(self.kernel.run(seconds, Sleep))
+
+    @operation()
+    def fill(self, count: int, seconds: float) -> int:
+        return len(self.kernel.post_all([seconds] * count, Sleep, owner="filled"))
+
 
 @pytest.fixture
 def kernel() -> Kernel:
@@ -100,6 +108,32 @@ def test_a_caller_whose_deadline_has_passed_leaves_nothing(kernel: Kernel, backp
     backplane.advance(1.5)
     assert "deadline" in call.error().message
     backplane.advance(5.0)
+    assert nothing_is_left(kernel)
+
+
+def test_one_that_waits_in_its_thread_ends_with_its_callers_deadline_too(
+    kernel: Kernel, backplane: VirtualBackplane, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Or it would hold up all others of its object, for an answer that nobody waits for."""
+    call, next_one = backplane.call("kernel.doze", timeout=1.0, seconds=5.0), backplane.call("kernel.doze", seconds=0.1)
+    began_ns = backplane.clock.now_ns()
+    assert next_one.result() == 0.1
+    assert backplane.clock.now_ns() - began_ns < 1_500_000_000, "it was not kept waiting for the five seconds"
+    assert "deadline" in call.error().message
+    backplane.advance(6.0)
+    assert nothing_is_left(kernel)
+    assert not [each for each in caplog.records if each.levelname == "ERROR"], "it is not a fault of the operation"
+
+
+def test_who_waits_for_room_ends_with_it_too(kernel: Kernel, backplane: VirtualBackplane) -> None:
+    """What was not posted by the deadline is not; what was, is executed."""
+    call = backplane.call("kernel.fill", timeout=1.0, count=9, seconds=5.0)
+    backplane.advance(1.5)
+    assert "deadline" in call.error().message
+    figures = kernel.figures()
+    assert figures.executing == 2 and sum(figures.ready) == 3 and not figures.posting
+    kernel.kernel.disown("filled")
+    backplane.advance(6.0)
     assert nothing_is_left(kernel)
 
 
