@@ -152,6 +152,7 @@ def _show_statistics(backplane: dict[str, Any]) -> None:
     click.echo(f"\n{backplane['name']}:" + ("" if statistics else " no statistics (it did not answer)"))
     if statistics:
         _show_queues(statistics)
+        _show_requests(statistics)
     operations = (statistics or {}).get("operations", {})
     if operations:
         show.table(
@@ -189,6 +190,25 @@ def _show_queues(statistics: dict[str, Any]) -> None:
     if oldest.get("calls"):
         rows = [(one["call"], one["route"], one["object"]) for one in oldest["calls"]]
         show.table(("OLDEST CALL", "ROUTE", "OBJECT"), rows)
+
+
+def _show_requests(statistics: dict[str, Any]) -> None:
+    rows = [
+        (
+            component,
+            f"{sum(kernel['ready'])} of {kernel['limits']['ready']}",
+            f"{sum(kernel['executing'])} of {kernel['limits']['workers']}",
+            str(kernel["blocked"]),
+            str(kernel["posting"]),
+            f"{sum(kernel['rejoinable'])} of {kernel['limits']['rejoin']}",
+            *(str(kernel[total]) for total in ("ended", "failed", "lost")),
+        )
+        for component, kernel in statistics.get("requests", {}).items()
+    ]
+    if rows:
+        show.table(
+            ("REQUESTS OF", "READY", "EXECUTING", "BLOCKED", "POSTING", "REJOINABLE", "ENDED", "FAILED", "LOST"), rows
+        )
 
 
 def _operation_row(name: str, account: dict[str, Any]) -> tuple[str, ...]:

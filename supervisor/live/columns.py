@@ -36,6 +36,8 @@ class Column(Generic[Row]):
     cell: Callable[[Row], Line]
     #: In percent of a core the bar is full; numbers stand right, words left.
     is_left: bool = False
+    #: Whether it says something of a row; a column that does so of none is left out.
+    tells_of: Callable[[Row], bool] | None = None
 
 
 def _plain(words: str) -> Line:
@@ -83,28 +85,38 @@ def _grown(total: int | None, new: int) -> Line:
     return ((cells.count(total), "warn"),) if new else _plain(cells.count(total))
 
 
+def _requests(row: BackplaneFigures) -> Line:
+    """Those that wait: for a worker, or with their posters for room."""
+    if not row.requests:
+        return _plain("-")
+    posting = sum(kernel.now.posting for kernel in row.requests)
+    waiting = sum(kernel.now.ready for kernel in row.requests) + posting
+    return ((cells.count(waiting), "warn"),) if posting else _plain(cells.count(waiting))
+
+
 def _restarts(row: BackplaneFigures) -> Line:
     return ((str(row.restarts), "warn"),) if row.restarts else _plain("0")
 
 
 BACKPLANES: tuple[Column[BackplaneFigures], ...] = (
     Column(("", "STATE"), 11, 1, _state, is_left=True),
-    Column(("", "HEALTH"), 7, 14, _health, is_left=True),
+    Column(("", "HEALTH"), 7, 15, _health, is_left=True),
     Column(("", "CPU"), 9, 2, lambda row: _cpu(row, 4), is_left=True),
-    Column(("", "LIMIT"), 5, 10, _limit),
+    Column(("", "LIMIT"), 5, 11, _limit),
     Column(("QUEUES", "0 → low"), 8, 3, _queues, is_left=True),
     Column(("", "QUEUED"), 6, 4, lambda row: _plain(cells.count(row.queued))),
-    Column(("", "RATE"), 6, 5, lambda row: _plain(cells.rate(row.rate))),
-    Column(("WAIT", "p50"), 6, 8, lambda row: _p(row.wait, "p50_ns")),
-    Column(("WAIT", "p99"), 6, 6, lambda row: _p(row.wait, "p99_ns")),
-    Column(("RUN", "p50"), 6, 9, lambda row: _p(row.run, "p50_ns")),
-    Column(("RUN", "p99"), 6, 7, lambda row: _p(row.run, "p99_ns")),
-    Column(("AWAIT", "REPLY"), 6, 11, lambda row: _plain(cells.count(row.waiting))),
-    Column(("", "BOOSTS"), 6, 16, lambda row: _plain(cells.count(row.boosts))),
-    Column(("THROT-", "TLED"), 6, 12, lambda row: _grown(row.throttled, row.throttled_new)),
-    Column(("", "SLOW"), 6, 13, lambda row: _grown(row.slow, row.slow_new)),
-    Column(("RE-", "STARTS"), 6, 15, _restarts),
-    Column(("", "FOR"), 6, 17, lambda row: _plain(cells.duration(row.since_s))),
+    Column(("RE-", "QUESTS"), 6, 5, _requests, tells_of=lambda row: bool(row.requests)),
+    Column(("", "RATE"), 6, 6, lambda row: _plain(cells.rate(row.rate))),
+    Column(("WAIT", "p50"), 6, 9, lambda row: _p(row.wait, "p50_ns")),
+    Column(("WAIT", "p99"), 6, 7, lambda row: _p(row.wait, "p99_ns")),
+    Column(("RUN", "p50"), 6, 10, lambda row: _p(row.run, "p50_ns")),
+    Column(("RUN", "p99"), 6, 8, lambda row: _p(row.run, "p99_ns")),
+    Column(("AWAIT", "REPLY"), 6, 12, lambda row: _plain(cells.count(row.waiting))),
+    Column(("", "BOOSTS"), 6, 17, lambda row: _plain(cells.count(row.boosts))),
+    Column(("THROT-", "TLED"), 6, 13, lambda row: _grown(row.throttled, row.throttled_new)),
+    Column(("", "SLOW"), 6, 14, lambda row: _grown(row.slow, row.slow_new)),
+    Column(("RE-", "STARTS"), 6, 16, _restarts),
+    Column(("", "FOR"), 6, 18, lambda row: _plain(cells.duration(row.since_s))),
 )
 
 OPERATIONS: tuple[Column[OperationFigures], ...] = (
@@ -150,7 +162,8 @@ def table(
     """Two lines of headings and one a row, each `width` wide at most."""
     longest = max((len(row.name) for row in rows), default=0)
     name_width = max(len(title), min(longest, NAME_MAX, max(9, width // 3)))
-    shown = chosen(columns, width - 2 - name_width)
+    telling = [column for column in columns if column.tells_of is None or any(map(column.tells_of, rows))]
+    shown = chosen(telling, width - 2 - name_width)
     blank: Line = (("", ""),)
     headings: list[Line] = []
     for number in (0, 1):

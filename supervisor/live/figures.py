@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from appbackplane.runtime.observation.histogram import Histogram
 
-from .sample import BackplaneSample, Operation, Sample, Statistics
+from .sample import BackplaneSample, Operation, Requests, Sample, Statistics
 
 RANKS = (0.5, 0.99)
 
@@ -46,6 +46,15 @@ class OperationFigures:
     errors_new: int
     refused_new: int
     slow_new: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFigures:
+    """One request kernel: what it has now, as `sample.Requests` says it, and how many requests ended a second."""
+
+    component: str
+    now: Requests
+    rate: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +96,8 @@ class BackplaneFigures:
     throttled_new: int
     slow_new: int
     operations: tuple[OperationFigures, ...]
+    #: Of its request kernels; None: unknown.
+    requests: tuple[RequestFigures, ...] | None
     #: The name that it has in common with its replicas.
     replica_of: str | None = None
 
@@ -133,6 +144,7 @@ def _backplane(before: BackplaneSample | None, now: BackplaneSample, interval_s:
     seen: Statistics | None = statistics
     rate = cpu = wait = run = None
     operations: tuple[OperationFigures, ...] = ()
+    requests: tuple[RequestFigures, ...] | None = None
     if seen is not None:
         seconds = None if earlier is None else (seen.at_ns - earlier.at_ns) / 1e9
         if seconds is not None and earlier is not None and seconds > 0:
@@ -143,6 +155,10 @@ def _backplane(before: BackplaneSample | None, now: BackplaneSample, interval_s:
         operations = tuple(
             _operation(name, None if earlier is None else earlier.operations.get(name), account, seconds)
             for name, account in seen.operations.items()
+        )
+        requests = tuple(
+            _requests(component, None if earlier is None else earlier.requests.get(component), kernel, seconds)
+            for component, kernel in seen.requests.items()
         )
     elif before is not None:
         rate, cpu = _by_the_board(before, now, interval_s)
@@ -178,6 +194,7 @@ def _backplane(before: BackplaneSample | None, now: BackplaneSample, interval_s:
         throttled_new=0 if figures_of is None or was is None else max(0, figures_of.throttled - was.throttled),
         slow_new=0 if figures_of is None or was is None else max(0, figures_of.slow - was.slow),
         operations=operations,
+        requests=requests,
         replica_of=now.replica_of,
     )
 
@@ -193,6 +210,12 @@ def _by_the_board(
     if seconds < 1e-3:  # no heartbeat between them: the ages are of the same one, measured twice
         return None, None
     return (last.finished - first.finished) / seconds, (last.cpu_s - first.cpu_s) / seconds
+
+
+def _requests(component: str, before: Requests | None, now: Requests, seconds: float | None) -> RequestFigures:
+    is_timed = before is not None and seconds is not None and seconds > 0
+    rate = (now.ended - before.ended) / seconds if is_timed and before and seconds else None
+    return RequestFigures(component, now, rate)
 
 
 def _operation(name: str, before: Operation | None, now: Operation, seconds: float | None) -> OperationFigures:

@@ -29,6 +29,23 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True)
+class Requests:
+    """What a request kernel has now, and how many requests have ended since its backplane's start."""
+
+    ready: int
+    ready_max: int
+    executing: int
+    workers: int
+    #: Of those executing, those that wait for others.
+    blocked: int
+    #: Posters that wait for room.
+    posting: int
+    rejoinable: int
+    rejoinable_max: int
+    ended: int
+
+
+@dataclass(frozen=True, slots=True)
 class Statistics:
     """What a backplane tells of itself when asked."""
 
@@ -46,6 +63,8 @@ class Statistics:
     slow: int
     boosts: int
     operations: Mapping[str, Operation]
+    #: By component; few are request kernels.
+    requests: Mapping[str, Requests]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +179,21 @@ def _statistics(told: Mapping[str, Any]) -> Statistics:
         slow=told["slow_actions"],
         boosts=0 if os_priority is None else os_priority["boosts"],
         operations={name: _operation(account) for name, account in told["operations"].items()},
+        requests={component: _requests(kernel) for component, kernel in told["requests"].items()},
+    )
+
+
+def _requests(kernel: Mapping[str, Any]) -> Requests:
+    return Requests(
+        ready=sum(kernel["ready"]),
+        ready_max=kernel["limits"]["ready"],
+        executing=sum(kernel["executing"]),
+        workers=kernel["limits"]["workers"],
+        blocked=kernel["blocked"],
+        posting=kernel["posting"],
+        rejoinable=sum(kernel["rejoinable"]),
+        rejoinable_max=kernel["limits"]["rejoin"],
+        ended=kernel["ended"],
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from . import cells, columns
-from .figures import BackplaneFigures, Figures
+from .figures import BackplaneFigures, Figures, RequestFigures
 from .line import Line, clean, ends, fit, text
 from .navigation import Navigation
 
@@ -29,6 +29,7 @@ QUEUES    objects that are ready, a bar a priority, the most urgent first
           ▁ 1  ▂ 2  ▃ 4  ▄ 10  ▅ 32  ▆ 100  ▇ 320  █ 1000 and more
           "0.3s old": it did not answer; this is its board, so old
 QUEUED    actions in all queues        RATE    actions ended a second
+REQUESTS  of request kernels, those that wait for a worker or for room
 WAIT RUN  how long actions queued and ran that ended in the last interval
 AWAIT     objects that wait for a reply, or a message's for a lock
 BOOSTS    times it made another backplane as urgent as its call
@@ -195,6 +196,7 @@ def _details(row: BackplaneFigures, width: int) -> list[Line]:
               if (row.running_for_s or 0) >= 1 else []),
         ),
         _queues(row),
+        *map(_requests, row.requests or ()),
     ]  # fmt: skip
     return [*lines, *_remarks(row, is_named=False)]
 
@@ -223,6 +225,18 @@ def _queues(row: BackplaneFigures) -> Line:
             age = "" if oldest_ms is None else f" (oldest {cells.duration(oldest_ms / 1e3)})"
             parts.append(f"priority {priority}: {cells.count(depth)}{age}")
     return _told(*parts) if parts else ((" nothing is ready", "quiet"),)
+
+
+def _requests(kernel: RequestFigures) -> Line:
+    now = kernel.now
+    return _told(
+        f"requests of {kernel.component}: {cells.count(now.ready)} of {now.ready_max} ready",
+        f"{now.executing} of {now.workers} executing"
+        + (f", {now.blocked} of these wait for others" if now.blocked else ""),
+        *([f"{cells.count(now.posting)} wait for room"] if now.posting else []),
+        f"{cells.count(now.rejoinable)} of {now.rejoinable_max} to rejoin",
+        f"{cells.rate(kernel.rate)} ended a second",
+    )
 
 
 def _remarks(row: BackplaneFigures, *, is_named: bool = True) -> list[Line]:

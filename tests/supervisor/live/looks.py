@@ -23,7 +23,7 @@ def account(*, wait_ns: list[int], run_ns: list[int], cpu_ms: float = 0.0, error
 def statistics(
     at_s: float, operations: Mapping[str, dict[str, Any]] | None = None, *, process_ms: float = 0.0, **more: Any
 ) -> dict[str, Any]:
-    """Of one backplane. `more`: ready, throttled, slow, boosts, queued, waiting."""
+    """Of one backplane. `more`: ready, throttled, slow, boosts, queued, waiting, requests."""
     operations = operations or {}
     ready = more.get("ready", [0] * 8)
     return {
@@ -41,6 +41,7 @@ def statistics(
         "slow_actions": more.get("slow", 0),
         "os_priority": {"boosts": more.get("boosts", 0)},
         "operations": operations,
+        "requests": more.get("requests", {}),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -108,6 +109,38 @@ def test_a_backplane_that_is_opened_shows_its_operations() -> None:
     assert row[-6:] == ["100", "2", "0", "0", "0", "0"]
     gone = "\n".join(shown(screen(found(), Navigation(opened="nobody"), 80, 24)))
     assert "query" in gone, "what has gone is not an empty page"
+
+
+def kernel(**more: Any) -> dict[str, Any]:
+    """A request kernel as its backplane tells of it, with nothing to do."""
+    nothing = {
+        "ready": [0, 0, 0, 0], "executing": [0, 0, 0, 0], "rejoinable": [0, 0, 0, 0], "blocked": 0, "posting": 0, "ended": 0,
+        "limits": {"workers": 4, "ready": 100, "rejoin": 1000},
+    }  # fmt: skip
+    return {**nothing, **more}
+
+
+def test_requests_that_wait_for_workers_are_seen() -> None:
+    """They are in no queue: a kernel with a full pool would look idle."""
+    full = kernel(ready=[0, 1, 0, 99], executing=[0, 0, 1, 3], blocked=1, posting=2, rejoinable=[0, 0, 0, 7], ended=240)
+    systems = {
+        name: figures(
+            look(60.0, *(backplane(each, statistics(10.0, requests={"press": kernel(ended=40)})) for each in before)),
+            look(61.0, *(backplane(each, statistics(11.0, requests=told)) for each, told in now.items())),
+        )
+        for name, before, now in (
+            ("with", ["mill"], {"mill": {"press": full}, "desk": {}}),
+            ("without", [], {"desk": {}}),
+        )
+    }
+    page = shown(screen(systems["with"], Navigation(), 80, 24))
+    assert page[2].split() == ["QUEUES", "RE-", "WAIT"] and page[3].split()[-3:] == ["QUESTS", "RATE", "p99"]
+    assert page[4].split()[-3:] == ["102", "0", "-"] and page[5].split()[-3:] == ["-", "-", "-"]
+    assert (
+        " requests of press: 100 of 100 ready · 4 of 4 executing, 1 of these wait for others · 2 wait for room"
+        " · 7 of 1000 to rejoin · 200 ended a second"
+    ) in shown(screen(systems["with"], Navigation(), 160, 24))
+    assert not any("QUESTS" in line for line in shown(screen(systems["without"], Navigation(), 200, 24)))
 
 
 def test_once_tells_of_all_that_did_not_answer() -> None:
