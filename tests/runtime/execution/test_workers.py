@@ -28,6 +28,7 @@ from appbackplane.transport.batching import Sent
 from appbackplane.transport.envelope import CALL, REPLY, Envelope
 from appbackplane.transport.errors import InvalidArgument, error_from
 from appbackplane.transport.link import Link
+from tests.steady import Witness
 
 #: Nothing here takes a second on an idle machine; a busy one gets this long.
 LIMIT_S = 20.0
@@ -588,9 +589,9 @@ def test_who_looks_often_enough_by_itself_needs_no_relief(start: Any) -> None:
     running = start(1)
     caller, engine, watch = running.caller, running.backplane.engine, running.backplane.engine.watch
     account = engine.statistics.of("hands.spin")
-    account.typical_ns, account.unseen_ns = 10 * QUANTUM_NS, QUANTUM_NS // 10
 
     def spins_alone() -> bool:
+        account.typical_ns, account.unseen_ns = 10 * QUANTUM_NS, QUANTUM_NS // 10
         running.until(lambda watch: all(relief.is_parked for relief in watch.reliefs))
         spinning = caller.submit("hands.spin", key="0")
         gate.wait_entered()
@@ -599,28 +600,47 @@ def test_who_looks_often_enough_by_itself_needs_no_relief(start: Any) -> None:
             engine.overrun()  # as the sentinel says, who has seen it run for longer than that
             was_alone = watch.poller is None and all(relief.is_parked for relief in watch.reliefs)
         assert caller.call("hands.quick", key="1") == "quick"
-        assert caller.result(spinning) is True
-        return was_alone
+        gate.open.set()  # for one that was relieved: nobody waits for it any more
+        has_yielded = caller.result(spinning)
+        gate.open.clear()
+        return was_alone and has_yielded is True
 
     # Whom the host takes its processor for a quantum has not looked, and is relieved rightly.
-    assert any(spins_alone() for _ in range(20))
+    with Witness() as witness:
+        has_spun_alone = any(spins_alone() for _ in range(20))
+    if not has_spun_alone and witness.kept_waiting > 0.05:
+        pytest.skip(f"the machine is too busy: a witness was kept waiting {witness.kept_waiting:.0%} of the time")
+    assert has_spun_alone
 
 
 def test_who_looks_and_goes_on_all_the_same_is_relieved(start: Any) -> None:
     """It asks all the time, and so hears that somebody waits, but does not let him."""
     running = start(1)
     caller, engine = running.caller, running.backplane.engine
-    account = engine.statistics.of("hands.ignore")
-    account.typical_ns, account.unseen_ns = 10 * QUANTUM_NS, QUANTUM_NS // 10
-    ignoring = caller.submit("hands.ignore", key="0")
-    gate.wait_entered()
-    urgent = caller.submit("hands.quick", key="1")
-    running.until(lambda watch: RealClock().now_ns() - watch.workers[0].looked_ns > 2 * QUANTUM_NS)
-    with engine.lead:
-        engine.overrun()  # as the sentinel says
-    assert caller.result(urgent) == "quick"
-    gate.open.set()
-    assert caller.result(ignoring) is True
+    account, quick = engine.statistics.of("hands.ignore"), engine.statistics.of("hands.quick")
+
+    def is_told_and_goes_on() -> bool:
+        account.typical_ns, account.unseen_ns = 10 * QUANTUM_NS, QUANTUM_NS // 10
+        served_count = quick.run.count
+        ignoring = caller.submit("hands.ignore", key="0")
+        gate.wait_entered()
+        urgent = caller.submit("hands.quick", key="1")
+        running.until(lambda watch: RealClock().now_ns() - watch.workers[0].looked_ns > 2 * QUANTUM_NS)
+
+        def has_been_served(watch: Watch) -> bool:
+            with engine.lead:
+                engine.overrun()  # as the sentinel says, again and again
+            return quick.run.count > served_count
+
+        running.until(has_been_served)
+        assert caller.result(urgent) == "quick"
+        gate.open.set()
+        was_told = caller.result(ignoring)
+        gate.open.clear()
+        return was_told is True
+
+    # Whom the host takes its processor meanwhile has not asked.
+    assert any(is_told_and_goes_on() for _ in range(20))
 
 
 def test_the_timers_of_an_object_that_is_added_by_a_strange_thread_fire(start: Any) -> None:
