@@ -7,10 +7,9 @@ the kernel says so.
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING
 
-from .element import Element, State
+from .element import State
 from .owners import Account
 
 if TYPE_CHECKING:
@@ -18,31 +17,29 @@ if TYPE_CHECKING:
 
 
 def disown(ledger: Ledger, account: Account, because: str, now_ns: int) -> None:
-    """`because`: why what has not begun of this owner never will; "": it will."""
+    """`because`: why what has not begun of this owner never will; "": it will.
+
+    Commonly nothing of it is ready, and the pool, which may be large, need not be searched.
+    """
     for element in account.done:
         ledger.rejoinable[element.lane] -= 1
         element.state = State.DONE
         ledger.unclaimed_total += 1
+        if element.error is not None:
+            ledger.goes_unheard(element)
     account.done.clear()
-    if not account.existing_count:  # commonly: the pool, which may be large, need not be searched
-        ledger.tell_none_exist(account)
-        return
-    if because:
+    account.dropped_to = account.posted_count
+    if because and account.existing_count > _not_ready(ledger, account):
         for element in ledger.ready.remove_of(account):
             ledger.entries.remove(element.lane)
             element.state, element.error = State.FAILED, f"withdrawn: {because}"
             element.ended_ns = now_ns
             ledger.withdrawn_total += 1
             account.existing_count -= 1
-    for held in ledger.workers.values():
-        for element in held.elements:
-            _drop(ledger, element, account)
-    for element in itertools.chain(ledger.posters, ledger.ready):
-        _drop(ledger, element, account)
     ledger.tell_none_exist(account)
 
 
-def _drop(ledger: Ledger, element: Element, account: Account) -> None:
-    if element.account is account and element.is_rejoined:
-        element.is_rejoined = False
-        ledger.unclaimed_total += 1
+def _not_ready(ledger: Ledger, account: Account) -> int:
+    """How many of its requests wait for room, or are with a worker."""
+    taken = sum(element.account is account for held in ledger.workers.values() for element in held.elements)
+    return taken + sum(element.account is account for element in ledger.posters)

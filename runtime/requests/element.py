@@ -62,7 +62,7 @@ class Element:
         "account", "ended_ns", "error", "id", "is_boosted", "is_rejoined", "key", "lane", "owner", "packed", "parent", "parts",
         "posted_ns",
         "priority", "ready_ns", "request", "result", "run_ns", "runnable", "sequence", "started_ns", "state", "trace",
-        "waiter", "waits_for", "worker",
+        "turn", "waiter", "waits_for", "worker",
     )  # fmt: skip
 
     def __init__(
@@ -111,6 +111,8 @@ class Element:
         self.posted_ns = self.ready_ns = self.started_ns = self.ended_ns = self.run_ns = 0
         #: Of its owner (owners.Account), while it exists: owners are asked what they equal once, and not while it ends.
         self.account: Any = None
+        #: The how many-th of that account it is.
+        self.turn = 0
         #: Who is told when it has its entry.
         self.waiter: Any = None
         #: What its execution waits for in the kernel: "" for nothing (stall.py).

@@ -289,14 +289,14 @@ class Ledger(Posting):
             disown(self, own, because, now_ns)
         for part in element.parts:
             self.disown(part, now_ns)
-        if not element.is_rejoined:
+        account: Account = element.account
+        if not account.wants(element):
+            self.unclaimed_total += element.is_rejoined
             if failure is not None:
-                self.unheard_count += 1
-                self.unheard = f"{element!r}: {failure.error}"
+                self.goes_unheard(element)
             element.state = State.DONE
             self._exists_no_more(element)
             return
-        account: Account = element.account
         account.existing_count -= 1
         element.state = State.REJOINABLE
         self.rejoinable[element.lane] += 1

@@ -53,18 +53,24 @@ def named(owner: Hashable) -> str:
 class Account:
     """The requests of one owner."""
 
-    __slots__ = ("done", "existing_count", "owner", "patient", "waiters")
+    __slots__ = ("done", "dropped_to", "existing_count", "owner", "patient", "posted_count", "waiters")
 
     def __init__(self, owner: Hashable) -> None:
         self.owner = owner
         #: Posted, ready or executing.
         self.existing_count = 0
+        #: Ever; and how many of the first of these nobody asks for any more.
+        self.posted_count = self.dropped_to = 0
         #: In the rejoin pool, in the order in which they ended.
         self.done: deque[Element] = deque()
         #: Who waits for one to end, of whatever kind the kernel's waiters are.
         self.waiters: deque[Any] = deque()
         #: Which of them would rather find more, a little later, than be told of the first.
         self.patient: Any = None
+
+    def wants(self, element: Element) -> bool:  # hot: scripts/bench requests
+        """Whether one of its requests comes back to its owner when it has ended."""
+        return element.is_rejoined and element.turn > self.dropped_to
 
 
 class Owners:
@@ -92,7 +98,9 @@ class Owners:
         if account is None:
             account = self._accounts[owner] = Account(owner)
         account.existing_count += 1
+        account.posted_count += 1
         element.account = account
+        element.turn = account.posted_count
         return account
 
     def close_if_empty(self, account: Account) -> None:

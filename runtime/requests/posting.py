@@ -116,6 +116,11 @@ class Posting:
             counts[element.lane] += 1
         return counts
 
+    def goes_unheard(self, element: Element) -> None:
+        """It has failed, and nobody is left to hear of it but who reads the log."""
+        self.unheard_count += 1
+        self.unheard = f"{element!r}: {element.error}"
+
     def _rejoinable_from(self, lane: int) -> int:
         """Those whose owners may have to be heard before this lane may go on: with lanes, no poster waits for a lane above."""
         counts = self.rejoinable

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from appbackplane.runtime.requests import Element, Failure, KernelPolicy, Rejoin, State
 from appbackplane.runtime.requests.figures import figures_of
 from appbackplane.runtime.requests.ledger import Ledger
@@ -102,3 +104,49 @@ def test_an_iteration_from_outside_can_be_left_too() -> None:
     assert case.ledger.handed == [(waiter, None)]
     case.end_parent()
     case.assert_empty()
+
+
+def test_a_failure_that_its_owner_has_not_asked_for_is_told_to_somebody() -> None:
+    """Whoever returns, or breaks off, has not seen it: only the log will say it."""
+    for failure in (None, Failure("ValueError: no")):
+        case = Case()
+        child = case.post(case.parent, case.parent)
+        (taken,) = case.ledger.take("worker-2", 1, 0)
+        assert case.ledger.end("worker-2", taken, None, Failure("KeyError: 'a'"), 0, 0)
+        case.end_parent(failure)
+        assert (case.ledger.unheard_count, case.ledger.unheard) == (1, f"{child!r}: KeyError: 'a'")
+
+
+def test_what_is_posted_for_an_owner_after_he_has_disowned_all_rejoins() -> None:
+    """Some that he has disowned may be executing then; those end for nobody."""
+    case = Case()
+    before = case.post("anna")
+    assert case.ledger.take("worker-2", 1, 0) == [before]
+    case.ledger.disown("anna", 0)
+    after = case.post("anna")
+    assert case.ledger.end("worker-2", before, None, None, 0, 0)
+    assert case.ledger.rejoin("anna") == (Rejoin.NONE_READY, None)
+    assert case.execute() is after
+    assert case.ledger.rejoin("anna") == (Rejoin.RETURNED, after)
+    assert case.ledger.rejoin("anna") == (Rejoin.NONE_EXIST, None)
+    case.end_parent()
+    case.assert_empty()
+
+
+def test_how_many_are_ready_does_not_matter_to_the_end_of_one_with_children() -> None:
+    """It is under the mutex: with 100,000 ready each such end took 11 ms, a hundred times what executing it took."""
+
+    def end_ns(ready_count: int, failure: Failure | None) -> int:
+        case = Case(workers=4)
+        case.ledger.change(KernelPolicy(workers=4, ready=200_000))
+        child = case.post(case.parent, case.parent)
+        assert case.ledger.take("worker-2", 1, 0) == [child]
+        for _ in range(ready_count):
+            case.post("others")
+        began_ns = time.perf_counter_ns()
+        case.end_parent(failure)
+        return time.perf_counter_ns() - began_ns
+
+    for failure in (None, Failure("ValueError: no")):
+        few, many = (min(end_ns(count, failure) for _ in range(5)) for count in (10, 20_000))
+        assert many < 20 * few, f"{many} ns with 20,000 ready, {few} with 10"

@@ -245,7 +245,7 @@ class LedgerMachine(RuleBasedStateMachine):
             state = FAILED if job.state == GONE else job.state
             assert (element.state.value, element.is_failed) == (state, job.is_failed)
             if job.state in (READY, EXECUTING):
-                assert (element.worker, element.is_rejoined) == (job.worker, job.rejoins)
+                assert (element.worker, element.account.wants(element)) == (job.worker, job.rejoins)
         assert [
             (element.id, self.real.ready.urgency(element))
             for element in sorted(self.real.ready, key=lambda each: (-self.real.ready.urgency(each), each.sequence))

@@ -50,9 +50,12 @@ def test_one_that_came_behind_another_may_post_and_how_that_one_ended_is_known_f
     batch.reply([row(second)])
     outside.run()
     assert outside.rejoin("x")[0] == "returned"
-    assert outside.check().unclaimed_total == 2
     # The third came back, and is in the next batch, after those that were posted after it: they are as urgent as it is.
-    assert third in ids(outside.batch("worker-1"))
+    after = outside.batch("worker-1")
+    assert third in ids(after) and len(ids(after)) == 3
+    after.reply([row(each) for each in ids(after)])
+    outside.run()
+    assert outside.check().unclaimed_total == 2, "of those that the second has posted"
 
 
 def test_a_worker_that_outlives_its_kernel_is_not_taken_for_who_it_was() -> None:
