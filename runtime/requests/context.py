@@ -216,6 +216,11 @@ class Context:
         """`_disown` before long: takes no lock."""
         raise NotImplementedError
 
+    def _is_over(self, part: Part) -> None:
+        """All that was posted for it has rejoined."""
+        if part.whose is not None:
+            part.whose.parts.pop(part.number, None)
+
     def _maker(self, runnable: type[Runnable] | str, priority: int, lane: int, boost: bool) -> mapping.Make:
         def make(request: Any, owner: Hashable) -> Element:
             return self._element(request, runnable, owner, priority, lane, True, boost)
@@ -227,8 +232,8 @@ class Context:
         element = self.element
         if element is None:
             return Part(None, 0)
-        part = Part(element, len(element.parts))
-        element.parts.append(part)
+        part = element.parts[element.parts_count] = Part(element, element.parts_count)
+        element.parts_count += 1
         return part
 
     def _policy(self) -> KernelPolicy:

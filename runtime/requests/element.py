@@ -60,7 +60,7 @@ class Element:
 
     __slots__ = (
         "account", "ended_ns", "error", "id", "is_boosted", "is_rejoined", "key", "lane", "owner", "packed", "parent", "parts",
-        "posted_ns",
+        "parts_count", "posted_ns",
         "priority", "ready_ns", "request", "result", "run_ns", "runnable", "sequence", "started_ns", "state", "trace",
         "turn", "waiter", "waits_for", "worker",
     )  # fmt: skip
@@ -95,8 +95,9 @@ class Element:
         self.is_boosted = is_boosted
         #: The request whose execution posted it; None: it came from outside.
         self.parent = parent
-        #: Owners that end with it (owners.Part).
-        self.parts: list[Any] = []
+        #: Owners that end with it (owners.Part), by number, and how many there ever were.
+        self.parts: dict[int, Any] = {}
+        self.parts_count = 0
         #: The request as it travels; b"": it does not.
         self.packed = b""
         self.state = State.POSTED

@@ -214,6 +214,8 @@ class Ledger(Posting):
         """Nobody will ask for what there is of this owner; what has not begun never will."""
         if isinstance(owner, Part):
             owner.is_over = True
+            if owner.whose is not None:
+                owner.whose.parts.pop(owner.number, None)
         account = self.owners.get(owner)
         if account is not None:
             disown(self, account, f"nobody rejoins the requests of {named(owner)}", now_ns)
@@ -287,8 +289,9 @@ class Ledger(Posting):
         if own is not None:
             because = "" if element.error is None else f"its owner {element!r} failed"
             disown(self, own, because, now_ns)
-        for part in element.parts:
-            self.disown(part, now_ns)
+        if element.parts:
+            for part in list(element.parts.values()):
+                self.disown(part, now_ns)
         account: Account = element.account
         if not account.wants(element):
             self.unclaimed_total += element.is_rejoined

@@ -30,6 +30,7 @@ def run(kernel: Context, request: Any, make: Make) -> Any:
     except BaseException:
         kernel._give_up(owner)
         raise
+    kernel._is_over(owner)
     assert done is not None, "what is posted rejoins"
     return done.get()
 
@@ -49,6 +50,7 @@ def map_unordered(kernel: Context, requests: Iterable[Any], make: Make) -> Itera
                 yield done
         yield from kernel.joined(owner)
         is_over = True
+        kernel._is_over(owner)
     finally:
         if not is_over:
             kernel._give_up(owner)

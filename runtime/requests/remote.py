@@ -48,6 +48,8 @@ class RemoteContext(Context):
         self._posted: dict[int, Element] = {}
         #: What has rejoined and was not asked for yet.
         self._joined: dict[Hashable, deque[Element]] = {}
+        #: Parts that are over: the kernel is told with the next call.
+        self._over: deque[Part] = deque()
 
     def _post(self, elements: list[Element], wait: bool, timeout: float | None) -> None:
         for part, items in self._messages(elements):
@@ -70,11 +72,11 @@ class RemoteContext(Context):
         return self._has_joined(owner, await self._acall(REJOIN, self._rejoining(owner, wait, timeout)))
 
     def _before_call(self) -> None:
-        if self._seat.has_waiting:
+        if self._seat.has_waiting or self._over:
             self._call(POST, self._posting([], False, None))
 
     async def _abefore_call(self) -> None:
-        if self._seat.has_waiting:
+        if self._seat.has_waiting or self._over:
             await self._acall(POST, self._posting([], False, None))
 
     def _disown(self, owner: Hashable) -> None:
@@ -86,8 +88,14 @@ class RemoteContext(Context):
         )
 
     def _give_up(self, part: Part) -> None:
-        """The kernel is not called for it: it ends there with this request."""
+        """The kernel is told with the next call, or by the end of this request: who gives up may hold any lock."""
         part.is_over = True
+        self._is_over(part)
+
+    def _is_over(self, part: Part) -> None:
+        self._joined.pop(part, None)
+        self._over.append(part)
+        super()._is_over(part)
 
     def _policy(self) -> KernelPolicy:
         return _ANY
@@ -100,7 +108,7 @@ class RemoteContext(Context):
                 self._seat, f"{self._name}.{operation}", arguments, key=window_key(self._backplane())
             )
         except BaseException:
-            self._seat.put_back(arguments["asked"][3])  # the kernel may have heard nothing; what it has is told twice
+            self._put_back(arguments)
             raise
         return answer
 
@@ -111,9 +119,14 @@ class RemoteContext(Context):
                 route, arguments, key=window_key(self._backplane()), timeout=TIMEOUT_MAX_S, retry=False
             )
         except BaseException:
-            self._seat.put_back(arguments["asked"][3])
+            self._put_back(arguments)
             raise
         return answer
+
+    def _put_back(self, arguments: dict[str, Any]) -> None:
+        """The kernel may have heard nothing; what it has is told twice."""
+        self._seat.put_back(arguments["asked"][3])
+        self._over.extend(Part(self.element, number) for number in arguments["over"])
 
     def _messages(self, elements: list[Element]) -> Iterator[tuple[list[Element], list[list[Any]]]]:
         """Those that go with one call, and how."""
@@ -133,7 +146,7 @@ class RemoteContext(Context):
             yield part, items
 
     def _posting(self, items: list[list[Any]], wait: bool, timeout: float | None) -> dict[str, Any]:
-        return {"asked": self._asked(), "items": items, "wait": wait, "limit": timeout}
+        return {"asked": self._asked(), "over": self._take_over(), "items": items, "wait": wait, "limit": timeout}
 
     def _has_posted(self, elements: list[Element], answer: list[Any]) -> None:
         ids, problem = answer
@@ -149,6 +162,7 @@ class RemoteContext(Context):
         count = ITEMS_MAX if self._is_own(owner) else 1  # what is others' as well is kept for nobody
         return {
             "asked": self._asked(),
+            "over": self._take_over(),
             "owner": self._wire_owner(owner),
             "wait": wait,
             "limit": timeout,
@@ -191,6 +205,13 @@ class RemoteContext(Context):
         assert self.element is not None
         seat = self._seat
         return [self._backplane(), self._start, self.element.id, seat.take_answers(), seat.give_back()]
+
+    def _take_over(self) -> list[int]:
+        """Parts that the kernel has not been told of, by number; another thread may note one meanwhile."""
+        over = {self._over.popleft() for _ in range(len(self._over))}
+        if over:
+            self._posted = {id: element for id, element in self._posted.items() if element.owner not in over}
+        return [part.number for part in over]
 
     def _backplane(self) -> str:
         component = self._seat._component

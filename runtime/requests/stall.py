@@ -9,10 +9,11 @@ for somebody outside (a full rejoin pool) is no stall yet: he may come.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Hashable
 from typing import TYPE_CHECKING, NamedTuple
 
 from .element import Element
+from .owners import Part
 
 if TYPE_CHECKING:
     from .ledger import Ledger
@@ -88,10 +89,14 @@ def _is_hopeless(element: Element, ledger: Ledger) -> bool:
     """Whether what it waits for can only come from a request, not from somebody outside."""
     if element.waits_for == "room" and sum(ledger.rejoinable) >= ledger.policy.rejoin:
         # Somebody may rejoin what has ended; but not an execution that waits itself, and whose all of it is.
-        return all(
-            isinstance(account.owner, Element) and account.owner.waits_for for account in ledger.owners if account.done
-        )
+        return all(_waits(account.owner) for account in ledger.owners if account.done)
     return bool(element.waits_for)
+
+
+def _waits(owner: Hashable) -> bool:
+    """Whether nobody but an execution that waits rejoins for it."""
+    asking = owner.whose if isinstance(owner, Part) else owner
+    return isinstance(asking, Element) and bool(asking.waits_for)
 
 
 def _waiting(executing: list[Element]) -> str:

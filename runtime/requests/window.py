@@ -35,9 +35,14 @@ class Window(AppObject):
         self._kernel = kernel
 
     @operation(priority=0)
-    async def post_requests(self, asked: Asked, items: list[Item], wait: bool, limit: float | None) -> list[Any]:
-        """For worker processes: [numbers of those posted, and what was in the way, [status, text, retry after], or nil]."""
-        context = self._context(asked)
+    async def post_requests(
+        self, asked: Asked, over: list[int], items: list[Item], wait: bool, limit: float | None
+    ) -> list[Any]:
+        """For worker processes: [numbers of those posted, and what was in the way, [status, text, retry after], or nil].
+
+        `over`: parts of the request that nobody asks for any more.
+        """
+        context = self._context(asked, over)
         limit = checked_limit(limit)
         ids: list[int] = []
         for name, packed, owner, priority, lane, is_rejoined, is_boosted in items:
@@ -54,10 +59,11 @@ class Window(AppObject):
 
     @operation(priority=0)
     async def rejoin_requests(
-        self, asked: Asked, owner: str | int | list[int] | None, wait: bool, limit: float | None, count: int
-    ) -> list[Any]:
-        """For worker processes: [what was found, those that have rejoined]."""
-        context = self._context(asked)
+        self, asked: Asked, over: list[int], owner: str | int | list[int] | None, wait: bool, limit: float | None,
+        count: int,
+    ) -> list[Any]:  # fmt: skip
+        """For worker processes: [what was found, those that have rejoined]. `over` as above."""
+        context = self._context(asked, over)
         whose = self._owner(context, owner)
         found, element = await context._arejoin(whose, wait, checked_limit(limit))
         rows: list[list[Any]] = []
@@ -74,10 +80,10 @@ class Window(AppObject):
     @operation(priority=0)
     def disown_requests(self, asked: Asked, owner: str | int | None) -> None:
         """For worker processes: nobody will rejoin what there is of this owner."""
-        context = self._context(asked)
+        context = self._context(asked, [])
         context._disown(context.element if owner is None else owner)
 
-    def _context(self, asked: Asked) -> LocalContext:
+    def _context(self, asked: Asked, over: list[int]) -> LocalContext:
         worker, start, id, answers, given_back = asked
         desk = self._kernel._desk
         if start != desk.started_ns:
@@ -91,6 +97,9 @@ class Window(AppObject):
         element = desk.find(id, worker)
         if element is None:
             raise FailedPrecondition(f"request {id} is not executed by {worker} any more: it was given up as lost")
+        for number in over:
+            if number in element.parts:
+                desk.disown(element.parts[number])
         return LocalContext(desk, self._kernel._host, element, self._kernel._resources, True, is_window=True)
 
     def _owner(self, context: LocalContext, owner: str | int | list[int] | None) -> Hashable:
@@ -98,12 +107,13 @@ class Window(AppObject):
         if not isinstance(owner, list):
             return context.element if owner is None else owner
         assert context.element is not None
-        known = len(context.element.parts)
+        element, known = context.element, context.element.parts_count
         if len(owner) != 1 or not 0 <= owner[0] < known + PARTS_MAX:
             raise InvalidArgument(f"owner={owner!r:.100}: expected the number of a part, of which {known} are known")
-        while len(context.element.parts) <= owner[0]:
-            context._new_part()
-        part: Hashable = context.element.parts[owner[0]]
+        if owner[0] not in element.parts:
+            element.parts_count = max(known, owner[0] + 1)
+            element.parts[owner[0]] = Part(element, owner[0])
+        part: Hashable = element.parts[owner[0]]
         return part
 
     def _row(self, element: Element, context: LocalContext) -> list[Any]:

@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import sys
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -140,6 +141,26 @@ class GivesUp(Runnable):
         return 0
 
 
+class Slow(Runnable):
+    """Takes longer than to be posted."""
+
+    def execute(self, request: int, kernel: Context) -> int:
+        time.sleep(0.002)
+        return request
+
+
+class BreaksOff(Runnable):
+    """Takes the first of more sub-requests than there is room for, so many times."""
+
+    def execute(self, request: int, kernel: Context) -> int:
+        return sum(self._first(kernel) for _ in range(request))
+
+    def _first(self, kernel: Context) -> int:
+        for done in kernel.map_unordered(range(100), Slow, priority=1):
+            return done.request is not None
+        return 0
+
+
 class Poster(Runnable):
     """Posts for an owner that is known by name, and one of its own."""
 
@@ -239,7 +260,8 @@ class Bulk(RequestKernel):
     """The kernel."""
 
     runnables = (
-        Total, Pid, Odd, Wrong, AsyncOdd, Hold, HoldTree, Tree, AsyncTree, Mapping, GivesUp, Poster, Misuse, Carry, Row,
+        Total, Pid, Odd, Wrong, AsyncOdd, Hold, HoldTree, Tree, AsyncTree, Mapping, GivesUp, BreaksOff,
+        Slow, Poster, Misuse, Carry, Row,
     )  # fmt: skip
     resources = {"db": Resource(open=open_database, close=sqlite3.Connection.close)}
 

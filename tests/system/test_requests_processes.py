@@ -141,6 +141,15 @@ def test_what_a_request_did_not_rejoin_is_not_left_over(client: Client) -> None:
     assert rows["raise"][ERROR] == "ValueError: it gives up"
 
 
+def test_what_is_broken_off_again_and_again_fills_no_pool(client: Client) -> None:
+    """In a worker process as in a thread: with the fourth the pools would be full of what nobody can ask for."""
+    before = client.call("bulk.told")
+    (row,) = run(client, "BreaksOff", [60], lane=2)
+    assert (row[ERROR], row[RESULT]) == (None, 60)
+    after = ask_until(client, "bulk.told", is_at_rest)
+    assert after["withdrawn_total"] > before["withdrawn_total"], "what had not begun never did"
+
+
 def test_owners_that_are_known_by_name_are_everybodys(client: Client) -> None:
     """One posts, another rejoins, whoever and wherever they are; and nobody takes more than he asks for."""
     (row,) = run(client, "Poster", ["for all"], lane=2)

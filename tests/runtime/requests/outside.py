@@ -129,19 +129,19 @@ class Outside:
 
     def says_posts(self, name: str, asked: list[Any], *requests: int, owner: Any = None, **options: Any) -> VirtualCall:
         """It posts."""
-        wait, limit = options.pop("wait", True), options.pop("limit", None)
+        wait, limit, over = options.pop("wait", True), options.pop("limit", None), options.pop("over", [])
         options = {"runnable": "Work", "priority": 0, "lane": 3, "rejoin": True, **options}
         items = [
             [options["runnable"], pack(each), owner, options["priority"], options["lane"], options["rejoin"], False]
             for each in requests
         ]
-        return self.say(name, "post_requests", asked=asked, items=items, wait=wait, limit=limit)
+        return self.say(name, "post_requests", asked=asked, over=over, items=items, wait=wait, limit=limit)
 
     def says_rejoins(
         self, name: str, asked: list[Any], *, owner: Any = None, wait: bool = True, count: int = 256
     ) -> VirtualCall:
         """It rejoins."""
-        arguments = {"asked": asked, "owner": owner, "wait": wait, "limit": None, "count": count}
+        arguments = {"asked": asked, "over": [], "owner": owner, "wait": wait, "limit": None, "count": count}
         return self.say(name, "rejoin_requests", **arguments)
 
     # -- what there is ------------------------------------------------------------------------------------------------

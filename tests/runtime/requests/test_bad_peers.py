@@ -34,7 +34,7 @@ def test_posts_that_are_none(wrong: list[Any]) -> None:
     element = outside.post(1, owner="x")
     batch = outside.batch("worker-1")
     asked = outside.asked("worker-1", batch, element.id)
-    call = outside.say("worker-1", "post_requests", asked=asked, items=[wrong], wait=True, limit=None)
+    call = outside.say("worker-1", "post_requests", asked=asked, over=[], items=[wrong], wait=True, limit=None)
     with contextlib.suppress(InvalidArgument):
         assert call.result()[1] is not None
     assert len(element.parts) == 0

@@ -34,7 +34,7 @@ class Case:
 
     def part(self) -> Part:
         part = Part(self.parent, 0)
-        self.parent.parts = [part]
+        self.parent.parts[0], self.parent.parts_count = part, 1
         return part
 
     def end_parent(self, failure: Failure | None = None) -> None:

@@ -26,10 +26,23 @@ class Sleep(Runnable):
         return request
 
 
+class Again(Runnable):
+    """Maps and runs so often. How many parts are left of it."""
+
+    def execute(self, request: int, kernel: Context) -> int:
+        for _ in range(request):
+            kernel.run(1, Double)
+            for _ in kernel.map_unordered(range(6), Double):
+                break
+            assert sum(done.get() for done in kernel.map_unordered(range(6), Double)) == 30
+        assert kernel.element is not None
+        return len(kernel.element.parts)
+
+
 class Kernel(RequestKernel):
     """With pools that are smaller than what is posted."""
 
-    runnables = (Double, Sleep)
+    runnables = (Double, Sleep, Again)
     policy = KernelPolicy(workers=2, ready=3, rejoin=4)
 
     @operation()
@@ -100,6 +113,12 @@ def test_an_iteration_that_is_broken_off_leaves_nothing(kernel: Kernel, backplan
         backplane.run_until_idle()
     assert nothing_is_left(kernel)
     assert kernel.figures().unclaimed_total > 0, "and it is counted"
+
+
+def test_a_request_keeps_nothing_of_what_it_has_mapped(kernel: Kernel) -> None:
+    """One that goes on for a day would grow by each."""
+    assert kernel.kernel.run(50, Again) <= 1
+    assert nothing_is_left(kernel)
 
 
 def test_a_caller_whose_deadline_has_passed_leaves_nothing(kernel: Kernel, backplane: VirtualBackplane) -> None:

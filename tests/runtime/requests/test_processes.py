@@ -58,6 +58,23 @@ def test_one_that_came_behind_another_may_post_and_how_that_one_ended_is_known_f
     assert outside.check().unclaimed_total == 2, "of those that the second has posted"
 
 
+def test_what_an_iteration_has_left_behind_stands_in_nobodys_way() -> None:
+    """The worker says with its next call which of them are over: what has not begun never will, and no entry is taken."""
+    outside = Outside("worker-1", workers=1, ready=3, rejoin=3)
+    parent = outside.post(0, owner="x")
+    batch = outside.batch("worker-1")
+    asked = outside.asked("worker-1", batch, parent.id)
+    assert outside.says_posts("worker-1", asked, 1, 2, 3, owner=[0], wait=False).result()[1] is None
+    assert outside.says_posts("worker-1", asked, 4, owner=[1], wait=False).result()[1] is not None, "it is full"
+    ids_of_next, problem = outside.says_posts("worker-1", asked, 5, owner=[2], wait=False, over=[0, 1, 7]).result()
+    assert len(ids_of_next) == 1 and problem is None
+    assert outside.check().withdrawn_total == 3
+    assert [*parent.parts] == [2]
+    batch.reply([row(parent.id)])
+    outside.run()
+    assert outside.rejoin("x")[0] == "returned"
+
+
 def test_a_worker_that_outlives_its_kernel_is_not_taken_for_who_it_was() -> None:
     """Requests are counted from 1 at each start: what it goes on with would post, end and give back those of others."""
     outside = Outside("worker-1")
