@@ -21,7 +21,6 @@ from ..objects.app_object import AppObject
 from . import awaiting, mapping
 from .element import LANE_DEFAULT, LANES, PRIORITY_MAX, Element
 from .owners import Part, Rejoin
-from .policy import KernelPolicy
 from .runnable import Runnable, RunnableSpec
 from .thread_resources import ThreadResources
 from .waiting import checked_limit
@@ -236,9 +235,6 @@ class Context:
         element.parts_count += 1
         return part
 
-    def _policy(self) -> KernelPolicy:
-        raise NotImplementedError
-
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def _owner(self, owner: Hashable) -> Hashable:
@@ -269,12 +265,6 @@ class Context:
         if type(rejoin) is not bool or type(boost) is not bool:
             name, value = ("rejoin", rejoin) if type(rejoin) is not bool else ("boost", boost)
             raise InvalidArgument(f"{name}={value!r:.100}: expected True or False")
-        if lane < LANE_DEFAULT:
-            policy = self._policy()
-            if policy.mode == "lanes" and not any(policy.lanes[: lane + 1]):
-                raise InvalidArgument(
-                    f"lane={lane}: lanes = {policy.lanes} leave it no worker, so it would never be executed: give it a share"
-                )
         whose: Hashable
         if owner is None and self.element is not None:
             whose = self.element

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from appbackplane.transport.errors import Busy, FailedPrecondition
+from appbackplane.transport.errors import Busy, FailedPrecondition, InvalidArgument
 
 from .element import Done, Element, Failure, Packed, State
 from .oversight import Oversight
@@ -288,9 +288,14 @@ class Desk(Oversight):
             self.recall(late)
 
     def _check_taken(self, element: Element) -> None:
-        """Raises `FailedPrecondition` where nothing is taken from who posts this."""
+        """Raises `FailedPrecondition` where nothing is taken from its poster, `InvalidArgument` where nobody would begin it."""
         parent = element.parent
         if self.is_closed and (parent is None or self._end):
             raise FailedPrecondition(self._end or f"{self.name} takes no requests: it is quiesced, or goes down")
         if parent is not None and parent.state is not State.EXECUTING:
             raise FailedPrecondition(f"{parent!r} has ended: it posts nothing any more")
+        lane, limits = element.lane, self._ledger.executing.limits
+        if lane < len(limits) and not limits[lane]:
+            raise InvalidArgument(
+                f"lane={lane}: lanes = {self.policy.lanes} leave it no worker, so it would never be executed: give it a share"
+            )

@@ -217,6 +217,7 @@ class RequestKernel(Component):
         if waiting:
             log.warning("%s goes down with %d requests that have not ended: they are lost with it", self.name, waiting)
         self._desk.end(f"{self.name} goes down")
+        self._say_unheard()
         if self._instrumentation is not None:
             self._instrumentation.close()
             self._instrumentation = None
@@ -277,9 +278,7 @@ class RequestKernel(Component):
         self._pace.look(self._desk.figures())
         if self._automatic is not None:
             self._automatic.look()
-        unheard_count, last = self._desk.take_unheard()
-        if unheard_count:
-            log.warning("%s: %d requests failed that rejoin nobody; the last: %s", self.name, unheard_count, last)
+        self._say_unheard()
         executor = self._executor
         workers = None if executor is None else [worker["name"] for worker in executor.workers()]
         shortage = self._shortage_now(workers or ())
@@ -292,6 +291,11 @@ class RequestKernel(Component):
         log.error("%s: nothing goes on any more: %s", self.name, stall.text)
         if self.policy.on_stall == "fail":
             self._desk.end_waiting(f"{self.name}: {stall.text}", everybody=False)
+
+    def _say_unheard(self) -> None:
+        count, last = self._desk.take_unheard()
+        if count:
+            log.warning("%s: %d requests failed that rejoin nobody; the last: %s", self.name, count, last)
 
     def _shortage_now(self, workers: Collection[str]) -> str:
         """Why it has fewer worker processes than it asks for, and never will have more (shortage.py); "": it may."""

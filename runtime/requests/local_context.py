@@ -18,7 +18,6 @@ from .context import PACKED, Context
 from .desk import Desk
 from .element import Element, Packed, State
 from .owners import Part, Rejoin, named
-from .policy import KernelPolicy
 from .thread_resources import ThreadResources
 from .waiting import AN_END, ROOM, ThreadWaiter, Waiter
 
@@ -122,9 +121,6 @@ class LocalContext(Context):
 
     def _give_up(self, part: Part) -> None:
         self._desk.given_up.append(part)
-
-    def _policy(self) -> KernelPolicy:
-        return self._desk.policy
 
     def _pack(self, element: Element) -> None:
         element.packed = self._specs[element.runnable].pack(element.request)

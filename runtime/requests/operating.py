@@ -60,9 +60,9 @@ class Operating:
         """Take nothing new; when all that is posted has ended, workers end. `is_now`: those that are ready are not begun."""
         self._check_not_draining()
         self._desk.close(is_closed=True)
+        self._desk.hold(is_held=is_now)
         self._is_stopping = True
         if is_now:
-            self._desk.hold(is_held=True)
             self._stop()
         self._watch()
         self.look()
@@ -90,6 +90,10 @@ class Operating:
         self._is_draining = True
         self._desk.close(is_closed=True)
         self._desk.hold(is_held=False)
+        self._is_stopping = False
+        if self._is_stopped:
+            self._is_stopped = False
+            self.match_workers()
 
     async def ended(self) -> None:
         """Until nothing is posted, ready or executing; of a kernel that is to stop now, until nothing is executing."""
@@ -176,7 +180,8 @@ class Operating:
 
 
 def _executing(ledger: Ledger, _now_ns: int) -> int:
-    return ledger.executing.total
+    """But for those that wait for others, which may be held."""
+    return ledger.executing.total - ledger.blocked_count
 
 
 def _not_ended(ledger: Ledger, _now_ns: int) -> int:

@@ -143,7 +143,8 @@ class Oversight:
         """What keeps everything from going on, if that is new; None: nothing, or it is known. `workers` as in `stall_of`."""
         self.look_for_given_up()
         with self._mutex:
-            stall = stall_of(self._ledger, workers)
+            # What is held goes on when its operator says so, and so do those who wait for it.
+            stall = None if self.is_held else stall_of(self._ledger, workers)
             is_new = stall is not None and (self._stall is None or self._stall.cause != stall.cause)
             self._stall = stall
         return stall if is_new else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from appbackplane.transport.errors import FailedPrecondition, InvalidArgument, error_from
 from appbackplane.transport.request import TIMEOUT_MAX_S
@@ -18,16 +18,12 @@ from ..execution.blocking import blocking_call
 from .context import Context
 from .element import Element, State
 from .owners import Part, Rejoin
-from .policy import KernelPolicy
 from .runnable import RunnableSpec
 from .thread_resources import ThreadResources
 from .wire import BATCH_BYTES_MAX, DISOWN, ITEMS_MAX, POST, REJOIN, window_key
 
 if TYPE_CHECKING:
     from .seat import Seat
-
-#: What is posted from here is not checked against the policy, which the kernel has: it refuses it itself.
-_ANY: Final = KernelPolicy()
 
 
 class RemoteContext(Context):
@@ -96,9 +92,6 @@ class RemoteContext(Context):
         self._joined.pop(part, None)
         self._over.append(part)
         super()._is_over(part)
-
-    def _policy(self) -> KernelPolicy:
-        return _ANY
 
     # -- steps --------------------------------------------------------------------------------------------------------
 

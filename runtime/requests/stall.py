@@ -87,10 +87,14 @@ def stall_of(ledger: Ledger, workers: Collection[str] | None = None) -> Stall | 
 
 def _is_hopeless(element: Element, ledger: Ledger) -> bool:
     """Whether what it waits for can only come from a request, not from somebody outside."""
-    if element.waits_for == "room" and sum(ledger.rejoinable) >= ledger.policy.rejoin:
-        # Somebody may rejoin what has ended; but not an execution that waits itself, and whose all of it is.
-        return all(_waits(account.owner) for account in ledger.owners if account.done)
-    return bool(element.waits_for)
+    if sum(ledger.rejoinable) < ledger.policy.rejoin:
+        return bool(element.waits_for)
+    # Somebody may rejoin what has ended; but not an execution that waits itself, and whose all of it is.
+    if all(_waits(account.owner) for account in ledger.owners if account.done):
+        return bool(element.waits_for)
+    # Then there is room, for it, or for what it waits for to be posted and executed.
+    is_for_posters = ledger.posters.count > 0 and ledger.executing.total < ledger.executing.total_max
+    return element.waits_for == "rejoin" and not is_for_posters
 
 
 def _waits(owner: Hashable) -> bool:

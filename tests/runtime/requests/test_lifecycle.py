@@ -112,6 +112,53 @@ def test_it_comes_up_again(live: Callable[..., Live]) -> None:
         at.up()
 
 
+class Parent(Runnable):
+    """Waits until the test lets it, and then for as many children."""
+
+    def execute(self, request: int, kernel: Context) -> int:
+        Held.begun.release()
+        assert Held.may_end.wait(LIMIT_S)
+        return sum(done.get() for done in kernel.map_unordered(range(request), Echo))
+
+
+class Family(RequestKernel):
+    runnables = (Parent, Echo)
+    policy = KernelPolicy(workers=4, on_stall="fail")
+
+
+@pytest.mark.parametrize("then", ["resume", "drain"])
+def test_one_that_waits_for_what_is_held_is_at_rest_and_goes_on_with_it(live: Callable[..., Live], then: str) -> None:
+    """It was taken for a stall, and failed; what was stopped so never was, and lost all when it went down."""
+    kernel = Family()
+    at = live(kernel)
+    parent = kernel.kernel.post(3, Parent, owner="x")
+    assert Held.begun.acquire(timeout=LIMIT_S)
+    with at.backplane.engine.lead:
+        kernel._operating.stop(is_now=True)
+    assert kernel._operating.state == "stopping"
+    Held.may_end.set()
+    until(kernel, lambda figures: figures.blocked == 1 and sum(figures.ready) == 3)
+    assert kernel._operating.state == "stopped"
+    kernel._watch()
+    assert kernel._desk.stall is None and parent.error is None
+    with at.backplane.engine.lead:
+        kernel._operating.resume() if then == "resume" else kernel._drains()
+    assert kernel.kernel.rejoin("x", wait=True) == (Rejoin.RETURNED, parent)
+    assert parent.result == 3
+
+
+def test_what_is_held_is_executed_before_a_kernel_stops(live: Callable[..., Live]) -> None:
+    """`stop` says that all that is posted ends first: what was held would keep it from that for ever."""
+    kernel = Kernel()
+    at = live(kernel)
+    with at.backplane.engine.lead:
+        kernel._operating.hold()
+    element = kernel.kernel.post(1, Echo, owner="x")
+    with at.backplane.engine.lead:
+        kernel._operating.stop(is_now=False)
+    assert kernel.kernel.rejoin("x", wait=True) == (Rejoin.RETURNED, element)
+
+
 def ages(kernel: RequestKernel, seconds: float) -> int:
     """How many intervals of ageing pass in a time."""
     before = kernel._desk._ledger.ready.age

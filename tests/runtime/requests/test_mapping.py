@@ -7,6 +7,7 @@ import pytest
 from appbackplane.runtime import operation, pause
 from appbackplane.runtime.requests import Context, KernelPolicy, RequestFailed, RequestKernel, Runnable
 from appbackplane.runtime.testing import VirtualBackplane
+from appbackplane.transport.errors import InvalidArgument
 
 
 class Double(Runnable):
@@ -154,6 +155,31 @@ def test_who_waits_for_room_ends_with_it_too(kernel: Kernel, backplane: VirtualB
     kernel.kernel.disown("filled")
     backplane.advance(6.0)
     assert nothing_is_left(kernel)
+
+
+def test_a_lane_that_loses_its_share_refuses_what_is_yet_to_be_posted(
+    kernel: Kernel, backplane: VirtualBackplane
+) -> None:
+    """It was looked at when it was made, and then waited for a worker for ever: no setting could be changed any more."""
+    mapping = kernel.kernel.map_unordered(range(9), Double, lane=1)
+    assert next(mapping).get() == 0
+    backplane.run_until_idle()
+    kernel.change(mode="lanes", lanes=(0, 0, 30))
+    with pytest.raises(InvalidArgument, match=r"lane=1: lanes = \(0, 0, 30\) leave it no worker"):
+        list(mapping)
+    kernel.change(workers=4)
+    assert nothing_is_left(kernel)
+
+
+def test_what_nobody_hears_of_is_said_before_it_goes_down(
+    kernel: Kernel, backplane: VirtualBackplane, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The look for it comes twice a second."""
+    kernel.kernel.post(13, Double, rejoin=False)
+    backplane.run_until_idle()
+    assert not caplog.records
+    backplane.move("down")
+    assert "1 requests failed that rejoin nobody; the last: <Double 1" in caplog.text
 
 
 def test_an_owner_is_disowned(kernel: Kernel) -> None:

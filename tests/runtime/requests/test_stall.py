@@ -242,3 +242,40 @@ def test_what_has_been_handed_over_goes_on() -> None:
     world.ledger.end(child.worker, child, None, None, 0, 0)
     assert world.ledger.handed
     assert stall_of(world.ledger) is None
+
+
+def test_who_waits_for_what_is_yet_to_be_posted_is_not_hopeless() -> None:
+    """Its poster waits for an entry that somebody outside holds: he may come."""
+    world = World(KernelPolicy(workers=2, rejoin=1))
+    ledger = world.ledger
+    consumer = world.request("me", 3, None)
+    assert ledger.post(consumer, 0) and ledger.take("w0", 1, 0) == [consumer]
+    other = world.request("other", 3, None)
+    assert ledger.post(other, 0) and ledger.take("w1", 1, 0) == [other]
+    assert ledger.end("w1", other, None, None, 0, 0)
+    world.post("items", 3, None)
+    world.rejoin("items", consumer)
+    assert stall_of(ledger) is None
+    assert ledger.rejoin("other") == (Rejoin.RETURNED, other)
+    world.tell()
+    (item,) = ledger.take("w1", 1, 0)
+    assert ledger.end("w1", item, None, None, 0, 0)
+    world.tell()
+    assert not consumer.waits_for
+
+
+def test_with_no_worker_left_it_is() -> None:
+    """Whoever comes outside, nobody would execute what is posted then."""
+    world = World(KernelPolicy(workers=1, rejoin=1))
+    ledger = world.ledger
+    other = world.request("other", 3, None)
+    assert ledger.post(other, 0) and ledger.take("w0", 1, 0) == [other]
+    assert ledger.end("w0", other, None, None, 0, 0)
+    world.ledger.change(KernelPolicy(workers=1, rejoin=2))
+    consumer = world.request("me", 3, None)
+    assert ledger.post(consumer, 0) and ledger.take("w0", 1, 0) == [consumer]
+    world.ledger.change(KernelPolicy(workers=1, rejoin=1))
+    world.post("items", 3, None)
+    world.rejoin("items", consumer)
+    stall = stall_of(ledger)
+    assert stall is not None and stall.cause == "workers"
