@@ -11,7 +11,10 @@ from .sample import Setting
 
 
 class OptimiserPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Bounds. Raises `ValueError` that names the setting and the remedy."""
+    """Bounds. Raises `ValueError` that names the setting and the remedy.
+
+    `ready_max` and `rejoin_max` bound growth: a pool that somebody has made larger stays so, because his requests may need it.
+    """
 
     workers_min: int = 1
     workers_max: int = 64
@@ -34,9 +37,9 @@ class OptimiserPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             raise ValueError(f"significance = {self.significance}: expected 0.01 to 0.2, a share of the throughput")
 
     def within(self, setting: Setting) -> Setting:
-        """The nearest setting that is within the bounds."""
+        """The nearest setting that is within the bounds; no pool becomes smaller."""
         return Setting(
             min(max(setting.workers, self.workers_min), self.workers_max),
-            min(max(setting.ready, self.ready_min), self.ready_max),
-            min(max(setting.rejoin, self.rejoin_min), self.rejoin_max),
+            max(setting.ready, self.ready_min),
+            max(setting.rejoin, self.rejoin_min),
         )

@@ -40,7 +40,11 @@ def grown(sample: Sample, setting: Setting, policy: OptimiserPolicy) -> tuple[Se
     elif rejoin < ready + setting.workers:
         rejoin = max(ready + setting.workers, int(GROWTH * rejoin))
         why = why or f"the rejoin pool takes what {setting.ready} ready places and {setting.workers} workers may hold"
-    larger = policy.within(Setting(setting.workers, ready, rejoin))
+    larger = Setting(
+        setting.workers,
+        max(setting.ready, min(ready, policy.ready_max)),
+        max(setting.rejoin, min(rejoin, policy.rejoin_max)),
+    )
     return (larger, why) if larger != setting else None
 
 

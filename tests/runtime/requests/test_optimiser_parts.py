@@ -112,6 +112,17 @@ def test_pools_never_shrink_and_never_pass_their_bounds() -> None:
     assert grown(msgspec.structs.replace(BUSY, ended_count=1), Setting(1, 5000, 10_000), POLICY) is None
 
 
+def test_pools_beyond_the_bounds_of_growth_stay_as_large_as_somebody_made_them() -> None:
+    """Whoever posts 30,000 and then joins them has made room for them: with less, he waits for himself."""
+    large = Setting(4, 5 * POLICY.ready_max, 5 * POLICY.rejoin_max)
+    assert POLICY.within(large) == large
+    dry = msgspec.structs.replace(BUSY, ready_count=0, executing_count=2)
+    assert grown(dry, large, POLICY) is None
+    beyond = Setting(2 * POLICY.workers_max, 100, 50_000)  # by hand, too
+    larger, why = grown(msgspec.structs.replace(BUSY, workers=128), beyond, POLICY) or pytest.fail("nothing done")
+    assert larger == Setting(128, 512, 50_000) and why == "128 workers at 100/s need 512 places in the ready pool"
+
+
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
