@@ -96,12 +96,13 @@ def test_the_ready_pool_bridges_the_time_that_posters_take() -> None:
     assert larger.ready == 3000
 
 
-def test_the_rejoin_pool_takes_all_that_was_admitted_and_grows_when_it_fills() -> None:
-    """A full one stops the posters, whatever the number of workers."""
+def test_the_rejoin_pool_takes_all_that_was_admitted_and_grows_where_that_is_worth_a_try() -> None:
+    """A full one stops the posters, whatever the number of workers; then the ready pool is not what they wait for."""
     larger, _ = grown(BUSY, Setting(4, 100, 50), POLICY) or pytest.fail("too small, and nothing done")
     assert larger == Setting(4, 100, 104)
-    full = msgspec.structs.replace(BUSY, rejoinable_count=190)
-    larger, why = grown(full, Setting(4, 100, 200), POLICY) or pytest.fail("full, and nothing done")
+    full = msgspec.structs.replace(BUSY, rejoinable_count=190, ready_count=0, executing_count=0)
+    assert grown(full, Setting(4, 100, 200), POLICY) is None
+    larger, why = grown(full, Setting(4, 100, 200), POLICY, tries_rejoin=True) or pytest.fail("full, and nothing done")
     assert larger == Setting(4, 100, 400) and "190 of 200 places in the rejoin pool" in why
 
 
