@@ -233,6 +233,8 @@ class RequestKernel(Component):
                 self._optimising = Optimising(self)
                 self.add(self._optimising, key="optimiser")
             every["optimise"] = (record_ns, self._optimise)
+        elif self._optimising is not None:
+            self._optimising.pause()
         for name, (interval_ns, timer) in list(self._timers.items()):
             if name not in every or every[name][0] != interval_ns:
                 timer.cancel()
@@ -269,9 +271,13 @@ class RequestKernel(Component):
 
     def _optimise(self) -> None:
         optimising = self._optimising
-        if optimising is not None and not optimising.is_looking and self._operating.begins:
+        if optimising is None or optimising.is_looking:
+            return
+        if self._operating.begins:
             self._serve(Looking(optimising, f"{self.component_name}.optimise", 0))
             optimising.is_looking = True
+        else:
+            optimising.pause()
 
     def _watch(self) -> None:
         self._pace.look(self._desk.figures())

@@ -75,6 +75,11 @@ class Optimiser:
         self.setting = setting
         self._search_again()
 
+    def go_on(self) -> None:
+        """There were intervals of which it is told nothing: the next does not follow on the last."""
+        self._measure = Measure()
+        self._taking.restart()
+
     def observe(self, sample: Sample) -> Move | None:
         """One interval has passed. The setting to apply now, and why; None: leave everything as it is."""
         is_telling = self._measure.is_telling(sample)

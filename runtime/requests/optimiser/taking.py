@@ -33,6 +33,10 @@ class Taking:
         #: how fast they are, and nothing about the workers.
         self.is_bound = False
 
+    def restart(self) -> None:
+        """The next interval does not follow on the last."""
+        self._rejoinable_count, self._was_behind = None, False
+
     def observe(self, sample: Sample, setting: Setting, *, is_telling: bool) -> bool:
         """One interval has passed. Whether to try a larger rejoin pool."""
         is_behind_now = is_behind(sample, setting)
