@@ -107,6 +107,9 @@ class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             raise ValueError(f"record_age = {self.record_age}: expected seconds, 1 to {_AGE_MAX:,}")
         if self.record_dir and not self.record_dir.startswith(("/", "~")):
             raise ValueError(f"record_dir = {self.record_dir!r}: expected a path from / or from ~")
+        for name, most in (("workers", WORKERS_MAX), ("ready", POOL_MAX), ("rejoin", POOL_MAX)):
+            if (bound := getattr(self.optimiser, f"{name}_max")) > most:  # or it would ask for the impossible, and go on
+                raise ValueError(f"optimiser.{name}_max = {bound}: expected at most {most:,}")
         if self.base is not None:
             _check("base", self.base, 1, 255)  # 0 is not for requests (urgency.py)
         if not isinstance(self.pool, str) or not self.pool:

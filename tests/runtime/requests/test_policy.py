@@ -10,6 +10,7 @@ import pytest
 
 from appbackplane.runtime.backplane_operations import construct
 from appbackplane.runtime.requests import Context, KernelPolicy, RequestKernel, Runnable
+from appbackplane.runtime.requests.optimiser import OptimiserPolicy
 from appbackplane.runtime.requests.policy import CHOICES, FIXED
 from appbackplane.transport.errors import InvalidArgument
 
@@ -59,6 +60,9 @@ BAD = [
     ({"mode": "lanes", "lanes": (20, 40, 40)}, "100 % leave nothing to lane 3: expected less than 100 together"),
     ({"mode": "lanes", "workers": 2}, "workers = 2 with lanes = (0, 20, 20): lanes 0 to 2 may have 2 of them"),
     ({"mode": "lanes", "ready": 2}, "ready = 2 with lanes = (0, 20, 20)"),
+    ({"optimiser": OptimiserPolicy(workers_max=257)}, "optimiser.workers_max = 257: expected at most 256"),
+    ({"optimiser": OptimiserPolicy(ready_max=10**9)}, "optimiser.ready_max = 1000000000: expected at most 1,000,000"),
+    ({"optimiser": OptimiserPolicy(rejoin_max=10**9)}, "optimiser.rejoin_max = 1000000000: expected at most 1,000,000"),
 ]
 
 
@@ -111,6 +115,7 @@ def settings_of(text: str) -> dict[str, Any]:
         ("zzz = 3", "'policy': object contains unknown field `zzz`: expected one of ageing, base, boost, "),
         ("workers = 0", "'policy': workers = 0: expected 1 to 256"),
         ("optimiser = { workers = 3 }", "'policy.optimiser': object contains unknown field `workers`"),
+        ("optimiser = { workers_max = 999 }", "'policy': optimiser.workers_max = 999: expected at most 256"),
     ],
 )
 def test_what_the_toml_has_wrong_is_said_with_what_it_may_be(line: str, said: str) -> None:
