@@ -7,8 +7,10 @@ at each change, of which nothing has happened then.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import msgspec
@@ -105,10 +107,11 @@ class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         _check("record_size", self.record_size, 1 << 16, 1 << 40)
         if not 1 <= self.record_age <= _AGE_MAX:
             raise ValueError(f"record_age = {self.record_age}: expected seconds, 1 to {_AGE_MAX:,}")
-        if self.record_dir and not self.record_dir.startswith(("/", "~")):
-            raise ValueError(f"record_dir = {self.record_dir!r}: expected a path from / or from ~")
+        _check_folder("record_dir", self.record_dir)
         for name, most in (("workers", WORKERS_MAX), ("ready", POOL_MAX), ("rejoin", POOL_MAX)):
-            if (bound := getattr(self.optimiser, f"{name}_max")) > most:  # or it would ask for the impossible, and go on
+            if (
+                bound := getattr(self.optimiser, f"{name}_max")
+            ) > most:  # or it would ask for the impossible, and go on
                 raise ValueError(f"optimiser.{name}_max = {bound}: expected at most {most:,}")
         if self.base is not None:
             _check("base", self.base, 1, 255)  # 0 is not for requests (urgency.py)
@@ -170,6 +173,18 @@ def _explained(said: str, settings: Mapping[str, Any]) -> str:
     if name == "lanes" and name in settings and problem.startswith("Expected `array`"):
         return f"lanes = {settings[name]!r:.100}: expected the percentages of lanes 0, 1 and 2"
     return f"{name} = {settings[name]!r:.100}: {problem[0].lower()}{problem[1:]}" if name in settings else said
+
+
+def _check_folder(name: str, path: str) -> None:
+    """ "" or one that may be: whether it can be made shows when something is written to it."""
+    if not isinstance(path, str) or (path and not path.startswith(("/", "~"))):
+        raise ValueError(f"{name} = {path!r}: expected a path from / or from ~")
+    try:
+        folder = os.fsencode(Path(path).expanduser())
+    except (RuntimeError, UnicodeError) as error:
+        raise ValueError(f"{name} = {path!r}: there is no such folder: {error}") from error
+    if b"\0" in folder:
+        raise ValueError(f"{name} = {path!r}: there is no such folder: a path has no null character")
 
 
 def _check(name: str, value: int, least: int, most: int) -> None:
