@@ -109,7 +109,9 @@ class RequestKernel(Component):
         return self._kernel
 
     def figures(self) -> Figures:
-        """What it has done and has to do, of this moment."""
+        """What it has done and has to do, of this moment. Raises `FailedPrecondition` before it is initialized."""
+        if self._kernel is None:
+            raise FailedPrecondition(f"{self.name} does not run yet: it has figures from on_initializing() on")
         return self._desk.figures()
 
     @property
@@ -123,6 +125,10 @@ class RequestKernel(Component):
 
     def _change(self, settings: Mapping[str, Any], reason: str = "asked for") -> tuple[KernelPolicy, KernelPolicy]:
         """The policy before, and after. Others may change it at the same time: nothing of either is lost."""
+        if self._kernel is None:
+            raise FailedPrecondition(
+                f"{self.name} does not run yet: give its constructor a policy, or its settings one"
+            )
         while True:
             before = self._desk.policy
             try:

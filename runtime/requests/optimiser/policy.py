@@ -29,12 +29,15 @@ class OptimiserPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     def __post_init__(self) -> None:
         for name in ("workers", "ready", "rejoin"):
             least, most = getattr(self, f"{name}_min"), getattr(self, f"{name}_max")
+            for bound, value in ((f"{name}_min", least), (f"{name}_max", most)):
+                if type(value) is not int:
+                    raise ValueError(f"{bound} = {value!r}: expected a whole number")
             if least < 1:
                 raise ValueError(f"{name}_min = {least}: expected 1 or more")
             if most < least:
                 raise ValueError(f"{name}_max = {most}: expected {name}_min ({least}) or more")
-        if not 0.01 <= self.significance <= 0.2:
-            raise ValueError(f"significance = {self.significance}: expected 0.01 to 0.2, a share of the throughput")
+        if type(self.significance) is not float or not 0.01 <= self.significance <= 0.2:
+            raise ValueError(f"significance = {self.significance!r}: expected 0.01 to 0.2, a share of the throughput")
 
     def within(self, setting: Setting) -> Setting:
         """The nearest setting that is within the bounds; no pool becomes smaller."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import itertools
 import math
+from typing import Any
 
 import msgspec
 import pytest
@@ -131,11 +132,14 @@ def test_pools_beyond_the_bounds_of_growth_stay_as_large_as_somebody_made_them()
         ({"workers_min": 8, "workers_max": 4}, "workers_max = 4: expected workers_min (8) or more"),
         ({"ready_max": 1}, "ready_max = 1: expected ready_min"),
         ({"rejoin_min": -1}, "rejoin_min = -1: expected 1"),
+        ({"workers_max": "8"}, "workers_max = '8': expected a whole number"),
+        ({"ready_min": True}, "ready_min = True: expected a whole number"),
+        ({"significance": "low"}, "significance = 'low': expected 0.01 to 0.2"),
         ({"significance": 0.5}, "significance = 0.5: expected 0.01 to 0.2"),
     ],
 )
-def test_a_policy_that_makes_no_sense_is_refused(wrong: dict[str, float], sentence: str) -> None:
+def test_a_policy_that_makes_no_sense_is_refused(wrong: dict[str, Any], sentence: str) -> None:
     """At start, in one sentence that names the setting."""
     with pytest.raises(ValueError) as refused:
-        OptimiserPolicy(**wrong)  # type: ignore[arg-type]
+        OptimiserPolicy(**wrong)
     assert sentence in str(refused.value)
