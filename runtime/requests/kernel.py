@@ -109,7 +109,9 @@ class RequestKernel(Component):
         return self._kernel
 
     def figures(self) -> Figures:
-        """What it has done and has to do, of this moment."""
+        """What it has done and has to do, of this moment. Raises `FailedPrecondition` before it is initialized."""
+        if self._kernel is None:
+            raise FailedPrecondition(f"{self.name} does not run yet: it has figures from on_initializing() on")
         return self._desk.figures()
 
     @property
@@ -123,6 +125,10 @@ class RequestKernel(Component):
 
     def _change(self, settings: Mapping[str, Any], reason: str = "asked for") -> tuple[KernelPolicy, KernelPolicy]:
         """The policy before, and after. Others may change it at the same time: nothing of either is lost."""
+        if self._kernel is None:
+            raise FailedPrecondition(
+                f"{self.name} does not run yet: give its constructor a policy, or its settings one"
+            )
         while True:
             before = self._desk.policy
             try:
@@ -234,6 +240,8 @@ class RequestKernel(Component):
                 self._optimising = Optimising(self)
                 self.add(self._optimising, key="optimiser")
             every["optimise"] = (record_ns, self._optimise)
+        elif self._optimising is not None:
+            self._optimising.pause()
         for name, (interval_ns, timer) in list(self._timers.items()):
             if name not in every or every[name][0] != interval_ns:
                 timer.cancel()
@@ -270,9 +278,13 @@ class RequestKernel(Component):
 
     def _optimise(self) -> None:
         optimising = self._optimising
-        if optimising is not None and not optimising.is_looking and self._operating.begins:
+        if optimising is None or optimising.is_looking:
+            return
+        if self._operating.begins:
             self._serve(Looking(optimising, f"{self.component_name}.optimise", 0))
             optimising.is_looking = True
+        else:
+            optimising.pause()
 
     def _watch(self) -> None:
         self._pace.look(self._desk.figures())

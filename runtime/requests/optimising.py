@@ -36,7 +36,8 @@ class Optimising(AppObject):
         policy = kernel.policy
         self._bounds = policy.optimiser
         self._optimiser = Optimiser(possible(policy), setting_of(policy))
-        self._before: Figures | None = None
+        self._before: Figures | None = None  # None: there is nothing to compare with
+        self._is_first = True
         #: Whether one look is queued or running: the next then has nothing to look at.
         self.is_looking = False
 
@@ -44,6 +45,10 @@ class Optimising(AppObject):
     def workers_held(self) -> int:
         """The best, as far as it is known."""
         return self._optimiser.workers_held
+
+    def pause(self) -> None:
+        """No look is due: what happens until the next says nothing. Any thread."""
+        self._before = None
 
     def look(self) -> None:
         """An interval has passed."""
@@ -54,15 +59,18 @@ class Optimising(AppObject):
         before, self._before = self._before, after
         if before is not None and after.posted_total < before.posted_total:
             before = None  # the kernel went down and came up, and counts anew
+        is_first, self._is_first = self._is_first, False
         if policy.optimiser != self._bounds:
             self._bounds = policy.optimiser
             optimiser.review(possible(policy))
             self._apply(optimiser.setting, "the bounds have changed")
-        elif before is None:
+        elif is_first:
             self._apply(optimiser.setting, "the setting was not within its bounds")
         elif setting_of(policy) != optimiser.setting:
             optimiser.adopt(setting_of(policy))
             log.info("%s: the optimiser goes on from %s", kernel.name, words(optimiser.setting))
+        elif before is None:
+            optimiser.go_on()
         elif move := optimiser.observe(sample_of(before, after, kernel.workers_up())):
             self._apply(move.setting, move.reason)
 

@@ -7,8 +7,10 @@ at each change, of which nothing has happened then.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import msgspec
@@ -91,7 +93,7 @@ class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         for name, choices in CHOICES.items():
             if (chosen := getattr(self, name)) not in choices:
                 raise ValueError(f"{name} = {chosen!r}: expected {_alternatives(name)}")
-        for name in ("ageing", "optimise"):
+        for name in ("ageing", "optimise", "record"):
             if type(switch := getattr(self, name)) is not bool:
                 raise ValueError(f"{name} = {switch!r}: expected True or False")
         _check("workers", self.workers, 1, WORKERS_MAX)
@@ -103,20 +105,30 @@ class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             if type(seconds) not in (int, float) or not 0.001 <= seconds <= 3600:
                 raise ValueError(f"{name} = {seconds!r}: expected seconds, 0.001 to 3600")
         _check("record_size", self.record_size, 1 << 16, 1 << 40)
-        if not 1 <= self.record_age <= _AGE_MAX:
-            raise ValueError(f"record_age = {self.record_age}: expected seconds, 1 to {_AGE_MAX:,}")
-        if self.record_dir and not self.record_dir.startswith(("/", "~")):
-            raise ValueError(f"record_dir = {self.record_dir!r}: expected a path from / or from ~")
+        if type(self.record_age) not in (int, float) or not 1 <= self.record_age <= _AGE_MAX:
+            raise ValueError(f"record_age = {self.record_age!r}: expected seconds, 1 to {_AGE_MAX:,}")
+        _check_folder("record_dir", self.record_dir)
+        if not isinstance(self.optimiser, OptimiserPolicy):
+            raise ValueError(f"optimiser = {self.optimiser!r:.100}: expected an OptimiserPolicy, its bounds")
+        for name, most in (("workers", WORKERS_MAX), ("ready", POOL_MAX), ("rejoin", POOL_MAX)):
+            if (
+                bound := getattr(self.optimiser, f"{name}_max")
+            ) > most:  # or it would ask for the impossible, and go on
+                raise ValueError(f"optimiser.{name}_max = {bound}: expected at most {most:,}")
         if self.base is not None:
             _check("base", self.base, 1, 255)  # 0 is not for requests (urgency.py)
         if not isinstance(self.pool, str) or not self.pool:
             raise ValueError(f"pool = {self.pool!r}: expected the component whose replicas are the workers")
-        if self.mode == "lanes":
-            self._check_lanes()
+        self._check_lanes()
+        if not isinstance(self.schedule, dict):
+            raise ValueError(f"schedule = {self.schedule!r:.100}: expected a table of times and commands")
         try:
             lines_of(self.schedule)
         except ValueError as error:
             raise ValueError(f"schedule: {error}") from None
+        # What it says is for the executor to check: it knows what there is.
+        if not isinstance(self.spark, dict) or not all(isinstance(each, str | int) for each in self.spark.values()):
+            raise ValueError(f"spark = {self.spark!r:.100}: expected a table of settings, texts or whole numbers")
 
     def changed(self, **settings: Any) -> KernelPolicy:
         """This one with other settings. Raises ValueError, and TypeError for one that does not exist or is fixed."""
@@ -145,6 +157,8 @@ class KernelPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             raise ValueError(
                 f"lanes = {self.lanes}: {sum(self.lanes)} % leave nothing to lane 3: expected less than 100 together"
             )
+        if self.mode == "plain":
+            return
         for what, total in (("workers", self.workers), ("ready", self.ready)):
             together = shares(self.lanes, total)[-1]
             if together >= total:
@@ -167,6 +181,18 @@ def _explained(said: str, settings: Mapping[str, Any]) -> str:
     if name == "lanes" and name in settings and problem.startswith("Expected `array`"):
         return f"lanes = {settings[name]!r:.100}: expected the percentages of lanes 0, 1 and 2"
     return f"{name} = {settings[name]!r:.100}: {problem[0].lower()}{problem[1:]}" if name in settings else said
+
+
+def _check_folder(name: str, path: str) -> None:
+    """ "" or one that may be: whether it can be made shows when something is written to it."""
+    if not isinstance(path, str) or (path and not path.startswith(("/", "~"))):
+        raise ValueError(f"{name} = {path!r}: expected a path from / or from ~")
+    try:
+        folder = os.fsencode(Path(path).expanduser())
+    except (RuntimeError, UnicodeError) as error:
+        raise ValueError(f"{name} = {path!r}: there is no such folder: {error}") from error
+    if b"\0" in folder:
+        raise ValueError(f"{name} = {path!r}: there is no such folder: a path has no null character")
 
 
 def _check(name: str, value: int, least: int, most: int) -> None:

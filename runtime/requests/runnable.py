@@ -8,8 +8,9 @@ out again. Whatever cannot be is refused when the kernel is constructed, or at t
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import fields, is_dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, get_type_hints
 
@@ -93,6 +94,8 @@ class RunnableSpec:
             raise InvalidArgument(
                 f"{self.name}: a request of {len(packed):,} bytes: at most {ITEM_BYTES_MAX:,} travel; send a path, or parts"
             )
+        if type(request) is not self.request_type and self.request_type is not Any:
+            self._check_arrival(request, packed)
         return packed
 
     def unpack(self, packed: bytes) -> Any:
@@ -118,6 +121,25 @@ class RunnableSpec:
         except Exception as error:
             raise InvalidArgument(f"{self.name} returned what its annotation does not say: {text_of(error)}") from error
 
+    def _check_arrival(self, request: Any, packed: bytes) -> None:
+        """Raises `InvalidArgument` for what comes out as something else, or as less, than is posted."""
+        kind = type(request)
+        try:
+            arrives = type(self._decoder.decode(packed))
+        except Exception as error:
+            raise InvalidArgument(
+                f"{self._executes()}, not this {kind.__qualname__}: {text_of(error)}: got {request!r:.100}"
+            ) from error
+        if kind is not arrives and (lost := _lost(kind, arrives)):
+            names = ", ".join(map(repr, lost))
+            raise InvalidArgument(
+                f"{self._executes()}, and of this {kind.__qualname__} {names} would not travel: annotate "
+                f"{kind.__qualname__}, or post a {arrives.__qualname__}"
+            )
+
+    def _executes(self) -> str:
+        return f"{self.name} executes {self.kinds[0].__qualname__ if self.kinds else self.request_type}"
+
     def _unmade(self, request: Any, kernel: Any) -> Any:
         raise AssertionError(f"{self.name} is executed elsewhere, and not made here")
 
@@ -130,6 +152,22 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
         with suppress(NameError):
             hints |= get_type_hints(one, globalns=getattr(inspect.unwrap(function), "__globals__", {}))
     return hints
+
+
+def _lost(posted: Any, arrives: Any) -> list[str]:
+    """What an object of one class has that it has no more as one of the other. As a dictionary it has all."""
+    names = _fields(posted)
+    if names is None or (known := _fields(arrives)) is None:
+        return []
+    return [name for name in names if name not in known]
+
+
+def _fields(kind: Any) -> Sequence[str] | None:
+    """What travels of its objects, by name; None: it is no class with fields."""
+    if is_dataclass(kind):
+        return [field.name for field in fields(kind)]
+    names: Sequence[str] | None = getattr(kind, "__struct_fields__", None)
+    return names
 
 
 def _is_own(kind: Any) -> bool:

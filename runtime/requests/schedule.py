@@ -41,6 +41,8 @@ class When(NamedTuple):
 
 def when_of(text: str) -> When:
     """What a schedule says. Raises ValueError that says what is expected."""
+    if not isinstance(text, str):
+        raise ValueError(f"{text!r}: {EXPECTED}")
     said = " ".join(text.lower().split())
     if found := _EVERY.fullmatch(said):
         seconds = float(found[1]) * _UNITS_S[found[2]]
@@ -59,9 +61,12 @@ def when_of(text: str) -> When:
 def lines_of(schedule: Schedule) -> list[tuple[When, str]]:
     """Each line, and when. Raises ValueError for a time that is none; what the lines are worth only their handler knows."""
     found: list[tuple[When, str]] = []
-    for text, lines in schedule.items():
+    for text, said in schedule.items():
         when = when_of(text)
-        found += [(when, line) for line in ([lines] if isinstance(lines, str) else lines)]
+        lines = [said] if isinstance(said, str) else said
+        if not isinstance(lines, list | tuple) or not all(isinstance(line, str) for line in lines):
+            raise ValueError(f"{text!r}: expected a command or a list of commands, got {said!r:.100}")
+        found += [(when, line) for line in lines]
     return found
 
 

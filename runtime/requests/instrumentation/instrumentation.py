@@ -86,10 +86,10 @@ class Instrumentation:
         with self._mutex:
             if place == self._place:
                 return
-            self._place = place
+            writer = RecordWriter(self._files(policy)) if policy.record else None  # or the one that there is goes on
             if self._writer is not None:
                 self._writer.close()
-            self._writer = RecordWriter(self._files(policy)) if policy.record else None
+            self._place, self._writer = place, writer
 
     def close(self) -> None:
         """The kernel goes down: what it did since the last record is the last one. With the lead."""

@@ -2,7 +2,8 @@
 
 It decides and never does: once an interval it is handed a `Sample`, and hands back a `Move` (a setting and the reason) or
 None. No clock, no threads, no knowledge of the kernel. It never takes a low offered load for a bad setting.
-Read `optimiser.py` first, then `search.py` (where is the top of the curve?), `hold.py` (is it still there?) and `pools.py`.
+Read `optimiser.py` first, then `search.py` (where is the top of the curve?), `hold.py` (is it still there?), `pools.py` and
+`taking.py`.
 """
 
 from .optimiser import Optimiser

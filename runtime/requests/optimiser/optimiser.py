@@ -18,6 +18,7 @@ from .measure import Measure
 from .policy import OptimiserPolicy
 from .sample import Move, Sample, Setting
 from .search import chosen, next_look, percent
+from .taking import Taking
 
 #: Looks of one search at most: with the change noticed and the way back, it is over within 20 intervals.
 LOOKS_MAX = 16
@@ -41,7 +42,7 @@ class Optimiser:
         self.policy = policy
         self.setting = policy.within(setting)
         self._least, self._most = policy.workers_min, policy.workers_max
-        self._noise, self._idle, self._measure = Noise(), Idle(), Measure()
+        self._noise, self._idle, self._measure, self._taking = Noise(), Idle(), Measure(), Taking()
         self._blocked: deque[int] = deque(maxlen=BLOCKED_MEMORY)
         self._late_count = 0
         self._patience = 1.0
@@ -69,14 +70,23 @@ class Optimiser:
 
     def adopt(self, setting: Setting) -> None:
         """Somebody else has changed the setting: go on from there, even beyond the bounds."""
+        if setting.rejoin != self.setting.rejoin:
+            self._taking = Taking()
         self.setting = setting
         self._search_again()
+
+    def go_on(self) -> None:
+        """There were intervals of which it is told nothing: the next does not follow on the last."""
+        self._measure = Measure()
+        self._taking.restart()
 
     def observe(self, sample: Sample) -> Move | None:
         """One interval has passed. The setting to apply now, and why; None: leave everything as it is."""
         is_telling = self._measure.is_telling(sample)
         self._blocked.append(sample.blocked_count)
-        if self._is_late(sample):
+        is_late = self._is_late(sample)
+        tries_rejoin = self._taking.observe(sample, self.setting, is_telling=is_telling and not is_late)
+        if is_late:
             return None
         step: Step | None = None
         if sample.blocked_count >= sample.workers and sample.ready_count:
@@ -87,10 +97,10 @@ class Optimiser:
             step = self._rest(sample)
         else:
             self._idle.ended()
-            level = None if self._is_dry(sample) else self._measure.level(sample)
+            level = None if self._is_dry(sample) or self._taking.is_bound else self._measure.level(sample)
             if level is not None:
                 step = self._held(self._hold, level) if self._hold else self._searched(level)
-        return self._moved(step, sample, is_telling=is_telling)
+        return self._moved(step, sample, is_telling=is_telling, tries_rejoin=tries_rejoin)
 
     def _fewest(self) -> int:
         """Workers that there must be: one more than were blocked at a time, or a hierarchy of requests stops dead."""
@@ -98,7 +108,7 @@ class Optimiser:
 
     def _is_dry(self, sample: Sample) -> bool:
         """Whether the ready pool was the bottleneck, and can be larger: then this was not the workers' throughput."""
-        return pools.is_dry(sample) and self.setting.ready < self.policy.ready_max
+        return pools.is_dry(sample, self.setting) and self.setting.ready < self.policy.ready_max
 
     def _freed(self, sample: Sample) -> Step:
         """All workers wait for requests that none is left to execute."""
@@ -106,11 +116,11 @@ class Optimiser:
         self._search_again()
         return workers, f"all {sample.workers} workers were blocked while {sample.ready_count} requests were ready"
 
-    def _moved(self, step: Step | None, sample: Sample, *, is_telling: bool) -> Move | None:
+    def _moved(self, step: Step | None, sample: Sample, *, is_telling: bool, tries_rejoin: bool) -> Move | None:
         """The step, and larger pools where they are needed."""
         workers, why = step or (self.setting.workers, "")
         setting = Setting(workers, self.setting.ready, self.setting.rejoin)
-        if is_telling and (larger := pools.grown(sample, setting, self.policy)):
+        if is_telling and (larger := pools.grown(sample, setting, self.policy, tries_rejoin=tries_rejoin)):
             setting, because = larger
             why = f"{why}; {because}" if why else because
         if setting == self.setting:

@@ -2,14 +2,15 @@
 
 The ready pool bridges the time that a poster takes to fill a place again (Little's law: rate x time), and a few requests a
 worker; it grows beyond that when workers were idle while posters waited. Whatever was admitted may end before its owner looks,
-so the rejoin pool holds the ready pool and the workers, and grows when it fills. Neither shrinks: a larger pool costs memory
-alone, and a smaller one may stop a hierarchy whose requests post and join each other.
+so the rejoin pool holds the ready pool and the workers, and grows beyond that where it helps (taking.py). Neither shrinks: a
+larger pool costs memory alone, and a smaller one may stop a hierarchy whose requests post and join each other.
 """
 
 from __future__ import annotations
 
 from .policy import OptimiserPolicy
 from .sample import Sample, Setting
+from .taking import is_behind
 
 #: How long posters may take to fill a free place again: ten turns of a busy interpreter (the switch interval is 5 ms).
 REFILL_NS = 50_000_000
@@ -17,15 +18,18 @@ REFILL_NS = 50_000_000
 READY_PER_WORKER = 4
 #: Growth is by half at least, so that a rate that creeps up does not make a move each interval.
 GROWTH = 1.5
-#: A rejoin pool is full from here on: the last places go within one interval.
-FULL = 0.9
 
 
-def grown(sample: Sample, setting: Setting, policy: OptimiserPolicy) -> tuple[Setting, str] | None:
-    """The setting with larger pools, and why; None when they are large enough or may not grow."""
+def grown(
+    sample: Sample, setting: Setting, policy: OptimiserPolicy, *, tries_rejoin: bool = False
+) -> tuple[Setting, str] | None:
+    """The setting with larger pools, and why; None when they are large enough or may not grow.
+
+    `tries_rejoin`: the rejoin pool is full, and more room in it may help.
+    """
     ready, rejoin, why = setting.ready, setting.rejoin, ""
     needed = max(READY_PER_WORKER * setting.workers, sample.ended_count * REFILL_NS // sample.interval_ns)
-    if is_dry(sample):
+    if is_dry(sample, setting):
         idle = sample.workers - sample.executing_count
         ready, why = (
             2 * ready,
@@ -34,19 +38,24 @@ def grown(sample: Sample, setting: Setting, policy: OptimiserPolicy) -> tuple[Se
     elif needed > ready:
         ready = max(needed, int(GROWTH * ready))
         why = f"{setting.workers} workers at {per_s(sample)}/s need {needed} places in the ready pool"
-    if sample.rejoinable_count >= FULL * rejoin:
+    if tries_rejoin:
         rejoin, more = 2 * rejoin, f"{sample.rejoinable_count} of {rejoin} places in the rejoin pool were taken"
         why = f"{why}; {more}" if why else more
     elif rejoin < ready + setting.workers:
         rejoin = max(ready + setting.workers, int(GROWTH * rejoin))
         why = why or f"the rejoin pool takes what {setting.ready} ready places and {setting.workers} workers may hold"
-    larger = policy.within(Setting(setting.workers, ready, rejoin))
+    larger = Setting(
+        setting.workers,
+        max(setting.ready, min(ready, policy.ready_max)),
+        max(setting.rejoin, min(rejoin, policy.rejoin_max)),
+    )
     return (larger, why) if larger != setting else None
 
 
-def is_dry(sample: Sample) -> bool:
-    """Whether workers were idle because the ready pool was too small, and not because there was nothing to do."""
-    return sample.posting_count > 0 and not sample.ready_count and sample.executing_count < sample.workers
+def is_dry(sample: Sample, setting: Setting) -> bool:
+    """Whether workers were idle because the ready pool was too small: not for want of work, or of room for results."""
+    is_idle = sample.posting_count > 0 and not sample.ready_count and sample.executing_count < sample.workers
+    return is_idle and not is_behind(sample, setting)
 
 
 def per_s(sample: Sample) -> int:

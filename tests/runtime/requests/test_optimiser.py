@@ -238,6 +238,19 @@ def test_what_somebody_else_sets_is_where_it_goes_on() -> None:
     assert held_share(simulated, LOADS["CPU-bound"]) >= SHARE
 
 
+def test_pools_that_somebody_made_large_are_never_made_smaller() -> None:
+    """At the start, by other bounds, and after a change by hand: who posts that many waits for himself in smaller ones."""
+    simulated = kernel(LOADS["mixed"])
+    simulated.optimiser = optimiser = Optimiser(OptimiserPolicy(), Setting(4, 50_000, 60_000))
+    simulated.run(INTERVALS)
+    assert (optimiser.setting.ready, optimiser.setting.rejoin) == (50_000, 60_000)
+    optimiser.review(OptimiserPolicy(ready_max=100, rejoin_max=200))
+    assert (optimiser.setting.ready, optimiser.setting.rejoin) == (50_000, 60_000)
+    optimiser.adopt(Setting(4, 70_000, 80_000))
+    simulated.run(INTERVALS)
+    assert (optimiser.setting.ready, optimiser.setting.rejoin) == (70_000, 80_000)
+
+
 def test_requests_that_outlast_the_interval_make_longer_looks() -> None:
     """Four requests an interval vary by half; so several intervals make one look, and it takes longer, but gets there."""
     load = Load(0, 2000 * MS, contention=0.2, knee=16)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import itertools
 import math
+from typing import Any
 
 import msgspec
 import pytest
@@ -96,12 +97,13 @@ def test_the_ready_pool_bridges_the_time_that_posters_take() -> None:
     assert larger.ready == 3000
 
 
-def test_the_rejoin_pool_takes_all_that_was_admitted_and_grows_when_it_fills() -> None:
-    """A full one stops the posters, whatever the number of workers."""
+def test_the_rejoin_pool_takes_all_that_was_admitted_and_grows_where_that_is_worth_a_try() -> None:
+    """A full one stops the posters, whatever the number of workers; then the ready pool is not what they wait for."""
     larger, _ = grown(BUSY, Setting(4, 100, 50), POLICY) or pytest.fail("too small, and nothing done")
     assert larger == Setting(4, 100, 104)
-    full = msgspec.structs.replace(BUSY, rejoinable_count=190)
-    larger, why = grown(full, Setting(4, 100, 200), POLICY) or pytest.fail("full, and nothing done")
+    full = msgspec.structs.replace(BUSY, rejoinable_count=190, ready_count=0, executing_count=0)
+    assert grown(full, Setting(4, 100, 200), POLICY) is None
+    larger, why = grown(full, Setting(4, 100, 200), POLICY, tries_rejoin=True) or pytest.fail("full, and nothing done")
     assert larger == Setting(4, 100, 400) and "190 of 200 places in the rejoin pool" in why
 
 
@@ -112,6 +114,17 @@ def test_pools_never_shrink_and_never_pass_their_bounds() -> None:
     assert grown(msgspec.structs.replace(BUSY, ended_count=1), Setting(1, 5000, 10_000), POLICY) is None
 
 
+def test_pools_beyond_the_bounds_of_growth_stay_as_large_as_somebody_made_them() -> None:
+    """Whoever posts 30,000 and then joins them has made room for them: with less, he waits for himself."""
+    large = Setting(4, 5 * POLICY.ready_max, 5 * POLICY.rejoin_max)
+    assert POLICY.within(large) == large
+    dry = msgspec.structs.replace(BUSY, ready_count=0, executing_count=2)
+    assert grown(dry, large, POLICY) is None
+    beyond = Setting(2 * POLICY.workers_max, 100, 50_000)  # by hand, too
+    larger, why = grown(msgspec.structs.replace(BUSY, workers=128), beyond, POLICY) or pytest.fail("nothing done")
+    assert larger == Setting(128, 512, 50_000) and why == "128 workers at 100/s need 512 places in the ready pool"
+
+
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
@@ -119,11 +132,14 @@ def test_pools_never_shrink_and_never_pass_their_bounds() -> None:
         ({"workers_min": 8, "workers_max": 4}, "workers_max = 4: expected workers_min (8) or more"),
         ({"ready_max": 1}, "ready_max = 1: expected ready_min"),
         ({"rejoin_min": -1}, "rejoin_min = -1: expected 1"),
+        ({"workers_max": "8"}, "workers_max = '8': expected a whole number"),
+        ({"ready_min": True}, "ready_min = True: expected a whole number"),
+        ({"significance": "low"}, "significance = 'low': expected 0.01 to 0.2"),
         ({"significance": 0.5}, "significance = 0.5: expected 0.01 to 0.2"),
     ],
 )
-def test_a_policy_that_makes_no_sense_is_refused(wrong: dict[str, float], sentence: str) -> None:
+def test_a_policy_that_makes_no_sense_is_refused(wrong: dict[str, Any], sentence: str) -> None:
     """At start, in one sentence that names the setting."""
     with pytest.raises(ValueError) as refused:
-        OptimiserPolicy(**wrong)  # type: ignore[arg-type]
+        OptimiserPolicy(**wrong)
     assert sentence in str(refused.value)

@@ -14,14 +14,16 @@ from appbackplane.runtime.backplane import Backplane
 from appbackplane.runtime.execution.clock import RealClock
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.runtime.process_config import ProcessConfig
-from appbackplane.runtime.requests import Context, Figures, KernelPolicy, RequestKernel, Runnable
-from appbackplane.runtime.requests.optimiser import OptimiserPolicy
+from appbackplane.runtime.requests import Context, Figures, KernelPolicy, RequestKernel, Runnable, optimising
+from appbackplane.runtime.requests.optimiser import OptimiserPolicy, Sample
 from appbackplane.runtime.requests.optimising import possible, sample_of
+from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.link import Link
 
 #: What a test waits for comes within seconds, or it has failed.
 LIMIT_S = 60.0
 WORKERS_MAX = 8
+SECOND = 1_000_000_000
 
 
 class Wait(Runnable):
@@ -143,6 +145,57 @@ def test_a_sample_is_what_happened_between_two_moments() -> None:
     assert (sample.interval_ns, sample.ended_count, sample.ready_count, sample.posting_count) == (500, 10, 6, 7)
     assert (sample.rejoinable_count, sample.workers, sample.executing_count, sample.blocked_count) == (11, 2, 3, 1)
     assert (sample.run_ns, sample.wait_ns) == (100, 200)
+
+
+class Echo(Runnable):
+    """Takes no time."""
+
+    def execute(self, request: int, kernel: Context) -> int:
+        return request
+
+
+class Bulk(RequestKernel):
+    """Looked at each second."""
+
+    runnables = (Echo,)
+    policy = KernelPolicy(workers=3, optimise=True, record_interval=1.0)
+
+
+@pytest.mark.parametrize("command", ["hold", "stop now=true", "settings optimise=off"])
+def test_time_in_which_nothing_was_begun_is_no_look(monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    """A minute of it would be taken for a throughput of nothing, and the workers looked for anew."""
+    intervals: list[int] = []
+
+    def looked(before: Figures, after: Figures, workers: int) -> Sample:
+        intervals.append(after.at_ns - before.at_ns)
+        return sample_of(before, after, workers)
+
+    monkeypatch.setattr(optimising, "sample_of", looked)
+    kernel = Bulk()
+    backplane = VirtualBackplane(kernel)
+    backplane.advance(5.5)
+    assert set(intervals) == {SECOND}
+    backplane.call("bulk.command", line=command).result()
+    backplane.advance(60.0)
+    backplane.call("bulk.command", line="resume").result()
+    backplane.call("bulk.command", line="settings optimise=on").result()
+    before_count = len(intervals)
+    backplane.advance(5.0)
+    assert len(intervals) > before_count and set(intervals) == {SECOND}
+
+
+def test_what_a_person_changes_while_it_is_held_stays() -> None:
+    """The first look after it has nothing to compare with; it is not the first of all, which brings the bounds about."""
+    kernel = Bulk()
+    backplane = VirtualBackplane(kernel)
+    backplane.advance(3.5)
+    for line in ("hold", "workers 7", "pools 8 rejoin=9"):
+        backplane.call("bulk.command", line=line).result()
+        backplane.advance(3.0)
+    backplane.call("bulk.command", line="resume").result()
+    backplane.advance(3.0)
+    assert (kernel.policy.workers, kernel.policy.ready, kernel.policy.rejoin) == (7, 8, 9)
+    assert kernel.optimiser_workers() == 7
 
 
 def test_lanes_keep_a_worker_each() -> None:

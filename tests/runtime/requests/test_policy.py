@@ -10,8 +10,9 @@ import pytest
 
 from appbackplane.runtime.backplane_operations import construct
 from appbackplane.runtime.requests import Context, KernelPolicy, RequestKernel, Runnable
+from appbackplane.runtime.requests.optimiser import OptimiserPolicy
 from appbackplane.runtime.requests.policy import CHOICES, FIXED
-from appbackplane.transport.errors import InvalidArgument
+from appbackplane.transport.errors import FailedPrecondition, InvalidArgument
 
 from .conftest import Live
 
@@ -59,6 +60,27 @@ BAD = [
     ({"mode": "lanes", "lanes": (20, 40, 40)}, "100 % leave nothing to lane 3: expected less than 100 together"),
     ({"mode": "lanes", "workers": 2}, "workers = 2 with lanes = (0, 20, 20): lanes 0 to 2 may have 2 of them"),
     ({"mode": "lanes", "ready": 2}, "ready = 2 with lanes = (0, 20, 20)"),
+    ({"record_dir": "records"}, "record_dir = 'records': expected a path from / or from ~"),
+    ({"record_dir": "~nobody_of_that_name/x"}, "record_dir = '~nobody_of_that_name/x': there is no such folder: "),
+    ({"record_dir": "/tmp/\0"}, "record_dir = '/tmp/\\x00': there is no such folder: "),
+    ({"record_dir": "/tmp/\ud800"}, "record_dir = '/tmp/\\ud800': there is no such folder: "),
+    ({"record_dir": None}, "record_dir = None: expected a path from / or from ~"),
+    ({"record": "no"}, "record = 'no': expected True or False"),
+    ({"record_age": "7d"}, "record_age = '7d': expected seconds, 1 to"),
+    ({"record_age": float("nan")}, "record_age = nan: expected seconds, 1 to"),
+    ({"lanes": "x"}, "lanes = 'x': expected the percentages of lanes 0, 1 and 2"),
+    ({"lanes": (0, 200, 20)}, "lane 1 has 200 %, expected 0 to 100"),
+    ({"lanes": (20, 40, 40)}, "100 % leave nothing to lane 3: expected less than 100 together"),
+    ({"spark": 5}, "spark = 5: expected a table of settings"),
+    ({"spark": {"batch": None}}, "spark = {'batch': None}: expected a table of settings, texts or whole numbers"),
+    ({"schedule": 5}, "schedule = 5: expected a table of times and commands"),
+    ({"schedule": {"every 1s": 5}}, "schedule: 'every 1s': expected a command or a list of commands, got 5"),
+    ({"schedule": {"every 1s": ["hold", None]}}, "'every 1s': expected a command or a list of commands, got ['hold', "),
+    ({"schedule": {5: "hold"}}, 'schedule: 5: expected "22:00", '),
+    ({"optimiser": None}, "optimiser = None: expected an OptimiserPolicy"),
+    ({"optimiser": OptimiserPolicy(workers_max=257)}, "optimiser.workers_max = 257: expected at most 256"),
+    ({"optimiser": OptimiserPolicy(ready_max=10**9)}, "optimiser.ready_max = 1000000000: expected at most 1,000,000"),
+    ({"optimiser": OptimiserPolicy(rejoin_max=10**9)}, "optimiser.rejoin_max = 1000000000: expected at most 1,000,000"),
 ]
 
 
@@ -73,6 +95,15 @@ def test_what_makes_no_sense_is_refused(settings: dict[str, Any], said: str) -> 
         with pytest.raises(ValueError) as refused:
             whole.changed(**settings)
         assert next(iter(settings)) in str(refused.value) or "lane" in str(refused.value)
+
+
+def test_a_kernel_that_is_not_up_says_so_to_who_asks_how_it_is() -> None:
+    """As it does to who posts."""
+    kernel = Indexing()
+    with pytest.raises(FailedPrecondition, match="Indexing does not run yet: it has figures from on_initializing"):
+        kernel.figures()
+    with pytest.raises(FailedPrecondition, match="Indexing does not run yet: give its constructor a policy"):
+        kernel.change(workers=3)
 
 
 @pytest.mark.parametrize("name", FIXED)
@@ -111,6 +142,7 @@ def settings_of(text: str) -> dict[str, Any]:
         ("zzz = 3", "'policy': object contains unknown field `zzz`: expected one of ageing, base, boost, "),
         ("workers = 0", "'policy': workers = 0: expected 1 to 256"),
         ("optimiser = { workers = 3 }", "'policy.optimiser': object contains unknown field `workers`"),
+        ("optimiser = { workers_max = 999 }", "'policy': optimiser.workers_max = 999: expected at most 256"),
     ],
 )
 def test_what_the_toml_has_wrong_is_said_with_what_it_may_be(line: str, said: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from appbackplane.runtime.requests import Context, KernelPolicy, RequestKernel, Runnable
 from appbackplane.runtime.requests.instrumentation import IntervalRecord
+from appbackplane.runtime.requests.instrumentation import instrumentation as module
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.errors import InvalidArgument
 
@@ -172,6 +173,37 @@ def test_it_may_be_switched_on_while_it_runs(tmp_path: Path) -> None:
     running.add(2)
     running.backplane.advance(1.0)
     assert len(lines(tmp_path)) == 1
+
+
+def test_a_folder_that_nobody_has_is_refused_and_the_records_go_on(tmp_path: Path) -> None:
+    """What is refused changes nothing: neither the policy nor who writes."""
+    running = Running(record=True, record_dir=str(tmp_path))
+    with pytest.raises(InvalidArgument, match="record_dir = '~nobody_of_that_name/x': there is no such folder"):
+        running.kernel.change(record_dir="~nobody_of_that_name/x")
+    assert running.kernel.policy.record_dir == str(tmp_path)
+    running.add(3)
+    running.backplane.advance(1.0)
+    written(running)
+    assert [each["ended"] for each in lines(tmp_path)] == [3]
+
+
+def test_where_no_other_writer_can_be_made_the_one_that_there_is_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process may have no thread left to give; that is no reason to record nothing from then on, and not to say so."""
+
+    def exhausted(*_: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    running = Running(record=True, record_dir=str(tmp_path))
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "RecordWriter", exhausted)
+        with pytest.raises(RuntimeError):
+            running.kernel.change(record_dir=str(tmp_path / "other"))
+    running.add(3)
+    running.backplane.advance(1.0)
+    written(running)
+    assert [each["ended"] for each in lines(tmp_path)] == [3]
 
 
 def test_a_folder_that_cannot_be_is_no_end_of_the_kernel(tmp_path: Path) -> None:
