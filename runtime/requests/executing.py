@@ -10,7 +10,7 @@ from typing import Any
 from ..objects.app_object import AppObject
 from .context import Context
 from .element import Element, Failure
-from .failures import failure_of
+from .failures import local_failure_of
 from .runnable import RunnableSpec
 
 
@@ -27,4 +27,4 @@ async def execute(
     except GeneratorExit:  # it is let go of, perhaps by the collector: nobody hears of it any more
         raise
     except BaseException as error:  # the edge: sys.exit() in a request ends the request, not the worker
-        return None, failure_of(error)
+        return None, local_failure_of(error)

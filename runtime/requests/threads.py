@@ -21,7 +21,7 @@ from .desk import Desk
 from .element import Element, Failure
 from .executing import Worker, execute
 from .executor import Port
-from .failures import failure_of
+from .failures import failure_of, local_failure_of
 from .local_context import LocalContext
 from .runnable import RunnableSpec
 from .thread_resources import ThreadResources
@@ -162,7 +162,7 @@ class Serving(ParkableAction):
             try:
                 result = spec.execute(element.request, context)
             except BaseException as error:  # the edge: sys.exit() in a request ends the request, not the worker
-                failure = failure_of(error)
+                failure = local_failure_of(error)
                 if records is not None:
                     records.failed(error)
             if has_held:
