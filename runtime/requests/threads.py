@@ -201,6 +201,5 @@ class Serving(ParkableAction):
         assert isinstance(action, MethodAction)
         element: Element = action.arguments[1]
         result, failure = action.result if action.error is None else (None, failure_of(action.error))
-        self._kernel._resources.request_ended()
         self._desk.end_one(self._worker, element, result, failure, action.run_ns)
         self._go_on()
