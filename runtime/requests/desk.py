@@ -54,7 +54,7 @@ class Desk(Oversight):
                 if element.parent is not None:
                     ledger.blocks(element.parent, "room")
                 return False
-        self._move(wake, late)
+        self._move(wake, late, element)
         return True
 
     def try_post(self, element: Element) -> bool:  # hot: scripts/bench requests
@@ -66,7 +66,7 @@ class Desk(Oversight):
             if not self._enters(element, now_ns):
                 return False
             wake, late = self._moved_by(element)
-        self._move(wake, late)
+        self._move(wake, late, element)
         return True
 
     def withdraw(self, element: Element) -> bool:
@@ -283,11 +283,13 @@ class Desk(Oversight):
             return self._rouse(), ""
         return "", "" if self.recall is None else self._ledger.overtaken(element)
 
-    def _move(self, wake: str, late: str) -> None:  # hot: scripts/bench requests
+    def _move(self, wake: str, late: str, element: Element) -> None:  # hot: scripts/bench requests
         if wake:
             self._kick(wake)
         elif late and self.recall is not None:
             self.recall(late)
+        elif element.priority >= self.hurry_from and self.hurry is not None:
+            self.hurry(element.priority)
 
     def _check_taken(self, element: Element) -> None:
         """Raises `FailedPrecondition` where nothing is taken from who posts this."""
