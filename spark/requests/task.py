@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from appbackplane.runtime.requests.failures import type_of
 from appbackplane.runtime.requests.resources import ResourceTable
 from appbackplane.runtime.requests.runnable import RunnableSpec
 from appbackplane.transport.errors import FailedPrecondition, text_of
@@ -60,6 +61,8 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
     result: bytes | None
     error: str = ""
     trace: str | None = None
+    #: The class of what was raised, as a traceback names it.
+    error_type: str | None = None
 
 
 class Answers(msgspec.Struct, frozen=True, array_like=True):
@@ -127,7 +130,7 @@ def _answer(asked: Asked, place: Place) -> Answer:
         name = type(error).__name__
         trace = text_of("".join(traceback.format_exception(error)), TRACE_MAX)
         run_ns = time.monotonic_ns() - begun_ns
-        return Answer(asked.number, run_ns, None, f"{name}: {said}" if said else name, trace)
+        return Answer(asked.number, run_ns, None, f"{name}: {said}" if said else name, trace, type_of(error))
 
 
 def _spec(where: str) -> RunnableSpec:
