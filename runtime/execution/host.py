@@ -172,6 +172,13 @@ class EngineHost:
             engine.parking.hurry(action, engine.clock.now_ns())
             engine.nudge()  # what is ready may be more urgent now than what a relief was told to look for
 
+    def raise_to(self, action: Action, priority: int) -> None:
+        """What is queued is in the way of something of this priority."""
+        engine = self._engine
+        with engine.lead:
+            engine.inheritance.boost(action, priority, engine.clock.now_ns())
+            engine.nudge()
+
     def keep_threads(self, component: Component, count: int) -> None:
         """So many actions of this component may hold a thread each, while they wait: it has that many beside the others'."""
         self.kept[component.component_name] = count

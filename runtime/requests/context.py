@@ -59,7 +59,7 @@ class Context:
         Raises `InvalidArgument` for what makes no sense, `Busy`, `DeadlineExceeded`, `FailedPrecondition`.
         """
         element = self._element(request, runnable, owner, priority, lane, rejoin, boost)
-        self._post([element], wait, checked_limit(timeout))
+        self._post([element], wait, checked_limit(timeout, wait))
         return element
 
     def apost(
@@ -68,7 +68,7 @@ class Context:
     ) -> Coroutine[Any, Any, Element]:  # fmt: skip
         """`post`, from a coroutine: it waits without its thread."""
         element = self._element(request, runnable, owner, priority, lane, rejoin, boost)
-        return awaiting.post(self, element, wait, checked_limit(timeout))
+        return awaiting.post(self, element, wait, checked_limit(timeout, wait))
 
     def post_all(
         self, requests: Iterable[Any], runnable: type[Runnable] | str, *, owner: Hashable = None, priority: int = 0,
@@ -88,20 +88,23 @@ class Context:
         return awaiting.post_all(self, elements)
 
     def rejoin(
-        self, owner: Hashable = None, *, wait: bool = False, timeout: float | None = None
+        self, owner: Hashable = None, *, wait: bool | None = None, timeout: float | None = None
     ) -> tuple[Rejoin, Element | None]:
         """A request that has ended (seed 001, section 5.4: GetRejoinRequest): RETURNED with it, NONE_READY, or NONE_EXIST.
 
         NONE_EXIST is authoritative: of this owner nothing is posted, ready, executing or waiting to rejoin. `wait`: until there
-        is one, or none exists. Raises `DeadlineExceeded` after `timeout` seconds.
+        is one, or none exists; if it is not said, exactly if there is a `timeout`, seconds. Raises `DeadlineExceeded` then,
+        and `InvalidArgument` for a `timeout` of not waiting.
         """
-        return self._rejoin(self._owner(owner), wait, checked_limit(timeout))
+        limit = checked_limit(timeout, wait)
+        return self._rejoin(self._owner(owner), limit is not None if wait is None else wait, limit)
 
     def arejoin(
-        self, owner: Hashable = None, *, wait: bool = True, timeout: float | None = None
+        self, owner: Hashable = None, *, wait: bool | None = None, timeout: float | None = None
     ) -> Coroutine[Any, Any, tuple[Rejoin, Element | None]]:
-        """`rejoin`, from a coroutine."""
-        return self._arejoin(self._owner(owner), wait, checked_limit(timeout))
+        """`rejoin`, from a coroutine, and it waits when that does."""
+        limit = checked_limit(timeout, wait)
+        return self._arejoin(self._owner(owner), limit is not None if wait is None else wait, limit)
 
     def joined(self, owner: Hashable = None) -> Iterator[Element]:
         """All requests of an owner, as they end, until none exists any more."""

@@ -17,6 +17,7 @@ from .element import Done, Element, Failure, Packed, State
 from .oversight import Oversight
 from .owners import Rejoin
 from .waiting import Waiter
+from .wire import Answer
 
 #: When a poster may come again that would not wait: a few requests later.
 RETRY_AFTER_S = 0.01
@@ -53,7 +54,7 @@ class Desk(Oversight):
                 if element.parent is not None:
                     ledger.blocks(element.parent, "room")
                 return False
-        self._move(wake, late)
+        self._move(wake, late, element)
         return True
 
     def try_post(self, element: Element) -> bool:  # hot: scripts/bench requests
@@ -65,7 +66,7 @@ class Desk(Oversight):
             if not self._enters(element, now_ns):
                 return False
             wake, late = self._moved_by(element)
-        self._move(wake, late)
+        self._move(wake, late, element)
         return True
 
     def withdraw(self, element: Element) -> bool:
@@ -136,17 +137,18 @@ class Desk(Oversight):
         self._tell()
         self.wake()
 
-    def answered(self, worker: str, answers: Sequence[Sequence[Any]]) -> None:
+    def answered(self, worker: str, answers: Sequence[Answer]) -> None:
         """`ended`, as a worker process says it (`Seat.execute`). What is not with it any more counts for nothing."""
         now_ns = self.now_ns()
         ledger = self._ledger
         with self._mutex:
-            for id, packed, error, trace, run_ns in answers:
-                element = ledger.find(id, worker)
+            for each in answers:
+                element = ledger.find(each.id, worker)
                 if element is not None:
-                    failure = None if error is None else Failure(error, trace)
-                    run_ns = min(max(0, run_ns), RUN_NS_MAX)  # whatever a worker says, totals stay numbers
-                    ledger.end(worker, element, None if packed is None else Packed(packed), failure, run_ns, now_ns)
+                    failure = None if each.error is None else Failure(each.error, each.trace, each.error_type)
+                    result = None if each.result is None else Packed(each.result)
+                    run_ns = min(max(0, each.run_ns), RUN_NS_MAX)  # whatever a worker says, totals stay numbers
+                    ledger.end(worker, element, result, failure, run_ns, now_ns)
         self._tell()
         self.wake()
 
@@ -281,11 +283,13 @@ class Desk(Oversight):
             return self._rouse(), ""
         return "", "" if self.recall is None else self._ledger.overtaken(element)
 
-    def _move(self, wake: str, late: str) -> None:  # hot: scripts/bench requests
+    def _move(self, wake: str, late: str, element: Element) -> None:  # hot: scripts/bench requests
         if wake:
             self._kick(wake)
         elif late and self.recall is not None:
             self.recall(late)
+        elif element.priority >= self.hurry_from and self.hurry is not None:
+            self.hurry(element.priority)
 
     def _check_taken(self, element: Element) -> None:
         """Raises `FailedPrecondition` where nothing is taken from its poster, `InvalidArgument` where nobody would begin it."""

@@ -44,6 +44,10 @@ class Failure(NamedTuple):
     error: str
     #: The traceback, as text; None: nothing was raised.
     trace: str | None = None
+    #: The class of what was raised, as a traceback names it; None: nothing was, or it is not known.
+    error_type: str | None = None
+    #: What was raised, if it was in this process; without its traceback.
+    cause: BaseException | None = None
 
 
 class Packed:
@@ -59,10 +63,9 @@ class Element:
     """One request, and what becomes of it."""
 
     __slots__ = (
-        "account", "ended_ns", "error", "id", "is_boosted", "is_rejoined", "key", "lane", "owner", "packed", "parent", "parts",
-        "parts_count", "posted_ns",
-        "priority", "ready_ns", "request", "result", "run_ns", "runnable", "sequence", "started_ns", "state", "trace",
-        "turn", "waiter", "waits_for", "worker",
+        "account", "ended_ns", "error", "failure", "id", "is_boosted", "is_rejoined", "key", "lane", "owner", "packed",
+        "parent", "parts", "parts_count", "posted_ns", "priority", "ready_ns", "request", "result", "run_ns", "runnable",
+        "sequence", "started_ns", "state", "turn", "waiter", "waits_for", "worker",
     )  # fmt: skip
 
     def __init__(
@@ -104,8 +107,8 @@ class Element:
         self.result: Any = None
         #: One line; None: it went well, or has not ended.
         self.error: str | None = None
-        #: The traceback behind `error`, where there is one.
-        self.trace: str | None = None
+        #: More of `error`, where its execution ended in it.
+        self.failure: Failure | None = None
         #: Who executes it, or has; "": nobody yet.
         self.worker = ""
         #: When it was posted, had its entry, was begun and ended: monotonic ns, 0 for not yet; and how long it ran.
@@ -125,6 +128,21 @@ class Element:
     def is_failed(self) -> bool:
         """Whether it ended without a result."""
         return self.error is not None
+
+    @property
+    def trace(self) -> str | None:
+        """The traceback behind `error`, where there is one."""
+        return None if self.failure is None else self.failure.trace
+
+    @property
+    def error_type(self) -> str | None:
+        """The class of what `execute` raised, as a traceback names it: "ValueError", "words.Unreadable"."""
+        return None if self.failure is None else self.failure.error_type
+
+    @property
+    def cause(self) -> BaseException | None:
+        """What `execute` raised, where that was in this process; without its traceback."""
+        return None if self.failure is None else self.failure.cause
 
     @property
     def is_lost(self) -> bool:

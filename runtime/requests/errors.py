@@ -11,8 +11,12 @@ if TYPE_CHECKING:
 
 
 class RequestFailed(InternalError):
-    """A request has rejoined without a result. `trace` is the traceback behind it, where there is one."""
+    """A request has rejoined without a result. `trace` is the traceback behind it, where there is one; its `__cause__` what
+    was raised, where that was in this process.
+    """
 
     def __init__(self, element: Element) -> None:
         super().__init__(f"{element.runnable} {element.id}: {element.error}", trace=element.trace)
         self.element = element
+        if element.cause is not None:
+            self.__cause__ = element.cause

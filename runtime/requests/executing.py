@@ -10,7 +10,7 @@ from typing import Any
 from ..objects.app_object import AppObject
 from .context import Context
 from .element import Element, Failure
-from .failures import failure_of
+from .failures import local_failure_of
 from .runnable import RunnableSpec
 
 
@@ -22,9 +22,14 @@ async def execute(
     worker: AppObject, spec: RunnableSpec, element: Element, context: Context
 ) -> tuple[Any, Failure | None]:
     """What it returns, or how it failed: what it raises is its owner's to hear, and not for the log."""
+    result: Any = None
+    failure: Failure | None = None
     try:
-        return await spec.execute(element.request, context), None
+        result = await spec.execute(element.request, context)
     except GeneratorExit:  # it is let go of, perhaps by the collector: nobody hears of it any more
         raise
     except BaseException as error:  # the edge: sys.exit() in a request ends the request, not the worker
-        return None, failure_of(error)
+        failure = local_failure_of(error)
+    # Here, and not where its end is told: that is with the lead, and this may close what users have opened.
+    context.resources.request_ended()
+    return result, failure

@@ -283,7 +283,7 @@ class Ledger(Posting):
         element.result = result
         self.ended_total += 1
         if failure is not None:
-            element.error, element.trace = failure
+            element.error, element.failure = failure.error, failure
             self.failed_total += 1
         own = self.owners.get(element)
         if own is not None:

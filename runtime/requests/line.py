@@ -26,7 +26,7 @@ from ..execution.method_action import MethodAction
 from ..objects.action import Action
 from ..objects.app_object import AppObject
 from .element import Done, Element, Failure
-from .wire import BATCH_BYTES_MAX, RECALL, answers_of, seat_key, usher_key
+from .wire import BATCH_BYTES_MAX, RECALL, Answer, answers_of, seat_key, usher_key
 
 if TYPE_CHECKING:
     from .processes import ProcessExecutor
@@ -94,12 +94,12 @@ class Line(AppObject):
             self.executor.desk.lost(self.worker, left, f"{self.worker}: {text_of(action.error)}")
         self.executor.desk.rests(self.worker)
 
-    def ended(self, answers: list[Any]) -> None:
+    def ended(self, answers: list[Answer]) -> None:
         """These have been executed."""
-        for id, _, _, _, run_ns in answers:
-            element = self.taken.pop(id, None)
+        for answer in answers:
+            element = self.taken.pop(answer.id, None)
             if element is not None:
-                self.executor.learn(element.runnable, run_ns)
+                self.executor.learn(element.runnable, answer.run_ns)
         if answers:
             self.executor.desk.answered(self.worker, answers)
 

@@ -22,6 +22,7 @@ from .ledger import Ledger
 from .policy import KernelPolicy
 from .runnable import RunnableSpec
 from .stall import Stall, stall_of
+from .urgency import NEVER
 from .waiting import Waiter
 
 #: When a poster may come again that would not wait: a few requests later.
@@ -47,6 +48,10 @@ class Oversight:
         self.executor: Executor | None = None
         #: Has a worker give back what it has not begun, where several travel together; None: none do.
         self.recall: Callable[[str], None] | None = None
+        #: Has a worker come sooner, which is queued behind other work; None: they are not. And from which priority on a
+        #: request is more urgent than what one of them is queued for: a bound, so that who posts has one number to look at.
+        self.hurry: Callable[[int], None] | None = None
+        self.hurry_from = NEVER
         #: Whether new requests from outside are refused, and whether ready ones are held.
         self.is_closed = self.is_held = False
         self._mutex = threading.Lock()
@@ -113,6 +118,11 @@ class Oversight:
         with self._mutex:
             best = self._ledger.best()
             return 0 if best is None else self._ledger.ready.urgency(best)
+
+    def hurry_at(self, urgency: int, *, is_anew: bool = False) -> None:
+        """Something is queued that is late for a request so urgent, or more."""
+        with self._mutex:
+            self.hurry_from = urgency if is_anew else min(self.hurry_from, urgency)
 
     def find(self, id: int, worker: str) -> Element | None:
         """A request that this worker executes, by its number."""

@@ -16,7 +16,7 @@ from appbackplane.transport.request import TIMEOUT_MAX_S
 
 from ..execution.blocking import blocking_call
 from .context import Context
-from .element import Element, State
+from .element import Element, Failure, State
 from .owners import Part, Rejoin
 from .runnable import RunnableSpec
 from .thread_resources import ThreadResources
@@ -168,10 +168,12 @@ class RemoteContext(Context):
         if found is Rejoin.NONE_READY:
             return found, None
         kept = self._joined.setdefault(owner, deque())
-        for id, runnable, packed_request, packed, error, trace, run_ns, priority, lane, worker in rows:
+        for id, runnable, packed_request, packed, error, trace, run_ns, priority, lane, worker, error_type in rows:
             spec = self._specs[runnable]
             element = self._posted.pop(id, None) or Element(id, None, runnable, owner, priority, lane)
-            element.error, element.trace, element.run_ns, element.worker = error, trace, run_ns, worker
+            element.error, element.run_ns, element.worker = error, run_ns, worker
+            if error is not None:
+                element.failure = Failure(error, trace, error_type)
             try:
                 if packed_request is not None:
                     element.request = spec.unpack(packed_request)

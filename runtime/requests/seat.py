@@ -49,7 +49,7 @@ class Seat(AppObject):
 
     @operation(priority=0, is_long=True)
     async def execute(self, kernel: str, start: int, items: list[list[Any]]) -> list[list[Any]]:
-        """Execute requests, [number, runnable, packed, lane] each: [number, packed result, error, traceback, ns] of each.
+        """Execute requests, [number, runnable, packed, lane] each; how each has ended, as `wire.Answer`.
 
         What is neither here nor was told before has not begun. `start`: of the kernel, which counts its requests anew
         each time.
@@ -96,7 +96,10 @@ class Seat(AppObject):
             run_ns = RealClock.now_ns() - started_ns
             if records is not None and name in worker.specs:
                 records.executed(element, started_ns, run_ns)
-            self._answers.append([id, result, *(failure or (None, None)), run_ns])
+            if failure is None:
+                self._answers.append([id, result, None, None, run_ns])
+            else:
+                self._answers.append([id, None, failure.error, failure.trace, run_ns, failure.error_type])
         return self.take_answers()
 
     def take_answers(self) -> list[list[Any]]:

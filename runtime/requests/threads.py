@@ -21,11 +21,11 @@ from .desk import Desk
 from .element import Element, Failure
 from .executing import Worker, execute
 from .executor import Port
-from .failures import failure_of
+from .failures import failure_of, local_failure_of
 from .local_context import LocalContext
 from .runnable import RunnableSpec
 from .thread_resources import ThreadResources
-from .urgency import backplane_priority
+from .urgency import NEVER, backplane_priority, urgency_above
 
 if TYPE_CHECKING:
     from .kernel import RequestKernel
@@ -40,6 +40,8 @@ class ThreadExecutor:
 
     def __init__(self) -> None:
         self._workers: dict[str, Worker] = {}
+        #: Those that are queued, by worker: as urgent as what they were queued for, until they begin.
+        self._queued: dict[str, Serving] = {}
         self._wanted = 0
         self._kernel: Any = None
         self._desk: Any = None
@@ -47,6 +49,7 @@ class ThreadExecutor:
     def start(self, kernel: RequestKernel, desk: Port) -> None:
         """As `executor.Executor`, like all here."""
         self._kernel, self._desk = kernel, desk
+        self._desk.hurry = self.hurry
         # Those of an earlier time that it was up.
         self._workers = {
             each._key: each for each in kernel.objects if isinstance(each, Worker) and each._key is not None
@@ -58,6 +61,10 @@ class ThreadExecutor:
         object = self._workers.get(worker)
         if object is not None:
             self._serve(object, worker)
+
+    def hurry(self, urgency: int) -> None:
+        """This is ready and more urgent than what a worker is queued for; none was idle. Any thread."""
+        self._kernel._host.with_lead(partial(self._raise_one, urgency))
 
     def resize(self, workers: int) -> None:
         """Objects are kept: they cost nothing."""
@@ -91,13 +98,36 @@ class ThreadExecutor:
     def _serve(self, object: Worker, worker: str) -> None:
         kernel, desk = self._kernel, self._desk
         priority = backplane_priority(desk.urgency(), desk.policy, kernel._priorities)
-        kernel._serve(Serving(object, kernel, desk, self, worker, priority))
+        serving = self._queued[worker] = Serving(object, kernel, desk, self, worker, priority)
+        desk.hurry_at(urgency_above(priority, desk.policy, kernel._priorities))
+        kernel._serve(serving)
+
+    def begins(self, worker: str) -> None:
+        """It is queued no more."""
+        self._queued.pop(worker, None)
+
+    def priority(self) -> int:
+        """Of the backplane, of what is ready."""
+        desk = self._desk
+        return backplane_priority(desk.urgency(), desk.policy, self._kernel._priorities)
+
+    def _raise_one(self, urgency: int) -> None:
+        """The least urgent of those queued, to this request, or to what may be executed, which may be less. With the lead."""
+        kernel, desk = self._kernel, self._desk
+        desk.hurry_at(NEVER, is_anew=True)  # first: whoever is queued from here on says so himself
+        queued = sorted(self._queued.values(), key=priority_of)
+        wanted = max(self.priority(), backplane_priority(urgency, desk.policy, kernel._priorities))
+        if queued and queued[-1].priority > wanted:
+            kernel._host.raise_to(queued[-1], wanted)
+            queued.sort(key=priority_of)
+        if queued:
+            desk.hurry_at(urgency_above(queued[-1].priority, desk.policy, kernel._priorities))
 
 
 class Serving(ParkableAction):
     """A slice of one worker's time."""
 
-    __slots__ = ("_desk", "_executor", "_kernel", "_number", "_worker", "element")
+    __slots__ = ("_asked", "_desk", "_executor", "_kernel", "_number", "_worker", "element")
 
     def __init__(
         self, object: Worker, kernel: RequestKernel, desk: Desk, executor: ThreadExecutor, worker: str, priority: int
@@ -106,6 +136,8 @@ class Serving(ParkableAction):
         self._kernel: Any = kernel
         self._desk, self._executor, self._worker = desk, executor, worker
         self._number = int(worker.rpartition("-")[2])
+        #: As urgent as it was queued.
+        self._asked = priority
         #: What it executes now.
         self.element: Element | None = None
 
@@ -117,6 +149,10 @@ class Serving(ParkableAction):
     def run(self) -> Outcome:
         """Execute what there is, for a slice."""
         try:
+            self._executor.begins(self._worker)
+            if self.priority < self._asked and self._executor.priority() > self.priority:
+                self._go_on()  # what it was raised for is somebody else's by now, and the rest is not so urgent
+                return DONE
             return self._slice()
         except BaseException as error:  # what nobody has foreseen costs one request, and no worker
             element, self.element = self.element, None
@@ -162,7 +198,7 @@ class Serving(ParkableAction):
             try:
                 result = spec.execute(element.request, context)
             except BaseException as error:  # the edge: sys.exit() in a request ends the request, not the worker
-                failure = failure_of(error)
+                failure = local_failure_of(error)
                 if records is not None:
                     records.failed(error)
             if has_held:
@@ -182,6 +218,7 @@ class Serving(ParkableAction):
     def refuse(self, error: BackplaneError) -> None:
         """The backplane goes down, or it took too long to begin: what is ready stays so, for another."""
         super().refuse(error)
+        self._executor.begins(self._worker)
         self._desk.rests(self._worker)
 
     def _go_on(self) -> None:
@@ -201,6 +238,10 @@ class Serving(ParkableAction):
         assert isinstance(action, MethodAction)
         element: Element = action.arguments[1]
         result, failure = action.result if action.error is None else (None, failure_of(action.error))
-        self._kernel._resources.request_ended()
         self._desk.end_one(self._worker, element, result, failure, action.run_ns)
         self._go_on()
+
+
+def priority_of(action: Action) -> int:
+    """Of the backplane."""
+    return action.priority

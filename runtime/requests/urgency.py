@@ -12,6 +12,8 @@ from .policy import KernelPolicy
 
 #: The most urgent a request can get.
 HIGHEST = 1
+#: No request is so urgent, but for one of PRIORITY_MAX, for which somebody looks in vain: one more is not a machine word.
+NEVER = (1 << 62) - 1
 
 
 def backplane_priority(urgency: int, policy: KernelPolicy, priorities: int) -> int:
@@ -25,3 +27,15 @@ def backplane_priority(urgency: int, policy: KernelPolicy, priorities: int) -> i
     if urgency <= 0:
         return base
     return max(min(HIGHEST, base), base - urgency // policy.step)
+
+
+def urgency_above(priority: int, policy: KernelPolicy, priorities: int) -> int:
+    """From which urgency on a request has a higher one than this priority of the backplane.
+
+    >>> [urgency_above(priority, KernelPolicy(), 8) for priority in (7, 6, 2)]
+    [10, 20, 60]
+    """
+    base = backplane_priority(0, policy, priorities)
+    if priority <= min(HIGHEST, base):
+        return NEVER
+    return max(1, policy.step * (base - priority + 1))

@@ -99,10 +99,15 @@ class SignalWaiter(Waiter):
         self._host.set(self.signal)
 
 
-def checked_limit(timeout: Any) -> float | None:
-    """A limit of waiting, in seconds. Raises `InvalidArgument`, before anything is posted: what is, is executed anyway."""
+def checked_limit(timeout: Any, wait: Any = None) -> float | None:
+    """A limit of waiting, in seconds. Raises `InvalidArgument`, before anything is posted: what is, is executed anyway.
+
+    `wait`: whether who gives it asks for waiting; None: he does not say.
+    """
     if timeout is None:
         return None
     if type(timeout) in (int, float) and timeout >= 0:
+        if wait is not None and not wait:
+            raise InvalidArgument(f"timeout={timeout!r}: wait=False waits for nothing: leave out one of the two")
         return min(timeout, LIMIT_S)  # type: ignore[no-any-return]
     raise InvalidArgument(f"timeout={timeout!r:.100}: expected seconds, 0 or more, or None")

@@ -124,5 +124,5 @@ class Window(AppObject):
             packed_request = None  # who asks has posted it
         return [
             element.id, element.runnable, packed_request, packed, element.error, element.trace, element.run_ns,
-            element.priority, element.lane, element.worker,
+            element.priority, element.lane, element.worker, element.error_type,
         ]  # fmt: skip

@@ -27,8 +27,20 @@ BATCH_BYTES_MAX: Final = 1 << 20
 #: Bytes of one request or result: one of each fit into a frame together, beside all that travels with them.
 ITEM_BYTES_MAX: Final = 7 << 20
 
-#: How a request ended, as `Seat.execute` says it: number, packed result, error, traceback, ns.
-Answer: TypeAlias = tuple[int, bytes | None, str | None, str | None, int]
+
+class Answer(msgspec.Struct, frozen=True, array_like=True):
+    """How a request ended, as `Seat.execute` says it."""
+
+    id: int
+    #: Packed.
+    result: bytes | None
+    error: str | None
+    trace: str | None
+    run_ns: int
+    #: As `Failure.error_type`.
+    error_type: str | None = None
+
+
 #: Worker, start of the kernel, request that is executed, how those before it ended, numbers of those that go back.
 Asked: TypeAlias = tuple[str, int, int, list[Answer], list[int]]
 #: Runnable, packed request, owner (`RemoteContext._wire_owner`), priority, lane, whether it rejoins, whether it is boosted.

@@ -156,7 +156,7 @@ class AsyncFile(Runnable):
         await kernel.apost_all(below(request), Chunk, priority=20)
         if fate_of(seed(), request) in (Fate.RAISES_EARLY, Fate.LEAVES_EARLY):
             return end(request)
-        while children.take(*await kernel.arejoin()):
+        while children.take(*await kernel.arejoin(wait=True)):
             pass
         children.close()
         return end(request)
@@ -188,7 +188,7 @@ class Feeder(AppObject):
                 children.post([posted])
                 await kernel.apost([posted], Root, owner="roots", lane=1)
                 posted += 1
-            if not children.take(*await kernel.arejoin("roots")):
+            if not children.take(*await kernel.arejoin("roots", wait=True)):
                 break
         found, _ = kernel.rejoin("roots")
         if found is not Rejoin.NONE_EXIST:

@@ -146,7 +146,7 @@ class Batches:
 
 def _done(answer: Answer, element: Element) -> Done:
     if answer.result is None:
-        return Done(element, None, Failure(answer.error, answer.trace), answer.run_ns)
+        return Done(element, None, Failure(answer.error, answer.trace, answer.error_type), answer.run_ns)
     return Done(element, Packed(answer.result), None, answer.run_ns)
 
 

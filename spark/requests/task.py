@@ -11,18 +11,15 @@ import importlib
 import os
 import sys
 import time
-import traceback
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
+from appbackplane.runtime.requests.failures import failure_of
 from appbackplane.runtime.requests.resources import ResourceTable
 from appbackplane.runtime.requests.runnable import RunnableSpec
-from appbackplane.transport.errors import FailedPrecondition, text_of
-
-#: Of a traceback, characters: a recursion without end has thousands of lines.
-TRACE_MAX: Final = 64 << 10
+from appbackplane.transport.errors import FailedPrecondition
 
 
 class Asked(msgspec.Struct, frozen=True, array_like=True):
@@ -60,6 +57,8 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
     result: bytes | None
     error: str = ""
     trace: str | None = None
+    #: The class of what was raised, as a traceback names it.
+    error_type: str | None = None
 
 
 class Answers(msgspec.Struct, frozen=True, array_like=True):
@@ -123,11 +122,9 @@ def _answer(asked: Asked, place: Place) -> Answer:
         run_ns = time.monotonic_ns() - begun_ns
         return Answer(asked.number, run_ns, spec.pack_result(result))
     except BaseException as error:  # the edge: sys.exit() in a request ends the request, not its task
-        said = " ".join(text_of(error).split())
-        name = type(error).__name__
-        trace = text_of("".join(traceback.format_exception(error)), TRACE_MAX)
         run_ns = time.monotonic_ns() - begun_ns
-        return Answer(asked.number, run_ns, None, f"{name}: {said}" if said else name, trace)
+        failure = failure_of(error)
+        return Answer(asked.number, run_ns, None, failure.error, failure.trace, failure.error_type)
 
 
 def _spec(where: str) -> RunnableSpec:

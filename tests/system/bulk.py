@@ -198,6 +198,14 @@ class Misuse(Runnable):
         return said
 
 
+class Told(Runnable):
+    """What it is told of a sub-request that fails in another process."""
+
+    def execute(self, request: str, kernel: Context) -> Any:
+        (done,) = kernel.map_unordered([request], Odd)
+        return done.error_type
+
+
 class Carry(Runnable):
     """Large requests and results, many at a time."""
 
@@ -232,14 +240,14 @@ class Desk(AppObject):
 
     @operation(priority=3, is_long=True)
     async def run(self, runnable: str, requests: list[Any], lane: int = 3) -> list[list[Any]]:
-        """Of each: request, result, error, traceback, state, worker."""
+        """Of each: request, result, error, traceback, state, worker, class of the error."""
         owner, kernel = object(), self.kernel.kernel
         for each in requests:
             await kernel.apost(Numbers(**each) if isinstance(each, dict) else each, runnable, owner=owner, lane=lane)
         return [
             [
                 done.request if done.runnable != "Total" else None, done.result, done.error, done.trace, done.state.value,
-                done.worker,
+                done.worker, done.error_type,
             ]
             async for done in kernel.ajoined(owner)
         ]  # fmt: skip
@@ -261,7 +269,7 @@ class Bulk(RequestKernel):
 
     runnables = (
         Total, Pid, Odd, Wrong, AsyncOdd, Hold, HoldTree, Tree, AsyncTree, Mapping, GivesUp, BreaksOff,
-        Slow, Poster, Misuse, Carry, Row,
+        Slow, Poster, Misuse, Told, Carry, Row,
     )  # fmt: skip
     resources = {"db": Resource(open=open_database, close=sqlite3.Connection.close)}
 

@@ -36,7 +36,7 @@ replicas = 4
 kernel = "bulk:Bulk"
 """
 #: Of `bulk.run`.
-REQUEST, RESULT, ERROR, TRACE, STATE, WORKER = range(6)
+REQUEST, RESULT, ERROR, TRACE, STATE, WORKER, TYPE = range(7)
 #: That execute requests in one worker process: its backplane's, and one more while one of them waits.
 THREADS_MAX = 4
 LANE = {"Hold": 3, "HoldTree": 1}
@@ -107,6 +107,8 @@ def test_results_and_failures_rejoin_with_their_tracebacks(client: Client) -> No
     assert rows["fine"][RESULT : STATE + 1] == ["fine", None, None, "joined"]
     assert rows["raise"][RESULT : ERROR + 1] == [None, "ValueError: not today nor tomorrow"]
     assert rows["raise"][STATE] == "failed"
+    assert [rows[each][TYPE] for each in ("raise", "sys.exit", "fine")] == ["ValueError", "SystemExit", None]
+    assert [row[RESULT] for row in run(client, "Told", ["raise"], lane=2)] == ["ValueError"], "and in a worker"
     assert 'raise ValueError("not today' in rows["raise"][TRACE]
     assert rows["sys.exit"][ERROR] == "SystemExit: 3"
     assert rows["interrupt"][ERROR] == "KeyboardInterrupt"

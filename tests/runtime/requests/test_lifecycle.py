@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from appbackplane.runtime import operation
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.runtime.requests import Context, KernelPolicy, Rejoin, RequestKernel, Runnable
+from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.errors import Busy, DeadlineExceeded, FailedPrecondition, InvalidArgument
 
 from .conftest import LIMIT_S, Live, joined, until
@@ -38,6 +40,12 @@ class Held(Runnable):
 
 class Kernel(RequestKernel):
     runnables = (Echo, Held)
+
+    @operation()
+    async def ask(self, how: dict[str, Any]) -> str:
+        """What a coroutine finds that asks before what it has posted can have begun."""
+        self.kernel.post(1, Echo)
+        return (await self.kernel.arejoin(**how))[0].value
 
 
 @pytest.fixture(autouse=True)
@@ -268,6 +276,50 @@ def test_limits_of_waiting(live: Callable[..., Live]) -> None:
     assert (figures.posted_total, figures.withdrawn_total, figures.refused_total, figures.posting) == (3, 1, 1, 0)
     Held.may_end.set()
     assert sorted(done.result for done in context.joined()) == [0, 1]
+
+
+def test_a_limit_alone_is_waited_for(live: Callable[..., Live]) -> None:
+    """`rejoin(owner, timeout=5)` that came back at once would be polled, or taken for five seconds in vain."""
+    kernel = Kernel(KernelPolicy(workers=1))
+    live(kernel)
+    context = kernel.kernel
+    context.post(0, Held)
+    with pytest.raises(DeadlineExceeded, match=r"none of the requests of 'main' ended within 0\.01 s"):
+        context.rejoin(timeout=0.01)
+    asking = Asking(lambda: context.rejoin(timeout=LIMIT_S))
+    Held.may_end.set()
+    joined(asking)
+    assert asking.said[0] is Rejoin.RETURNED
+
+
+def test_a_limit_of_not_waiting_is_refused() -> None:
+    """One of the two is not meant; and nothing is posted."""
+    kernel = Kernel()
+    VirtualBackplane(kernel).run_until_idle()
+    context = kernel.kernel
+    for ask in (
+        lambda: context.post(1, Echo, wait=False, timeout=5),
+        lambda: context.apost(1, Echo, wait=False, timeout=5),
+        lambda: context.rejoin(wait=False, timeout=5),
+        lambda: context.arejoin(wait=False, timeout=0),
+    ):
+        with pytest.raises(
+            InvalidArgument, match=r"timeout=[05]: wait=False waits for nothing: leave out one of the two"
+        ):
+            ask()
+    assert kernel.figures().posted_total == 0
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [({}, "none ready"), ({"wait": False}, "none ready"), ({"timeout": 5}, "returned"), ({"wait": True}, "returned")],
+)
+def test_a_coroutine_waits_when_a_thread_would(how: dict[str, Any], said: str) -> None:
+    """Twins with opposite defaults: who replaces one by the other would wait for ever, or poll."""
+    kernel = Kernel()
+    backplane = VirtualBackplane(kernel)
+    backplane.run_until_idle()
+    assert backplane.call("kernel.ask", how=how).result() == said
 
 
 @pytest.mark.parametrize("timeout", ["soon", -1, float("nan"), True])

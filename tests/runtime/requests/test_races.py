@@ -25,6 +25,8 @@ REJOINERS = 2
 OWNERS = ("a", "b")
 #: Of each poster for each owner.
 COUNT = 150
+#: How who posts or rejoins may wait.
+WAITING: list[dict[str, Any]] = [{"wait": True}, {"timeout": LIMIT_S}, {"timeout": 0.0005}, {"wait": False}]
 
 
 class Broken(Exception):
@@ -105,13 +107,7 @@ class Race:
                     "boost": chance.random() < 0.2,
                 }
                 try:
-                    element = kernel.post(
-                        number,
-                        runnable,
-                        **how,
-                        wait=chance.random() < 0.8,
-                        timeout=chance.choice([None, LIMIT_S, 0.0005]),
-                    )
+                    element = kernel.post(number, runnable, **how, **chance.choice(WAITING))
                 except (Busy, DeadlineExceeded):
                     continue
                 with self.lock:
@@ -123,9 +119,7 @@ class Race:
         while True:
             was_posted = are_posted.is_set()
             try:
-                found, element = kernel.rejoin(
-                    owner, wait=chance.random() < 0.7, timeout=chance.choice([None, LIMIT_S, 0.0005])
-                )
+                found, element = kernel.rejoin(owner, **chance.choice(WAITING))
             except DeadlineExceeded:
                 continue
             if element is not None:

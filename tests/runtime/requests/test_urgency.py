@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appbackplane.runtime.requests import KernelPolicy
-from appbackplane.runtime.requests.urgency import backplane_priority
+from appbackplane.runtime import operation
+from appbackplane.runtime.requests import Context, KernelPolicy, RequestKernel, Runnable
+from appbackplane.runtime.requests.urgency import backplane_priority, urgency_above
+from appbackplane.runtime.testing import VirtualBackplane
 
 POLICIES = st.builds(KernelPolicy, base=st.none() | st.integers(1, 255), step=st.integers(1, 100))
 
@@ -27,3 +32,86 @@ def test_the_scale() -> None:
     ]  # fmt: skip
     assert backplane_priority(0, KernelPolicy(), 8) == 7
     assert backplane_priority(0, KernelPolicy(base=200), 8) == 7, "of those that there are"
+
+
+@given(policy=POLICIES, priorities=st.integers(1, 256), priority=st.integers(0, 255), urgency=st.integers(-9, 30_000))
+def test_what_is_more_urgent_than_a_priority(
+    policy: KernelPolicy, priorities: int, priority: int, urgency: int
+) -> None:
+    """Exactly from there on a request would have another priority: below it nothing is to be done for it."""
+    priority = min(priority, backplane_priority(0, policy, priorities))
+    is_more_urgent = backplane_priority(urgency, policy, priorities) < priority
+    assert is_more_urgent == (urgency >= urgency_above(priority, policy, priorities))
+
+
+#: What ran.
+order: list[Any] = []
+
+
+class Noted(Runnable):
+    """Notes when it is executed."""
+
+    def execute(self, request: Any, kernel: Context) -> None:
+        order.append(request)
+
+
+class Kernel(RequestKernel):
+    runnables = (Noted,)
+
+    @operation(priority=3)
+    def other(self) -> None:
+        """Work of the backplane that is no request."""
+        order.append("other")
+
+
+def started(workers: int) -> tuple[Kernel, VirtualBackplane]:
+    order.clear()
+    kernel = Kernel(KernelPolicy(workers=workers))
+    backplane = VirtualBackplane(kernel)
+    backplane.run_until_idle()
+    return kernel, backplane
+
+
+@pytest.mark.parametrize("bulk", [1, 3, 4, 5, 40])
+def test_an_urgent_request_does_not_wait_behind_what_bulk_waits_for(bulk: int) -> None:
+    """All workers may have been queued for bulk when it comes: as they were queued, it would be behind all other work."""
+    kernel, backplane = started(4)
+    for number in range(bulk):
+        kernel.kernel.post(number, Noted)
+    for _ in range(100):
+        backplane.cast("kernel.other")
+    kernel.kernel.post("urgent", Noted, priority=1000)
+    backplane.run_until_idle()
+    assert len(order) == bulk + 101
+    assert order[0] == "urgent"
+
+
+def test_each_urgent_request_has_a_worker_and_no_more() -> None:
+    """What is queued for bulk beside them stays where it was: behind the backplane's other work."""
+    kernel, backplane = started(4)
+    for number in range(4):
+        kernel.kernel.post(number, Noted)
+    for _ in range(10):
+        backplane.cast("kernel.other")
+    kernel.kernel.post("urgent", Noted, priority=1000)
+    kernel.kernel.post("more urgent", Noted, priority=1001)
+    executor: Any = kernel._executor
+    assert sorted(each.priority for each in executor._queued.values()) == [1, 1, 7, 7]
+    kernel.kernel.post(5, Noted, priority=5)
+    assert sorted(each.priority for each in executor._queued.values()) == [1, 1, 7, 7], "it is as urgent as the others"
+    backplane.run_until_idle()
+    assert order[:2] == ["more urgent", "urgent"]
+    assert not executor._queued
+
+
+def test_who_was_raised_in_vain_is_as_urgent_as_what_is_left() -> None:
+    """Somebody else has executed it: bulk that ran in its place would run before the backplane's other work."""
+    kernel, backplane = started(2)
+    for number in range(2):
+        kernel.kernel.post(number, Noted)
+    backplane.cast("kernel.other")
+    urgent = [kernel.kernel.post("urgent", Noted, priority=1000, owner="x") for _ in range(2)]
+    assert len(urgent) == 2
+    kernel.kernel.disown("x")
+    backplane.run_until_idle()
+    assert order == ["other", 0, 1]

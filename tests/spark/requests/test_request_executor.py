@@ -59,6 +59,7 @@ def test_results_and_failures_rejoin_as_from_any_worker(open_office: Office) -> 
     assert done[1].error == "ValueError: nothing to add"
     assert str(done[1].trace).rstrip().endswith('raise ValueError("nothing to add")\nValueError: nothing to add')
     assert done[0].error is done[0].trace is None
+    assert [each.error_type for each in done] == [None, "ValueError", None]
     assert done[0].run_ns > 0
     assert [element.result for element in open_office.done([1, 2], Later)] == [2, 3]
 
