@@ -7,6 +7,7 @@ once (job.py), their effects are theirs. There is no way back to the kernel from
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import sys
@@ -17,12 +18,14 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from appbackplane.runtime.requests.context import Context
 from appbackplane.runtime.requests.resources import ResourceTable
 from appbackplane.runtime.requests.runnable import RunnableSpec
 from appbackplane.transport.errors import FailedPrecondition, text_of
 
 #: Of a traceback, characters: a recursion without end has thousands of lines.
 TRACE_MAX: Final = 64 << 10
+_NO_WAY_BACK: Final = "a request that Spark executes has no way back to the kernel: split the work before it is posted"
 
 
 class Asked(msgspec.Struct, frozen=True, array_like=True):
@@ -83,12 +86,18 @@ class InTask:
         """Raises what is wrong with that class."""
         self.resources = ResourceTable(_found(kernel).resources if kernel else {}).of(f"spark-{os.getpid()}")
 
+    def should_stop(self) -> bool:
+        """Never: nobody tells a task that the kernel goes down; Spark ends what it cancels."""
+        return False
+
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise FailedPrecondition(
-            f"kernel.{name}: a request that Spark executes has no way back to the kernel: split the work before it is posted"
-        )
+        if name.startswith("_") or not hasattr(Context, name):
+            raise AttributeError(f"kernel.{name}: {_NO_WAY_BACK}")
+        return functools.partial(_refuse, name)
+
+
+def _refuse(name: str, *_: Any, **__: Any) -> Any:
+    raise FailedPrecondition(f"kernel.{name}: {_NO_WAY_BACK}")
 
 
 _decoder = msgspec.msgpack.Decoder(Slice)
