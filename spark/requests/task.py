@@ -1,8 +1,9 @@
 """Task: what runs in a Python worker of Spark's: a slice of requests, one after the other, each ended for itself.
 
-What a runnable raises ends its own request and no other. The classes are imported by name and made once a process, as in every
-other worker; Spark keeps its Python workers. A task that Spark repeats executes its requests again: their results are taken
-once (job.py), their effects are theirs. There is no way back to the kernel from here, so a request cannot post others.
+What a runnable raises ends its own request and no other. A task that has gathered enough leaves the rest to another. The
+classes are imported by name and made once a process, as in every other worker; Spark keeps its Python workers. A task that
+Spark repeats executes its requests again: their results are taken once (job.py), their effects are theirs. There is no way
+back to the kernel from here, so a request cannot post others.
 """
 
 from __future__ import annotations
@@ -21,8 +22,12 @@ import msgspec
 from appbackplane.runtime.requests.context import Context
 from appbackplane.runtime.requests.resources import ResourceTable
 from appbackplane.runtime.requests.runnable import RunnableSpec
+from appbackplane.runtime.requests.wire import ITEM_BYTES_MAX
 from appbackplane.transport.errors import FailedPrecondition, text_of
 
+#: Of results that a task gathers: with so many it ends, and what it has not begun goes back. JVMs hold what it gathered
+#: several times, as one array, and so for each core: 400 results of 6 MB in one task ended the driver's, of 1 GB.
+TASK_BYTES_MAX: Final = 4 << 20
 #: Of a traceback, characters: a recursion without end has thousands of lines.
 TRACE_MAX: Final = 64 << 10
 _NO_WAY_BACK: Final = "a request that Spark executes has no way back to the kernel: split the work before it is posted"
@@ -70,6 +75,8 @@ class Answers(msgspec.Struct, frozen=True, array_like=True):
 
     job: int
     answers: list[Answer]
+    #: Numbers of those that have not begun: it had gathered enough.
+    left: list[int]
 
 
 class Gathered(Protocol):
@@ -111,9 +118,20 @@ def execute(gathered: Gathered, slices: Iterable[bytes]) -> Iterator[Any]:
     for packed in slices:
         mine = _decoder.decode(packed)
         sys.path.extend(folder for folder in mine.place.folders if folder not in sys.path)
-        answers = [_answer(asked, mine.place) for asked in mine.asked]
-        gathered.add([msgspec.msgpack.encode(Answers(mine.job, answers))])
+        answers: list[Answer] = []
+        size = 0
+        while len(answers) < len(mine.asked) and size < TASK_BYTES_MAX:
+            answer = _answer(mine.asked[len(answers)], mine.place)
+            answers.append(answer)
+            size += bytes_of(answer)
+        left = [asked.number for asked in mine.asked[len(answers) :]]
+        gathered.add([msgspec.msgpack.encode(Answers(mine.job, answers, left))])
     return iter(())
+
+
+def bytes_of(answer: Answer) -> int:
+    """That travel, nearly all of them."""
+    return len(answer.result or b"") + len(answer.error) + len(answer.trace or "")
 
 
 def _answer(asked: Asked, place: Place) -> Answer:
@@ -130,7 +148,11 @@ def _answer(asked: Asked, place: Place) -> Answer:
         finally:
             kernel.resources.request_ended()
         run_ns = time.monotonic_ns() - begun_ns
-        return Answer(asked.number, run_ns, spec.pack_result(result))
+        packed = spec.pack_result(result)
+        if len(packed) > ITEM_BYTES_MAX:
+            said = f"{asked.runnable} returned {len(packed):,} bytes: at most {ITEM_BYTES_MAX:,} can travel"
+            return Answer(asked.number, run_ns, None, said)
+        return Answer(asked.number, run_ns, packed)
     except BaseException as error:  # the edge: sys.exit() in a request ends the request, not its task
         said = " ".join(text_of(error).split())
         name = type(error).__name__
