@@ -8,7 +8,6 @@ back to the kernel from here, so a request cannot post others.
 
 from __future__ import annotations
 
-import functools
 import importlib
 import os
 import sys
@@ -19,10 +18,8 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from appbackplane.runtime.requests.context import Context
 from appbackplane.runtime.requests.resources import ResourceTable
 from appbackplane.runtime.requests.runnable import RunnableSpec
-from appbackplane.runtime.requests.wire import ITEM_BYTES_MAX
 from appbackplane.transport.errors import FailedPrecondition, text_of
 
 #: Of results that a task gathers: with so many it ends, and what it has not begun goes back. JVMs hold what it gathered
@@ -30,7 +27,6 @@ from appbackplane.transport.errors import FailedPrecondition, text_of
 TASK_BYTES_MAX: Final = 4 << 20
 #: Of a traceback, characters: a recursion without end has thousands of lines.
 TRACE_MAX: Final = 64 << 10
-_NO_WAY_BACK: Final = "a request that Spark executes has no way back to the kernel: split the work before it is posted"
 
 
 class Asked(msgspec.Struct, frozen=True, array_like=True):
@@ -86,6 +82,10 @@ class Gathered(Protocol):
         """So much more."""
 
 
+class NoWayBack(FailedPrecondition, AttributeError):
+    """There is no kernel in a task; also for who asks by `hasattr` what there is."""
+
+
 class InTask:
     """The kernel, as a runnable sees it from here: what its worker holds, and nothing else."""
 
@@ -98,13 +98,11 @@ class InTask:
         return False
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or not hasattr(Context, name):
-            raise AttributeError(f"kernel.{name}: {_NO_WAY_BACK}")
-        return functools.partial(_refuse, name)
-
-
-def _refuse(name: str, *_: Any, **__: Any) -> Any:
-    raise FailedPrecondition(f"kernel.{name}: {_NO_WAY_BACK}")
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise NoWayBack(
+            f"kernel.{name}: a request that Spark executes has no way back to the kernel: split the work before it is posted"
+        )
 
 
 _decoder = msgspec.msgpack.Decoder(Slice)
@@ -149,8 +147,7 @@ def _answer(asked: Asked, place: Place) -> Answer:
             kernel.resources.request_ended()
         run_ns = time.monotonic_ns() - begun_ns
         packed = spec.pack_result(result)
-        if len(packed) > ITEM_BYTES_MAX:
-            said = f"{asked.runnable} returned {len(packed):,} bytes: at most {ITEM_BYTES_MAX:,} can travel"
+        if said := spec.too_large(packed):
             return Answer(asked.number, run_ns, None, said)
         return Answer(asked.number, run_ns, packed)
     except BaseException as error:  # the edge: sys.exit() in a request ends the request, not its task
