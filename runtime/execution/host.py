@@ -286,6 +286,10 @@ class EngineHost:
         """Have this called with each new directory, with the lead."""
         self._engine.outgoing.hearers.append(function)
 
+    def hear_directory_no_more(self, function: Callable[[], None]) -> None:
+        """As it was given to `hear_directory`. With the lead."""
+        self._engine.outgoing.hearers.remove(function)
+
     def add_object(self, component: Component, object: AppObject) -> None:
         """While running."""
         with self._engine.lead:

@@ -234,9 +234,11 @@ class Context:
         element = self.element
         if element is None:
             return Part(None, 0)
-        part = element.parts[element.parts_count] = Part(element, element.parts_count)
-        element.parts_count += 1
-        return part
+        while True:
+            part = Part(element, element.parts_count)
+            element.parts_count = part.number + 1
+            if element.parts.setdefault(part.number, part) is part:  # or another thread of this request had that number
+                return part
 
     # -- steps --------------------------------------------------------------------------------------------------------
 

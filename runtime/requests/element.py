@@ -99,7 +99,7 @@ class Element:
         #: The request whose execution posted it; None: it came from outside.
         self.parent = parent
         #: Owners that end with it (owners.Part), by number, and how many there ever were.
-        self.parts: dict[int, Any] = {}
+        self.parts: dict[int, Hashable] = {}
         self.parts_count = 0
         #: The request as it travels; b"": it does not.
         self.packed = b""

@@ -71,4 +71,4 @@ class Executor(Protocol):
         """For the status: `name`, `state`, and what else is known of each."""
 
     def stop(self) -> None:
-        """The kernel goes down. What is executed may be lost."""
+        """The kernel goes down, and nobody waits for a request any more. What is executed may be lost. With the lead."""

@@ -217,12 +217,13 @@ class RequestKernel(Component):
         self._desk.close(is_closed=True)
         self._desk.hold(is_held=True)
         self._operating.close()
-        executor.stop()
         left = self._desk.figures()
         waiting = left.posting + sum(left.ready) + left.executing
         if waiting:
             log.warning("%s goes down with %d requests that have not ended: they are lost with it", self.name, waiting)
+        # Before the executor, which may wait for threads that say what they had is lost: who heard of it would need the lead.
         self._desk.end(f"{self.name} goes down")
+        executor.stop()
         self._say_unheard()
         if self._instrumentation is not None:
             self._instrumentation.close()

@@ -76,6 +76,7 @@ class ProcessExecutor:
         self._count = 0
         self._wanted = ()
         self._is_stopped = True
+        self.kernel._host.hear_directory_no_more(self._look)  # or all that this start of the kernel had would stay
 
     def is_wanted(self, worker: str) -> bool:
         """Whether it is to be given more."""

@@ -15,6 +15,7 @@ from appbackplane.transport.errors import FailedPrecondition, InvalidArgument, e
 from appbackplane.transport.request import TIMEOUT_MAX_S
 
 from ..execution.blocking import blocking_call
+from ..execution.current import current
 from .context import Context
 from .element import Element, Failure, State
 from .owners import Part, Rejoin
@@ -196,8 +197,16 @@ class RemoteContext(Context):
         return element
 
     def _asked(self) -> list[Any]:
-        """Who asks, how those before it ended, and what goes back."""
+        """Who asks, how those before it ended, and what goes back. Raises `FailedPrecondition` in a thread of the user's own.
+
+        The kernel serves one call of a worker at a time: one that posts would wait behind one that rejoins what it posts.
+        """
         assert self.element is not None
+        if current.action is None:
+            raise FailedPrecondition(
+                f"{self._name}: in a worker process only the thread that executes a request asks the kernel for it: "
+                "have `execute` post and rejoin, and other threads give it what they have found"
+            )
         seat = self._seat
         return [self._backplane(), self._start, self.element.id, seat.take_answers(), seat.give_back()]
 

@@ -114,6 +114,12 @@ class RunnableSpec:
                 f"{self.name} returned a {type(result).__qualname__}, which cannot travel: {error}"
             ) from error
 
+    def too_large(self, packed: bytes) -> str:
+        """Why this result cannot travel; "": it can."""
+        if len(packed) <= ITEM_BYTES_MAX:
+            return ""
+        return f"{self.name} returned {len(packed):,} bytes: at most {ITEM_BYTES_MAX:,} can travel"
+
     def unpack_result(self, packed: bytes) -> Any:
         """And as it rejoins. Raises `InvalidArgument` where it is not what the annotation says."""
         try:

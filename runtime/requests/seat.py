@@ -34,7 +34,7 @@ from .remote import RemoteContext
 from .resources import ResourceTable
 from .runnable import RunnableSpec
 from .thread_resources import ThreadResources
-from .wire import BATCH_BYTES_MAX, ITEM_BYTES_MAX, seat_key, usher_key
+from .wire import BATCH_BYTES_MAX, seat_key, usher_key
 
 
 class Seat(AppObject):
@@ -80,8 +80,7 @@ class Seat(AppObject):
                 else:
                     returned = spec.execute(element.request, context)
                 result = spec.pack_result(returned)
-                if len(result) > ITEM_BYTES_MAX:
-                    said = f"{name} returned {len(result):,} bytes: at most {ITEM_BYTES_MAX:,} can travel"
+                if said := spec.too_large(result):
                     result, failure = None, Failure(said)
                     if records is not None:
                         records.failed(InternalError(said))

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from pyspark import AccumulatorParam
 
-from .task import Answer, Answers
+from .task import Answers
 
 log = logging.getLogger("appbackplane.spark")
 
@@ -40,10 +40,10 @@ class Arriving(AccumulatorParam[list[bytes]]):
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._jobs: dict[int, Callable[[list[Answer]], None]] = {}
+        self._jobs: dict[int, Callable[[Answers], None]] = {}
         self._job_count = 0
 
-    def expect(self, told: Callable[[list[Answer]], None]) -> int:
+    def expect(self, told: Callable[[Answers], None]) -> int:
         """The number of a new job; `told` is called with each part of it, by a thread of Spark's that waits meanwhile."""
         with self._lock:
             self._job_count += 1
@@ -67,7 +67,7 @@ class Arriving(AccumulatorParam[list[bytes]]):
                 with self._lock:
                     told = self._jobs.get(part.job)
                 if told is not None:
-                    told(part.answers)
+                    told(part)
             except Exception:  # what is raised here would end Spark's thread, and with it all further results
                 log.exception("results of requests cannot be taken")
         return value1

@@ -21,7 +21,7 @@ from appbackplane.runtime.requests.runnable import RunnableSpec
 
 from ..session import in_a_line
 from .sizing import Sizing, cut
-from .task import Answer, Asked, Place, Slice, execute
+from .task import Answer, Answers, Asked, Place, Slice, bytes_of, execute
 
 if TYPE_CHECKING:
     from pyspark import Accumulator, SparkContext
@@ -129,13 +129,20 @@ class Batches:
             self._arriving.forget(number)
         return None
 
-    def _ended(self, answers: Sequence[Answer]) -> None:
-        """Those of a task that has ended."""
+    def _ended(self, part: Answers) -> None:
+        """Those of a task that has ended; what it has not begun may be taken again, by whoever is free."""
         with self._lock:
-            fresh = [(answer, self._open.pop(answer.number)) for answer in answers if answer.number in self._open]
-            self._sizing.learn(len(fresh), sum(answer.run_ns for answer, _ in fresh))
+            fresh = [(answer, self._open.pop(answer.number)) for answer in part.answers if answer.number in self._open]
+            left = [self._open.pop(number) for number in part.left if number in self._open]
+            run_ns, bytes_count = (
+                sum(answer.run_ns for answer, _ in fresh),
+                sum(bytes_of(answer) for answer, _ in fresh),
+            )
+            self._sizing.learn(len(fresh), run_ns, bytes_count)
             if fresh:
                 self._desk.ended(self._worker, [_done(answer, element) for answer, element in fresh])
+            if left:
+                self._desk.give_back(self._worker, left)
 
     def _lose(self, parts: Sequence[Sequence[Asked]], why: str) -> None:
         with self._lock:

@@ -1,8 +1,9 @@
 """Task: what runs in a Python worker of Spark's: a slice of requests, one after the other, each ended for itself.
 
-What a runnable raises ends its own request and no other. The classes are imported by name and made once a process, as in every
-other worker; Spark keeps its Python workers. A task that Spark repeats executes its requests again: their results are taken
-once (job.py), their effects are theirs. There is no way back to the kernel from here, so a request cannot post others.
+What a runnable raises ends its own request and no other. A task that has gathered enough leaves the rest to another. The
+classes are imported by name and made once a process, as in every other worker; Spark keeps its Python workers. A task that
+Spark repeats executes its requests again: their results are taken once (job.py), their effects are theirs. There is no way
+back to the kernel from here, so a request cannot post others.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -20,6 +21,10 @@ from appbackplane.runtime.requests.failures import failure_of
 from appbackplane.runtime.requests.resources import ResourceTable
 from appbackplane.runtime.requests.runnable import RunnableSpec
 from appbackplane.transport.errors import FailedPrecondition
+
+#: Of results that a task gathers: with so many it ends, and what it has not begun goes back. JVMs hold what it gathered
+#: several times, as one array, and so for each core: 400 results of 6 MB in one task ended the driver's, of 1 GB.
+TASK_BYTES_MAX: Final = 4 << 20
 
 
 class Asked(msgspec.Struct, frozen=True, array_like=True):
@@ -66,6 +71,8 @@ class Answers(msgspec.Struct, frozen=True, array_like=True):
 
     job: int
     answers: list[Answer]
+    #: Numbers of those that have not begun: it had gathered enough.
+    left: list[int]
 
 
 class Gathered(Protocol):
@@ -75,6 +82,10 @@ class Gathered(Protocol):
         """So much more."""
 
 
+class NoWayBack(FailedPrecondition, AttributeError):
+    """There is no kernel in a task; also for who asks by `hasattr` what there is."""
+
+
 class InTask:
     """The kernel, as a runnable sees it from here: what its worker holds, and nothing else."""
 
@@ -82,10 +93,14 @@ class InTask:
         """Raises what is wrong with that class."""
         self.resources = ResourceTable(_found(kernel).resources if kernel else {}).of(f"spark-{os.getpid()}")
 
+    def should_stop(self) -> bool:
+        """Never: nobody tells a task that the kernel goes down; Spark ends what it cancels."""
+        return False
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise FailedPrecondition(
+        raise NoWayBack(
             f"kernel.{name}: a request that Spark executes has no way back to the kernel: split the work before it is posted"
         )
 
@@ -101,9 +116,20 @@ def execute(gathered: Gathered, slices: Iterable[bytes]) -> Iterator[Any]:
     for packed in slices:
         mine = _decoder.decode(packed)
         sys.path.extend(folder for folder in mine.place.folders if folder not in sys.path)
-        answers = [_answer(asked, mine.place) for asked in mine.asked]
-        gathered.add([msgspec.msgpack.encode(Answers(mine.job, answers))])
+        answers: list[Answer] = []
+        size = 0
+        while len(answers) < len(mine.asked) and size < TASK_BYTES_MAX:
+            answer = _answer(mine.asked[len(answers)], mine.place)
+            answers.append(answer)
+            size += bytes_of(answer)
+        left = [asked.number for asked in mine.asked[len(answers) :]]
+        gathered.add([msgspec.msgpack.encode(Answers(mine.job, answers, left))])
     return iter(())
+
+
+def bytes_of(answer: Answer) -> int:
+    """That travel, nearly all of them."""
+    return len(answer.result or b"") + len(answer.error) + len(answer.trace or "")
 
 
 def _answer(asked: Asked, place: Place) -> Answer:
@@ -120,7 +146,10 @@ def _answer(asked: Asked, place: Place) -> Answer:
         finally:
             kernel.resources.request_ended()
         run_ns = time.monotonic_ns() - begun_ns
-        return Answer(asked.number, run_ns, spec.pack_result(result))
+        packed = spec.pack_result(result)
+        if said := spec.too_large(packed):
+            return Answer(asked.number, run_ns, None, said)
+        return Answer(asked.number, run_ns, packed)
     except BaseException as error:  # the edge: sys.exit() in a request ends the request, not its task
         run_ns = time.monotonic_ns() - begun_ns
         failure = failure_of(error)

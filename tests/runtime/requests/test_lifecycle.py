@@ -12,7 +12,9 @@ import pytest
 
 from appbackplane.runtime import operation
 from appbackplane.runtime.objects.module_state import ModuleState
-from appbackplane.runtime.requests import Context, KernelPolicy, Rejoin, RequestKernel, Runnable
+from appbackplane.runtime.requests import Context, KernelPolicy, Rejoin, RequestFailed, RequestKernel, Runnable
+from appbackplane.runtime.requests import kernel as kernel_module
+from appbackplane.runtime.requests.executor import Port
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.errors import Busy, DeadlineExceeded, FailedPrecondition, InvalidArgument
 
@@ -106,6 +108,72 @@ def test_who_waits_when_it_goes_down_is_told(live: Callable[..., Live], caplog: 
     assert running.error is not None
     assert "goes down" in running.error
     assert ready.state.value == "ready", "nothing is begun any more"
+
+
+class Elsewhere:
+    """An executor as Spark's: a thread that takes, and says what it had is lost when it is told to stop."""
+
+    def __init__(self) -> None:
+        self.is_kicked, self.is_over = threading.Event(), threading.Event()
+        self.has_ended = False
+
+    def start(self, kernel: RequestKernel, desk: Port) -> None:
+        self.desk = desk
+        self.thread = threading.Thread(target=self.work, daemon=True)
+        self.thread.start()
+
+    def kick(self, worker: str) -> None:
+        self.is_kicked.set()
+
+    def resize(self, workers: int) -> None: ...
+
+    def workers(self) -> list[dict[str, Any]]:
+        return []
+
+    def work(self) -> None:
+        while not (taken := self.desk.take("one", 1)):
+            assert self.is_kicked.wait(LIMIT_S)
+            self.is_kicked.clear()
+        assert self.is_over.wait(LIMIT_S)
+        self.desk.lost("one", taken, "it has been stopped")
+
+    def stop(self) -> None:
+        self.is_over.set()
+        self.thread.join(5)
+        self.has_ended = not self.thread.is_alive()
+
+
+class Asker(Kernel):
+    """Has a coroutine wait for a request of its own."""
+
+    def on_primary(self) -> None:
+        self.told: list[Exception] = []
+        self.has_been_told = threading.Event()
+        self.after(0, self.ask)
+
+    async def ask(self) -> None:
+        try:
+            await self.kernel.arun(1, Echo)
+        except (FailedPrecondition, RequestFailed) as error:
+            self.told.append(error)
+            self.has_been_told.set()
+
+
+def test_an_executor_that_waits_for_its_workers_does_not_wait_for_who_needs_the_lead(
+    live: Callable[..., Live], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stops with the lead: who heard then that his request is lost would go on with it, and all would wait for all."""
+    executor = Elsewhere()
+    monkeypatch.setattr(kernel_module, "executor_of", lambda policy: executor)
+    kernel = Asker()
+    at = live(kernel)
+    until(kernel, lambda figures: figures.executing == 1)
+    at.move(ModuleState.DOWN)
+    assert executor.has_ended
+    assert kernel.has_been_told.wait(LIMIT_S)
+    assert [str(error) for error in kernel.told] == ["k/asker goes down"]
+    figures = kernel.figures()
+    assert (figures.ended_total, figures.failed_total, figures.lost_total, figures.executing) == (1, 1, 1, 0)
 
 
 def test_it_comes_up_again(live: Callable[..., Live]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Iterable
 
 import pytest
@@ -216,6 +218,24 @@ def test_a_kernel_that_was_moved_down_works_again() -> None:
     assert [each._key for each in outside.kernel.objects] == [
             "commands", "window", "line@worker-1", "recaller@worker-1", "window@worker-1",
         ]  # fmt: skip
+
+
+def test_nothing_of_a_start_is_left_when_it_has_been_moved_down_and_up() -> None:
+    """Its requests and their results would stay in memory until the backplane ends, with those of each restart."""
+    outside = Outside("worker-1")
+    starts = []
+    for _ in range(3):
+        starts.append(weakref.ref(outside.kernel._desk))
+        outside.post(1, owner="x")
+        outside.batch("worker-1").reply([])
+        for state in ("down", "initializing", "primary"):
+            outside.virtual.move(state)
+        outside.run()
+    outside.tell()
+    gc.collect()
+    assert [start() for start in starts] == [None] * 3
+    outside.post(1, owner="x")
+    assert len(ids(outside.batch("worker-1"))) == 1, "it hears of its workers as before"
 
 
 def test_a_dead_process_is_given_nothing_more_until_the_next_is_there() -> None:

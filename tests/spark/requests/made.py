@@ -67,6 +67,14 @@ class Opaque(Runnable):
         return threading.Lock()
 
 
+class Large(Runnable):
+    """Returns much."""
+
+    def execute(self, request: int, kernel: Any) -> bytes:
+        """So many bytes."""
+        return bytes(request)
+
+
 class Poster(Runnable):
     """Asks the kernel for what there is not."""
 
@@ -126,7 +134,7 @@ def _open() -> sqlite3.Connection:
 class Kernel(RequestKernel):
     """All of them."""
 
-    runnables: ClassVar = (Add, Later, Opaque, Poster, Deadly, Marking, Counting, Query)
+    runnables: ClassVar = (Add, Later, Opaque, Large, Poster, Deadly, Marking, Counting, Query)
     resources: ClassVar = {"db": Resource(open=_open, close=sqlite3.Connection.close)}
 
 

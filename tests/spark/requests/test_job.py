@@ -19,7 +19,7 @@ from appbackplane.runtime.requests.element import Element
 from appbackplane.runtime.requests.kernel import specs_of
 from appbackplane.runtime.requests.owners import Rejoin
 from appbackplane.runtime.requests.policy import KernelPolicy
-from appbackplane.spark.requests import job
+from appbackplane.spark.requests import job, task
 from appbackplane.spark.requests.arriving import Arriving
 from appbackplane.spark.requests.job import RETRIES_MAX, Batches, why_of
 from appbackplane.spark.requests.settings import SparkSettings
@@ -101,8 +101,8 @@ class Run:
         context: Any = spark
         place = Place({name: spec.where for name, spec in specs.items()}, "", ())
         sizing = Sizing(SparkSettings(slices=tasks), 1)
-        batches = Batches(context, arriving, gathered, self.desk, "one", sizing, place, lambda: is_over)
-        batches.run(self.desk.take("one", len(requests)), 1)
+        self.batches = Batches(context, arriving, gathered, self.desk, "one", sizing, place, lambda: is_over)
+        self.batches.run(self.desk.take("one", len(requests)), 1)
 
     def joined(self) -> list[Element]:
         """What rejoins."""
@@ -177,6 +177,33 @@ def test_what_is_too_much_for_a_job_is_given_back(monkeypatch: pytest.MonkeyPatc
     run = Run(range(8), spark)
     assert [element.state.value for element in run.elements] == ["rejoinable"] * 5 + ["ready"] * 3
     assert run.desk.figures().ready[3] == 3
+
+
+def test_what_a_task_has_left_is_executed_later_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has gathered enough; nobody may take what it has not begun for lost, or for done."""
+    monkeypatch.setattr(task, "TASK_BYTES_MAX", 2)
+    run = Run(range(12), Spark(is_twice=True), tasks=2)
+    first = {element.id for element in run.elements if element.state.value == "rejoinable"}
+    assert [element.state.value for element in run.elements] == [*["rejoinable"] * 2, *["ready"] * 4] * 2
+    while taken := run.desk.take("one", 12):
+        assert first.isdisjoint(element.id for element in taken)
+        run.batches.run(taken, 1)
+    assert sorted(element.result for element in run.joined()) == list(range(12))
+    figures = run.desk.figures()
+    assert (figures.ended_total, figures.lost_total, figures.failed_total) == (12, 0, 0)
+
+
+def test_what_is_left_by_a_task_of_a_job_that_is_given_up_is_not_lost_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another task of it has killed its worker: that is no affair of theirs."""
+    monkeypatch.setattr(task, "TASK_BYTES_MAX", 2)
+    run = Run([*range(6), KILLS], Spark(), tasks=2)
+    while taken := run.desk.take("one", 12):
+        run.batches.run(taken, 1)
+    done = run.joined()
+    assert sorted(element.result for element in done if not element.is_failed) == list(range(6))
+    assert [element.error for element in done if element.is_failed] == [
+        "lost worker: Python worker exited unexpectedly (crashed)"
+    ]
 
 
 def test_an_executed_request_without_a_result_is_lost() -> None:

@@ -70,7 +70,7 @@ def test_what_cannot_be_done_there_is_said(open_office: Office) -> None:
     assert str(opaque.error).startswith("TypeError: Opaque returned a lock, which cannot travel: ")
     (poster,) = open_office.done([1], Poster)
     assert poster.error == (
-        "FailedPrecondition: kernel.post: a request that Spark executes has no way back to the kernel: "
+        "NoWayBack: kernel.post: a request that Spark executes has no way back to the kernel: "
         "split the work before it is posted"
     )
 

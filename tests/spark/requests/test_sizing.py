@@ -6,15 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appbackplane.spark.requests.settings import BATCH, SparkSettings
-from appbackplane.spark.requests.sizing import TASK_NS, TASKS_PER_CORE, Sizing, cut
+from appbackplane.spark.requests.sizing import JOBS_BYTES_MAX, TASK_NS, TASKS_PER_CORE, Sizing, cut
+from appbackplane.spark.requests.task import TASK_BYTES_MAX
 
 MS = 1_000_000
 
 
-def learned(request_ns: int, cores: int = 8, **settings: int) -> Sizing:
-    """Of requests that take so long."""
+def learned(request_ns: int, cores: int = 8, result_bytes: int = 0, **settings: int) -> Sizing:
+    """Of requests that take so long, and bring so much."""
     sizing = Sizing(SparkSettings(**settings), cores)
-    sizing.learn(1, request_ns)
+    sizing.learn(1, request_ns, result_bytes)
     return sizing
 
 
@@ -48,11 +49,29 @@ def test_all_jobs_together_keep_the_cores_busy_and_take_no_more() -> None:
     assert one == four == 8 * TASKS_PER_CORE * 25
 
 
+def test_large_results_do_not_share_a_task() -> None:
+    """What one gathers is in memory several times, for each core: short requests of 6 MB would end the JVM."""
+    sizing = learned(1 * MS, result_bytes=6 << 20)
+    assert sizing.take_count(1) == sizing.tasks(32, 1) == 32
+    sizing = learned(1 * MS, result_bytes=TASK_BYTES_MAX // 10)
+    assert sizing.take_count(1) == 32 * 10
+    assert sizing.tasks(320, 1) == 32
+    assert sizing.tasks(15, 1) == 2
+
+
+def test_all_jobs_together_bring_no_more_than_spark_takes() -> None:
+    """It gives up the job whose results are more than 1 GB, and with it what its tasks have done."""
+    for workers in (1, 4):
+        sizing = learned(1_000 * MS, cores=256, result_bytes=1 << 20, batch=10_000)
+        assert workers * sizing.take_count(workers) << 20 <= JOBS_BYTES_MAX
+    assert learned(1_000 * MS, result_bytes=JOBS_BYTES_MAX).take_count(4) == 1
+
+
 def test_what_requests_take_now_counts_more_than_what_they_took() -> None:
     """Else an hour of tiny requests would put thousands of long ones into one task."""
     sizing = learned(1 * MS)
     for _ in range(20):
-        sizing.learn(10, 10 * 1_000 * MS)
+        sizing.learn(10, 10 * 1_000 * MS, 0)
     assert 900 * MS < sizing.request_ns <= 1_000 * MS
 
 
