@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from .app_object import AppObject, Host
 from .module_state import ModuleState
+from .operation import DeclarationError
 
 if TYPE_CHECKING:
     from .action import Action
@@ -106,6 +107,10 @@ class Component(AppObject):
 
     def add(self, object: AppObject, *, key: str | None = None) -> AppObject:
         """Add an object; a call with this `key` goes to it, one without to the least busy that serves the route."""
+        if key is not None and not isinstance(key, str):
+            raise DeclarationError(
+                f"{type(self).__qualname__}.add: key={key!r}: expected text, as key={str(key)!r}, got {type(key).__name__}"
+            )
         if object._component is not None:
             raise ValueError(f"{object.name} is already in {object._component.name}")
         object._component, object._key = self, key

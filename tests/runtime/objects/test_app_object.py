@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from appbackplane.runtime.objects.action import Action, Outcome
@@ -9,6 +11,7 @@ from appbackplane.runtime.objects.app_object import AppObject
 from appbackplane.runtime.objects.component import Component
 from appbackplane.runtime.objects.endpoint import Endpoint, Request
 from appbackplane.runtime.objects.module_state import ModuleState
+from appbackplane.runtime.objects.operation import DeclarationError
 from appbackplane.transport.errors import Cancelled
 
 
@@ -70,6 +73,16 @@ def test_an_object_is_in_one_component_only() -> None:
     with pytest.raises(ValueError, match="already in"):
         second.add(object)
     assert (object.key, second.objects) == ("a", ())
+
+
+def test_a_key_is_text() -> None:
+    """On the wire it is; the number would be found by nobody."""
+    gateway, number = HTTPGateway(), AppObject()
+    wrong: Any = 1
+    with pytest.raises(DeclarationError, match=r"HTTPGateway\.add: key=1: expected text, as key='1', got int"):
+        gateway.add(number, key=wrong)
+    assert gateway.objects == ()
+    assert gateway.add(number, key="1").key == "1", "nothing is left of what was refused"
 
 
 def test_what_needs_a_backplane_says_so() -> None:

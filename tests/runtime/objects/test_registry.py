@@ -271,6 +271,8 @@ def test_objects_that_are_equal_are_not_the_same() -> None:
         ("depends_on", "index", "Odd.depends_on: expected names of components, as (\"index\",), got 'index'"),
         ("depends_on", (Shard,), "Odd.depends_on: expected names of components"),
         ("exported_topics", "files", "Odd.exported_topics: expected topics, as (\"prices.*\",), got 'files'"),
+        ("declares", Shard, "Odd.declares: expected classes of objects, as (Shard,), got <class"),
+        ("declares", ("Shard",), "Odd.declares: expected classes of objects, as (Shard,), got ('Shard',)"),
         ("exported_topics", ("*",), "Odd.exported_topics: subscribe to a topic such as 'files.changed'"),
     ],
 )
@@ -280,6 +282,18 @@ def test_how_a_component_wants_to_be_moved_is_checked(attribute: str, value: obj
     with pytest.raises(DeclarationError) as raised:
         Registry("main", 8).add_component(odd)
     assert said in str(raised.value)
+
+
+def test_a_list_will_do_for_a_tuple() -> None:
+    """Interpreted or compiled: compiled code takes a list for no tuple, in words that name nothing."""
+    given = {"depends_on": ["index"], "declares": [Late], "exported_topics": ["prices.*"]}
+    wide = type("Wide", (Component,), given)()
+    wide.expose(Raw("raw", priority=1, states=["primary"]))
+    registry = registry_of(wide)
+    (entry,) = registry.entries()
+    assert (entry.depends_on, entry.exported_topics) == (("index",), ("prices.*",))
+    assert {each.route: each.states for each in entry.operations}["wide.raw"] == ("primary",)
+    assert "wide.surprise" in registry.routes
 
 
 def test_who_drives_a_component_is_in_its_entry() -> None:
