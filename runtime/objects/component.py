@@ -7,6 +7,7 @@ architecture it runs in, one thread for all or a pool or a process of its own, i
 
 from __future__ import annotations
 
+import inspect
 import re
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -56,6 +57,10 @@ class Component(AppObject):
         super().__init_subclass__(**options)
         if "component_name" not in cls.__dict__:
             cls.component_name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", cls.__name__).lower()
+        if inspect.iscoroutinefunction(cls.setup):
+            raise DeclarationError(
+                f"{cls.__qualname__}.setup is a coroutine: write a plain def, and await in on_initializing or on_primary"
+            )
 
     def __new__(cls, *arguments: Any, **keywords: Any) -> Self:
         self = super().__new__(cls)

@@ -37,6 +37,8 @@ class OperationSpec:
         if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
             raise DeclarationError(f"{function.__qualname__} is a generator: an operation returns one result")
         parameters, hints = _parameters(function)
+        if mark.kind != "settings":
+            _check_self(function)
         #: Takes the object and what `bind` returns.
         self.function = _by_position(function, parameters)
         self.signature = _signature(function)
@@ -101,6 +103,14 @@ def _parameters(function: Callable[..., Any]) -> tuple[list[inspect.Parameter], 
         return parameters, get_type_hints(function)
     except NameError as error:
         raise DeclarationError(f"{function.__qualname__}: annotation cannot be resolved: {error}") from error
+
+
+def _check_self(function: Callable[..., Any]) -> None:
+    first = next(iter(inspect.signature(function).parameters))
+    if first != "self":
+        raise DeclarationError(
+            f"{function.__qualname__}: the first parameter is {first!r}: it must be self, an operation is a method of its object"
+        )
 
 
 def _struct(function: Callable[..., Any], parameters: list[inspect.Parameter], hints: dict[str, Any]) -> Any:

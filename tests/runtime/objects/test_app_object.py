@@ -66,6 +66,15 @@ def test_a_subclass_has_a_name_of_its_own() -> None:
     assert Special.component_name == "special"
 
 
+def test_a_setup_that_would_never_run_is_refused() -> None:
+    """Nobody awaits it: the objects that it adds would just not be there."""
+    says = r"Eager\.setup is a coroutine: write a plain def, and await in on_initializing or on_primary"
+    with pytest.raises(DeclarationError, match=says):
+
+        class Eager(Component):
+            async def setup(self) -> None: ...  # type: ignore[override]
+
+
 def test_an_object_is_in_one_component_only() -> None:
     """In two, it would be served by two throttles and removed from one."""
     first, second, object = HTTPGateway(), HTTPGateway(), AppObject()
