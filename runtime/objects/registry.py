@@ -74,6 +74,18 @@ class Route:
             return self.endpoint.export
         return all(spec.mark.export for spec in self.specs.values())
 
+    def check_signatures(self) -> None:
+        """A call without a key goes to the least busy of all. Raises `DeclarationError` where some would take it, some not."""
+        if all(object._key is not None for object in self.objects):
+            return
+        first = next(iter(self.specs))
+        for cls, spec in self.specs.items():
+            if not spec.takes_as(self.specs[first]):
+                raise DeclarationError(
+                    f"{self.name} has two signatures: {first.__qualname__} takes {self.specs[first].signature}, "
+                    f"{cls.__qualname__} {spec.signature}: give one of them another name, or all its objects a key"
+                )
+
     def close(self) -> None:
         """From now on it is served in no state."""
         self._states = ()
@@ -137,6 +149,9 @@ class Registry:
         self._enter(component, component)
         for object in component._objects:
             self._add(component, object)
+        for route in self.routes.values():
+            if route.component is component:
+                route.check_signatures()
         for endpoint in component._endpoints:
             self.add_endpoint(component, endpoint)
 

@@ -211,6 +211,48 @@ def test_contradictions_are_found_before_anything_runs(build: Any, says: str) ->
         registry_of(*build())
 
 
+class Takes(AppObject):
+    @operation()
+    def find(self, text: str, limit: int = 20) -> str: ...
+
+
+class TakesAlike(AppObject):
+    @operation()
+    def find(self, text: Any, *, limit: int = 5) -> list[str]: ...
+
+
+class TakesLess(AppObject):
+    @operation()
+    def find(self, text: str) -> str: ...
+
+
+class TakesOther(AppObject):
+    @operation()
+    def find(self, text: int, limit: int = 20) -> str: ...
+
+
+@pytest.mark.parametrize("other", [TakesLess, TakesOther])
+def test_a_route_has_one_signature(other: type[AppObject]) -> None:
+    """A call goes to the least busy: it worked only every second time."""
+    component = Query()
+    component.add(Takes())
+    component.add(other(), key="b")
+    says = (
+        rf"query\.find has two signatures: Takes takes \(text: str, limit: int = 20\) -> str, {other.__name__} \(text"
+    )
+    with pytest.raises(DeclarationError, match=says):
+        registry_of(component)
+
+
+def test_a_route_has_signatures_where_each_object_is_called_by_its_key() -> None:
+    """Then it is known which of them takes the call; and what differs in no argument differs for no caller."""
+    registry_of(query_with(Takes(), TakesLess(), TakesOther()))
+    alike = Query()
+    alike.add(Takes())
+    alike.add(TakesAlike())
+    registry_of(alike)
+
+
 def _keyed_twice() -> Component:
     query = Query()
     for _ in range(2):
