@@ -274,6 +274,14 @@ def test_check_says_what_would_not_come_up(folder: Path, case: str) -> None:
     assert said in error_of(run("check"), WRONG)
 
 
+def test_a_toml_may_begin_with_a_byte_order_mark(folder: Path) -> None:
+    """Editors write one that nobody sees; the TOML in this folder is found, and read, all the same."""
+    path = folder / "demo.toml"
+    path.write_text(path.read_text(), encoding="utf-8-sig")
+    assert "comes up as index, query" in run("check").stdout
+    assert "system 'demo' is not running" in error_of(run("status"), FAILED)
+
+
 def test_check_finds_calls_that_would_wait_for_themselves(folder: Path) -> None:
     """A -> B -> A, while nobody waits yet."""
     path = folder / "demo.py"
