@@ -88,7 +88,11 @@ class Backplane:
         self.applying = Applying(engine, Path(config.run_dir), config.generation)
         self._own = BackplaneOperations(self, config.backplane)
         for component in components:
-            component._set_up(config.priorities)
+            try:
+                component._set_up(config.priorities)
+            except Exception as error:
+                error.add_note(f"component '{type(component).__module__}:{type(component).__qualname__}': setup failed")
+                raise
         self._host = host = EngineHost(engine)
         host.run_dir = config.run_dir
         for component in (self._own, *components):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import importlib
 import json
 import logging
 import os
@@ -31,7 +30,6 @@ from appbackplane.transport.errors import BackplaneError, InvalidArgument
 from appbackplane.transport.link import Link
 
 from .backplane import Backplane
-from .backplane_operations import construct
 from .execution.async_log import AsyncLog, last_words
 from .execution.board import Board, OwnSlot
 from .execution.clock import RealClock
@@ -42,6 +40,7 @@ from .execution.os_priority import OsPriority, allowed
 from .execution.recording import Recording
 from .execution.sentinel import SUPERVISOR_GONE, Sentinel
 from .execution.stacks import write_on_signal
+from .loading import DeclarationFault, first_line, load_component, told
 from .objects.component import Component
 from .process_config import LiveSettings, ProcessConfig
 
@@ -84,9 +83,9 @@ def main() -> int:
         components = [load_component(name, config) for name in config.components]
         return describe(config, components) if config.describe else serve(config, components)
     except (BackplaneError, DeclarationFault) as error:
-        print(f"backplane {config.backplane}: {error}", file=sys.stderr)
         if config.debug:
-            log.exception("backplane %s", config.backplane)
+            log.error("backplane %s", config.backplane, exc_info=error.__cause__ or error)
+        print(f"backplane {config.backplane}: {first_line(error)}", file=sys.stderr)  # last: it is looked for there
         return 2
 
 
@@ -97,43 +96,6 @@ def set_up_logging(config: ProcessConfig) -> None:
     else:
         ring = RingWriter(config.log_fd, config.log_wake_fd)
         LogHandler.install(ring, config.backplane, config.generation, config.log_level)
-
-
-class DeclarationFault(Exception):
-    """A component cannot be imported or constructed; says which and why."""
-
-
-def load_component(name: str, config: ProcessConfig) -> Component:
-    """Import and construct "module:Class" with its settings. Raises `DeclarationFault`, `InvalidArgument`."""
-    module_name, _, class_name = name.partition(":")
-    try:
-        module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise DeclarationFault(f"component {name!r}: {error}") from error
-    except Exception as error:
-        raise DeclarationFault(
-            f"component {name!r}: importing {module_name} failed: {type(error).__name__}: {error}"
-        ) from error
-    cls = getattr(module, class_name, None)
-    if not (isinstance(cls, type) and issubclass(cls, Component)):
-        found = [
-            n
-            for n, c in vars(module).items()
-            if isinstance(c, type) and issubclass(c, Component) and c is not Component
-        ]
-        raise DeclarationFault(
-            f"component {name!r}: {module_name} has no Component {class_name!r} (it has: {', '.join(found) or 'none'})"
-        )
-    try:
-        component = construct(cls, config.settings.get(class_name, {}))
-    except InvalidArgument:
-        raise
-    except Exception as error:
-        raise DeclarationFault(
-            f"component {name!r}: its constructor failed: {type(error).__name__}: {error}"
-        ) from error
-    assert isinstance(component, Component)
-    return component
 
 
 def describe(config: ProcessConfig, components: Sequence[Component]) -> int:
@@ -157,8 +119,8 @@ def assemble(
     except BackplaneError:
         raise
     except Exception as error:
-        log.debug("setup failed", exc_info=error)
-        raise DeclarationFault(f"{type(error).__name__}: {error}") from error
+        where = "".join(f"{note}: " for note in getattr(error, "__notes__", ())[-1:])
+        raise DeclarationFault(f"{where}{told(error, config)}") from error
 
 
 def serve(config: ProcessConfig, components: Sequence[Component]) -> int:

@@ -215,7 +215,7 @@ def load(path: Path) -> Config:
 def read(path: Path) -> str:
     """What the file says. Raises `ConfigError`."""
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")  # some editors begin with a byte order mark
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else f"not UTF-8: {error}"
         raise ConfigError(str(path), [f"cannot be read: {reason}"]) from error

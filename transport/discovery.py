@@ -75,7 +75,7 @@ def _from_toml(path: Path) -> Location:
     import tomllib  # 1.5 ms that nobody needs who names a system
 
     try:
-        system = tomllib.loads(path.read_text(encoding="utf-8"))["system"]
+        system = tomllib.loads(path.read_text(encoding="utf-8-sig"))["system"]
         name, given = system["name"], system.get("run_dir")
     except FileNotFoundError:
         raise NotFound(f"no such file: {path}") from None

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 from .operation_spec import OperationSpec, specs_of
+from .own import check_operations, owned
 from .schedulable import Schedulable
 
 if TYPE_CHECKING:
@@ -143,6 +144,7 @@ class AppObject(Schedulable):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         cls.__operations__ = specs_of(cls)
+        check_operations(cls, AppObject)
 
     def __new__(cls, *_arguments: Any, **_keywords: Any) -> Self:
         self = super().__new__(cls)
@@ -156,12 +158,12 @@ class AppObject(Schedulable):
         self._name = ""
         return self
 
-    @property
+    @owned
     def key(self) -> str | None:
         """The key under which it was added."""
         return self._key
 
-    @property
+    @owned
     def name(self) -> str:
         """Its full name: BACKPLANE/COMPONENT.KEY (or a number where there is no key)."""
         return self._name or type(self).__name__
@@ -223,5 +225,8 @@ class AppObject(Schedulable):
         component = self._component
         host = component._hosted_by if component is not None else None
         if host is None:
-            raise RuntimeError(f"{self.name} has not been added to a component of a running backplane")
+            what = "is not running" if component is self else "has not been added to a component of a running backplane"
+            raise RuntimeError(
+                f"{self.name} {what}: do that in on_primary of its component, not in a constructor or setup"
+            )
         return host

@@ -7,11 +7,14 @@ architecture it runs in, one thread for all or a pool or a process of its own, i
 
 from __future__ import annotations
 
+import inspect
 import re
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from .app_object import AppObject, Host
 from .module_state import ModuleState
+from .operation import DeclarationError
+from .own import check_operations, owned
 
 if TYPE_CHECKING:
     from .action import Action
@@ -23,6 +26,8 @@ REQUESTS_MAX_DEFAULT = 10_000
 #: Actions and timers that a component may have given itself and not ended: 400 bytes each, so 40 MB; a loop that never ends
 #: is told within half a second. Nothing that meant it has been seen to have more.
 POSTED_MAX_DEFAULT = 100_000
+#: What a component is to say or do for itself.
+_HOOKS = ("setup", "make_room", "on_initializing", "on_primary", "on_secondary", "on_down")
 
 
 class Component(AppObject):
@@ -55,6 +60,11 @@ class Component(AppObject):
         super().__init_subclass__(**options)
         if "component_name" not in cls.__dict__:
             cls.component_name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", cls.__name__).lower()
+        check_operations(cls, Component, _HOOKS)
+        if inspect.iscoroutinefunction(cls.setup):
+            raise DeclarationError(
+                f"{cls.__qualname__}.setup is a coroutine: write a plain def, and await in on_initializing or on_primary"
+            )
 
     def __new__(cls, *arguments: Any, **keywords: Any) -> Self:
         self = super().__new__(cls)
@@ -66,12 +76,12 @@ class Component(AppObject):
         self._component = self
         return self
 
-    @property
+    @owned
     def state(self) -> ModuleState:
         """Where it is in the system state machine."""
         return self._module_state
 
-    @property
+    @owned
     def cluster_epoch(self) -> int:
         """How many nodes of its cluster have been primary, up to this one; 0: this one is not, or there is no cluster.
 
@@ -79,7 +89,7 @@ class Component(AppObject):
         """
         return self._cluster_epoch
 
-    @property
+    @owned
     def objects(self) -> tuple[AppObject, ...]:
         """The objects added so far, itself not among them."""
         return tuple(self._objects)
@@ -106,6 +116,16 @@ class Component(AppObject):
 
     def add(self, object: AppObject, *, key: str | None = None) -> AppObject:
         """Add an object; a call with this `key` goes to it, one without to the least busy that serves the route."""
+        where = f"{type(self).__qualname__}.add"
+        given: Any = object
+        if isinstance(given, type):
+            raise DeclarationError(f"{where}: {given.__qualname__} is a class: add an object of it, {given.__name__}()")
+        if not isinstance(given, AppObject):
+            raise DeclarationError(f"{where}: {type(given).__qualname__} is not derived from AppObject")
+        if key is not None and not isinstance(key, str):
+            raise DeclarationError(
+                f"{where}: key={key!r}: expected text, as key={str(key)!r}, got {type(key).__name__}"
+            )
         if object._component is not None:
             raise ValueError(f"{object.name} is already in {object._component.name}")
         object._component, object._key = self, key

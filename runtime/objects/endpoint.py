@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .operation import SERVING_STATES
+from .operation import SERVING_STATES, states_of
 
 if TYPE_CHECKING:
     from .action import Action
@@ -43,7 +43,7 @@ class Endpoint:
         name: str,
         *,
         priority: int,
-        states: tuple[str, ...] = SERVING_STATES,
+        states: Sequence[str] = SERVING_STATES,
         summary: str = "",
         signature: str = "(...)",
         topic: str | None = None,
@@ -52,7 +52,7 @@ class Endpoint:
         """`summary` and `signature`: for `appbackplane routes`. `topic`: its messages are requests of this endpoint, too.
         `export`: other nodes may use both.
         """
-        self.name, self.priority, self.states, self.summary = name, priority, states, summary
+        self.name, self.priority, self.states, self.summary = name, priority, states_of(states), summary
         self.signature, self.topic, self.export = signature, topic, export
 
     def create_action(self, request: Request) -> Action | None:

@@ -1,18 +1,19 @@
 """Operations: the marks of methods that others may call, hear or leave to the clock.
 
 A decorator only notes what was declared; what a call needs is made of it once a class (operation_spec.py). A wrong
-declaration fails when the component is constructed, and names the parameter; never at a call.
+declaration fails when the class is made, and names the method and the parameter; never at a call.
 """
 
 from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Never, TypeVar
 
 import msgspec
 
+from appbackplane.transport.directory import nearest
 from appbackplane.transport.errors import InvalidArgument
 from appbackplane.transport.topics import check_pattern
 
@@ -51,6 +52,8 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def operation(
+    written: None = None,
+    /,
     *,
     priority: int = PRIORITY_DEFAULT,
     name: str | None = None,
@@ -63,6 +66,7 @@ def operation(
     otherwise: str = "refuse",
     is_long: bool = False,
     export: bool = False,
+    **unknown: Never,
 ) -> Callable[[Method], Method]:
     """Make a method callable by others, on the route COMPONENT.NAME.
 
@@ -75,49 +79,94 @@ def operation(
     `is_long`: it may run for as long as it likes, and its backplane is not taken for wedged meanwhile (`stuck_after`).
     `export`: other nodes may call it, by any key that is trusted with what is exported.
     """
-    if otherwise not in ("refuse", "defer"):
-        raise DeclarationError(f"otherwise={otherwise!r}: expected 'refuse' or 'defer'")
-    if unknown := set(states) - _STATES:
-        raise DeclarationError(f"states: {sorted(unknown)} are not among {sorted(_STATES)}")
-    return _mark(
-        Mark(
+
+    def mark() -> Mark:
+        _check_options(operation, unknown)
+        if otherwise not in ("refuse", "defer"):
+            raise DeclarationError(f"otherwise={otherwise!r}: expected 'refuse' or 'defer'")
+        return Mark(
             kind="operation", name=name, priority=priority, reentrant=reentrant, idempotent=idempotent,
-            calls=tuple(calls), states=tuple(states),
-            digest=digest, accepted_in=None if accepted_in is None else tuple(accepted_in), otherwise=otherwise,
-            is_long=is_long, export=export,
-        )
-    )  # fmt: skip
+            calls=_several("calls", calls, '("index.stats",)'), states=states_of(states), digest=digest,
+            accepted_in=None if accepted_in is None else _several("accepted_in", accepted_in, "(State.OPEN,)"),
+            otherwise=otherwise, is_long=is_long, export=export,
+        )  # fmt: skip
+
+    return _marker("operation()", written, mark)
 
 
-def subscribe(topic: str, *, priority: int = PRIORITY_DEFAULT, export: bool = False) -> Callable[[Method], Method]:
+def subscribe(
+    topic: str, *, priority: int = PRIORITY_DEFAULT, export: bool = False, **unknown: Never
+) -> Callable[[Method], Method]:
     """Have a method run for each message of `topic` (`a.b` exactly, or `a.*` for all below it).
 
     `export`: what other nodes publish there is heard, too.
     """
-    try:
-        check_pattern(topic)
-    except InvalidArgument as error:
-        raise DeclarationError(str(error)) from None
-    return _mark(Mark(kind="topic", topic=topic, priority=priority, export=export))
+
+    def mark() -> Mark:
+        _check_options(subscribe, unknown)
+        try:
+            check_pattern(topic)
+        except InvalidArgument as error:
+            raise DeclarationError(str(error)) from None
+        return Mark(kind="topic", topic=topic, priority=priority, export=export)
+
+    return _marker('subscribe("files.changed")', topic, mark)
 
 
-def every(seconds: float, *, priority: int = PRIORITY_DEFAULT) -> Callable[[Method], Method]:
+def every(seconds: float, *, priority: int = PRIORITY_DEFAULT, **unknown: Never) -> Callable[[Method], Method]:
     """Have a method run every `seconds` while its component serves. An overrun skips, it does not pile up."""
-    if not 1e-9 <= seconds < math.inf:
-        raise DeclarationError(f"every({seconds!r}): expected a number of seconds above 0")
-    return _mark(Mark(kind="timer", interval_ns=round(seconds * 1e9), priority=priority))
+
+    def mark() -> Mark:
+        _check_options(every, unknown)
+        if not isinstance(seconds, (int, float)) or not 1e-9 <= seconds < math.inf:
+            raise DeclarationError(f"every({seconds!r}): expected a number of seconds above 0")
+        return Mark(kind="timer", interval_ns=round(seconds * 1e9), priority=priority)
+
+    return _marker("every(0.5)", seconds, mark)
 
 
-def _mark(mark: Mark) -> Callable[[Method], Method]:
-    try:
-        msgspec.convert(msgspec.structs.asdict(mark), Mark)
-    except msgspec.ValidationError as error:
-        says, _, where = str(error).partition(" - at `$.")
-        raise DeclarationError(f"{where.rstrip('`')}: {says[0].lower()}{says[1:]}") from None
+def states_of(states: Any) -> tuple[str, ...]:
+    """Those in which something is registered, as they were declared. Raises `DeclarationError`."""
+    found = _several("states", states, '("primary",)')
+    if unknown := [state for state in found if not isinstance(state, str) or state not in _STATES]:
+        raise DeclarationError(f"states: {unknown} are not among {sorted(_STATES)}")
+    return found
+
+
+def _several(option: str, given: Any, example: str) -> tuple[Any, ...]:
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise DeclarationError(f"{option}={given!r}: expected several, as {option}={example}")
+    return tuple(given)
+
+
+def _check_options(decorator: Callable[..., Any], unknown: Mapping[str, object]) -> None:
+    for option in unknown:
+        options = [
+            each.name for each in inspect.signature(decorator).parameters.values() if each.kind is each.KEYWORD_ONLY
+        ]
+        near = nearest(option, options)
+        raise DeclarationError(
+            f"{decorator.__name__} has no option {option!r}"
+            + (f" (did you mean {near!r}?)" if near else f": one of {', '.join(options)}")
+        )
+
+
+def _marker(example: str, given: object, make: Callable[[], Mark]) -> Callable[[Method], Method]:
+    """A decorator. What is declared wrongly is said with the method's name, which only the decorator is told."""
+    if inspect.isfunction(given):
+        raise DeclarationError(f"{given.__qualname__}: write @{example}, with parentheses")
 
     def decorate(method: Method) -> Method:
         if not inspect.isfunction(method):
             raise DeclarationError(f"{method!r} is marked as an operation: expected a plain method")
+        try:
+            mark = make()
+            msgspec.convert(msgspec.structs.asdict(mark), Mark)
+        except DeclarationError as error:
+            raise DeclarationError(f"{method.__qualname__}: {error}") from None
+        except msgspec.ValidationError as error:
+            says, _, where = str(error).partition(" - at `$.")
+            raise DeclarationError(f"{method.__qualname__}: {where.rstrip('`')}: {says[0].lower()}{says[1:]}") from None
         setattr(method, MARK, mark)
         return method
 

@@ -26,7 +26,17 @@ _BUILTIN = (bytes, bytearray, memoryview)
 class OperationSpec:
     """One marked method, compiled: what to run, how to check its arguments, what was declared about it."""
 
-    __slots__ = ("attribute", "binding", "function", "is_coroutine", "mark", "name", "priority", "signature")
+    __slots__ = (
+        "attribute",
+        "binding",
+        "function",
+        "is_coroutine",
+        "mark",
+        "name",
+        "parameters",
+        "priority",
+        "signature",
+    )
 
     def __init__(self, attribute: str, function: Callable[..., Any], mark: Mark) -> None:
         self.attribute = attribute
@@ -37,9 +47,15 @@ class OperationSpec:
         if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
             raise DeclarationError(f"{function.__qualname__} is a generator: an operation returns one result")
         parameters, hints = _parameters(function)
+        if mark.kind != "settings":
+            _check_self(function)
         #: Takes the object and what `bind` returns.
         self.function = _by_position(function, parameters)
         self.signature = _signature(function)
+        #: By name: what it is to be, and whether it has to be given.
+        self.parameters: dict[str, tuple[Any, bool]] = {
+            p.name: (hints.get(p.name, Any), p.default is p.empty) for p in parameters
+        }
         struct, names = _struct(function, parameters, hints), tuple(p.name for p in parameters)
 
         def convert(arguments: Any) -> tuple[Any, ...]:
@@ -53,6 +69,14 @@ class OperationSpec:
     def bind(self, arguments: Mapping[str, Any], route: str) -> tuple[Any, ...]:
         """The arguments as the method takes them. Raises `InvalidArgument` that names the argument."""
         return self.binding.bind(arguments, route)
+
+    def takes_as(self, other: OperationSpec) -> bool:
+        """Whether it takes the arguments that `other` takes. What is not annotated takes anything."""
+        mine, its = self.parameters, other.parameters
+        return mine.keys() == its.keys() and all(
+            is_required is its[name][1] and (kind == its[name][0] or Any in (kind, its[name][0]))
+            for name, (kind, is_required) in mine.items()
+        )
 
 
 def specs_of(cls: type) -> dict[str, OperationSpec]:
@@ -101,6 +125,14 @@ def _parameters(function: Callable[..., Any]) -> tuple[list[inspect.Parameter], 
         return parameters, get_type_hints(function)
     except NameError as error:
         raise DeclarationError(f"{function.__qualname__}: annotation cannot be resolved: {error}") from error
+
+
+def _check_self(function: Callable[..., Any]) -> None:
+    first = next(iter(inspect.signature(function).parameters))
+    if first != "self":
+        raise DeclarationError(
+            f"{function.__qualname__}: the first parameter is {first!r}: it must be self, as of any method"
+        )
 
 
 def _struct(function: Callable[..., Any], parameters: list[inspect.Parameter], hints: dict[str, Any]) -> Any:

@@ -24,9 +24,11 @@ from .operation import DeclarationError, Mark
 from .operation_spec import OperationSpec
 from .state_machine import StateMachine
 
-#: What an object lends, of any type until it is checked: compiled code reads an attribute as what it is declared to be.
+#: What users declare, of any type: compiled code reads an attribute as what it is said to be, and refuses a list for a tuple.
 _lends_of: attrgetter[Any] = attrgetter("lends")
 _depends_on_of: attrgetter[Any] = attrgetter("depends_on")
+_declares_of: attrgetter[Any] = attrgetter("declares")
+_exported_topics_of: attrgetter[Any] = attrgetter("exported_topics")
 #: By whom the moves of a component through the states may be driven.
 DRIVERS = ("system", "backplane")
 
@@ -71,6 +73,18 @@ class Route:
         if self.endpoint is not None:
             return self.endpoint.export
         return all(spec.mark.export for spec in self.specs.values())
+
+    def check_signatures(self) -> None:
+        """A call without a key goes to the least busy of all. Raises `DeclarationError` where some would take it, some not."""
+        if all(object._key is not None for object in self.objects):
+            return
+        first = next(iter(self.specs))
+        for cls, spec in self.specs.items():
+            if not spec.takes_as(self.specs[first]):
+                raise DeclarationError(
+                    f"{self.name} has two signatures: {first.__qualname__} takes {self.specs[first].signature}, "
+                    f"{cls.__qualname__} {spec.signature}: give one of them another name, or all its objects a key"
+                )
 
     def close(self) -> None:
         """From now on it is served in no state."""
@@ -130,11 +144,14 @@ class Registry:
         _check_module(component)
         self.components[name] = component
         component._name = f"{self._backplane}/{name}"
-        for cls in component.declares:
+        for cls in _declares_of(component):
             self._declare(component, cls)
         self._enter(component, component)
         for object in component._objects:
             self._add(component, object)
+        for route in self.routes.values():
+            if route.component is component:
+                route.check_signatures()
         for endpoint in component._endpoints:
             self.add_endpoint(component, endpoint)
 
@@ -204,7 +221,7 @@ class Registry:
         ] + [(endpoint.topic, endpoint.export) for endpoint in component._endpoints if endpoint.topic]
         return ComponentEntry(
             name=component.component_name,
-            depends_on=component.depends_on,
+            depends_on=tuple(_depends_on_of(component)),
             operations=tuple(
                 OperationEntry(
                     route=route.name,
@@ -227,7 +244,7 @@ class Registry:
             objects_count=len(component._objects),
             driven_by=component.driven_by,
             exported_topics=tuple(
-                sorted({*component.exported_topics, *(topic for topic, is_exported in heard if is_exported)})
+                sorted({*_exported_topics_of(component), *(topic for topic, is_exported in heard if is_exported)})
             ),
         )
 
@@ -286,7 +303,12 @@ def _check_module(component: Any) -> None:  # what a user has written there is o
     kind, needs = type(component).__qualname__, _depends_on_of(component)
     if not isinstance(needs, (tuple, list)) or not all(isinstance(name, str) for name in needs):
         raise DeclarationError(f'{kind}.depends_on: expected names of components, as ("index",), got {needs!r}')
-    topics = component.exported_topics
+    classes = _declares_of(component)
+    if not isinstance(classes, (tuple, list)) or not all(
+        isinstance(each, type) and issubclass(each, AppObject) for each in classes
+    ):
+        raise DeclarationError(f"{kind}.declares: expected classes of objects, as (Shard,), got {classes!r}")
+    topics = _exported_topics_of(component)
     if not isinstance(topics, (tuple, list)):
         raise DeclarationError(f'{kind}.exported_topics: expected topics, as ("prices.*",), got {topics!r}')
     for topic in topics:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from .app_object import AppObject
 from .operation import DeclarationError
+from .own import check_operations, owned
 
 if TYPE_CHECKING:
     from .action import Action
@@ -31,6 +32,7 @@ class StateMachine(AppObject):
         initial = getattr(cls, "initial", None)
         if not isinstance(initial, Enum):
             raise DeclarationError(f"{cls.__qualname__}.initial: expected a member of an Enum, got {initial!r}")
+        check_operations(cls, StateMachine)
         for spec in cls.__operations__.values():
             for state in spec.mark.accepted_in or ():
                 if not isinstance(state, type(initial)):
@@ -44,7 +46,7 @@ class StateMachine(AppObject):
         self._deferred = []
         return self
 
-    @property
+    @owned
     def state(self) -> Enum:
         """Where the machine is."""
         return self._machine_state

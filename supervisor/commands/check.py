@@ -20,7 +20,7 @@ from ..config import Config, ConfigError, load
 from ..direction import plan
 from ..processes.spawn import process_config, start
 from . import cluster_store, node_keys, show
-from .cli import debug_option, json_option
+from .cli import debug_option, is_debug, json_option
 from .systems import toml_of
 
 
@@ -30,7 +30,7 @@ from .systems import toml_of
 @debug_option
 def command(file: str | None, as_json: bool) -> None:
     """Check the system of FILE (default: the one TOML in this folder) without starting it."""
-    config = load(toml_of(file, "check"))
+    config = msgspec.structs.replace(load(toml_of(file, "check")), debug=is_debug())
     registrations, problems = describe(config)
     findings = plan.find(registrations, config.replica_of, has_node=config.node is not None) if not problems else []
     problems += [finding.text for finding in findings if finding.is_error]
@@ -68,6 +68,8 @@ def describe(config: Config) -> tuple[list[Registration], list[str]]:
         for name, process in processes.items():
             try:
                 printed, errors = process.communicate(timeout=max(0.0, end_s - time.monotonic()))
+                if config.debug and process.returncode:
+                    click.echo(errors, nl=False, err=True)
                 described = _registration(process.returncode, printed, errors)
                 alike = config.replicas.get(config.replica_of.get(name, ""), (name,))
                 registrations += [msgspec.structs.replace(described, backplane=each) for each in alike]

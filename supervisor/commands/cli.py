@@ -159,7 +159,8 @@ def is_about_configuration(error: BackplaneError) -> bool:
 
 
 def _fail(ctx: click.Context, error: BaseException, message: str, code: int) -> NoReturn:
-    if ctx.find_root().meta.get("appbackplane.debug"):
+    is_config = isinstance(error, BackplaneError) and is_about_configuration(error)
+    if ctx.find_root().meta.get("appbackplane.debug") and not is_config:  # where we read it helps nobody who wrote it
         import traceback
 
         click.echo("".join(traceback.format_exception(error)), err=True, nl=False)

@@ -138,7 +138,7 @@ def is_system(path: Path) -> bool:
     import tomllib  # not where the system is named
 
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError):
         return False
     return "system" in table and "backplane" in table

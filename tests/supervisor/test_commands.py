@@ -274,6 +274,30 @@ def test_check_says_what_would_not_come_up(folder: Path, case: str) -> None:
     assert said in error_of(run("check"), WRONG)
 
 
+def test_what_a_component_raises_is_told_by_check_and_by_up_with_its_place(folder: Path) -> None:
+    """One line, the first of it; and under --debug the traceback that leads there, not the one of the command."""
+    (folder / "mine.py").write_text(
+        "from appbackplane.runtime import Component\nclass A(Component):\n"
+        "    def setup(self):\n        raise RuntimeError('no database\\nat all')"
+    )
+    (folder / "demo.toml").write_text('[system]\nname = "demo"\nrun_dir = "run"\n[backplane.main]\ncomponents = ["mine:A"]\n')
+    said = "component 'mine:A': setup failed: RuntimeError: no database ... (mine.py:4)"
+    assert error_of(run("check"), WRONG).endswith(said)
+    assert said in error_of(run("up", "--detach"), FAILED)
+    traced = run("check", "--debug").stderr
+    assert traced.count("Traceback") == 1
+    assert f'{folder}/mine.py", line 4, in setup' in traced and "commands/check.py" not in traced
+    assert traced.splitlines()[-1].endswith(said)
+
+
+def test_a_toml_may_begin_with_a_byte_order_mark(folder: Path) -> None:
+    """Editors write one that nobody sees; the TOML in this folder is found, and read, all the same."""
+    path = folder / "demo.toml"
+    path.write_text(path.read_text(), encoding="utf-8-sig")
+    assert "comes up as index, query" in run("check").stdout
+    assert "system 'demo' is not running" in error_of(run("status"), FAILED)
+
+
 def test_check_finds_calls_that_would_wait_for_themselves(folder: Path) -> None:
     """A -> B -> A, while nobody waits yet."""
     path = folder / "demo.py"

@@ -22,11 +22,12 @@ from appbackplane.runtime.execution.applying import Applying
 from appbackplane.runtime.execution.clock import RealClock
 from appbackplane.runtime.execution.recording import Recording
 from appbackplane.runtime.execution.segment_files import SegmentFiles
+from appbackplane.runtime.loading import DeclarationFault
 from appbackplane.runtime.observation import segments
 from appbackplane.runtime.observation.applied import GROUPS_MAX, IDLE_NS, Applied, Entry, pack, unpack
 from appbackplane.runtime.observation.message_log import MessageLog
 from appbackplane.runtime.observation.segments import SegmentHeader
-from appbackplane.runtime.process import DeclarationFault, record
+from appbackplane.runtime.process import record
 from appbackplane.runtime.process_config import ProcessConfig, RecordPolicy
 from appbackplane.runtime.testing.memory_link import MemoryLink
 from appbackplane.transport.errors import Busy, FailedPrecondition, InvalidArgument, Unavailable

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from enum import Enum
+from typing import Any
+
 import pytest
 
 from appbackplane.runtime.objects.action import Action, Outcome
@@ -9,6 +12,8 @@ from appbackplane.runtime.objects.app_object import AppObject
 from appbackplane.runtime.objects.component import Component
 from appbackplane.runtime.objects.endpoint import Endpoint, Request
 from appbackplane.runtime.objects.module_state import ModuleState
+from appbackplane.runtime.objects.operation import DeclarationError, every, operation, subscribe
+from appbackplane.runtime.objects.state_machine import StateMachine
 from appbackplane.transport.errors import Cancelled
 
 
@@ -63,6 +68,15 @@ def test_a_subclass_has_a_name_of_its_own() -> None:
     assert Special.component_name == "special"
 
 
+def test_a_setup_that_would_never_run_is_refused() -> None:
+    """Nobody awaits it: the objects that it adds would just not be there."""
+    says = r"Eager\.setup is a coroutine: write a plain def, and await in on_initializing or on_primary"
+    with pytest.raises(DeclarationError, match=says):
+
+        class Eager(Component):
+            async def setup(self) -> None: ...  # type: ignore[override]
+
+
 def test_an_object_is_in_one_component_only() -> None:
     """In two, it would be served by two throttles and removed from one."""
     first, second, object = HTTPGateway(), HTTPGateway(), AppObject()
@@ -72,16 +86,111 @@ def test_an_object_is_in_one_component_only() -> None:
     assert (object.key, second.objects) == ("a", ())
 
 
+def test_a_key_is_text() -> None:
+    """On the wire it is; the number would be found by nobody."""
+    gateway, number = HTTPGateway(), AppObject()
+    wrong: Any = 1
+    with pytest.raises(DeclarationError, match=r"HTTPGateway\.add: key=1: expected text, as key='1', got int"):
+        gateway.add(number, key=wrong)
+    assert gateway.objects == ()
+    assert gateway.add(number, key="1").key == "1", "nothing is left of what was refused"
+
+
 def test_what_needs_a_backplane_says_so() -> None:
     """In a test or a constructor there is none yet; the error tells what to do."""
+    HTTPGateway().add(added := Forgetful(1))
     for attempt in (
+        lambda: added.publish("t"),
+        lambda: added.after(1.0, print),
         lambda: AppObject().call("a.b"),
         lambda: AppObject().cast("a.b"),
         lambda: AppObject().publish("t"),
-        lambda: HTTPGateway().post(Action(AppObject(), "work", 0)),
     ):
-        with pytest.raises(RuntimeError, match="has not been added to a component of a running backplane"):
+        says = r"has not been added to a component of a running backplane: do that in on_primary of its component"
+        with pytest.raises(RuntimeError, match=says):
             attempt()
+    for attempt in (
+        lambda: HTTPGateway().post(Action(AppObject(), "work", 0)),
+        lambda: HTTPGateway().publish("t"),
+    ):
+        with pytest.raises(RuntimeError, match=r"HTTPGateway is not running: do that in on_primary of its component"):
+            attempt()
+
+
+def test_what_is_no_object_is_not_added() -> None:
+    """A forgotten pair of parentheses, or a forgotten base: said so, and not in words about slots."""
+    wrong: Any = AppObject
+    with pytest.raises(
+        DeclarationError, match=r"HTTPGateway\.add: AppObject is a class: add an object of it, AppObject\(\)"
+    ):
+        HTTPGateway().add(wrong)
+    wrong = object()
+    with pytest.raises(DeclarationError, match=r"HTTPGateway\.add: object is not derived from AppObject"):
+        HTTPGateway().add(wrong)
+
+
+class Door(Enum):
+    SHUT = "shut"
+
+
+class Latch(StateMachine):
+    initial = Door.SHUT
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        (Forgetful, "name"),
+        (Forgetful, "key"),
+        (HTTPGateway, "name"),
+        (HTTPGateway, "state"),
+        (HTTPGateway, "objects"),
+        (HTTPGateway, "cluster_epoch"),
+        (Latch, "state"),
+    ],
+)
+def test_an_attribute_of_the_runtime_says_whose_it_is(owner: Any, name: str) -> None:
+    """`self.name = name` is what everybody writes first."""
+    made = owner(1) if owner is Forgetful else owner()
+    says = f"{owner.__name__}.{name} = 'mine': '{name}' belongs to the runtime: choose another name"
+    with pytest.raises(AttributeError, match=says):
+        setattr(made, name, "mine")
+
+
+@pytest.mark.parametrize(
+    ("base", "name"),
+    [
+        (AppObject, "call"),
+        (AppObject, "name"),
+        (AppObject, "_host"),
+        (Component, "after"),
+        (Component, "add"),
+        (Latch, "publish"),
+        (Latch, "become"),
+    ],
+)
+@pytest.mark.parametrize("mark", [operation(), every(1.0), subscribe("t")])
+def test_an_operation_takes_no_name_of_the_runtime(base: type, name: str, mark: Any) -> None:
+    """The object's own `self.call` would be the operation from then on."""
+
+    def method(self: Any) -> None: ...
+
+    says = rf"Mine\.{name}: '{name}' belongs to the runtime: name the method otherwise .*@operation\(name='{name}'\)"
+    with pytest.raises(DeclarationError, match=says):
+        type("Mine", (base,), {name: mark(method)})
+
+
+def test_a_route_and_a_hook_may_have_such_a_name() -> None:
+    """A route is no attribute, and a hook is there to be replaced."""
+
+    class Free(Component):
+        @operation(name="call")
+        def called(self) -> None: ...
+
+        @operation()
+        def on_primary(self) -> None: ...
+
+    assert {spec.name for spec in Free.__operations__.values()} == {"call", "on_primary"}
 
 
 def test_subclasses_that_do_not_say_what_they_do_are_told_so() -> None:

@@ -176,6 +176,8 @@ def positional_only(self: Any, x: int, /) -> None: ...
 def unresolved(self: Any, x: Nope) -> None: ...  # type: ignore[name-defined] # noqa: F821
 def ambiguous(self: Any, x: int | list[int] | tuple[int, ...]) -> None: ...
 def no_self() -> None: ...
+def forgotten_self(x: int) -> int: ...
+def plain(self: Any) -> None: ...
 def required(self: Any, x: int) -> None: ...
 def generator(self: Any) -> Any:
     yield 1
@@ -194,6 +196,7 @@ async def async_generator(self: Any) -> Any:
         (unresolved, "unresolved: annotation cannot be resolved: name 'Nope'"),
         (ambiguous, "ambiguous: an annotation cannot be checked"),
         (no_self, "no_self has no `self`"),
+        (forgotten_self, "forgotten_self: the first parameter is 'x': it must be self"),
         (generator, "generator is a generator"),
         (async_generator, "async_generator is a generator"),
         (staticmethod(required), "staticmethod.* expected a plain method"),
@@ -221,20 +224,27 @@ def test_marks_that_make_no_sense_are_refused() -> None:
     with pytest.raises(DeclarationError, match="its parameters need defaults"):
         declared(required, every(1.0))
     for seconds in (0, -1.0, 1e-12, float("nan"), float("inf")):
-        with pytest.raises(DeclarationError, match="expected a number of seconds above 0"):
-            every(seconds)
+        with pytest.raises(DeclarationError, match=r"plain: every.*expected a number of seconds above 0"):
+            every(seconds)(plain)
     for topic in ("", "*", "files.*.old", "two words"):
-        with pytest.raises(DeclarationError, match="subscribe to a topic such as"):
-            subscribe(topic)
-    with pytest.raises(DeclarationError, match="primry"):
-        operation(states=("primry",))
-    with pytest.raises(DeclarationError, match="expected 'refuse' or 'defer'"):
-        operation(otherwise="wait")
+        with pytest.raises(DeclarationError, match="plain: subscribe to a topic such as"):
+            subscribe(topic)(plain)
 
 
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
+        ({"states": ("primry",)}, r"states: \['primry'\] are not among \['initializing', 'primary', 'secondary'\]"),
+        ({"states": ([],)}, r"states: \[\[\]\] are not among"),
+        ({"states": "primary"}, r"states='primary': expected several, as states=\(\"primary\",\)"),
+        ({"calls": "index.stats"}, r"calls='index.stats': expected several, as calls=\(\"index.stats\",\)"),
+        (
+            {"accepted_in": Color.RED},
+            r"accepted_in=<Color.RED: 'red'>: expected several, as accepted_in=\(State.OPEN,\)",
+        ),
+        ({"otherwise": "wait"}, "otherwise='wait': expected 'refuse' or 'defer'"),
+        ({"priorty": 3}, r"operation has no option 'priorty' \(did you mean 'priority'\?\)"),
+        ({"urgent": True}, "operation has no option 'urgent': one of priority, name, reentrant, idempotent"),
         ({"priority": "high"}, "priority: expected `int`, got `str`"),
         ({"priority": None}, "priority: expected `int`, got `null`"),
         ({"name": 5}, r"name: expected `str \| null`, got `int`"),
@@ -246,9 +256,26 @@ def test_marks_that_make_no_sense_are_refused() -> None:
 )
 def test_a_mark_of_the_wrong_type_is_refused(wrong: dict[str, Any], says: str) -> None:
     """Where it is written; not by whatever first compares it, in words about types that its author has never heard of."""
-    with pytest.raises(DeclarationError, match=says):
-        operation(**wrong)
-    assert operation(priority=Urgency.HIGH, name="x")
+    with pytest.raises(DeclarationError, match=f"^plain: {says}"):
+        operation(**wrong)(plain)
+    assert operation(priority=Urgency.HIGH, name="x")(plain) is plain
+
+
+@pytest.mark.parametrize(
+    ("decorator", "says"),
+    [
+        (operation, r"plain: write @operation\(\), with parentheses"),
+        (every, r"plain: write @every\(0\.5\), with parentheses"),
+        (subscribe, r'plain: write @subscribe\("files\.changed"\), with parentheses'),
+        (every("5s"), r"plain: every\('5s'\): expected a number of seconds above 0"),  # type: ignore[arg-type]
+        (every(5, prio=1), r"plain: every has no option 'prio' \(did you mean 'priority'\?\)"),  # type: ignore[arg-type]
+        (subscribe("rain", states="x"), "plain: subscribe has no option 'states'"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_decorator_that_is_written_wrongly_says_how_it_is_written(decorator: Any, says: str) -> None:
+    """With the method's name: a module has fifty of them."""
+    with pytest.raises(DeclarationError, match=f"^{says}"):
+        decorator(plain)
 
 
 def test_two_operations_of_one_name_are_refused() -> None:

@@ -211,6 +211,48 @@ def test_contradictions_are_found_before_anything_runs(build: Any, says: str) ->
         registry_of(*build())
 
 
+class Takes(AppObject):
+    @operation()
+    def find(self, text: str, limit: int = 20) -> str: ...
+
+
+class TakesAlike(AppObject):
+    @operation()
+    def find(self, text: Any, *, limit: int = 5) -> list[str]: ...
+
+
+class TakesLess(AppObject):
+    @operation()
+    def find(self, text: str) -> str: ...
+
+
+class TakesOther(AppObject):
+    @operation()
+    def find(self, text: int, limit: int = 20) -> str: ...
+
+
+@pytest.mark.parametrize("other", [TakesLess, TakesOther])
+def test_a_route_has_one_signature(other: type[AppObject]) -> None:
+    """A call goes to the least busy: it worked only every second time."""
+    component = Query()
+    component.add(Takes())
+    component.add(other(), key="b")
+    says = (
+        rf"query\.find has two signatures: Takes takes \(text: str, limit: int = 20\) -> str, {other.__name__} \(text"
+    )
+    with pytest.raises(DeclarationError, match=says):
+        registry_of(component)
+
+
+def test_a_route_has_signatures_where_each_object_is_called_by_its_key() -> None:
+    """Then it is known which of them takes the call; and what differs in no argument differs for no caller."""
+    registry_of(query_with(Takes(), TakesLess(), TakesOther()))
+    alike = Query()
+    alike.add(Takes())
+    alike.add(TakesAlike())
+    registry_of(alike)
+
+
 def _keyed_twice() -> Component:
     query = Query()
     for _ in range(2):
@@ -271,6 +313,8 @@ def test_objects_that_are_equal_are_not_the_same() -> None:
         ("depends_on", "index", "Odd.depends_on: expected names of components, as (\"index\",), got 'index'"),
         ("depends_on", (Shard,), "Odd.depends_on: expected names of components"),
         ("exported_topics", "files", "Odd.exported_topics: expected topics, as (\"prices.*\",), got 'files'"),
+        ("declares", Shard, "Odd.declares: expected classes of objects, as (Shard,), got <class"),
+        ("declares", ("Shard",), "Odd.declares: expected classes of objects, as (Shard,), got ('Shard',)"),
         ("exported_topics", ("*",), "Odd.exported_topics: subscribe to a topic such as 'files.changed'"),
     ],
 )
@@ -280,6 +324,18 @@ def test_how_a_component_wants_to_be_moved_is_checked(attribute: str, value: obj
     with pytest.raises(DeclarationError) as raised:
         Registry("main", 8).add_component(odd)
     assert said in str(raised.value)
+
+
+def test_a_list_will_do_for_a_tuple() -> None:
+    """Interpreted or compiled: compiled code takes a list for no tuple, in words that name nothing."""
+    given = {"depends_on": ["index"], "declares": [Late], "exported_topics": ["prices.*"]}
+    wide = type("Wide", (Component,), given)()
+    wide.expose(Raw("raw", priority=1, states=["primary"]))
+    registry = registry_of(wide)
+    (entry,) = registry.entries()
+    assert (entry.depends_on, entry.exported_topics) == (("index",), ("prices.*",))
+    assert {each.route: each.states for each in entry.operations}["wide.raw"] == ("primary",)
+    assert "wide.surprise" in registry.routes
 
 
 def test_who_drives_a_component_is_in_its_entry() -> None:

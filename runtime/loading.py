@@ -1,0 +1,90 @@
+"""Loading: a component that the TOML names is imported and constructed, or there is one line about what is wrong, and where.
+
+Whoever reads that line wrote the module, so it ends in the last line of theirs that ran; the traceback, most of which is
+ours and importlib's, is for `--debug`. One line, because it is the last of what a process wrote that is told.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sysconfig
+import traceback
+from pathlib import Path
+from types import ModuleType
+
+from appbackplane.transport.errors import InvalidArgument
+
+from .backplane_operations import construct
+from .objects.component import Component
+from .process_config import ProcessConfig
+
+#: The packages as they were imported, and what compiled code says of itself.
+_OURS = (*(f"{Path(__file__).parents[1]}/{name}/" for name in ("runtime", "transport", "spark")), "appbackplane/")
+_PYTHON = (f"{sysconfig.get_path('stdlib')}/", "<")
+
+
+class DeclarationFault(Exception):
+    """A component cannot be imported or constructed; says which and why."""
+
+
+def load_component(name: str, config: ProcessConfig) -> Component:
+    """Import and construct "module:Class" with its settings. Raises `DeclarationFault`, `InvalidArgument`."""
+    module_name, _, class_name = name.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise DeclarationFault(f"component {name!r}: {first_line(error)}{place(error, config)}") from error
+    except Exception as error:
+        raise DeclarationFault(f"component {name!r}: importing {module_name} failed: {told(error, config)}") from error
+    cls = getattr(module, class_name, None)
+    if not (isinstance(cls, type) and issubclass(cls, Component)):
+        found = [
+            n
+            for n, c in vars(module).items()
+            if isinstance(c, type) and issubclass(c, Component) and c is not Component
+        ]
+        raise DeclarationFault(
+            f"component {name!r}: {module_name} has no Component {class_name!r} (it has: {', '.join(found) or 'none'})"
+            f"{_hidden(module, config)}"
+        )
+    try:
+        component = construct(cls, config.settings.get(class_name, {}))
+    except InvalidArgument:
+        raise
+    except Exception as error:
+        raise DeclarationFault(f"component {name!r}: its constructor failed: {told(error, config)}") from error
+    assert isinstance(component, Component)
+    return component
+
+
+def told(error: BaseException, config: ProcessConfig) -> str:
+    """`RuntimeError: no database (a.py:4)`: what a user's code raised, in one line."""
+    words = first_line(error)
+    return f"{type(error).__name__}{': ' if words else ''}{words}{place(error, config)}"
+
+
+def first_line(error: BaseException) -> str:
+    """Of what it says."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[0] + (" ..." if len(lines) > 1 else "") if lines else ""
+
+
+def place(error: BaseException, config: ProcessConfig) -> str:
+    """` (a.py:4)`: the last line that is the user's, from the TOML's folder; "" where it is none of theirs."""
+    folder = f"{config.import_dir}/"
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith((*_OURS, *_PYTHON))]
+    theirs = [f for f in frames if f.filename.startswith(folder) and "/site-packages/" not in f.filename]
+    last = (theirs or frames)[-1:]
+    return "".join(f" ({frame.filename.removeprefix(folder)}:{frame.lineno})" for frame in last)
+
+
+def _hidden(module: ModuleType, config: ProcessConfig) -> str:
+    """Where it came from, if the TOML's folder has another of that name."""
+    if config.import_dir is None:
+        return ""
+    came_from = getattr(module, "__file__", None) or "Python itself"
+    own = Path(config.import_dir, *module.__name__.split("."))
+    for path in (own.with_suffix(".py"), own / "__init__.py"):
+        if path.exists() and not (Path(came_from).exists() and path.samefile(came_from)):
+            return f": it was imported from {came_from}, which hides {path}: give yours another name"
+    return ""
