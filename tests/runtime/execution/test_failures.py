@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -69,6 +70,10 @@ class Good(Component):
     async def unavailable(self) -> Any:
         return await self.call("elsewhere.do", retry=False)
 
+    @operation()
+    async def sleeps(self) -> None:
+        await asyncio.sleep(1)
+
     @operation(digest="where")
     def digested(self) -> str:
         return "here"
@@ -103,6 +108,7 @@ def said_of(caplog: pytest.LogCaptureFixture, route: str) -> tuple[BaseException
         ("too_large", "returned what cannot be sent", "exceed the limit"),
         ("says_so", "out of order", 'raise InternalError("out of order")'),
         ("raises", "hat", 'raise KeyError("hat")'),
+        ("sleeps", "there is no asyncio here; for asyncio.sleep(1) await pause(1)", "await asyncio.sleep(1)"),
         ("strange", "create_action must return an Action", ""),
         ("digested", "expected a key (a string), got int", ""),
     ],
@@ -131,3 +137,9 @@ def test_what_is_no_bug_is_not_in_the_log(caplog: pytest.LogCaptureFixture, name
     error, said, _ = said_of(caplog, f"good.{name}")
     assert isinstance(error, kind)
     assert said == []
+
+
+def test_who_awaits_asyncio_is_told_what_to_await(caplog: pytest.LogCaptureFixture) -> None:
+    """ "No running event loop" is true, and helps nobody who does not know that there is to be none."""
+    error, _, _ = said_of(caplog, "good.sleeps")
+    assert error.message.startswith("good.sleeps: RuntimeError: no running event loop: there is no asyncio here")  # type: ignore[attr-defined]
