@@ -32,5 +32,7 @@ def command(topic: str, system: str | None, count: int | None, as_json: bool) ->
                 click.echo(f"{message.topic} {show.in_one_line(message.body)}")
             if number == count:
                 return
+    except KeyboardInterrupt:  # how one leaves it
+        return
     finally:
         client.close()
