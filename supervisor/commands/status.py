@@ -13,6 +13,11 @@ from .asking import ask
 from .cli import debug_option, json_option
 from .systems import find, system_option
 
+#: What has run for longer than this is named: somebody waits, or will.
+LONG_S = 2.0
+#: A sentinel tells in 10 ms what runs beside it, unless that keeps the interpreter to itself: then it is not waited for.
+NAMED_LIMIT_S = 0.2
+
 
 @click.command("status")
 @system_option
@@ -21,7 +26,10 @@ from .systems import find, system_option
 @debug_option
 def command(system: str | None, stats: bool, as_json: bool) -> None:
     """Show the system."""
-    answer = ask(find(system), "supervisor.status", {"statistics": stats})
+    location = find(system)
+    answer = ask(location, "supervisor.status", {"statistics": stats})
+    if not stats and not as_json and any(_running_s(backplane) >= LONG_S for backplane in answer["backplanes"]):
+        answer = ask(location, "supervisor.status", {"statistics": True, "limit": NAMED_LIMIT_S})
     if as_json:
         show.as_json(answer)
         return
@@ -45,7 +53,7 @@ def command(system: str | None, stats: bool, as_json: bool) -> None:
         ),
         [_row(backplane) for backplane in answer["backplanes"]],
     )
-    for line in _remarks(answer):
+    for line in [*_remarks(answer), *_remarks_on_what_runs(answer)]:
         click.echo(line)
     if stats:
         for backplane in answer["backplanes"]:
@@ -131,6 +139,29 @@ def _remarks(answer: dict[str, Any]) -> list[str]:
         running, said = in_json(values["running"]), in_json(values["file"])
         remarks.append(f"{subject} = {running}, not {said} as {answer['config']['file']} says (appbackplane scale)")
     return remarks + _remarks_on_log(answer)
+
+
+def _running_s(backplane: dict[str, Any]) -> float:
+    """How long the action has run that runs longest."""
+    return (backplane["board"] or {}).get("running_for") or 0.0
+
+
+def _remarks_on_what_runs(answer: dict[str, Any]) -> list[str]:
+    """What runs for long, by name where its backplane has answered in time."""
+    remarks = []
+    for backplane in answer["backplanes"]:
+        told = backplane.get("statistics")
+        if told is None and (seconds := _running_s(backplane)) >= LONG_S:
+            remarks.append(
+                f"{backplane['name']}: an action has run for {show.duration(seconds)}; which, it did not tell in time"
+            )
+        for one in () if told is None else told["running"]:
+            if one["running_ms"] >= LONG_S * 1e3:
+                remarks.append(
+                    f"{backplane['name']}: {one['route']} on {one['object']} has run for "
+                    f"{show.duration(one['running_ms'] / 1e3)} (appbackplane why {one['route']})"
+                )
+    return remarks
 
 
 def _remarks_on_log(answer: dict[str, Any]) -> list[str]:

@@ -192,13 +192,24 @@ def _details(row: BackplaneFigures, width: int) -> list[Line]:
         _told(
             f"boosts {_total(row.boosts, row.boosts_new)}", f"throttled {_total(row.throttled, row.throttled_new)}",
             f"slow actions {_total(row.slow, row.slow_new)}",
-            *([f"one action has been running for {cells.duration(row.running_for_s)}"]
-              if (row.running_for_s or 0) >= 1 else []),
+            *_running(row),
         ),
         _queues(row),
         *map(_requests, row.requests or ()),
     ]  # fmt: skip
     return [*lines, *_remarks(row, is_named=False)]
+
+
+def _running(row: BackplaneFigures) -> list[str]:
+    """What has been running for a second."""
+    if row.running:
+        return [
+            f"{one.route} has run for {cells.duration(one.seconds)} on {one.object}"
+            for one in row.running
+            if one.seconds >= 1
+        ]
+    is_long = (row.running_for_s or 0) >= 1
+    return [f"one action has been running for {cells.duration(row.running_for_s)}"] if is_long else []
 
 
 def _times(percentiles: object) -> str:

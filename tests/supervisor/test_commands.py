@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,7 +16,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from appbackplane.supervisor.commands import main, show
+from appbackplane.supervisor.commands import main, show, status
 from appbackplane.supervisor.commands.call import TIMEOUT_S_MAX
 from appbackplane.supervisor.commands.cli import VERBS
 from appbackplane.supervisor.commands.words import arguments
@@ -226,6 +228,43 @@ def test_down_returns_when_nothing_is_left(folder: Path, start: Callable[..., Ru
     assert (result.exit_code, result.stdout) == (DONE, "system 'demo' is down\n")
     assert not system.run_dir.exists()
     assert system.wait_down() == 0
+
+
+HOLDS = """
+import time
+from pathlib import Path
+from appbackplane.runtime import Component, operation
+
+class Index(Component):
+    @operation()
+    def hold(self, until: str) -> None:
+        while not Path(until).exists():
+            time.sleep(0.01)
+
+class Query(Component):
+    pass
+"""
+
+
+def test_status_names_what_hangs(
+    folder: Path, start: Callable[..., RunningSystem], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That a backplane is busy is known before; what with is the question."""
+    monkeypatch.setattr(status, "LONG_S", 0.3)
+    system = start(module=HOLDS)
+    system.wait_up()
+    assert "has run for" not in run("status").stdout
+    with connect(folder / "run") as client:
+        held = client.submit("index.hold", until=str(folder / "now"))
+        end_s = time.monotonic() + LIMIT_S
+        while "has run for" not in (said := run("status").stdout):
+            assert time.monotonic() < end_s, said
+        (folder / "now").touch()
+        held.result()
+    line = next(line for line in said.splitlines() if "has run for" in line)
+    assert re.fullmatch(r"index: index\.hold on index/index has run for .* \(appbackplane why index\.hold\)", line)
+    system.signal(signal.SIGTERM)
+    system.wait_down()
 
 
 def test_detached_it_returns_once_the_system_is_up(folder: Path) -> None:

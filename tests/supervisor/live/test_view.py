@@ -88,6 +88,19 @@ def test_what_does_not_fit_is_told_of_the_selected_row() -> None:
     assert "did not answer in time; from the board, 300 ms old" in page
 
 
+def test_what_has_run_for_long_is_named() -> None:
+    """That one action hangs helps who knows which."""
+    running = [{"route": "good.forever", "object": "main/good.a", "running_ms": 11_000.0},
+               {"route": "good.quick", "object": "main/good.b", "running_ms": 0.1}]  # fmt: skip
+    held = board(running_for=11.0)
+    named = figures(None, look(61.0, backplane("main", statistics(11.0, running=running), board=held)))
+    silent = figures(None, look(61.0, backplane("main", None, board=held)))
+    page = "\n".join(shown(screen(named, Navigation(), 160, 24)))
+    assert "good.forever has run for 11 s on main/good.a" in page
+    assert "good.quick" not in page
+    assert "one action has been running for 11 s" in "\n".join(shown(screen(silent, Navigation(), 160, 24)))
+
+
 def test_a_wide_terminal_has_all_columns_and_the_operations_below() -> None:
     """Room is used for what is known."""
     page = shown(screen(found(), Navigation(), 160, 50))
