@@ -103,8 +103,9 @@ def _limit(limit: dict[str, Any]) -> str:
     return "-" if limit["percent"] is None else f"{limit['percent']} % {limit['by']}"
 
 
-def _failure(backplane: str, component: str, failure: dict[str, Any]) -> str:
-    then = ["given up"] if failure["is_given_up"] else []
+def _failure(backplane: str, component: str, failure: dict[str, Any], role: str) -> str:
+    again = f"given up (appbackplane move {role} {component} tries it again)"
+    then = [again] if failure["is_given_up"] else []
     if failure["retry_in"] is not None:
         then.append(f"tried again in {show.duration(failure['retry_in'])}")
     if failure["holds_up"]:
@@ -118,8 +119,12 @@ def _remarks(answer: dict[str, Any]) -> list[str]:
     for backplane in answer["backplanes"]:
         if backplane["reason"]:
             before = "its last process: " if backplane["state"] in ("up", "starting") else ""
-            remarks.append(f"{backplane['name']}: {before}{backplane['reason']}")
-        remarks += [_failure(backplane["name"], name, failure) for name, failure in backplane["failed"].items()]
+            after = (
+                f" (appbackplane restart {backplane['name']} starts it again)" if backplane["state"] == "failed" else ""
+            )
+            remarks.append(f"{backplane['name']}: {before}{backplane['reason']}{after}")
+        failed = backplane["failed"].items()
+        remarks += [_failure(backplane["name"], name, failure, answer["role"]) for name, failure in failed]
         for component, to in backplane["wanted"].items():
             if to != answer["role"]:
                 remarks.append(f"{backplane['name']}: {component} is to be {to} (appbackplane move)")
