@@ -20,7 +20,7 @@ from . import streams
 
 #: In the order in which a person needs them.
 VERBS = (
-    *("up", "down", "status", "top", "logs", "move", "restart", "reload", "scale"),
+    *("up", "down", "list", "status", "top", "logs", "move", "restart", "reload", "scale"),
     *("why", "requests", "call", "publish", "listen", "routes", "peers"),
     *("report", "pipeline"),
     *("check", "doctor", "new", "keys"),
