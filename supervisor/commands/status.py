@@ -52,6 +52,7 @@ def command(system: str | None, stats: bool, as_json: bool) -> None:
             "COMPONENTS",
         ),
         [_row(backplane) for backplane in answer["backplanes"]],
+        less=("OS PRIORITY", "LIMIT", "CPU", "RESTARTS", "PID"),
     )
     for line in [*_remarks(answer), *_remarks_on_what_runs(answer)]:
         click.echo(line)

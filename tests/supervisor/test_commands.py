@@ -81,6 +81,27 @@ def test_names_and_figures_are_not_cut_for_a_narrow_terminal(
     assert ("\N{BOX DRAWINGS LIGHT HORIZONTAL}" in said) is is_drawn
 
 
+@pytest.mark.parametrize(
+    ("columns", "headings"), [("60", "NAME DOES"), ("70", "NAME CPU DOES"), ("200", "NAME OS CPU DOES")]
+)
+def test_a_narrow_terminal_shows_less_and_breaks_no_word(
+    columns: str, headings: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `top` does. In a pipe nothing is left out."""
+    head = ["NAME", "OS", "CPU", "DOES"]
+    row = ["index.of_all_that_is_there", "warranted", "12.5 s", "says what there is, in a sentence of some length"]
+    show.table(head, [row], less=("OS", "CPU"))
+    assert capsys.readouterr().out.splitlines()[1] == "  ".join(row)
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    show.table(head, [row], less=("OS", "CPU"))
+    said = click.unstyle(capsys.readouterr().out)
+    assert said.split("\n")[1].split() == headings.split()
+    assert max(map(len, said.splitlines())) <= int(columns)
+    words = [word for name, cell in zip(head, row, strict=True) if name in headings for word in cell.split()]
+    assert sorted(said.split()[len(headings.split()) + 1 :]) == sorted(words)
+
+
 def error_of(result: Result, code: int) -> str:
     """The one line on standard error."""
     assert result.exit_code == code, result.output
