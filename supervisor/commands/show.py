@@ -20,8 +20,12 @@ SENTENCE_WIDTH_MIN = 20
 
 
 def as_json(value: Any) -> None:
-    """One document on one line."""
-    click.echo(in_one_line(value))
+    """One document on one line. For what is no number, or an infinite one, JSON has no word: it is null."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=_other, allow_nan=False)
+    except ValueError:
+        text = in_one_line(json.loads(in_one_line(value), parse_constant=lambda _: None))
+    click.echo(text)
 
 
 def result(value: Any) -> None:
@@ -96,6 +100,11 @@ def _least(cells: Sequence[str]) -> int:
     if width <= SENTENCE_WIDTH_MIN or not any(" " in cell for cell in cells):
         return width
     return max(SENTENCE_WIDTH_MIN, *(len(word) for cell in cells for word in cell.split()))
+
+
+def counted(count: int, noun: str) -> str:
+    """ "1 line", "2,000 lines"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def duration(seconds: float | None) -> str:

@@ -180,7 +180,7 @@ def _remarks_on_log(answer: dict[str, Any]) -> list[str]:
                 f"log: {lost:,} of {written + lost:,} lines of {backplane['name']} were lost: too many at a time"
             )
     if unwritten := answer["log"]["unwritten"]:
-        remarks.append(f"log: {unwritten:,} lines could not be written: {answer['log']['problem']}")
+        remarks.append(f"log: {show.counted(unwritten, 'line')} could not be written: {answer['log']['problem']}")
     return remarks
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import signal
@@ -66,6 +67,19 @@ def test_a_table_is_shown_a_row_a_line(capsys: pytest.CaptureFixture[str]) -> No
     said = capsys.readouterr().out
     assert said.splitlines()[1] == '  {"handler": "note", "data": ["room: Room"]},'
     assert json.loads(said) == rows
+
+
+def test_json_for_programs_is_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """It has no word for what is no number, which `json.dumps` writes all the same; null is what others make of it."""
+    value = {"mean": math.nan, "limits": [-math.inf, 2.5, math.inf], "key": b"a", "said": "NaN"}
+    show.as_json(value)
+    said = capsys.readouterr().out
+    assert said == '{"mean": null, "limits": [null, 2.5, null], "key": "a", "said": "NaN"}\n'
+
+
+def test_one_is_said_of_one() -> None:
+    """Nobody has 1 backplanes."""
+    assert [show.counted(count, "line") for count in (0, 1, 2_000)] == ["0 lines", "1 line", "2,000 lines"]
 
 
 @pytest.mark.parametrize(("columns", "is_drawn"), [("80", False), ("120", True)])
