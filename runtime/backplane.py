@@ -224,6 +224,7 @@ class Backplane:
                 "actions": engine.statistics.actions_count,
                 "operations": operations,
                 "oldest": {"objects": oldest["objects"], "calls": oldest["calls"]},
+                "running": oldest["running"],
                 "queues": {
                     "ready": scheduler.ready.depths(),
                     "oldest_ms": oldest["oldest_ms"],

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -253,7 +253,7 @@ def parse(text: str, path: Path, cpus: Collection[int] | None = None) -> Config:
         reader.say(("system", "metrics"), cannot_listen)
     _check_stuck_after(reader, ("system",), system, table.get("system"))
     names = {name: replicas.names(name, count) for name, count in counts.items()}
-    run_dir = _run_dir(reader, system, path, [each for alike in names.values() for each in alike])
+    run_dir = _run_dir(reader, system, path, names)
     backplanes = {}
     for name, section in sections.items():
         at = ("backplane", name)
@@ -356,7 +356,8 @@ def _check_affinity(
             reader.say((*at, f"affinity[{index}]"), f"there is no CPU {cpu} that it may use (there are: {here})")
 
 
-def _run_dir(reader: Reader, system: dict[str, Any], path: Path, backplanes: Collection[str]) -> Path:
+def _run_dir(reader: Reader, system: dict[str, Any], path: Path, names: Mapping[str, Sequence[str]]) -> Path:
+    """`names`: the backplanes of each table, which has several where it has replicas."""
     name, given = system.get("name", ""), system.get("run_dir")
     if "name" in system and not NAME.fullmatch(name):
         reader.say(("system", "name"), f"expected letters, digits, - and _, got {name!r}")
@@ -369,12 +370,22 @@ def _run_dir(reader: Reader, system: dict[str, Any], path: Path, backplanes: Col
         home = str(given).partition("/")[0]
         reader.say(("system", "run_dir"), f"there is no home of {home!r}")
         return path.parent
-    for backplane in backplanes:
+    for declared, backplane in [(declared, each) for declared, alike in names.items() for each in alike]:
         socket = backplane_socket(run_dir, backplane, _GENERATION_MAX)
         if len(os.fsencode(socket)) > SOCKET_PATH_BYTES_MAX:
             problem = (
                 f"{socket} is longer than a socket path may be ({SOCKET_PATH_BYTES_MAX} bytes): choose a shorter one"
             )
-            reader.say(("system", "run_dir"), problem)
+            if given is None:  # nobody has written it
+                problem += ", or a [system] run_dir"
+            reader.say(_longest(name, given, declared), problem)
             break
     return run_dir
+
+
+def _longest(system: str, run_dir: str | None, backplane: str) -> tuple[str, ...]:
+    """The key that makes a socket's path too long, of those that the user has written."""
+    written = {("system", "name"): system, ("backplane", backplane): backplane}
+    if run_dir is not None:
+        written = {("system", "run_dir"): run_dir, ("backplane", backplane): backplane}
+    return max(written, key=lambda key: len(written[key]))

@@ -17,9 +17,12 @@ OF_NODE = "/"
 
 
 def default_run_dir(system: str) -> Path:
-    """`$XDG_RUNTIME_DIR/appbackplane/NAME`, else a folder of the user's under the temporary directory."""
+    """`$XDG_RUNTIME_DIR/appbackplane/NAME`, else a folder of the user's under the temporary directory.
+
+    A relative path there is no path: it would be another one in each folder (XDG Base Directory Specification).
+    """
     runtime_dir = os.environ.get("XDG_RUNTIME_DIR")
-    if runtime_dir:
+    if runtime_dir and os.path.isabs(runtime_dir):
         return Path(runtime_dir) / "appbackplane" / system
     import tempfile  # 2 ms, of every command's start, that few need
 

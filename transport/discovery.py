@@ -34,9 +34,10 @@ class Location:
         """The socket of its supervisor."""
         return addressing.supervisor_socket(self.run_dir)
 
-    def not_running(self) -> SystemNotRunning:
-        """The error for a system that nobody serves."""
-        return SystemNotRunning(self.system, str(self.run_dir), "SYSTEM.toml" if self.toml is None else str(self.toml))
+    def not_running(self, nearest: str | None = None) -> SystemNotRunning:
+        """The error for a system that nobody serves. `nearest`: the one that was probably meant."""
+        toml = "SYSTEM.toml" if self.toml is None else str(self.toml)
+        return SystemNotRunning(self.system, str(self.run_dir), toml, nearest)
 
     def not_permitted(self) -> FailedPrecondition:
         """The error for a system that may run or not: this user may not look."""

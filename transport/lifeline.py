@@ -9,7 +9,9 @@ thread. One descriptor a client; the plain connection is closed again at once.
 import os
 import socket
 import struct
+from contextlib import suppress
 
+from .addressing import supervisor_socket
 from .discovery import Location
 from .errors import FailedPrecondition
 
@@ -29,13 +31,31 @@ def open_lifeline(location: Location) -> int | None:
         except PermissionError as error:
             raise location.not_permitted() from error
         except OSError as error:
-            raise location.not_running() from error
+            raise location.not_running(nearest(location)) from error
         pid, uid, _gid = _CREDENTIALS.unpack(probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
         check_trusted(location, uid)
         try:
             return os.pidfd_open(pid) if pid > 0 else None
         except OSError:  # it has ended in this very moment, or the kernel is older than pidfd: deadlines still hold
             return None
+
+
+def nearest(location: Location) -> str | None:
+    """The system that was probably meant, of those that run; None: there is none, or it was not named by its name."""
+    if location.toml is not None or location.is_given:
+        return None
+    import difflib  # only where somebody has mistyped
+
+    folder = location.run_dir.parent
+    try:
+        names = [name for name in os.listdir(folder) if name != location.system]
+    except OSError:
+        return None
+    for name in difflib.get_close_matches(location.system, names):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe, suppress(OSError):
+            probe.connect(os.fspath(supervisor_socket(folder / name)))
+            return name
+    return None
 
 
 def check_trusted(location: Location, uid: int) -> None:

@@ -10,7 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from appbackplane.transport.envelope import CALL, Envelope, due_ns
-from appbackplane.transport.errors import Cancelled, DeadlineExceeded, InternalError, Unavailable, text_of
+from appbackplane.transport.errors import (
+    BackplaneError,
+    Cancelled,
+    DeadlineExceeded,
+    InternalError,
+    Unavailable,
+    text_of,
+)
 
 from ..objects.action import DEADLINE_DEFAULT_NS, Action
 from ..objects.app_object import AppObject
@@ -70,7 +77,11 @@ class Digesting:
             elif error is not None or not isinstance(ended.result, str):
                 got = type(ended.result).__name__
                 problem = f"expected a key (a string), got {got}" if error is None else text_of(error)
-                intake.turn_away(peer, envelope, InternalError(f"{name}: {problem}"), then_ns)
+                told = InternalError(f"{name}: {problem}")
+                if error is None or isinstance(error, BackplaneError):  # all else has been reported at its end
+                    told.__cause__ = error
+                    self._engine.reports.failed(action, told, then_ns)
+                intake.turn_away(peer, envelope, told, then_ns)
             else:
                 left = None if deadline_ns is None else -deadline_ns
                 envelope.key, envelope.deadline = ended.result, left

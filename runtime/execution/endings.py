@@ -14,7 +14,7 @@ from appbackplane.transport.errors import BackplaneError, DeadlineExceeded, Inte
 from ..objects.action import Action, Outcome, ParkableAction
 from ..observation.recorder import Recorder
 from ..observation.statistics import OperationStatistics
-from .failures import as_error
+from .failures import as_error, is_own_bug
 from .method_action import MethodAction
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Endings:
     def answer(self, action: Action, now_ns: int) -> None:  # hot: scripts/bench call_rtt
         """Tell the caller of an action how it ended."""
         engine = self._engine
-        peer, error = action.peer, action.error
+        peer, error, is_unsendable = action.peer, action.error, False
         if peer is not None:
             engine.intake.accepted.pop((peer, action.call_id), None)
             if error is None:
@@ -46,10 +46,13 @@ class Endings:
                         engine.undelivered_count += 1
                 except BackplaneError as problem:
                     action.error = error = InternalError(f"{action.name} returned what cannot be sent: {problem}")
+                    error.__cause__ = problem
+                    is_unsendable = True
         if error is not None:
             told = as_error(action, error, is_debug=engine.is_debug)
             is_told = peer is not None or action.on_end is not None or engine.intake.closing.is_closed
-            if not (is_told and isinstance(error, BackplaneError)):
+            is_bug = is_unsendable or (peer is not None and is_own_bug(action, error, told))
+            if is_bug or not (is_told and isinstance(error, BackplaneError)):
                 engine.reports.failed(action, error, now_ns)
             if peer is not None:
                 is_refused = action.account is None  # it was never chosen

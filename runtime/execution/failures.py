@@ -41,5 +41,15 @@ def as_error(action: Action, error: BaseException, *, is_debug: bool) -> Backpla
     return InternalError(message, trace=_trace(error, is_debug=is_debug))
 
 
+def is_own_bug(action: Action, error: BaseException, told: BackplaneError) -> bool:
+    """Whether a caller is told INTERNAL for what this operation did: its traceback is then in this log or nowhere.
+
+    An INTERNAL that came from a callee is in that one's log. Actions that are no methods report for themselves.
+    """
+    if told is not error:
+        return isinstance(told, InternalError)
+    return isinstance(told, InternalError) and isinstance(action, MethodAction) and error is not action.received
+
+
 def _trace(error: BaseException, *, is_debug: bool) -> str | None:
     return "".join(traceback.format_exception(error)) if is_debug else None

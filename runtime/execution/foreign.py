@@ -36,13 +36,14 @@ def action_of(route: Route, request: Request, priorities: int) -> Action | None:
     if made is None and request.topic is not None:
         return None
     if not isinstance(made, Action) or made.object._component is not route.component:
-        raise InternalError(
-            f"{route.name}: create_action must return an Action for an object of {route.component.name}"
-        )
+        problem = f"{route.name}: create_action must return an Action for an object of {route.component.name}"
+        log.error("%s", problem)
+        raise InternalError(problem)
     action: Action = made
     try:
         check(action, priorities)
     except (TypeError, ValueError) as error:
+        log.error("%s: %s", route.name, error)
         raise InternalError(f"{route.name}: {error}") from error
     return action
 

@@ -23,6 +23,7 @@ from .coroutines import CallRequest, Signal
 from .digesting import Digest
 from .method_action import MethodAction
 from .naming import LOOK_MAX, SHOWN_MAX, Names, call_name, is_object_name, route_of
+from .progress import is_long
 from .worker import Worker
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Inspection:
     # -- how old ------------------------------------------------------------------------------------------------------
 
     def figures(self) -> dict[str, Any]:
-        """For the statistics: age of the oldest in each ready queue, and the objects and calls that wait longest."""
+        """For the statistics: age of the oldest in each ready queue, the objects and calls that wait longest, and what runs."""
         engine = self._engine
         with engine.lead:
             now_ns = engine.clock.now_ns()
@@ -73,7 +74,17 @@ class Inspection:
                     {"call": self._names.name(*who), "route": route_of(action), "object": action.object.name}
                     for who, action in calls
                 ],
+                "running": [
+                    {"route": action.name, "object": action.object.name, "running_ms": _ms(max(0, now_ns - started_ns))}
+                    for action, started_ns in self._busy()[:SHOWN_MAX]
+                ],
             }
+
+    def _busy(self) -> list[tuple[Action, int]]:
+        """What runs and since when, the longest first; not what was declared to take long."""
+        team = [(worker.action, worker.started_ns) for worker in self._engine.watch.team]
+        busy = [(action, at_ns) for action, at_ns in team if action is not None and at_ns and not is_long(action)]
+        return sorted(busy, key=lambda entry: entry[1])
 
     def _object_figures(self, object: AppObject, now_ns: int) -> dict[str, Any]:
         head = object._head

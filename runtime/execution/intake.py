@@ -384,9 +384,9 @@ class Intake:
             if throttle.is_full:
                 throttle.refused_count += 1
                 self._engine.statistics.of(action.name).refused_count += 1
+                has = "1 request" if throttle.outstanding == 1 else f"{throttle.outstanding} requests"
                 raise Busy(
-                    f"{action.name}: {component.name} has {throttle.outstanding} requests outstanding "
-                    f"(max_requests = {throttle.limit})",
+                    f"{action.name}: {component.name} has {has} outstanding (max_requests = {throttle.limit})",
                     retry_after=throttle.retry_after(),
                 )
         throttle.outstanding += 1

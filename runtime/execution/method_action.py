@@ -7,7 +7,7 @@ what it awaited has come. Slots only: this is allocated once a call.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from appbackplane.transport.errors import BackplaneError, Cancelled, FailedPrecondition
 
@@ -19,6 +19,13 @@ from .coroutines import STEP_ASIDE, CallRequest, Pause
 if TYPE_CHECKING:
     from ..objects.app_object import AppObject
     from ..scheduling.timers import Timer
+
+AWAITABLE: Final = (
+    "an operation may await self.call(...), pause(...) and checkpoint(); libraries of asyncio belong in a client or a thread "
+    "of their own"
+)
+#: With what asyncio fails where no loop of its own runs, in the words of either function.
+_LOOPLESS: Final = ("no running event loop", "There is no current event loop")
 
 
 class MethodAction(Action):
@@ -73,7 +80,7 @@ class MethodAction(Action):
                 self.coroutine = coroutine = result
             return self._drive(coroutine)
         except Exception as error:
-            self.error = error
+            self.error = explained(error) if type(error) is RuntimeError else error
             return DONE
 
     @property
@@ -92,10 +99,7 @@ class MethodAction(Action):
                 if isinstance(instruction, (CallRequest, Pause)):
                     self.request = instruction
                     return WAITING
-                thrown = TypeError(
-                    f"{self.name} awaited {type(instruction).__name__}: an operation may await self.call(...), "
-                    "pause(...) and checkpoint(); libraries of asyncio belong in a client or a thread of their own"
-                )
+                thrown = TypeError(f"{self.name} awaited {type(instruction).__name__}: {AWAITABLE}")
         except StopIteration as stop:
             self.result = stop.value
             return DONE
@@ -124,3 +128,13 @@ class MethodAction(Action):
     def cancel(self) -> None:
         """Its caller has gone: at the next await it ends with `Cancelled`."""
         self.thrown = Cancelled(f"{self.name}: the caller took the call back")
+
+
+def explained(error: Exception) -> Exception:
+    """With what is to be done instead, where somebody has asked asyncio for its event loop (`asyncio.sleep`)."""
+    said = error.args[0] if error.args else None
+    if not (isinstance(said, str) and said.startswith(_LOOPLESS)):
+        return error
+    better = RuntimeError(f"{said}: there is no asyncio here; for asyncio.sleep(1) await pause(1); {AWAITABLE}")
+    better.__cause__ = error
+    return better

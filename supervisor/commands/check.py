@@ -45,7 +45,8 @@ def command(file: str | None, as_json: bool) -> None:
         click.echo(f"warning: {warning}", err=True)
     sizes = _sizes(registrations)
     click.echo(
-        f"{config.file}: {sizes['backplanes']} backplanes, {sizes['routes']} routes; comes up as {', '.join(order)}"
+        f"{config.file}: {show.counted(sizes['backplanes'], 'backplane')}, {show.counted(sizes['routes'], 'route')}; "
+        f"comes up as {', '.join(order)}"
     )
 
 

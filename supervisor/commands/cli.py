@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -19,12 +20,14 @@ from . import streams
 
 #: In the order in which a person needs them.
 VERBS = (
-    *("up", "down", "status", "top", "logs", "move", "restart", "reload", "scale"),
+    *("up", "down", "list", "status", "top", "logs", "move", "restart", "reload", "scale"),
     *("why", "requests", "call", "publish", "listen", "routes", "peers"),
     *("report", "pipeline"),
     *("check", "doctor", "new", "keys"),
 )
 FAILED, WRONG_USAGE = 1, 2
+#: As a shell tells that SIGINT ended a program: 128 and its number.
+INTERRUPTED = 130
 #: Of an error: a screen of 80 columns is 1,920 characters.
 LINE_LENGTH_MAX = 1_600
 
@@ -60,6 +63,8 @@ class Verbs(click.Group):
             raise click.exceptions.Exit(WRONG_USAGE) from error
         except OSError as error:
             raise click.exceptions.Exit(_after_output(error)) from error
+        except KeyboardInterrupt as interrupt:
+            raise click.exceptions.Exit(_after_interrupt(interrupt)) from interrupt
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -100,6 +105,8 @@ class Verbs(click.Group):
             _fail(ctx, error, f"{_in_one_line(error)} (see {verb} --help)", WRONG_USAGE)
         except (click.exceptions.Exit, click.ClickException, click.Abort):
             raise
+        except KeyboardInterrupt as interrupt:
+            ctx.exit(_after_interrupt(interrupt))
         except BackplaneError as error:
             _fail(ctx, error, error.message, WRONG_USAGE if is_about_configuration(error) else FAILED)
         except Exception as error:
@@ -193,3 +200,11 @@ def _after_output(error: OSError) -> int:
         _say(f"standard output cannot be written: {error.strerror or os.strerror(error.errno or 0)}")
     streams.write_nothing_more()
     return 0 if is_broken else FAILED
+
+
+def _after_interrupt(interrupt: KeyboardInterrupt) -> int:
+    """The exit code after Ctrl-C. A verb that leaves something behind has said so in the interrupt."""
+    if sys.stderr.isatty():
+        click.echo(err=True)  # the terminal has written ^C
+    _say(str(interrupt) or "interrupted")
+    return INTERRUPTED

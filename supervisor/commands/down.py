@@ -8,7 +8,8 @@ from contextlib import suppress
 
 import click
 
-from appbackplane.transport.errors import DeadlineExceeded, PeerDown
+from appbackplane.transport.discovery import Location
+from appbackplane.transport.errors import BackplaneError, DeadlineExceeded, PeerDown
 
 from . import show
 from .asking import ask
@@ -21,7 +22,10 @@ from .systems import check_running, find, system_option
 TIMEOUT_S = 60.0
 #: A day: whoever needs longer looks again.
 TIMEOUT_S_MAX = 86_400
-_SILENT_MS = 1_000
+#: What takes longer than this is said to be waited for; and longer than this, what for.
+_SILENT_MS, _PATIENT_MS = 1_000, 3_000
+#: Whoever waits for the end need not wait for what is told meanwhile.
+ANSWER_S = 1.0
 
 
 @click.command("down")
@@ -47,19 +51,44 @@ def command(system: str | None, now: bool, timeout: float, as_json: bool) -> Non
     try:
         with suppress(PeerDown):  # gone before it could answer: that is what was asked for
             ask(location, "supervisor.down", {"now": now})
-        end = select.poll()
-        end.register(pidfd, select.POLLIN)
-        timeout_ms = timeout * 1e3
-        if not end.poll(min(_SILENT_MS, timeout_ms)):
-            click.echo(f"waiting for {location.system!r} to go down", err=True)
-            if not end.poll(max(0.0, timeout_ms - _SILENT_MS)):
-                raise DeadlineExceeded(
-                    f"{location.system!r} (pid {pid}) is still going down after {timeout:g} s; "
-                    "see appbackplane status, or kill it: appbackplane down --now"
-                )
+        if not _is_down(pidfd, location, timeout * 1e3):
+            raise DeadlineExceeded(
+                f"{location.system!r} (pid {pid}) is still going down after {timeout:g} s; "
+                "see appbackplane status, or kill it: appbackplane down --now"
+            )
     finally:
         os.close(pidfd)
     if as_json:
         show.as_json({"system": location.system, "pid": pid})
     else:
         click.echo(f"system {location.system!r} is down")
+
+
+def _is_down(pidfd: int, location: Location, timeout_ms: float) -> bool:
+    """Whether it has ended in time. What takes long is told."""
+    end = select.poll()
+    end.register(pidfd, select.POLLIN)
+    try:
+        if end.poll(min(_SILENT_MS, timeout_ms)):
+            return True
+        click.echo(f"waiting for {location.system!r} to go down", err=True)
+        if end.poll(max(0.0, min(_PATIENT_MS, timeout_ms) - _SILENT_MS)):
+            return True
+        if timeout_ms > _PATIENT_MS and (left := _left(location)):
+            click.echo(f"waiting for {left} (kill it: appbackplane down --now)", err=True)
+        return bool(end.poll(max(0.0, timeout_ms - _PATIENT_MS)))
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"interrupted: {location.system!r} goes on going down (appbackplane status shows how far it is)"
+        ) from None
+
+
+def _left(location: Location) -> str:
+    """The backplanes that have a process still, and what it does; "" where there are none, or nobody answers."""
+    try:
+        answer = ask(location, "supervisor.status", {"statistics": False}, ANSWER_S)
+    except BackplaneError:  # it has just gone, or has other things to do
+        return ""
+    return ", ".join(
+        f"{one['name']}, {one['state']} for {show.duration(one['since'])}" for one in answer["backplanes"] if one["pid"]
+    )

@@ -28,9 +28,11 @@ def command(topic: str, system: str | None, count: int | None, as_json: bool) ->
                 show.as_json({"topic": message.topic, "lost": message.lost, "body": message.body})
             else:
                 if message.lost:
-                    click.echo(f"({message.lost} messages of {message.topic} were lost here)", err=True)
+                    click.echo(f"({show.counted(message.lost, 'message')} of {message.topic} lost here)", err=True)
                 click.echo(f"{message.topic} {show.in_one_line(message.body)}")
             if number == count:
                 return
+    except KeyboardInterrupt:  # how one leaves it
+        return
     finally:
         client.close()

@@ -17,6 +17,7 @@ import click
 from appbackplane.runtime.observation.log_line import LEVELS
 from appbackplane.transport.discovery import Location
 from appbackplane.transport.errors import FailedPrecondition, NotFound
+from appbackplane.transport.lifeline import nearest
 
 from ..logs import filter as log_filter
 from ..logs.filter import LogFilter
@@ -26,7 +27,7 @@ from ..logs.text import told
 from ..replicas import numbered
 from . import streams
 from .cli import debug_option, json_option
-from .systems import find, named_once, nearest, system_option
+from .systems import find, named_once, system_option
 
 #: Without `--lines` and `--since`: two screens.
 LINES = 100

@@ -17,9 +17,10 @@ import click
 from appbackplane.runtime.observation.segments import RECORDS
 from appbackplane.transport.discovery import Location
 from appbackplane.transport.errors import FailedPrecondition, NotFound
+from appbackplane.transport.lifeline import nearest
 
 from .cli import is_debug
-from .systems import find, named_once, nearest
+from .systems import find, named_once
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

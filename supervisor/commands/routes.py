@@ -33,6 +33,7 @@ def command(system: str | None, as_json: bool) -> None:
             )
             for entry in sorted(entries, key=lambda entry: entry["route"])
         ],
+        less=("PRIORITY", "BACKPLANE", "WHAT IT DOES"),
     )
 
 

@@ -14,13 +14,18 @@ from typing import Any
 
 import click
 
-#: Of what has no sentence in it. Rich would fold "hub.measured" to "hub.…", and every figure to two lines.
-CELL_WIDTH_MAX = 40
+#: What is wider than this, and has blanks in it, may be folded at them, down to this. By itself rich would fold "hub.measured"
+#: to "hub.…", and every figure to two lines.
+SENTENCE_WIDTH_MIN = 20
 
 
 def as_json(value: Any) -> None:
-    """One document on one line."""
-    click.echo(in_one_line(value))
+    """One document on one line. For what is no number, or an infinite one, JSON has no word: it is null."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=_other, allow_nan=False)
+    except ValueError:
+        text = in_one_line(json.loads(in_one_line(value), parse_constant=lambda _: None))
+    click.echo(text)
 
 
 def result(value: Any) -> None:
@@ -53,23 +58,53 @@ def in_one_line(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=_other)
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Rows of text under their headings. Sentences are folded on a narrow terminal, names and figures are not cut for it."""
-    widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
-    is_folded = max(widths, default=0) > CELL_WIDTH_MAX
-    if sys.stdout.isatty() and (is_folded or sum(widths) + 3 * len(widths) <= get_terminal_size().columns):
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, less: Sequence[str] = ()) -> None:
+    """Rows of text under their headings. On a terminal that is too narrow the columns `less` are left out, the first first, and
+    sentences are folded between words; names and figures are not cut. In a pipe everything is there, a row a line.
+    """
+    if sys.stdout.isatty() and (fitting := _fitting(columns, rows, less, get_terminal_size().columns)) is not None:
         from rich import box
         from rich.console import Console
         from rich.table import Table
         from rich.text import Text
 
-        drawn = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
+        drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for number, width in fitting:
+            longest = max(map(len, (columns[number], *(row[number] for row in rows))))
+            drawn.add_column(Text(columns[number]), min_width=width, no_wrap=width == longest)
         for row in rows:
-            drawn.add_row(*(Text(cell) for cell in row))  # Text: a signature's brackets are not markup
+            drawn.add_row(*(Text(row[number]) for number, _ in fitting))  # Text: a signature's brackets are not markup
         Console().print(drawn)
         return
+    widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
     for row in (columns, *rows):
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _fitting(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], less: Sequence[str], room: int
+) -> list[tuple[int, int]] | None:
+    """The columns that can be shown, by number, and how wide each is at least; None: there is no room for the rest either."""
+    least = [_least(cells) for cells in zip(columns, *rows, strict=True)]
+    shown = list(enumerate(least))
+    for heading in (None, *less):
+        shown = [(number, width) for number, width in shown if columns[number] != heading]
+        if sum(width + 3 for _, width in shown) <= room:
+            return shown
+    return None
+
+
+def _least(cells: Sequence[str]) -> int:
+    """As wide as a column has to be: it is as wide as it is, unless it holds sentences."""
+    width = max(map(len, cells))
+    if width <= SENTENCE_WIDTH_MIN or not any(" " in cell for cell in cells):
+        return width
+    return max(SENTENCE_WIDTH_MIN, *(len(word) for cell in cells for word in cell.split()))
+
+
+def counted(count: int, noun: str) -> str:
+    """ "1 line", "2,000 lines"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def duration(seconds: float | None) -> str:

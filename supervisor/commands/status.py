@@ -13,6 +13,11 @@ from .asking import ask
 from .cli import debug_option, json_option
 from .systems import find, system_option
 
+#: What has run for longer than this is named: somebody waits, or will.
+LONG_S = 2.0
+#: A sentinel tells in 10 ms what runs beside it, unless that keeps the interpreter to itself: then it is not waited for.
+NAMED_LIMIT_S = 0.2
+
 
 @click.command("status")
 @system_option
@@ -21,7 +26,10 @@ from .systems import find, system_option
 @debug_option
 def command(system: str | None, stats: bool, as_json: bool) -> None:
     """Show the system."""
-    answer = ask(find(system), "supervisor.status", {"statistics": stats})
+    location = find(system)
+    answer = ask(location, "supervisor.status", {"statistics": stats})
+    if not stats and not as_json and any(_running_s(backplane) >= LONG_S for backplane in answer["backplanes"]):
+        answer = ask(location, "supervisor.status", {"statistics": True, "limit": NAMED_LIMIT_S})
     if as_json:
         show.as_json(answer)
         return
@@ -44,8 +52,9 @@ def command(system: str | None, stats: bool, as_json: bool) -> None:
             "COMPONENTS",
         ),
         [_row(backplane) for backplane in answer["backplanes"]],
+        less=("OS PRIORITY", "LIMIT", "CPU", "RESTARTS", "PID"),
     )
-    for line in _remarks(answer):
+    for line in [*_remarks(answer), *_remarks_on_what_runs(answer)]:
         click.echo(line)
     if stats:
         for backplane in answer["backplanes"]:
@@ -95,8 +104,9 @@ def _limit(limit: dict[str, Any]) -> str:
     return "-" if limit["percent"] is None else f"{limit['percent']} % {limit['by']}"
 
 
-def _failure(backplane: str, component: str, failure: dict[str, Any]) -> str:
-    then = ["given up"] if failure["is_given_up"] else []
+def _failure(backplane: str, component: str, failure: dict[str, Any], role: str) -> str:
+    again = f"given up (appbackplane move {role} {component} tries it again)"
+    then = [again] if failure["is_given_up"] else []
     if failure["retry_in"] is not None:
         then.append(f"tried again in {show.duration(failure['retry_in'])}")
     if failure["holds_up"]:
@@ -110,8 +120,12 @@ def _remarks(answer: dict[str, Any]) -> list[str]:
     for backplane in answer["backplanes"]:
         if backplane["reason"]:
             before = "its last process: " if backplane["state"] in ("up", "starting") else ""
-            remarks.append(f"{backplane['name']}: {before}{backplane['reason']}")
-        remarks += [_failure(backplane["name"], name, failure) for name, failure in backplane["failed"].items()]
+            after = (
+                f" (appbackplane restart {backplane['name']} starts it again)" if backplane["state"] == "failed" else ""
+            )
+            remarks.append(f"{backplane['name']}: {before}{backplane['reason']}{after}")
+        failed = backplane["failed"].items()
+        remarks += [_failure(backplane["name"], name, failure, answer["role"]) for name, failure in failed]
         for component, to in backplane["wanted"].items():
             if to != answer["role"]:
                 remarks.append(f"{backplane['name']}: {component} is to be {to} (appbackplane move)")
@@ -133,6 +147,29 @@ def _remarks(answer: dict[str, Any]) -> list[str]:
     return remarks + _remarks_on_log(answer)
 
 
+def _running_s(backplane: dict[str, Any]) -> float:
+    """How long the action has run that runs longest."""
+    return (backplane["board"] or {}).get("running_for") or 0.0
+
+
+def _remarks_on_what_runs(answer: dict[str, Any]) -> list[str]:
+    """What runs for long, by name where its backplane has answered in time."""
+    remarks = []
+    for backplane in answer["backplanes"]:
+        told = backplane.get("statistics")
+        if told is None and (seconds := _running_s(backplane)) >= LONG_S:
+            remarks.append(
+                f"{backplane['name']}: an action has run for {show.duration(seconds)}; which, it did not tell in time"
+            )
+        for one in () if told is None else told["running"]:
+            if one["running_ms"] >= LONG_S * 1e3:
+                remarks.append(
+                    f"{backplane['name']}: {one['route']} on {one['object']} has run for "
+                    f"{show.duration(one['running_ms'] / 1e3)} (appbackplane why {one['route']})"
+                )
+    return remarks
+
+
 def _remarks_on_log(answer: dict[str, Any]) -> list[str]:
     """What is missing in the log."""
     remarks = []
@@ -143,7 +180,7 @@ def _remarks_on_log(answer: dict[str, Any]) -> list[str]:
                 f"log: {lost:,} of {written + lost:,} lines of {backplane['name']} were lost: too many at a time"
             )
     if unwritten := answer["log"]["unwritten"]:
-        remarks.append(f"log: {unwritten:,} lines could not be written: {answer['log']['problem']}")
+        remarks.append(f"log: {show.counted(unwritten, 'line')} could not be written: {answer['log']['problem']}")
     return remarks
 
 

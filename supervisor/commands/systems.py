@@ -14,8 +14,8 @@ import click
 
 from appbackplane.transport.addressing import default_run_dir
 from appbackplane.transport.discovery import Location, locate
-from appbackplane.transport.errors import CallerError, SystemNotRunning
-from appbackplane.transport.lifeline import check_trusted
+from appbackplane.transport.errors import CallerError
+from appbackplane.transport.lifeline import check_trusted, nearest
 
 from ..processes.run_dir import listener, running_pid
 
@@ -75,25 +75,9 @@ def check_running(location: Location) -> int:
     except PermissionError:
         raise location.not_permitted() from None
     if found is None:
-        near = nearest(location)
-        raise (
-            location.not_running()
-            if near is None
-            else SystemNotRunning(location.system, str(location.run_dir), "", near)
-        )
+        raise location.not_running(nearest(location))
     check_trusted(location, found.uid)
     return found.pid
-
-
-def nearest(location: Location) -> str | None:
-    """The system that was probably meant, of those that run; None: there is none, or it was not named by its name."""
-    if location.toml is not None or location.is_given:
-        return None
-    import difflib  # only where somebody has mistyped
-
-    names = [one.system for one in running_systems()]
-    close = difflib.get_close_matches(location.system, [name for name in names if name != location.system], n=1)
-    return close[0] if close else None
 
 
 def named_once(named: str | None, system: str | None) -> str | None:

@@ -122,7 +122,9 @@ def _detached(config: Config, *, as_json: bool) -> None:
     except KeyboardInterrupt:
         supervisor.send_signal(signal.SIGTERM)
         supervisor.wait()
-        raise
+        raise KeyboardInterrupt(
+            f"interrupted: {config.system.name!r} is taken down again, nothing of it stays"
+        ) from None
     finally:
         os.close(ready_fd)
     first, *problems = said.decode(errors="replace").split("\n")

@@ -100,7 +100,7 @@ def _restarts(row: BackplaneFigures) -> Line:
 
 BACKPLANES: tuple[Column[BackplaneFigures], ...] = (
     Column(("", "STATE"), 11, 1, _state, is_left=True),
-    Column(("", "HEALTH"), 7, 15, _health, is_left=True),
+    Column(("", "HEALTH"), 7, 16, _health, is_left=True),
     Column(("", "CPU"), 9, 2, lambda row: _cpu(row, 4), is_left=True),
     Column(("", "LIMIT"), 5, 11, _limit),
     Column(("QUEUES", "0 → low"), 8, 3, _queues, is_left=True),
@@ -111,12 +111,13 @@ BACKPLANES: tuple[Column[BackplaneFigures], ...] = (
     Column(("WAIT", "p99"), 6, 7, lambda row: _p(row.wait, "p99_ns")),
     Column(("RUN", "p50"), 6, 10, lambda row: _p(row.run, "p50_ns")),
     Column(("RUN", "p99"), 6, 8, lambda row: _p(row.run, "p99_ns")),
-    Column(("AWAIT", "REPLY"), 6, 12, lambda row: _plain(cells.count(row.waiting))),
-    Column(("", "BOOSTS"), 6, 17, lambda row: _plain(cells.count(row.boosts))),
-    Column(("THROT-", "TLED"), 6, 13, lambda row: _grown(row.throttled, row.throttled_new)),
-    Column(("", "SLOW"), 6, 14, lambda row: _grown(row.slow, row.slow_new)),
-    Column(("RE-", "STARTS"), 6, 16, _restarts),
-    Column(("", "FOR"), 6, 18, lambda row: _plain(cells.duration(row.since_s))),
+    Column(("AWAIT", "REPLY"), 6, 13, lambda row: _plain(cells.count(row.waiting))),
+    Column(("", "BOOSTS"), 6, 18, lambda row: _plain(cells.count(row.boosts))),
+    Column(("THROT-", "TLED"), 6, 14, lambda row: _grown(row.throttled, row.throttled_new)),
+    Column(("", "SLOW"), 6, 15, lambda row: _grown(row.slow, row.slow_new)),
+    Column(("", "ERRORS"), 6, 12, lambda row: _grown(row.errors, row.errors_new)),
+    Column(("RE-", "STARTS"), 6, 17, _restarts),
+    Column(("", "FOR"), 6, 19, lambda row: _plain(cells.duration(row.since_s))),
 )
 
 OPERATIONS: tuple[Column[OperationFigures], ...] = (

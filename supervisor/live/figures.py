@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from appbackplane.runtime.observation.histogram import Histogram
 
-from .sample import BackplaneSample, Operation, Requests, Sample, Statistics
+from .sample import BackplaneSample, Operation, Requests, Running, Sample, Statistics
 
 RANKS = (0.5, 0.99)
 
@@ -98,6 +98,11 @@ class BackplaneFigures:
     operations: tuple[OperationFigures, ...]
     #: Of its request kernels; None: unknown.
     requests: tuple[RequestFigures, ...] | None
+    #: Of all its operations; None: unknown. And those of the interval.
+    errors: int | None = None
+    errors_new: int = 0
+    #: What runs, the longest first; empty where that is unknown.
+    running: tuple[Running, ...] = ()
     #: The name that it has in common with its replicas.
     replica_of: str | None = None
 
@@ -195,6 +200,9 @@ def _backplane(before: BackplaneSample | None, now: BackplaneSample, interval_s:
         slow_new=0 if figures_of is None or was is None else max(0, figures_of.slow - was.slow),
         operations=operations,
         requests=requests,
+        errors=None if seen is None else sum(each.errors for each in operations),
+        errors_new=sum(each.errors_new for each in operations),
+        running=() if seen is None else seen.running,
         replica_of=now.replica_of,
     )
 

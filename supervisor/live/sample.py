@@ -46,6 +46,15 @@ class Requests:
 
 
 @dataclass(frozen=True, slots=True)
+class Running:
+    """An action, and for how long."""
+
+    route: str
+    object: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Statistics:
     """What a backplane tells of itself when asked."""
 
@@ -65,6 +74,8 @@ class Statistics:
     operations: Mapping[str, Operation]
     #: By component; few are request kernels.
     requests: Mapping[str, Requests]
+    #: What runs, the longest first.
+    running: tuple[Running, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +191,7 @@ def _statistics(told: Mapping[str, Any]) -> Statistics:
         boosts=0 if os_priority is None else os_priority["boosts"],
         operations={name: _operation(account) for name, account in told["operations"].items()},
         requests={component: _requests(kernel) for component, kernel in told["requests"].items()},
+        running=tuple(Running(one["route"], one["object"], one["running_ms"] / 1e3) for one in told["running"]),
     )
 
 

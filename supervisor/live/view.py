@@ -34,7 +34,8 @@ WAIT RUN  how long actions queued and ran that ended in the last interval
 AWAIT     objects that wait for a reply, or a message's for a lock
 BOOSTS    times it made another backplane as urgent as its call
 THROTTLED requests refused because a component had enough
-SLOW      actions above slow_action    RE-STARTS  since the system is up
+SLOW      actions above slow_action    ERRORS    actions that failed
+RE-STARTS since the system is up
 Totals that have grown in the last interval are yellow.
 
 ↑ ↓ j k  select     enter →  operations     esc ←  back
@@ -192,13 +193,25 @@ def _details(row: BackplaneFigures, width: int) -> list[Line]:
         _told(
             f"boosts {_total(row.boosts, row.boosts_new)}", f"throttled {_total(row.throttled, row.throttled_new)}",
             f"slow actions {_total(row.slow, row.slow_new)}",
-            *([f"one action has been running for {cells.duration(row.running_for_s)}"]
-              if (row.running_for_s or 0) >= 1 else []),
+            f"errors {_total(row.errors, row.errors_new)}",
+            *_running(row),
         ),
         _queues(row),
         *map(_requests, row.requests or ()),
     ]  # fmt: skip
     return [*lines, *_remarks(row, is_named=False)]
+
+
+def _running(row: BackplaneFigures) -> list[str]:
+    """What has been running for a second."""
+    if row.running:
+        return [
+            f"{one.route} has run for {cells.duration(one.seconds)} on {one.object}"
+            for one in row.running
+            if one.seconds >= 1
+        ]
+    is_long = (row.running_for_s or 0) >= 1
+    return [f"one action has been running for {cells.duration(row.running_for_s)}"] if is_long else []
 
 
 def _times(percentiles: object) -> str:

@@ -224,7 +224,7 @@ def commands() -> Iterator[tuple[str, click.Command]]:
 
 
 #: Verbs that are not about a running system.
-WITHOUT_A_SYSTEM = ("up", "check", "doctor", "new", "keys")
+WITHOUT_A_SYSTEM = ("up", "list", "check", "doctor", "new", "keys")
 
 
 def is_everywhere(option: click.Option, verb: str) -> bool:

@@ -37,6 +37,7 @@ class Situation:
 TYPED: dict[str, tuple[str, ...]] = {
     "up": ("up", "--detach"),
     "down": ("down",),
+    "list": ("list",),
     "status": ("status",),
     "top": ("top", "--once"),
     "logs": ("logs",),
@@ -80,13 +81,13 @@ ASKS = (
 #: Those that read what a system has recorded, whether it runs or not; of those here none has.
 READS = ("report", "pipeline")
 #: Those that take a file, and those that know no system.
-FILES, ALONE = ("up", "check"), ("doctor", "new", "keys")
+FILES, ALONE = ("up", "check"), ("list", "doctor", "new", "keys")
 
 
 def each(asks: Said, **others: Said) -> dict[str, Said]:
     """The same for all that ask a running system; and for those that read, the same as `report`."""
     read = others.get("report", asks)
-    return dict.fromkeys(ASKS, asks) | dict.fromkeys(READS, read) | others
+    return dict.fromkeys(ASKS, asks) | dict.fromkeys(READS, read) | {"list": Said(DONE, words=("list",))} | others
 
 
 NOT_RUNNING = r"system '{0}' is not running: no supervisor listens in \S+ \(start it: appbackplane up SYSTEM\.toml\)"
@@ -95,6 +96,7 @@ NOT_RECORDED = (
 )
 #: They know no system, so that a right use of theirs ends well whatever the systems do; given a word too many, it does not.
 KNOWS_NONE = {
+    "list": Said(WRONG, r"Got unexpected extra argument \(x\) \(see appbackplane list --help\)", ("list", "x")),
     "doctor": Said(WRONG, r"Got unexpected extra argument \(x\) \(see appbackplane doctor --help\)", ("doctor", "x")),
     "new": Said(WRONG, "'Thing' cannot be the name of a project: expected small letters", ("new", "Thing")),
     "keys": Said(FAILED, r"no key pair in \S+/keys: make one \(appbackplane keys new\)", ("keys", "show")),
@@ -302,6 +304,7 @@ SITUATIONS = {
         ("-s", "demo"),
         each(
             NO_SPACE,
+            list=Said(FAILED, NO_SPACE.line, ("list",)),
             peers=NO_NODE,
             logs=NO_SPACE,
             check=Said(FAILED, NO_SPACE.line, ("check", "demo.toml")),
@@ -430,4 +433,4 @@ WORDS: dict[str, Said] = {
     "keys revoke curve:half": Said(WRONG, "not a public key"),
 }
 #: Take no `-s`.
-WITHOUT_SYSTEM = ("statsu", "--colour", "up", "check", "new", "doctor", "keys")
+WITHOUT_SYSTEM = ("statsu", "--colour", "up", "list", "check", "new", "doctor", "keys")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,7 +17,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from appbackplane.supervisor.commands import main, show
+from appbackplane.supervisor.commands import main, show, status
 from appbackplane.supervisor.commands.call import TIMEOUT_S_MAX
 from appbackplane.supervisor.commands.cli import VERBS
 from appbackplane.supervisor.commands.words import arguments
@@ -66,6 +69,19 @@ def test_a_table_is_shown_a_row_a_line(capsys: pytest.CaptureFixture[str]) -> No
     assert json.loads(said) == rows
 
 
+def test_json_for_programs_is_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """It has no word for what is no number, which `json.dumps` writes all the same; null is what others make of it."""
+    value = {"mean": math.nan, "limits": [-math.inf, 2.5, math.inf], "key": b"a", "said": "NaN"}
+    show.as_json(value)
+    said = capsys.readouterr().out
+    assert said == '{"mean": null, "limits": [null, 2.5, null], "key": "a", "said": "NaN"}\n'
+
+
+def test_one_is_said_of_one() -> None:
+    """Nobody has 1 backplanes."""
+    assert [show.counted(count, "line") for count in (0, 1, 2_000)] == ["0 lines", "1 line", "2,000 lines"]
+
+
 @pytest.mark.parametrize(("columns", "is_drawn"), [("80", False), ("120", True)])
 def test_names_and_figures_are_not_cut_for_a_narrow_terminal(
     columns: str, is_drawn: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -77,6 +93,27 @@ def test_names_and_figures_are_not_cut_for_a_narrow_terminal(
     said = capsys.readouterr().out
     assert "hub.device_changed" in said and said.count("2.83 ms") == 7
     assert ("\N{BOX DRAWINGS LIGHT HORIZONTAL}" in said) is is_drawn
+
+
+@pytest.mark.parametrize(
+    ("columns", "headings"), [("60", "NAME DOES"), ("70", "NAME CPU DOES"), ("200", "NAME OS CPU DOES")]
+)
+def test_a_narrow_terminal_shows_less_and_breaks_no_word(
+    columns: str, headings: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `top` does. In a pipe nothing is left out."""
+    head = ["NAME", "OS", "CPU", "DOES"]
+    row = ["index.of_all_that_is_there", "warranted", "12.5 s", "says what there is, in a sentence of some length"]
+    show.table(head, [row], less=("OS", "CPU"))
+    assert capsys.readouterr().out.splitlines()[1] == "  ".join(row)
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    show.table(head, [row], less=("OS", "CPU"))
+    said = click.unstyle(capsys.readouterr().out)
+    assert said.split("\n")[1].split() == headings.split()
+    assert max(map(len, said.splitlines())) <= int(columns)
+    words = [word for name, cell in zip(head, row, strict=True) if name in headings for word in cell.split()]
+    assert sorted(said.split()[len(headings.split()) + 1 :]) == sorted(words)
 
 
 def error_of(result: Result, code: int) -> str:
@@ -228,6 +265,43 @@ def test_down_returns_when_nothing_is_left(folder: Path, start: Callable[..., Ru
     assert system.wait_down() == 0
 
 
+HOLDS = """
+import time
+from pathlib import Path
+from appbackplane.runtime import Component, operation
+
+class Index(Component):
+    @operation()
+    def hold(self, until: str) -> None:
+        while not Path(until).exists():
+            time.sleep(0.01)
+
+class Query(Component):
+    pass
+"""
+
+
+def test_status_names_what_hangs(
+    folder: Path, start: Callable[..., RunningSystem], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That a backplane is busy is known before; what with is the question."""
+    monkeypatch.setattr(status, "LONG_S", 0.3)
+    system = start(module=HOLDS)
+    system.wait_up()
+    assert "has run for" not in run("status").stdout
+    with connect(folder / "run") as client:
+        held = client.submit("index.hold", until=str(folder / "now"))
+        end_s = time.monotonic() + LIMIT_S
+        while "has run for" not in (said := run("status").stdout):
+            assert time.monotonic() < end_s, said
+        (folder / "now").touch()
+        held.result()
+    line = next(line for line in said.splitlines() if "has run for" in line)
+    assert re.fullmatch(r"index: index\.hold on index/index has run for .* \(appbackplane why index\.hold\)", line)
+    system.signal(signal.SIGTERM)
+    system.wait_down()
+
+
 def test_detached_it_returns_once_the_system_is_up(folder: Path) -> None:
     """The next line of a script may call it."""
     result = run("up", "--detach", "--json")
@@ -280,7 +354,9 @@ def test_what_a_component_raises_is_told_by_check_and_by_up_with_its_place(folde
         "from appbackplane.runtime import Component\nclass A(Component):\n"
         "    def setup(self):\n        raise RuntimeError('no database\\nat all')"
     )
-    (folder / "demo.toml").write_text('[system]\nname = "demo"\nrun_dir = "run"\n[backplane.main]\ncomponents = ["mine:A"]\n')
+    (folder / "demo.toml").write_text(
+        '[system]\nname = "demo"\nrun_dir = "run"\n[backplane.main]\ncomponents = ["mine:A"]\n'
+    )
     said = "component 'mine:A': setup failed: RuntimeError: no database ... (mine.py:4)"
     assert error_of(run("check"), WRONG).endswith(said)
     assert said in error_of(run("up", "--detach"), FAILED)

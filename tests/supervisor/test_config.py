@@ -296,6 +296,16 @@ def test_a_good_file_becomes_what_it_says() -> None:
     assert (found.import_dir, found.file) == ("/etc/demo", str(FILE))
 
 
+def test_a_name_too_long_for_a_socket_is_what_is_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has written no run_dir looks for it in vain."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/1000")
+    long = "x" * 100
+    (problem,) = problems(f'[system]\nname = "{long}"\n[backplane.main]\ncomponents = ["demo:Index"]')
+    assert problem.startswith("system.name: ") and problem.endswith("choose a shorter one, or a [system] run_dir")
+    (problem,) = problems(f'[system]\nname = "demo"\n[backplane.{long}]\ncomponents = ["demo:Index"]')
+    assert problem.startswith(f"backplane.{long}: ")
+
+
 def test_a_run_directory_is_relative_to_the_file() -> None:
     """Not to the folder that the command happened to be typed in: it could not be found again."""
     assert parse(system('run_dir = "run"'), FILE).run_dir == "/etc/demo/run"

@@ -131,7 +131,7 @@ def test_a_detached_system_that_is_not_whole_runs_and_says_so(folder: Path) -> N
     shown = run("status").stdout
     assert "system 'demo': degraded" in shown
     assert "index: index did not become initializing" in shown
-    assert "cannot load; given up; waiting for it: query" in shown
+    assert "cannot load; given up (appbackplane move primary index tries it again); waiting for it: query" in shown
     assert "query: query waits for index" in shown
     (folder / "mended").touch()
     assert run("move", "primary", "index").stdout == "query=primary, index=primary\n"

@@ -9,7 +9,9 @@ from collections.abc import Callable
 
 import psutil
 import pytest
+from click.testing import CliRunner
 
+from appbackplane.supervisor.commands import main
 from appbackplane.supervisor.commands.asking import ask
 from appbackplane.transport import connect
 from appbackplane.transport.addressing import supervisor_socket
@@ -93,6 +95,8 @@ def test_a_crash_loop_is_given_up_and_the_others_serve(start: Start) -> None:
     assert system.backplane("query")["state"] == "up"
     assert system.backplane("query")["components"] == {"query": "secondary"}, "it stands by: what it needs is gone"
     assert system.status()["state"] == "degraded"
+    shown = CliRunner().invoke(main, ["status", "-s", str(system.run_dir)]).stdout
+    assert "were not enough (appbackplane restart index starts it again)" in shown
     system.ask("supervisor.down")
     assert system.wait_down() == 1, "who looks at exit codes must learn of it"
     system.said_once("given up: 1 restarts within 60 s were not enough; to secondary with what depends on it: query")

@@ -26,6 +26,8 @@ def test_a_name_is_the_default_run_directory(runtime_dir: Path, monkeypatch: pyt
     location = discovery.locate("codesearch")
     assert location.run_dir == runtime_dir / "appbackplane" / "codesearch"
     assert location.supervisor == location.run_dir / "supervisor.sock" and not location.is_given
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "xdg")  # a relative path is none (XDG Base Directory Specification)
+    assert discovery.locate("codesearch").run_dir.parent.name.startswith("appbackplane-")
     monkeypatch.delenv("XDG_RUNTIME_DIR")
     assert discovery.locate("codesearch").run_dir.parent.name.startswith("appbackplane-")
 

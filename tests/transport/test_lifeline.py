@@ -41,6 +41,23 @@ def test_no_socket_or_one_that_nobody_serves_is_a_system_that_does_not_run(run_d
         lifeline.open_lifeline(locate(run_dir))
 
 
+def test_who_has_mistyped_a_name_is_told_which_one_runs(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only of those that answer; and a folder or a TOML was not mistyped for a name."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(run_dir))
+    for name in ("webshop", "webship"):
+        (run_dir / "appbackplane" / name).mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as stale, socket.socket(socket.AF_UNIX) as there:
+        stale.bind(str(run_dir / "appbackplane" / "webship" / "supervisor.sock"))
+        with pytest.raises(SystemNotRunning, match=r"start it: appbackplane up"):
+            lifeline.open_lifeline(locate("webshp"))
+        there.bind(str(run_dir / "appbackplane" / "webshop" / "supervisor.sock"))
+        there.listen()
+        with pytest.raises(SystemNotRunning, match=r"\(did you mean 'webshop'\?\)"):
+            lifeline.open_lifeline(locate("webshp"))
+        with pytest.raises(SystemNotRunning, match=r"start it: appbackplane up"):
+            lifeline.open_lifeline(locate(run_dir / "appbackplane" / "webshp"))
+
+
 class Probe(socket.socket):
     """A socket whose far end belongs to somebody else."""
 

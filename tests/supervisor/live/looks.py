@@ -23,7 +23,7 @@ def account(*, wait_ns: list[int], run_ns: list[int], cpu_ms: float = 0.0, error
 def statistics(
     at_s: float, operations: Mapping[str, dict[str, Any]] | None = None, *, process_ms: float = 0.0, **more: Any
 ) -> dict[str, Any]:
-    """Of one backplane. `more`: ready, throttled, slow, boosts, queued, waiting, requests."""
+    """Of one backplane. `more`: ready, throttled, slow, boosts, queued, waiting, requests, running."""
     operations = operations or {}
     ready = more.get("ready", [0] * 8)
     return {
@@ -42,6 +42,7 @@ def statistics(
         "os_priority": {"boosts": more.get("boosts", 0)},
         "operations": operations,
         "requests": more.get("requests", {}),
+        "running": more.get("running", []),
     }
 
 

@@ -80,7 +80,7 @@ def test_what_does_not_fit_is_told_of_the_selected_row() -> None:
         "up for 60 s, pid 100, 1 worker · health busy · restarts 1",
         "cpu_limit 150% by os (cgroup v2) · components query=primary",
         "wait p50 41 us p99 3.0 ms · run p50 12 us p99 12 us · awaiting replies 7",
-        "boosts 5 (+5) · throttled 12 (+12) · slow actions 3 (+3)",
+        "boosts 5 (+5) · throttled 12 (+12) · slow actions 3 (+3) · errors 2 (+2)",
         "priority 1: 1 (oldest 250 ms) · priority 3: 40 (oldest 250 ms) · priority 7: 2…",
     ):
         assert fact in page, page
@@ -88,14 +88,27 @@ def test_what_does_not_fit_is_told_of_the_selected_row() -> None:
     assert "did not answer in time; from the board, 300 ms old" in page
 
 
+def test_what_has_run_for_long_is_named() -> None:
+    """That one action hangs helps who knows which."""
+    running = [{"route": "good.forever", "object": "main/good.a", "running_ms": 11_000.0},
+               {"route": "good.quick", "object": "main/good.b", "running_ms": 0.1}]  # fmt: skip
+    held = board(running_for=11.0)
+    named = figures(None, look(61.0, backplane("main", statistics(11.0, running=running), board=held)))
+    silent = figures(None, look(61.0, backplane("main", None, board=held)))
+    page = "\n".join(shown(screen(named, Navigation(), 160, 24)))
+    assert "good.forever has run for 11 s on main/good.a" in page
+    assert "good.quick" not in page
+    assert "one action has been running for 11 s" in "\n".join(shown(screen(silent, Navigation(), 160, 24)))
+
+
 def test_a_wide_terminal_has_all_columns_and_the_operations_below() -> None:
     """Room is used for what is known."""
-    page = shown(screen(found(), Navigation(), 160, 50))
-    for heading in ("HEALTH", "LIMIT", "REPLY", "BOOSTS", "TLED", "SLOW", "STARTS", "FOR"):
+    page = shown(screen(found(), Navigation(), 170, 50))
+    for heading in ("HEALTH", "LIMIT", "REPLY", "BOOSTS", "TLED", "SLOW", "ERRORS", "STARTS", "FOR"):
         assert heading in page[3].split()
     assert page[4].split() == [
         "query", "●", "primary", "busy", "███▊", "142%", "150%", "·▁·▅···█", "2,345", "100", "41", "us", "3.0", "ms",
-        "12", "us", "12", "us", "7", "5", "12", "3", "1", "60", "s",
+        "12", "us", "12", "us", "7", "5", "12", "3", "2", "1", "60", "s",
     ]  # fmt: skip
     assert any(line.split()[:1] == ["query.search"] for line in page)
 
