@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from types import FrameType
 
-from appbackplane.transport.errors import text_of
+from appbackplane.transport.errors import BackplaneError, text_of
 
 from ..objects.action import Action, ParkableAction
 from ..observation.rate_limit import RateLimit
@@ -35,8 +35,10 @@ class Reports:
         if left_out is not None:
             more = f" ({left_out} more since the last report)" if left_out else ""
             problem = text_of(error)
-            words = (action.name, action.object.name, problem, more)
-            log.error("%s on %s failed: %s%s", *words, exc_info=error, extra=of_action(action))
+            trace = error.trace if isinstance(error, BackplaneError) else None
+            behind = f"; behind it:\n{trace}" if trace else ""  # a request's, or what a callee in debug has told
+            words = (action.name, action.object.name, problem, more, behind)
+            log.error("%s on %s failed: %s%s%s", *words, exc_info=error, extra=of_action(action))
 
     def runs_slowly(self, action: Action, run_ns: int, now_ns: int, frame: FrameType | None) -> None:
         """An action has been running longer than `slow_action`; `frame`: where it is."""

@@ -21,7 +21,10 @@ def failure_of(error: BaseException) -> Failure:
     """In one line, at length, and its class as data."""
     said = text_of(error).replace("\n", " ")
     name = type(error).__name__
-    trace = text_of("".join(traceback.format_exception(error)), TRACE_MAX)
+    trace = "".join(traceback.format_exception(error))
+    if isinstance(error, RequestFailed) and error.trace:  # where it began, as Python shows what led to what
+        trace = f"{error.trace}\nBecause of that:\n\n{trace}"
+    trace = text_of(trace, TRACE_MAX)
     return Failure(f"{name}: {said}" if said else name, trace, type_of(error))
 
 

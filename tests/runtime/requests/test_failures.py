@@ -112,6 +112,9 @@ def test_a_parent_that_fails_with_its_child_has_the_same_cause(kernel: Context) 
     with pytest.raises(RequestFailed, match=r"Parent 1: RequestFailed: Plain 2: Broken: broken 3") as raised:
         parent.get()
     assert isinstance(raised.value.__cause__, Broken)
+    assert parent.trace is not None
+    began, led_to = parent.trace.index("in break_with"), parent.trace.index("in get")
+    assert began < led_to, "where it began is there, before what it led to"
 
 
 def test_what_succeeded_or_was_never_raised_has_none(kernel: Context) -> None:
