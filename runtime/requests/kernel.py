@@ -23,6 +23,7 @@ from ..objects.module_state import ModuleState
 from ..objects.operation import DeclarationError
 from .action_records import RequestNames
 from .automatic import Automatic
+from .backlog import Backlog
 from .command_routes import CommandRoutes
 from .commands import CommandHandler, handler_of
 from .context import Context
@@ -76,6 +77,7 @@ class RequestKernel(Component):
     _automatic: Automatic | None
     _operating: Operating
     _pace: Pace
+    _backlog: Backlog
     #: As at the last look of its watchdog.
     _shortage: str
     _instrumentation: Instrumentation | None
@@ -203,7 +205,7 @@ class RequestKernel(Component):
             host.publish,
         )  # fmt: skip
         self._operating = Operating(self.name, desk, executor, host, partial(self._timer, "operating"))
-        self._pace = Pace()
+        self._pace, self._backlog = Pace(), Backlog()
         if self._routes is not None:
             self._automatic = Automatic(self._routes, partial(self._timer, "schedule"), self._serve, self._wall_clock)
         self._timers.clear()  # they were cancelled when it went down
@@ -292,6 +294,8 @@ class RequestKernel(Component):
         if self._automatic is not None:
             self._automatic.look()
         self._say_unheard()
+        if backlog := self._desk.inspect(self._backlog.look):
+            log.warning("%s: %s", self.name, backlog)
         executor = self._executor
         workers = None if executor is None else [worker["name"] for worker in executor.workers()]
         shortage = self._shortage_now(workers or ())

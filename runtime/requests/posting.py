@@ -98,10 +98,14 @@ class Posting:
         """Whether a request of this lane may be posted now."""
         return self.entries.has_room(lane) and self._rejoinable_from(lane) < self.policy.rejoin
 
+    def is_rejoin_full(self, lane: int) -> bool:
+        """Whether a request of this lane may not be posted because of what nobody has rejoined."""
+        return self._rejoinable_from(lane) >= self.policy.rejoin
+
     def why_full(self, lane: int) -> str:
         """Why not, for people."""
         policy = self.policy
-        if self._rejoinable_from(lane) >= policy.rejoin:
+        if self.is_rejoin_full(lane):
             most = self.owners.largest()
             whose = "" if most is None or not most.done else f", {len(most.done)} of them of {named(most.owner)}"
             return f"the rejoin pool is full: {sum(self.rejoinable)} requests have ended and nobody rejoins them{whose}"

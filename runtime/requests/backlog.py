@@ -1,0 +1,39 @@
+"""Backlog: posters have waited for long because what has ended fills the rejoin pool, and nobody rejoins it.
+
+Whoever posts all, and then joins all, in one thread, waits for himself if these are more requests than the pool has entries.
+From here he looks like an owner who is late, so this is no stall (stall.py): it is said, once, with what may be done.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .ledger import Ledger
+
+#: For so long nobody has rejoined anything: an owner that is only slow takes something in between.
+LONG_NS: Final = 5_000_000_000
+
+
+class Backlog:
+    """Of one kernel. Looked for now and then, with the kernel's mutex."""
+
+    __slots__ = ("_is_said", "_joined_total", "_since_ns")
+
+    def __init__(self) -> None:
+        self._since_ns = self._joined_total = -1
+        self._is_said = False
+
+    def look(self, ledger: Ledger, now_ns: int) -> str:
+        """One sentence, once for each time; "": there is none, or it has been said."""
+        poster = next(iter(ledger.posters), None)
+        if poster is None or not ledger.is_rejoin_full(poster.lane) or ledger.joined_total != self._joined_total:
+            self._joined_total, self._since_ns, self._is_said = ledger.joined_total, now_ns, False
+            return ""
+        if self._is_said or now_ns - self._since_ns < LONG_NS:
+            return ""
+        self._is_said = True
+        return (
+            f"posts wait for room ({ledger.posters.count} now), and for {LONG_NS // 10**9} s nobody has rejoined anything: "
+            f"{ledger.why_full(poster.lane)}: rejoin between posts (map_unordered does), post with rejoin=False what nobody "
+            f"wants back, or have a larger pool (rejoin = {ledger.policy.rejoin})"
+        )
