@@ -60,7 +60,8 @@ class Component(AppObject):
         super().__init_subclass__(**options)
         if "component_name" not in cls.__dict__:
             cls.component_name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", cls.__name__).lower()
-        check_operations(cls, Component, _HOOKS)
+        # Who has no `setup` adds no objects: `add` is too good a name for what counters and stores do to be kept for nothing.
+        check_operations(cls, Component, _HOOKS if cls.setup is not Component.setup else (*_HOOKS, "add"))
         if inspect.iscoroutinefunction(cls.setup):
             raise DeclarationError(
                 f"{cls.__qualname__}.setup is a coroutine: write a plain def, and await in on_initializing or on_primary"

@@ -172,7 +172,7 @@ class RequestKernel(Component):
             self._routes = CommandRoutes(self, handler, type(handler).__commands__)
         self._check_schedule(self.policy)
         if self.policy.kernel == "local" and self.policy.kind == "processes":
-            self.add(Window(self), key="window")  # its routes have to be known (law 12); each worker has one of its own
+            Component.add(self, Window(self), key="window")  # its routes are known (law 12); each worker has its own
 
     def _enters(self, state: ModuleState) -> None:
         if state is ModuleState.INITIALIZING and self._executor is None:
@@ -241,7 +241,7 @@ class RequestKernel(Component):
         if policy.optimise:
             if self._optimising is None:
                 self._optimising = Optimising(self)
-                self.add(self._optimising, key="optimiser")
+                Component.add(self, self._optimising, key="optimiser")
             every["optimise"] = (record_ns, self._optimise)
         elif self._optimising is not None:
             self._optimising.pause()
@@ -335,7 +335,7 @@ class RequestKernel(Component):
     def _object(self, key: str, make: Callable[[], AppObject]) -> AppObject:
         """Its object of that key: made now, or when this component was up before."""
         found = next((each for each in self._objects if each.key == key), None)
-        return found if found is not None else self.add(make(), key=key)
+        return found if found is not None else Component.add(self, make(), key=key)
 
     def _serve(self, action: Action) -> None:
         """Have a worker's action run. Not counted: there is one of each, and one that was refused would never ask again."""

@@ -138,7 +138,7 @@ MUTATIONS = (
     ),
     Mutation(
         7, "a request vanishes with its digester", DIGESTING,
-        'intake.turn_away(peer, envelope, InternalError(f"{name}: {problem}"), then_ns)', "pass",
+        'intake.turn_away(peer, envelope, told, then_ns)', "pass",
     ),
     Mutation(
         8, "timers run at once", "runtime/execution/firing.py",

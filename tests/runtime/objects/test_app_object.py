@@ -14,6 +14,7 @@ from appbackplane.runtime.objects.endpoint import Endpoint, Request
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.runtime.objects.operation import DeclarationError, every, operation, subscribe
 from appbackplane.runtime.objects.state_machine import StateMachine
+from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.errors import Cancelled
 
 
@@ -164,7 +165,6 @@ def test_an_attribute_of_the_runtime_says_whose_it_is(owner: Any, name: str) -> 
         (AppObject, "name"),
         (AppObject, "_host"),
         (Component, "after"),
-        (Component, "add"),
         (Latch, "publish"),
         (Latch, "become"),
     ],
@@ -191,6 +191,22 @@ def test_a_route_and_a_hook_may_have_such_a_name() -> None:
         def on_primary(self) -> None: ...
 
     assert {spec.name for spec in Free.__operations__.values()} == {"call", "on_primary"}
+
+
+def test_who_adds_no_objects_may_call_an_operation_add() -> None:
+    """`counter.add` is what half of all first components have; with a `setup`, which would call it, it is refused."""
+
+    class Counter(Component):
+        @operation()
+        def add(self, n: int) -> int:
+            return n
+
+    with pytest.raises(DeclarationError, match=r"Store\.add: 'add' belongs to the runtime"):
+
+        class Store(Counter):
+            def setup(self) -> None: ...
+
+    assert VirtualBackplane(Counter()).call("counter.add", n=2).result() == 2
 
 
 def test_subclasses_that_do_not_say_what_they_do_are_told_so() -> None:
