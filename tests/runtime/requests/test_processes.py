@@ -225,7 +225,7 @@ def test_nothing_of_a_start_is_left_when_it_has_been_moved_down_and_up() -> None
     outside = Outside("worker-1")
     starts = []
     for _ in range(3):
-        starts.append(weakref.ref(outside.kernel._desk))
+        starts.append(weakref.ref(outside.kernel._executor))  # which has the rest
         outside.post(1, owner="x")
         outside.batch("worker-1").reply([])
         for state in ("down", "initializing", "primary"):
