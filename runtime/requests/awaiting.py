@@ -75,7 +75,7 @@ async def run(kernel: Context, request: Any, make: Make) -> Any:
     except BaseException:
         kernel._give_up(owner)
         raise
-    kernel._is_over(owner)
+    kernel._let_go_of(owner)
     assert done is not None, "what is posted rejoins"
     return done.get()
 
@@ -100,7 +100,7 @@ async def map_unordered(kernel: Context, requests: Iterable[Any], make: Make) ->
                 break
             yield done
         is_over = True
-        kernel._is_over(owner)
+        kernel._let_go_of(owner)
     finally:
         if not is_over:
             kernel._give_up(owner)

@@ -218,7 +218,7 @@ class Context:
         """`_disown` before long: takes no lock."""
         raise NotImplementedError
 
-    def _is_over(self, part: Part) -> None:
+    def _let_go_of(self, part: Part) -> None:
         """All that was posted for it has rejoined."""
         if part.whose is not None:
             part.whose.parts.pop(part.number, None)

@@ -30,7 +30,7 @@ def run(kernel: Context, request: Any, make: Make) -> Any:
     except BaseException:
         kernel._give_up(owner)
         raise
-    kernel._is_over(owner)
+    kernel._let_go_of(owner)
     assert done is not None, "what is posted rejoins"
     return done.get()
 
@@ -50,7 +50,7 @@ def map_unordered(kernel: Context, requests: Iterable[Any], make: Make) -> Itera
                 yield done
         yield from kernel.joined(owner)
         is_over = True
-        kernel._is_over(owner)
+        kernel._let_go_of(owner)
     finally:
         if not is_over:
             kernel._give_up(owner)

@@ -87,12 +87,12 @@ class RemoteContext(Context):
     def _give_up(self, part: Part) -> None:
         """The kernel is told with the next call, or by the end of this request: who gives up may hold any lock."""
         part.is_over = True
-        self._is_over(part)
+        self._let_go_of(part)
 
-    def _is_over(self, part: Part) -> None:
+    def _let_go_of(self, part: Part) -> None:
         self._joined.pop(part, None)
         self._over.append(part)
-        super()._is_over(part)
+        super()._let_go_of(part)
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
