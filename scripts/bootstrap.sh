@@ -11,7 +11,15 @@ ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 PY="$ROOT/.venv/bin/python"
 STAMP="$ROOT/.venv/installed"
 COMPILED="$ROOT/.venv/compiled"
+CACHE="${XDG_CACHE_HOME:-${HOME:-$ROOT/.venv}/.cache}/appbackplane/compiled"
 PACKAGES=(transport runtime supervisor spark)
+
+# Without bytecode every process that a test starts compiles all it imports: half a second instead of a quarter. Where the
+# user wants none beside the sources, it lies in .venv.
+if [[ -n "${PYTHONDONTWRITEBYTECODE:-}" ]]; then
+    unset PYTHONDONTWRITEBYTECODE
+    export PYTHONPYCACHEPREFIX="$ROOT/.venv/bytecode"
+fi
 
 say() { printf 'appbackplane: %s\n' "$*" >&2; }
 give_up() { say "$*"; exit 1; }
@@ -96,8 +104,19 @@ install_package() {
     printf '%s\n%s\n' "$(fingerprint)" "$extras" >"$STAMP"
 }
 
-# As `ensure_environment`, and then PY is the python of the same package compiled, with the same extras beside it. Where it
-# cannot be compiled, or is not to be (APPBACKPLANE_COMPILE=0), that is said, PY stays as it was, and the answer is 1.
+# An environment of another interpreter, in FOLDER: the package with what its pieces need.
+ensure_environment_in() {
+    local folder="$1" python="$2" state
+    state="$(fingerprint) $python"
+    [[ "$(cat "$folder/installed" 2>/dev/null)" == "$state" ]] && return
+    say "making $folder"
+    "$python" -m venv --clear "$folder" &&
+        "$folder/bin/pip" install --quiet --disable-pip-version-check --editable "$ROOT[test]" >&2 &&
+        printf '%s\n' "$state" >"$folder/installed"
+}
+
+# As `ensure_environment`; then PY is the python of the same package, compiled, with the same extras beside it. Returns 1 and
+# says why, with PY as it was, where the package cannot be compiled or is not to be (APPBACKPLANE_COMPILE=0).
 ensure_compiled() {
     local lock obstacle="" state
     if [[ "${APPBACKPLANE_COMPILE:-}" == 0 ]]; then
@@ -106,12 +125,12 @@ ensure_compiled() {
         return 1
     fi
     ensure_environment "${1:+$1,}build"
-    exec {lock}<"$ROOT"
+    exec {lock}<"$ROOT/scripts"  # not the lock of `ensure_environment`, which nobody should wait for for minutes
     command -v flock >/dev/null && flock "$lock"
     state="$(state_of_sources)"
     if [[ ! -x "$COMPILED/bin/python" || "$(cat "$COMPILED/state" 2>/dev/null)" != "$state" ]]; then
         obstacle="$(cd "$ROOT" && "$PY" -B -c 'import setup; print(setup.what_is_in_the_way())')" || exit 1
-        [[ -n "$obstacle" ]] || compile_package "$state"
+        [[ -n "$obstacle" ]] || make_compiled "$state"
     fi
     exec {lock}<&-
     if [[ -n "$obstacle" ]]; then
@@ -134,23 +153,74 @@ state_of_sources() {
         cksum
 }
 
-# From a copy, so that nothing is left in the checkout. An environment of its own, not a folder on PYTHONPATH: also a program
-# that is started without our variables (`python -I`, a shell with a clean environment) finds this package and no other.
-compile_package() {
-    local state="$1" work site
-    say "compiling the package into .venv/compiled (once for each state of the sources; some minutes of one core)"
+# The name of a cache entry: all that decides what the compiler makes. Supervisor and spark are never compiled.
+state_of_extensions() {
+    {
+        (cd "$ROOT" && find transport runtime -name '*.py' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum setup.py)
+        "$PY" -c 'import platform, sys, sysconfig
+from importlib.metadata import version
+print(sys.version, platform.machine(), *platform.libc_ver(), *(version(name) for name in ("mypy", "setuptools", "msgspec")))
+print(*(sysconfig.get_config_var(name) for name in ("CC", "CFLAGS", "SOABI")))'
+        echo "${CC:-} ${CFLAGS:-} ${LDFLAGS:-}"
+        "${CC:-cc}" --version 2>/dev/null || true
+    } | sha256sum | cut -d ' ' -f 1
+}
+
+# The compiled package is the pure one with the extension modules beside the sources. These come from the cache, where an
+# entry serves every checkout of the same sources; the cache keeps the newest ten.
+# An environment of its own, not a folder on PYTHONPATH: also a program that is started without our variables (`python -I`,
+# a shell with a clean environment) finds this package and no other.
+make_compiled() {
+    local state="$1" work entry packages
+    entry="$CACHE/$(state_of_extensions)" || give_up "compilation failed: $PY does not run, or lacks the build tools"
     work="$(mktemp -d)"
+    if [[ -d "$entry" ]] && ! is_whole "$entry"; then
+        say "the cached build $entry is damaged: compiling anew"
+        rm -rf "$entry"
+    fi
     (cd "$ROOT" && cp -R setup.py pyproject.toml README.md LICENSE "${PACKAGES[@]}" "$work") &&
-        APPBACKPLANE_COMPILE=1 "$PY" -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
-            --wheel-dir "$work/wheel" "$work" >&2 &&
+        { [[ -d "$entry" ]] || compile_into "$entry" "$work"; } &&
+        touch "$entry" &&
+        APPBACKPLANE_COMPILE=0 build_wheel "$work" "$work/pure" &&
         rm -rf "$COMPILED" && "$PY" -m venv --without-pip "$COMPILED" &&
         "$PY" -m pip --python "$COMPILED/bin/python" install --quiet --disable-pip-version-check --no-deps --no-index \
-            "$work"/wheel/*.whl >&2 || {
+            "$work"/pure/*.whl >&2 &&
+        packages="$("$COMPILED/bin/python" -c "$PRINT_PACKAGES")" &&
+        (cd "$entry" && cp -R --parents $(cut -c 67- SHA256SUMS) "$packages") &&
+        "$PY" -c "$PRINT_PACKAGES" >"$packages/what_is_beside_it.pth" || {
         rm -rf "$work"
         give_up "compilation failed: the reason is above; APPBACKPLANE_COMPILE=0 goes on without"
     }
     rm -rf "$work"
-    site="import sysconfig; print(sysconfig.get_path('purelib'))"
-    "$PY" -c "$site" >"$("$COMPILED/bin/python" -c "$site")/what_is_beside_it.pth"
     printf '%s\n' "$state" >"$COMPILED/state"
+}
+
+PRINT_PACKAGES='import sysconfig; print(sysconfig.get_path("purelib"))'
+
+is_whole() { (cd "$1" && [[ -s SHA256SUMS ]] && sha256sum --quiet --check SHA256SUMS >/dev/null 2>&1); }
+
+build_wheel() {
+    "$PY" -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir "$2" "$1" >&2
+}
+
+# A cache entry: the extension modules of a compiled wheel, under the paths that they have in it, and their sums. It appears
+# as a whole, or not at all.
+compile_into() {
+    local entry="$1" work="$2" made="$2/made"
+    say "compiling the package (once for each state of the sources; some minutes of one core)"
+    APPBACKPLANE_COMPILE=1 build_wheel "$work" "$work/compiled" &&
+        "$PY" -c 'import sys, zipfile
+with zipfile.ZipFile(sys.argv[1]) as wheel:
+    wheel.extractall(sys.argv[2], [name for name in wheel.namelist() if name.endswith(".so")])' \
+            "$work"/compiled/*.whl "$made" &&
+        (cd "$made" && find . -name '*.so' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum >SHA256SUMS) &&
+        mkdir -p "$CACHE" && mv -T "$made" "$entry.$$" && { mv -T "$entry.$$" "$entry" 2>/dev/null || rm -rf "$entry.$$"; } &&
+        forget_old
+}
+
+forget_old() {
+    local old
+    for old in $(ls -1t "$CACHE" | tail -n +11); do
+        rm -rf "${CACHE:?}/$old"
+    done
 }

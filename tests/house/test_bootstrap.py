@@ -3,6 +3,8 @@
 import os
 import shutil
 import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -80,12 +82,63 @@ def test_a_build_that_fails_is_one_error_and_leaves_nothing(checkout: Path, tmp_
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     before = sorted(checkout.rglob("*"))
-    run = bash(checkout, "PY=false; compile_package state", TMPDIR=str(scratch))
+    command = "state_of_extensions() { echo entry; }; PY=false; make_compiled state"
+    run = bash(checkout, command, TMPDIR=str(scratch), XDG_CACHE_HOME=str(tmp_path / "cache"))
     assert run.returncode == 1
     assert run.stderr.splitlines()[-1].startswith("appbackplane: compilation failed: the reason is above")
     assert "APPBACKPLANE_COMPILE=0" in run.stderr
     assert sorted(checkout.rglob("*")) == before
     assert list(scratch.iterdir()) == []
+    assert not (tmp_path / "cache").exists()
+
+
+#: Stands for minutes of a C compiler: copies a wheel that was made beforehand, and says that it did.
+BUILD_WHEEL = 'build_wheel() { say "builds ${APPBACKPLANE_COMPILE}"; mkdir -p "$2"; cp "$WHEEL" "$2"; }'
+
+
+@pytest.fixture
+def wheel(tmp_path: Path) -> Path:
+    """A wheel with one module and one extension module."""
+    path = tmp_path / "appbackplane-0.1.0-py3-none-any.whl"
+    info = "appbackplane-0.1.0.dist-info"
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("appbackplane/transport/envelope.py", "")
+        file.writestr("appbackplane/transport/envelope.so", "machine code")
+        file.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: appbackplane\nVersion: 0.1.0\n")
+        file.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        file.writestr(f"{info}/RECORD", "")
+    return path
+
+
+def make_compiled(checkout: Path, tmp_path: Path, wheel: Path) -> list[str]:
+    """What is said while the compiled package is made."""
+    command = f"{BUILD_WHEEL}; PY={sys.executable}; rm -rf $COMPILED; make_compiled state"
+    run = bash(checkout, command, XDG_CACHE_HOME=str(tmp_path / "cache"), WHEEL=str(wheel))
+    assert run.returncode == 0, run.stderr
+    (installed,) = (checkout / ".venv" / "compiled").rglob("envelope.so")
+    assert installed.read_text() == "machine code"
+    return [line.removeprefix("appbackplane: ") for line in run.stderr.splitlines() if line.startswith("appbackplane")]
+
+
+def test_a_compiled_package_is_kept_for_the_next_checkout(checkout: Path, tmp_path: Path, wheel: Path) -> None:
+    """A fresh clone of the same sources compiles nothing; one that differs in a module compiles."""
+    assert "builds 1" in make_compiled(checkout, tmp_path, wheel)
+    assert make_compiled(checkout, tmp_path, wheel) == ["builds 0"]
+    (checkout / "supervisor" / "run.py").write_text("")  # is never compiled
+    assert make_compiled(checkout, tmp_path, wheel) == ["builds 0"]
+    (checkout / "runtime" / "backplane.py").write_text("")
+    assert "builds 1" in make_compiled(checkout, tmp_path, wheel)
+
+
+def test_a_damaged_cache_entry_is_compiled_anew_and_said(checkout: Path, tmp_path: Path, wheel: Path) -> None:
+    """A full disk or a crash leaves half a file: the tests would run against it for ever."""
+    make_compiled(checkout, tmp_path, wheel)
+    (module,) = (tmp_path / "cache").rglob("envelope.so")
+    module.write_text("half of")
+    said = make_compiled(checkout, tmp_path, wheel)
+    assert "is damaged: compiling anew" in said[0]
+    assert "builds 1" in said
+    assert make_compiled(checkout, tmp_path, wheel) == ["builds 0"]
 
 
 def test_what_is_not_to_be_compiled_is_said_and_not_tried(checkout: Path) -> None:

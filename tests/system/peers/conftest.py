@@ -5,7 +5,6 @@ They trust each other and know each other's address from the start, so that whic
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import socket
@@ -32,8 +31,8 @@ COMPONENTS = {
     "b": ["served:Calc", "served:Worker", "served:Ledger", "served:Narrow", "served:Store", "served:Prices"],
     "c": ["served:Calc"],
 }
-#: What takes too long for every run.
-LONG = pytest.mark.skipif(not os.environ.get("APPBACKPLANE_LONG"), reason="takes long: scripts/long runs it")
+#: Takes too long for every run: scripts/long runs it.
+LONG = pytest.mark.long
 NODE = """
 [node]
 name = "{name}"
