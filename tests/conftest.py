@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.tiers import TIERS, holds, tier_of
+from tests.tiers import TIERS, has_tests_of, tier_of
 
 #: Audit events of CPython that start a process.
 STARTS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system")
+#: Characters of one section of captured output: one test raises an error of 17 MiB.
+CAPTURED_MAX = 100_000
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -27,6 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """The marks of this suite, and the guard of the pieces."""
     config.addinivalue_line("markers", "long: takes too long for every run; scripts/long runs it")
+    config.addinivalue_line("markers", "systems: starts processes, in a file of pieces (tiers.py)")
     if config.getoption("tier") == "pieces":
         sys.addaudithook(_refuse_processes)
 
@@ -34,20 +38,34 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Pass by what belongs to another tier: it is not even imported."""
     tier = config.getoption("tier")
-    if tier is None:
-        return None
-    if collection_path.is_dir():
-        return None if holds(collection_path, tier) else True
-    return None if tier_of(collection_path) == tier else True
+    return True if tier is not None and not has_tests_of(collection_path, tier) else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what takes long, or all else."""
-    wanted = bool(config.getoption("long"))
-    left_out = [item for item in items if ("long" in item.keywords) != wanted]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if ("long" in item.keywords) == wanted]
+    """Leave out other tiers, and what takes long (or all else)."""
+    tier, is_long = config.getoption("tier"), config.getoption("long")
+    chosen = [item for item in items if _is_chosen(item, tier) and ("long" in item.keywords) == is_long]
+    if len(chosen) < len(items):
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+        items[:] = chosen
+
+
+def _is_chosen(item: pytest.Item, tier: str | None) -> bool:
+    return tier in (None, "systems" if "systems" in item.keywords else tier_of(item.path))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Make captured output fit for the pipe between a worker of pytest-xdist and its controller: UTF-8, and not megabytes."""
+    report = yield
+    report.sections = [(title, _sendable(text)) for title, text in report.sections]
+    return report
+
+
+def _sendable(text: str) -> str:
+    if len(text) > CAPTURED_MAX:
+        text = f"{text[:CAPTURED_MAX]}\n[{len(text) - CAPTURED_MAX} more characters]"
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _refuse_processes(event: str, arguments: tuple[Any, ...]) -> None:

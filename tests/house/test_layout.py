@@ -5,11 +5,14 @@ checkout and is missing from the wheel, where nobody here would see it.
 """
 
 import fnmatch
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.tiers import COMPILED, MIXED, TIER_OF
 
 FOLDERS = ("transport", "runtime", "supervisor", "spark")
 #: What may lie in the root; a new entry is a decision about the whole house.
@@ -56,3 +59,18 @@ def test_what_is_not_code_is_shipped_as_well(tracked: list[Path], setuptools: di
 
     data = [path for path in tracked if path.parts[0] in FOLDERS and path.suffix != ".py"]
     assert [str(path) for path in data if not is_shipped(path)] == [], "add it to [tool.setuptools.package-data]"
+
+
+def test_each_file_that_tiers_name_is_there(root: Path) -> None:
+    """A file that was moved would fall back to the pieces, and there nothing may start a process."""
+    assert [path for path in (*TIER_OF, *MIXED, *COMPILED) if not (root / path).exists()] == []
+
+
+def test_mixed_files_are_those_with_the_mark(root: Path) -> None:
+    """A marked test in a file that is not listed would run nowhere."""
+    marked = {
+        path.relative_to(root).as_posix()
+        for path in (root / "tests").rglob("test_*.py")
+        if re.search(r"^@pytest\.mark\.systems$", path.read_text(), re.MULTILINE)
+    }
+    assert marked == set(MIXED)

@@ -237,6 +237,7 @@ def checked(lines: str, *words: str) -> Result:
     return CliRunner().invoke(main, [*(words or ("check",)), "demo.toml"])
 
 
+@pytest.mark.systems
 @pytest.mark.parametrize("words", [("check",), ("up",), ("up", "--detach")])
 def test_what_others_reach_takes_keys(folder: Path, words: tuple[str, ...]) -> None:
     """Before anything is started: else the node would be restarted until it was given up."""
@@ -248,6 +249,7 @@ def test_what_others_reach_takes_keys(folder: Path, words: tuple[str, ...]) -> N
     assert f"node.keys: no key pair in {folder}/k: make one (appbackplane keys new), with --folder" in said.stderr
 
 
+@pytest.mark.systems
 def test_keys_that_others_can_read_are_refused(folder: Path) -> None:
     """As everywhere, and with the same words."""
     keyring = Keyring(folder / "k")
@@ -257,6 +259,7 @@ def test_keys_that_others_can_read_are_refused(folder: Path) -> None:
     assert said.exit_code == 2 and f"node.keys: {folder}/k/{OWN} is open to others: chmod 600" in said.stderr
 
 
+@pytest.mark.systems
 def test_a_key_of_which_nobody_has_heard_is_mistyped(folder: Path) -> None:
     """It would never be dialled. One that was revoked is known: the others must come up without it."""
     keyring, other = Keyring(folder / "k"), Keyring(folder / "other")

@@ -155,6 +155,7 @@ def test_casts_and_messages_leave_even_if_the_program_ends(stand_in: Any, run_di
     assert stand_in.wait_for_route("backplane.query.unsubscribe"), "it closed without proof that they had come"
 
 
+@pytest.mark.systems
 def test_a_supervisor_that_dies_ends_everything_and_is_found_again(
     run_dir: Path, start_process: Callable[[], subprocess.Popen[str]]
 ) -> None:

@@ -435,6 +435,7 @@ def test_a_supervisor_that_does_not_answer_is_not_waited_for_for_ever(run_dir: P
         connect(run_dir, timeout=0.05)
 
 
+@pytest.mark.systems
 def test_a_supervisor_that_dies_ends_everything_and_is_found_again(
     run_dir: Path, start_process: Callable[[], subprocess.Popen[str]]
 ) -> None:
@@ -461,6 +462,7 @@ def test_a_supervisor_that_dies_ends_everything_and_is_found_again(
     client.close()
 
 
+@pytest.mark.systems
 def test_a_program_that_was_busy_elsewhere_hears_first_that_the_system_is_gone(
     run_dir: Path, start_process: Callable[[], subprocess.Popen[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -508,6 +510,7 @@ def test_clients_leave_nothing_behind(stand_in: Any, run_dir: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) <= before + 2, "the stand-in lets go of its ends when it notices"
 
 
+@pytest.mark.systems
 def test_a_fork_is_told_to_connect_itself(client: Client) -> None:
     """TRAPS 11. With its parent's link it would send into nothing and wait."""
     assert client.call("query.echo") == {}

@@ -16,6 +16,7 @@ from appbackplane.transport.discovery import locate
 from appbackplane.transport.errors import FailedPrecondition, SystemNotRunning
 
 
+@pytest.mark.systems
 def test_a_process_that_ends_makes_its_lifeline_readable(
     run_dir: Path, start_process: Callable[[], subprocess.Popen[str]]
 ) -> None:

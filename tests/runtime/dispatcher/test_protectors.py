@@ -97,7 +97,11 @@ def test_what_is_no_datum_is_refused_where_it_is_protected(datum: object, says: 
     assert says in str(raised.value) and "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize("datum", [[], {}, bytearray(), Room(), Points([]), ([],), Outlet()], ids=repr)
+@pytest.mark.parametrize(
+    "datum",
+    [[], {}, bytearray(), Room(), Points([]), ([],), Outlet()],
+    ids=["list", "dict", "bytearray", "object", "dataclass", "tuple", "outlet"],
+)
 def test_what_can_be_changed_is_a_datum(datum: object) -> None:
     """However frozen its outside is."""
     DataProtector(datum)

@@ -182,6 +182,7 @@ def test_ours_come_by_way_of_their_thread_and_are_counted_where_they_do_not(hear
         logging.getLogger("appbackplane.test").propagate = True
 
 
+@pytest.mark.systems
 def test_a_forked_child_does_not_write_into_its_parents_ring(heard: Log) -> None:
     """Two processes would write at the same place; what the child says is on standard error."""
     read_fd, write_fd = os.pipe()

@@ -205,6 +205,7 @@ def test_a_length_that_cannot_be_is_not_believed(ends: tuple[RingReader, RingWri
     assert reader.damaged_count == 1
 
 
+@pytest.mark.systems
 def test_what_the_dead_have_said_is_still_there() -> None:
     """The last line before a crash is the one that somebody needs."""
     reader = RingReader(RING_BYTES_MIN)

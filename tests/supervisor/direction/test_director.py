@@ -205,7 +205,8 @@ class AnyOrder(RuleBasedStateMachine):
             return
         while world.ended is None and world.now_ns < gone_by_ns:
             wakes_ns = world.director.wakes_at_ns()
-            assert wakes_ns is not None or standing_by.is_clear(world.director.children)
+            is_killed = any(process.is_killed for process in world.processes.values())  # its end wakes the director
+            assert wakes_ns is not None or is_killed or standing_by.is_clear(world.director.children)
             world.now_ns = gone_by_ns if wakes_ns is None else min(max(world.now_ns, wakes_ns), gone_by_ns)
             world.tell(events.TimePassed())
         if world.ended is None:

@@ -281,6 +281,7 @@ print("goes on")
 """
 
 
+@pytest.mark.systems
 def test_a_node_that_is_late_outlives_a_peer_that_is_killed(tmp_path: Path) -> None:
     """ZeroMQ would end its process: with a heartbeat of its own to a connection that it does not read any more."""
     a, b = Keyring(tmp_path / "a"), Keyring(tmp_path / "b")

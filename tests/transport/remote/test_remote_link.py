@@ -333,6 +333,7 @@ os.kill(os.getpid(), signal.SIGSTOP)
 """
 
 
+@pytest.mark.systems
 def test_a_client_that_says_nothing_any_more_has_gone(door: Door, caller: Caller) -> None:
     """Its connection stands, as when its host is cut off; and one that says nothing for itself has not gone."""
     words = [sys.executable, "-c", STOPPED, caller.at, str(caller.keyring.folder.path)]
@@ -413,6 +414,7 @@ kept = Holder()
 """
 
 
+@pytest.mark.systems
 def test_a_link_that_is_collected_does_not_stop_the_program(caller: Caller) -> None:
     """As of a link on one host."""
     words = [sys.executable, "-c", LEFT_BEHIND, str(caller.keyring.folder.path)]

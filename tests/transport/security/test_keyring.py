@@ -231,6 +231,7 @@ for number in range(first, first + 25):
 """
 
 
+@pytest.mark.systems
 def test_those_who_change_it_at_the_same_time_lose_nothing(keyring: Keyring) -> None:
     """Three programs, 25 keys each; and who reads meanwhile never finds half a ring."""
     typed = [sys.executable, "-c", TRUSTS, str(keyring.folder.path)]

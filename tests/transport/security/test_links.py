@@ -60,6 +60,7 @@ context.destroy(linger=0)
 """
 
 
+@pytest.mark.systems
 def test_a_reader_that_stopped_for_long_is_cut_and_not_aborted(tmp_path: Path) -> None:
     """It computes, or stands in a debugger, with all it reads ahead waiting: its link ends, the process does not."""
     typed = [sys.executable, "-c", STOPS, str(tmp_path / "ours"), str(tmp_path / "theirs")]

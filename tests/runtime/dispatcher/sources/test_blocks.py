@@ -356,6 +356,7 @@ def ask(process: subprocess.Popen[str], line: str) -> str:
     return process.stdout.readline()
 
 
+@pytest.mark.systems
 def test_a_block_crosses_processes_and_comes_back(owner: subprocess.Popen[str]) -> None:
     """Only where it is travels; when the handlers here have returned, its owner there has it back, not by its lease."""
     studio, backplane = open_studio()
@@ -367,6 +368,7 @@ def test_a_block_crosses_processes_and_comes_back(owner: subprocess.Popen[str]) 
     assert ask(owner, "advance").split() == ["0", "0"]
 
 
+@pytest.mark.systems
 def test_an_owner_that_has_died_is_noticed(owner: subprocess.Popen[str]) -> None:
     """What is mapped stays as long as it is needed; what was only sent has gone."""
     studio, backplane = open_studio()
