@@ -753,7 +753,7 @@ class Boy(AppObject):
     @operation(priority=0)
     async def ask(self) -> int:
         """Through the same link."""
-        return int(await self.call("mill.ring"))
+        return int(await self.call("mill.ground"))
 
 
 # Reasons
