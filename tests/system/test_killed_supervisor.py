@@ -19,6 +19,7 @@ import pytest
 from appbackplane.supervisor.processes import leftovers
 from appbackplane.transport.errors import BackplaneError
 from tests.figures import Stopwatch, judge
+from tests.waiting import wait_until
 
 from .conftest import HERE, LIMIT_S, System, Up, processes_of, wait_dead
 
@@ -161,10 +162,14 @@ def test_a_guardian_that_dies_is_replaced(start: Callable[..., System]) -> None:
 
 
 def guardian_of(system: System) -> int:
-    """Its pid."""
-    for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
-        with suppress(OSError):
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-            if b"appbackplane.supervisor.processes.guardian" in words and str(system.pid).encode() in words:
-                return pid
-    pytest.fail("no guardian")
+    """Its pid. Who has just started it may know of it before the kernel shows its command line."""
+
+    def find() -> int:
+        for pid in processes_of(system.pid):
+            with suppress(OSError):
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+                if b"appbackplane.supervisor.processes.guardian" in words and str(system.pid).encode() in words:
+                    return pid
+        return 0
+
+    return wait_until(find, "no guardian")
