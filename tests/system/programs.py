@@ -171,7 +171,7 @@ def outrun(client: Client, words: list[str]) -> object:
     def look() -> None:
         while not is_over.is_set():
             try:
-                ground.append(client.call("mill.ground", timeout=seconds))
+                ground.append(client.call("mill.tell", timeout=seconds))
             except BackplaneError as error:
                 ends[f"ask: {type(error).__name__}"] += 1
             select.select([], [], [], 0.02)

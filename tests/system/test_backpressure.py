@@ -62,7 +62,7 @@ class Looking:
     def _look(self) -> None:
         try:
             while not self._is_over.wait(0.02):
-                self._client.call("mill.ground", timeout=LIMIT_S)
+                self._client.call("mill.tell", timeout=LIMIT_S)
                 self.answers_count += 1
                 for name, pid in self._pids.items():
                     self.memory_mib[name].append(mib(pid))
@@ -93,7 +93,7 @@ def test_an_urgent_call_is_answered_before_what_was_sent_before_it(system: Syste
         grinding = [client.submit("mill.grind", seconds=GRAIN_S, timeout=10 * LIMIT_S) for _ in range(GRAINS)]
         if not is_same_client:
             ask_until(client, "backplane.mill.statistics", lambda told: told["queues"]["actions"] > GRAINS / 2)
-        asked = (client if is_same_client else other).submit("mill.ground", timeout=LIMIT_S)
+        asked = (client if is_same_client else other).submit("mill.tell", timeout=LIMIT_S)
         assert asked.result() < GRAINS / 2
         assert not grinding[-1].done()
         for call in grinding:
