@@ -1,6 +1,5 @@
-"""For all tests: `--tier` runs one tier alone (tiers.py), and a piece that starts a process fails.
-
-`long` marks a test that takes too long for every run: `scripts/long` runs these.
+"""For all tests: `--tier` runs one tier alone (tiers.py), a piece that starts a process fails, and the environment is one
+(environment.py), as are the examples of hypothesis (profiles.py).
 """
 
 from __future__ import annotations
@@ -13,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from tests import environment, profiles
 from tests.tiers import TIERS, has_tests_of, tier_of
 
+assert profiles  # imported before any test: it sets the default of hypothesis
 #: Audit events of CPython that start a process.
 STARTS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system")
 #: Characters of one section of captured output: one test raises an error of 17 MiB.
@@ -24,12 +25,12 @@ CAPTURED_MAX = 100_000
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The options of this suite."""
     parser.addoption("--tier", choices=TIERS, help="run the files of this tier alone")
-    parser.addoption("--long", action="store_true", help="run what is marked `long`, and nothing else")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """The marks of this suite, and the guard of the pieces."""
-    config.addinivalue_line("markers", "long: takes too long for every run; scripts/long runs it")
+    """The environment, the marks of this suite, and the guard of the pieces."""
+    environment.set_up(config)
     config.addinivalue_line("markers", "systems: starts processes, in a file of pieces (tiers.py)")
     if config.getoption("tier") == "pieces":
         sys.addaudithook(_refuse_processes)
@@ -42,12 +43,18 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out other tiers, and what takes long (or all else)."""
-    tier, is_long = config.getoption("tier"), config.getoption("long")
-    chosen = [item for item in items if _is_chosen(item, tier) and ("long" in item.keywords) == is_long]
+    """Leave out the tests of other tiers."""
+    tier = config.getoption("tier")
+    chosen = [item for item in items if _is_chosen(item, tier)]
     if len(chosen) < len(items):
         config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
         items[:] = chosen
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Remove what the run has left."""
+    environment.clean_up(session.config, exitstatus)
 
 
 def _is_chosen(item: pytest.Item, tier: str | None) -> bool:

@@ -12,12 +12,13 @@ import re
 import select
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, Self
 
 import psutil
+
+from tests.waiting import Limit
 
 from .pages import ROOT, Block
 
@@ -110,9 +111,9 @@ class Shell:
         typed = f"{{ {line}\n}} </dev/null; _status=$?; printf '%s%d\\n' '{_END}' $_status; _end\n"
         self._process.stdin.write(typed.encode())
         self._process.stdin.flush()
-        fd, output, end_s = self._process.stdout.fileno(), b"", time.monotonic() + LIMIT_S
+        fd, output, limit = self._process.stdout.fileno(), b"", Limit(LIMIT_S)
         while not (found := re.search(rf"{_END}(\d+)\n$", output.decode(errors="replace"))):
-            assert select.select([fd], [], [], max(0.0, end_s - time.monotonic()))[0], f"$ {line}: still runs"
+            assert select.select([fd], [], [], limit.left_s)[0], f"$ {line}: still runs"
             more = os.read(fd, 65_536)
             assert more, f"$ {line}: the shell has ended: {output.decode(errors='replace')}"
             output += more

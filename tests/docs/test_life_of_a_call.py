@@ -35,7 +35,7 @@ pytestmark = pytest.mark.skipif(
     BUILD == "compiled", reason="compiled functions pass no profiler by which they could be seen"
 )
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 STOP = re.compile(r"^\*\*(\d+)\. `([\w/]+)\.py:([\w.]+)`\.\*\*", re.MULTILINE)
 CODESEARCH = ROOT / "examples" / "codesearch"
 

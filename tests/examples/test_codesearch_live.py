@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from codesearch.tree import source_files
 
 from appbackplane.transport import Client, connect
 from appbackplane.transport.errors import BackplaneError
+from tests.waiting import EVERY_S, Limit
 
 LIVE = Path(__file__).resolve().parents[2] / "examples" / "codesearch" / "live.py"
 SYSTEM = [sys.executable, "-m", "appbackplane.supervisor"]
@@ -59,13 +59,12 @@ def start(*arguments: str) -> subprocess.Popen[str]:
 
 def wait_for_client() -> Client:
     """A client, once the system is up."""
-    end = time.monotonic() + UP_S_MAX
+    limit = Limit(UP_S_MAX)
     while True:
         try:
             client = connect("codesearch")
         except BackplaneError:
-            assert time.monotonic() < end, "it does not come up"
-            time.sleep(0.05)
+            limit.check("it does not come up", pause_s=EVERY_S)
         else:
             wait_until(client, "index.progress", bool)
             return client
@@ -73,7 +72,7 @@ def wait_for_client() -> Client:
 
 def wait_until(client: Client, route: str, is_so: Any, **arguments: Any) -> Any:
     """Ask until the answer is as expected; what fails meanwhile (a restart) is asked again."""
-    end = time.monotonic() + UP_S_MAX
+    limit = Limit(UP_S_MAX)
     while True:
         try:
             answer = client.call(route, timeout=5.0, **arguments)
@@ -82,8 +81,7 @@ def wait_until(client: Client, route: str, is_so: Any, **arguments: Any) -> Any:
         else:
             if is_so(answer):
                 return answer
-        assert time.monotonic() < end, f"{route} still says {answer!r}"
-        time.sleep(0.05)
+        limit.check(f"{route} still says {answer!r}", pause_s=EVERY_S)
 
 
 def assert_nothing_left(live: subprocess.Popen[str], run_dirs: Path) -> None:

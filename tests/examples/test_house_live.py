@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 from simulate import Room, simulate
 
 from appbackplane.transport import connect
+from tests.waiting import Limit
 
 HOUSE = Path(__file__).resolve().parents[2] / "examples" / "house_hub"
 SYSTEM = HOUSE / "house_hub.toml"
@@ -60,9 +60,9 @@ def test_the_house_is_looked_after(system: str) -> None:
         living.start()
         try:
             heated = set[str]()
-            end = time.monotonic() + LIMIT_S
+            limit = Limit()
             while heated < {"kitchen", "attic"} or not all(19.0 < room.celsius < 23.0 for room in rooms):
-                assert time.monotonic() < end, f"{said[-1]}; heated at all: {heated}"
+                limit.check(f"{said[-1]}; heated at all: {heated}")
                 heating = orders.get(timeout=LIMIT_S).body["heating"]
                 heated.update(room for room, is_on in heating.items() if is_on)
             assert set(client.call("hub.report")["celsius"]) == {"kitchen", "attic"}

@@ -27,13 +27,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from tests.waiting import LIMIT_S
+
 Answer = TypeVar("Answer")
 
 NAMESPACES = Path("/run/netns")
 NAME = re.compile(r"^appbackplane-(?P<pid>\d+)-(?P<began>\d+)-(?P<number>\d+)-(?P<role>router|host\d+)$")
 PROGRAMS = {"ip": "iproute2", "tc": "iproute2", "nsenter": "util-linux"}
 CLONE_NEWNET = 0x4000_0000
-LIMIT_S = 30.0
 #: A token bucket must hold a segment of the largest kind, and what passes in a tick of the kernel's (4 ms at 250 Hz).
 BURST_BYTES_MIN, TICK_S = 3 * 1514, 0.004
 _numbers = itertools.count()

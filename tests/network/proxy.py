@@ -23,10 +23,9 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from tests.network.faults import Counts, Direction, Faults
+from tests.waiting import LIMIT_S
 
 ROOT = Path(__file__).resolve().parents[2]
-#: For an answer of the proxy's process, and for what is waited for, on a machine that does much else.
-LIMIT_S = 30.0
 
 
 class FaultProxy:

@@ -1,7 +1,8 @@
 """What the links of these tests are measured to be: a claim about a slow link needs a link that is as slow as it says.
 
-A machine that does other work only adds to these times, so the best of a few tries is judged, and the bound that no try
-may break by itself: nothing comes early, and no link is faster than it was told to be.
+Figures, and judged by `scripts/long` alone: a machine that does other work only adds to these times, so the best of a few
+tries is judged, and the bound that no try may break by itself: nothing comes early, and no link is faster than it was told to
+be. The same laws under a clock of their own are in test_lane.py, and run always.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ import select
 import socket
 import struct
 import termios
-import time
 
 import psutil
 
+from tests.figures import LONG, Stopwatch
 from tests.network.faults import Faults
 from tests.network.measuring import Answerer, Bulk, Pinger, RoundTrips, best, receive
 from tests.network.proxy import FaultProxy
@@ -30,6 +31,7 @@ def is_sent(sock: socket.socket) -> int:
     return int(size)
 
 
+@LONG
 def test_a_delay_is_what_it_says(proxy: FaultProxy) -> None:
     """Within 2 ms at the median, and never less; short ones are not rounded to milliseconds."""
     with Pinger(proxy.address) as pinger:
@@ -45,6 +47,7 @@ def test_a_delay_is_what_it_says(proxy: FaultProxy) -> None:
             assert best(beyond_s, off_s) <= off_s
 
 
+@LONG
 def test_with_nothing_wrong_it_adds_next_to_nothing(far: Answerer, proxy: FaultProxy) -> None:
     """Less than 0.2 ms to a round trip, at the median."""
     with Pinger(far.address) as straight, Pinger(proxy.address) as through:
@@ -56,6 +59,7 @@ def test_with_nothing_wrong_it_adds_next_to_nothing(far: Answerer, proxy: FaultP
         assert best(added_s, 0.0002) < 0.0002
 
 
+@LONG
 def test_with_nothing_wrong_it_is_fast(far: Answerer, proxy: FaultProxy) -> None:
     """200 MB/s at least with a core of its own, or links that are to be fast would be measured through a slow one."""
     process = psutil.Process(proxy.process.pid)
@@ -70,10 +74,11 @@ def test_with_nothing_wrong_it_is_fast(far: Answerer, proxy: FaultProxy) -> None
     assert best(cpu_s_a_byte, 1 / 200e6) <= 1 / 200e6
 
 
+@LONG
 def test_ten_megabits_are_ten(far: Answerer, proxy: FaultProxy) -> None:
     """Within 5 %; and all that waits, waits in the sender's socket, where the sender can see it."""
     proxy.set(up=Faults(rate=RATE))
-    began_s = time.monotonic()
+    watch = Stopwatch()
     with Bulk(proxy.address) as bulk:
         bulk.wait_until_full()
 
@@ -84,11 +89,12 @@ def test_ten_megabits_are_ten(far: Answerer, proxy: FaultProxy) -> None:
         assert best(missing, 0.05) <= 0.05
         on_its_way = min(bulk.sent_bytes - is_sent(bulk.sock) - far.bulk_bytes for _ in range(9))
         counts = proxy.counts()
-        assert counts.up_bytes <= RATE * (time.monotonic() - began_s)
+        assert counts.up_bytes <= RATE * watch.taken_s
     assert on_its_way <= ON_ITS_WAY_BYTES_MAX
     assert counts.up_taken - counts.up_bytes <= RATE * 0.02
 
 
+@LONG
 def test_both_ways_have_their_own_rate(far: Answerer, proxy: FaultProxy) -> None:
     """An answer of 25 kB takes 20 ms at 10 Mbit/s; the question, unlimited, takes none."""
     proxy.set(down=Faults(rate=RATE))
@@ -112,6 +118,7 @@ def beside_bulk(far: Answerer, proxy: FaultProxy, *, is_fair: bool) -> tuple[Rou
             return alone, pinger.ping(30)
 
 
+@LONG
 def test_bulk_does_not_delay_another_connection_of_a_fair_link(far: Answerer, proxy: FaultProxy) -> None:
     """It waits for one turn on the wire, a segment's 1.2 ms, and not for the 20 ms that are queued."""
 
@@ -121,6 +128,7 @@ def test_bulk_does_not_delay_another_connection_of_a_fair_link(far: Answerer, pr
     assert best(beside_s, 0.003) <= 0.003
 
 
+@LONG
 def test_bulk_delays_all_where_the_first_come_is_the_first_sent(far: Answerer, proxy: FaultProxy) -> None:
     """By what is queued: the link on which separate connections do not help, and a sender must queue less himself."""
     measured: list[tuple[RoundTrips, RoundTrips]] = []

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 import psutil
 
 from appbackplane.spark.java import java_home
+from tests.waiting import EVERY_S, Limit
 
 #: Two JVMs start, on a machine that is busy.
 LIMIT_S = 60.0
@@ -69,21 +69,21 @@ def _free_port() -> int:
 
 
 def _await_port(port: int, process: subprocess.Popen[bytes]) -> None:
-    end_s = time.monotonic() + LIMIT_S
-    while process.poll() is None and time.monotonic() < end_s:
+    limit = Limit()
+    while process.poll() is None:
         with socket.socket() as client:
             if client.connect_ex(("127.0.0.1", port)) == 0:
                 return
-        time.sleep(0.05)
-    raise AssertionError("the master did not come up")
+        limit.check("the master did not come up", pause_s=EVERY_S)
+    raise AssertionError("the master has ended")
 
 
 def _of_group(group: int) -> list[psutil.Process]:
     """Its processes; an executor is given a moment to follow its worker."""
-    end_s = time.monotonic() + 10
+    limit = Limit()
     while True:
         found = [process for process in psutil.process_iter() if _group_of(process) == group]
-        if not found or time.monotonic() > end_s:
+        if not found or not limit.left_s:
             return found
         psutil.wait_procs(found, timeout=0.5)
 

@@ -8,7 +8,6 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,8 @@ import pytest
 from appbackplane.supervisor.commands.asking import ask
 from appbackplane.supervisor.processes.cgroups import reclaim
 from appbackplane.transport.discovery import Location
+from tests.waiting import LIMIT_S, Limit
 
-#: For whatever should take a fraction of a second, on a machine that does much else.
-LIMIT_S = 30.0
 HERE = Path(__file__).parent
 
 MODULE = '''
@@ -107,27 +105,25 @@ class RunningSystem:
     def wait_for(self, text: str) -> str:
         """The line that says it, said from now on."""
         seen = len(self.said)
-        end_s = time.monotonic() + LIMIT_S
+        limit = Limit()
         while True:
             for line in self.said[seen:]:
                 if text in line:
                     return line
             seen = len(self.said)
-            left_s = end_s - time.monotonic()
-            assert left_s > 0, (text, self.said)
-            assert self.read(left_s), (text, self.said)
+            limit.check((text, self.said))
+            assert self.read(limit.left_s), (text, self.said)
 
     def wait_said(self, text: str, since: int = 0) -> str:
         """The first line that says it, from line `since` on."""
-        seen, end_s = since, time.monotonic() + LIMIT_S
+        seen, limit = since, Limit()
         while True:
             for line in self.said[seen:]:
                 if text in line:
                     return line
             seen = len(self.said)
-            left_s = end_s - time.monotonic()
-            assert left_s > 0, (text, self.said[since:])
-            assert self.read(left_s), (text, self.said[since:])
+            limit.check((text, self.said[since:]))
+            assert self.read(limit.left_s), (text, self.said[since:])
 
     def wait_up(self) -> dict[str, Any]:
         """Until it is up; its status."""
@@ -169,9 +165,9 @@ class RunningSystem:
 
     def wait_down(self) -> int:
         """Until it has ended, and then look at what it has left. Its exit code."""
-        end_s = time.monotonic() + LIMIT_S
-        while self.read(max(0.0, end_s - time.monotonic())):
-            assert time.monotonic() < end_s, self.said
+        limit = Limit()
+        while self.read(limit.left_s):
+            limit.check(self.said)
         code = self.process.wait(LIMIT_S)
         assert not self.run_dir.exists(), "sockets and lock are gone"
         assert [pid for pid in self.pids if is_alive(pid)] == [], "no process is left"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -276,7 +275,7 @@ def test_a_crash_loop_waits_longer_each_time_and_costs_nothing_meanwhile(begin: 
         system.wait_said(f"'store': up again, generation {generation}")
     for wait, whole in zip(waits, (0, 0.4, 0.8, 1.6), strict=True):
         assert whole / 2 - 0.05 <= wait <= whole + 0.05
-    assert all(cpu_s < 0.2 for cpu_s in idle_cpu_s), "a wait is slept, with a spawn at its end"
+    assert all(cpu_s < 0.4 for cpu_s in idle_cpu_s), "a wait of 0.8 s at least is slept, with a spawn at its end"
 
 
 def test_a_crash_loop_is_a_few_processes_and_nothing_between_them(begin: Start) -> None:
@@ -285,15 +284,13 @@ def test_a_crash_loop_is_a_few_processes_and_nothing_between_them(begin: Start) 
     system.wait_up()
     supervisor = psutil.Process(system.process.pid)
     (system.toml.parent / "broken").touch()
-    mark, began_s = len(system.said), time.monotonic()
+    mark = len(system.said)
     kill(system, "store")
     before = supervisor.num_ctx_switches().voluntary
     for _ in range(DEATHS):
         system.wait_said("starting it again", mark)
         mark = next(n for n, line in enumerate(system.said) if n >= mark and "starting it again" in line) + 1
-    took_s, wakes = time.monotonic() - began_s, supervisor.num_ctx_switches().voluntary - before
-    # At once, and then after 100 ms, 200, 400, each less a half at most.
-    assert took_s > (0.1 + 0.2 + 0.4) / 2
+    wakes = supervisor.num_ctx_switches().voluntary - before
     assert system.backplane("store")["generation"] <= 1 + DEATHS
     assert wakes < DEATHS * WAKES_A_DEATH_MAX
     (system.toml.parent / "broken").unlink()

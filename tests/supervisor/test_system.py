@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable
 
 import psutil
@@ -20,6 +19,8 @@ from appbackplane.transport.discovery import Location
 from appbackplane.transport.envelope import CALL, PUBLISH, Envelope
 from appbackplane.transport.errors import NotFound, SystemNotRunning
 from appbackplane.transport.link import Link
+from tests.figures import Stopwatch, judge
+from tests.waiting import Limit
 
 from .conftest import LIMIT_S, RunningSystem, is_alive
 
@@ -50,27 +51,27 @@ def test_calls_go_through_while_it_is_up(start: Start) -> None:
 
 
 def test_a_killed_backplane_is_seen_at_once_and_comes_back(start: Start) -> None:
-    """A caller must learn within 100 ms that its callee is dead, from the directory, and then of the next generation."""
+    """A caller learns from the directory that its callee is dead, and then of the next generation."""
     system = start()
     system.wait_up()
     link = Link("watcher")
     peer = link.connect(supervisor_socket(system.run_dir))
     link.send(peer, batch([Encoder().encode(Envelope(CALL, 1, 0, "supervisor.directory", None, None, None, {}))]))
     versions = []
-    killed_ns = down_ns = 0
-    end_s = time.monotonic() + LIMIT_S
+    watch, down_s = None, 0.0
+    limit = Limit()
     while not versions or versions[-1]["backplanes"]["index"]["generation"] != 2:
-        assert time.monotonic() < end_s
+        limit.check()
         if (received := link.receive()) is not None:
             versions += [envelope.body for envelope in decode(received[1])]
-            if not killed_ns:
+            if watch is None:
                 os.kill(system.backplane("index")["pid"], signal.SIGKILL)
-                killed_ns = time.monotonic_ns()
-            elif not down_ns:
-                down_ns = time.monotonic_ns()
+                watch = Stopwatch()
+            elif not down_s:
+                down_s = watch.taken_s
                 assert versions[-1]["backplanes"]["index"]["is_up"] is False
                 assert versions[-1]["backplanes"]["query"]["is_up"] is True
-    assert down_ns - killed_ns < 100_000_000
+    judge("from kill -9 to the directory that says it", down_s, 0.1)
     link.close()
     system.wait_for("'index': up again, generation 2")
     index = system.backplane("index")
@@ -116,14 +117,12 @@ def test_what_cannot_be_constructed_ends_with_its_reason(start: Start, fails: st
 
 def test_a_second_signal_kills_at_once(start: Start) -> None:
     """A second Ctrl-C means it, even while a hook hangs."""
-    system = start(index='[backplane.index.settings.Index]\nfails = "hang"')
+    system = start('stop_limit = "1h"', '[backplane.index.settings.Index]\nfails = "hang"')
     system.wait_up()
     system.signal(signal.SIGINT)
     system.wait_for("index is down")
-    begun_s = time.monotonic()
     system.signal(signal.SIGINT)
     assert system.wait_down() == 1
-    assert time.monotonic() - begun_s < 5
 
 
 def test_a_hook_that_hangs_is_waited_for_only_so_long(start: Start) -> None:
@@ -163,9 +162,9 @@ def test_when_the_supervisor_is_killed_its_processes_end_and_it_can_be_started_a
     first.wait_up()
     first.signal(signal.SIGKILL)
     first.process.wait(LIMIT_S)
-    end_s = time.monotonic() + LIMIT_S
+    limit = Limit()
     while any(is_alive(pid) for pid in first.pids):
-        assert time.monotonic() < end_s
+        limit.check()
     with pytest.raises(SystemNotRunning):
         ask(Location(first.run_dir, "demo"), "supervisor.status")
     second = start()
@@ -183,9 +182,9 @@ def test_statistics_of_a_stopped_process_are_none_and_the_rest_come(start: Start
     entries = {b["name"]: b["statistics"] for b in system.status(statistics=True)["backplanes"]}
     assert entries["index"] is None
     assert "operations" in entries["query"]
-    end_s = time.monotonic() + LIMIT_S
+    limit = Limit()
     while system.backplane("index")["health"] != "unknown":  # it is, a second after its last heartbeat
-        assert time.monotonic() < end_s
+        limit.check()
 
 
 def test_a_stalled_client_and_a_flood_of_garbage_change_nothing(start: Start) -> None:

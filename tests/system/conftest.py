@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -27,10 +26,9 @@ import pytest
 from appbackplane.runtime.observation.segments import RECORDS
 from appbackplane.transport import Client, connect
 from appbackplane.transport.errors import BackplaneError
+from tests.waiting import EVERY_S, LIMIT_S, Limit
 
 HERE = Path(__file__).parent
-#: For whatever should take a fraction of a second, on a machine that does much else.
-LIMIT_S = 30.0
 COMMAND = (sys.executable, "-m", "appbackplane.supervisor")
 
 
@@ -47,7 +45,6 @@ class System:
         self.programs: list[subprocess.Popen[str]] = []
         self._news = threading.Condition()
         self._has_ended = False
-        self._began_s = time.monotonic()
         self.process = subprocess.Popen(
             [*prefix, *COMMAND, "up", str(self.toml)],
             stdin=subprocess.DEVNULL,
@@ -85,10 +82,9 @@ class System:
         assert found is not None, (text, self.said[since:])
         return found
 
-    def wait_up(self) -> float:
-        """Until it is up; the seconds that took."""
+    def wait_up(self) -> None:
+        """Until it is up."""
         self.wait_for("is up, pid")
-        return time.monotonic() - self._began_s
 
     # What it does
 
@@ -230,7 +226,7 @@ def ask_until(
     client: Client, route: str, is_so: Callable[[Any], Any], *, key: str | None = None, **arguments: Any
 ) -> Any:
     """Ask until the answer is as expected, for what nobody announces. What fails meanwhile (a restart) is asked again."""
-    end_s = time.monotonic() + LIMIT_S
+    limit = Limit()
     while True:
         answer: Any
         try:
@@ -239,8 +235,7 @@ def ask_until(
                 return answer
         except BackplaneError as error:
             answer = error
-        assert time.monotonic() < end_s, f"{route} still says {answer!r}"
-        time.sleep(0.01)
+        limit.check(f"{route} still says {answer!r}", pause_s=EVERY_S)
 
 
 #: For tests of what is refused: a component that takes its arguments seriously, and one beside it.

@@ -11,7 +11,6 @@ import json
 import select
 import sys
 import threading
-import time
 from collections import Counter, deque
 from pathlib import Path
 
@@ -158,31 +157,29 @@ def hearer(client: Client, words: list[str]) -> object:
 
 
 def outrun(client: Client, words: list[str]) -> object:
-    """Submit calls of `mill.grind` with SIZE bytes for SECONDS and wait for none; ring the bell meanwhile, in another thread.
+    """Submit calls of `mill.grind` with SIZE bytes for SECONDS and wait for none; in another thread, ask how many were ground.
 
-    What became of them, how long the bell took (ms), and what memory was needed (MiB): at first, and at most later on.
+    What became of them, those answers, and what memory was needed (MiB): at first, and at most later on.
     """
     size, seconds = int(words[0]), float(words[1])
-    end_s = time.monotonic() + seconds
+    is_late, is_over = after(seconds / 2), after(seconds)
     ends: Counter[str] = Counter()
     pending: deque[PendingCall] = deque()
-    rings_ms: list[float] = []
+    ground: list[int] = []
     early_mib = late_mib = 0.0
 
-    def ring() -> None:
-        while time.monotonic() < end_s:
-            began_s = time.monotonic()
+    def look() -> None:
+        while not is_over.is_set():
             try:
-                client.call("mill.ring", timeout=seconds)
+                ground.append(client.call("mill.tell", timeout=seconds))
             except BackplaneError as error:
-                ends[f"ring: {type(error).__name__}"] += 1
-            rings_ms.append((time.monotonic() - began_s) * 1e3)
+                ends[f"ask: {type(error).__name__}"] += 1
             select.select([], [], [], 0.02)
 
-    bell = threading.Thread(target=ring)
-    bell.start()
+    asking = threading.Thread(target=look)
+    asking.start()
     grain, is_ready = bytes(size), False
-    while (now_s := time.monotonic()) < end_s:
+    while not is_over.is_set():
         try:
             pending.append(client.submit("mill.grind", grain=grain, timeout=1.0))
         except BackplaneError as error:
@@ -190,19 +187,28 @@ def outrun(client: Client, words: list[str]) -> object:
         while pending and pending[0].done():
             error = pending.popleft().exception()
             ends["ground" if error is None else type(error).__name__] += 1
-        if now_s < end_s - seconds / 2:
+        if not is_late.is_set():
             early_mib = max(early_mib, _memory_mib())
         else:
             late_mib = max(late_mib, _memory_mib())
             if not is_ready:
                 is_ready = True
                 _ready()
-    bell.join()
+    asking.join()
     outstanding = client._calling.session.outstanding_count
     return {
-        "ends": ends, "rings_ms": sorted(rings_ms), "early_mib": early_mib, "late_mib": late_mib,
+        "ends": ends, "ground": ground, "early_mib": early_mib, "late_mib": late_mib,
         "outstanding": outstanding,
     }  # fmt: skip
+
+
+def after(seconds: float) -> threading.Event:
+    """An event that is set then."""
+    event = threading.Event()
+    timer = threading.Timer(seconds, event.set)
+    timer.daemon = True
+    timer.start()
+    return event
 
 
 def hurry(client: Client, words: list[str]) -> object:
@@ -250,8 +256,9 @@ def engage(client: Client, words: list[str]) -> object:
 
 
 def abroad(client: Client, words: list[str]) -> object:
-    """Have work done on node `b`, which takes longer than the SECONDS that this waits; then wait to be killed."""
-    pending = client.submit("b/worker.work", key="place-0", name="a", timeout=float(words[0]))
+    """Have work done on node `b`, which takes the SECONDS that this waits; then wait to be killed."""
+    seconds = float(words[0])
+    pending = client.submit("b/worker.work", key="place-0", name="a", seconds=seconds, timeout=seconds)
     client.flush()
     _ready()
     sys.stdin.read()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
+import threading
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 
 from appbackplane.transport import Client
-from tests.steady import Witness
+from tests.figures import LONG, Stopwatch, judge
+from tests.waiting import EVERY_S, Limit
 
 from .conftest import HERE, LIMIT_S, System, Up
 
@@ -31,11 +32,9 @@ from appbackplane.spark.advice.gather import gather
 from appbackplane.spark.records.found import Found
 from appbackplane.spark.records.pieces import pieces
 
-#: What is promised.
-WITHIN = 0.25
-#: Of ten runs each, on two cores with a load of 8 to 14, all were within it at the first try: what was predicted was 0.83 to
+#: What is promised. Of ten runs each, on two cores with a load of 8 to 14, all were within it: what was predicted was 0.83 to
 #: 1.09 of what came for threads, 0.85 to 1.10 for quotas, 0.91 to 1.11 for the account's limit.
-TRIES = 3
+WITHIN = 0.25
 
 
 @dataclass(frozen=True)
@@ -80,45 +79,28 @@ BAD = {
         {"cpu_limit": 10}, "cpu_limit", "desk.count (priority 3)", 8, 0.8, (("count", 20, 2.0),)
     ),
 }
-#: And this many that the machine spoiled; the share of the time that it may keep a witness waiting.
-TRIES_SPOILED, KEPT_WAITING_MAX = 4, 0.05
+THREADS = "too few threads for blocking work"
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", BAD)
+@pytest.mark.parametrize("name", [THREADS, *(pytest.param(name, marks=LONG) for name in BAD if name != THREADS)])
 def test_a_patch_brings_what_was_predicted(name: str, up: Up, folder: Path) -> None:
-    """Who has been promised 12 ms and gets 80 does not ask again."""
+    """The advice names the key at fault, and its patch is taken. Whether as much came of it as was predicted is a figure of
+    the machine as well, and judged by `scripts/long`; tests/spark/advice judges predictions of records that were made.
+    """
     bad = BAD[name]
     shutil.copy(HERE / "desk.py", folder)
     system = up(toml_of(bad.settings))
-    told, spoiled = [], []
     with system.connect() as client:
-        while len(told) < TRIES and len(spoiled) < TRIES_SPOILED:
-            try:
-                with Witness() as witness:
-                    was_honest(system, client, bad)
-            except AssertionError as error:
-                is_judged = witness.kept_waiting <= KEPT_WAITING_MAX
-                (told if is_judged else spoiled).append(f"(machine busy {witness.kept_waiting:.0%}) {error}")
-                reload(system, bad.settings)
-            else:
-                return
-    if len(told) < TRIES:
-        pytest.skip(f"the machine gives too little CPU to judge by: {spoiled[-1]}")
-    raise AssertionError("\n".join(told))
-
-
-def was_honest(system: System, client: Client, bad: Bad) -> None:
-    """Raises AssertionError where it was not."""
-    load(client, bad)
-    advice = advise(system.run_dir)
-    item = advised(advice, bad)
-    reload(system, {**bad.settings, **tomllib.loads(advice.patch)["backplane"]["desk"]})
-    load(client, bad)
+        load(client, bad)
+        advice = advise(system.run_dir)
+        item = advised(advice, bad)
+        reload(system, {**bad.settings, **tomllib.loads(advice.patch)["backplane"]["desk"]})
+        load(client, bad)
     real = waited_ms(system, bad)
-    said = f"{item.now:.1f} ms, predicted {item.predicted:.1f}, and {real:.1f} came of it"
-    assert real < item.now * 0.75, f"the patch has not helped: {said}"
-    assert abs(real - item.predicted) <= WITHIN * item.predicted, said
+    print(f"{item.now:.1f} ms, predicted {item.predicted:.1f}, and {real:.1f} came of it")
+    judge("what came of the patch, to what was before", real / item.now, 0.75, unit="of 1")
+    judge("the prediction's error", abs(real / item.predicted - 1), WITHIN, unit="of 1")
 
 
 def advised(advice: Advice, bad: Bad) -> Item:
@@ -141,17 +123,16 @@ def waited_ms(system: System, bad: Bad) -> float:
 def load(client: Client, bad: Bad) -> None:
     """Burst after burst, at fixed times, whatever becomes of the ones before; until all is done."""
     before = client.call("desk.served", timeout=LIMIT_S)
-    begin_s = time.monotonic()
+    watch = Stopwatch()
     for number in range(bad.bursts):
-        time.sleep(max(0.0, begin_s + number * bad.every_s - time.monotonic()))
+        threading.Event().wait(max(0.0, number * bad.every_s - watch.taken_s))
         for operation, count, ms in bad.work:
             for _ in range(count):
                 client.cast(f"desk.{operation}", ms=ms)
         client.flush()
-    end_s = time.monotonic() + LIMIT_S
+    limit = Limit()
     while client.call("desk.served", timeout=LIMIT_S) < before + bad.count:
-        assert time.monotonic() < end_s, "not all that was sent has been done"
-        time.sleep(0.05)
+        limit.check("not all that was sent has been done", pause_s=EVERY_S)
 
 
 def reload(system: System, settings: Mapping[str, Any]) -> None:

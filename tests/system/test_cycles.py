@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from appbackplane.transport.errors import InternalError
@@ -22,10 +20,8 @@ def test_a_call_that_comes_back_to_its_caller_is_refused_at_once_and_the_way_is_
     """Both would wait for each other until the deadline, with nothing to see."""
     system = up(PING_PONG)
     with system.connect() as client:
-        began_s = time.monotonic()
-        with pytest.raises(InternalError) as refused:
+        with pytest.raises(InternalError) as refused:  # and not DeadlineExceeded
             client.call("ping.ask")
-        assert time.monotonic() - began_s < 5.0, "of a deadline of 30 s"
         way = "call cycle: ping.ask on here/ping -> pong.ask on there/pong -> ping.ask on here/ping"
         assert way in str(refused.value)
         assert "reentrant=True" in str(refused.value)

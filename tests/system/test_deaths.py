@@ -1,10 +1,9 @@
-"""Processes that die: who is told, how soon, and who does not notice."""
+"""Processes that die: who is told, and who does not notice. How soon is judged by `scripts/long`."""
 
 from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from statistics import median
@@ -14,6 +13,7 @@ import pytest
 
 from appbackplane.transport import Client
 from appbackplane.transport.errors import PeerDown, SystemNotRunning, Unavailable
+from tests.figures import Stopwatch, judge
 
 from .conftest import Up, answer_of, ask_until, wait_dead, wait_ready
 
@@ -29,8 +29,8 @@ components = ["components:Bystander"]
 DESKS_COUNT, CALLS_COUNT = 20, 200
 #: From the kill to the end of the last call that it held: 2 to 5 ms on two cores that do little else.
 TOLD_S_MAX = 0.1
-#: One of the kills may meet a machine that does something else just then; nobody waits for a deadline.
-STALL_S_MAX = 2.0
+#: From the supervisor's kill to the end of the last of its processes.
+OUTLIVES_S_MAX = 1.0
 KILLS_COUNT = 3
 
 
@@ -45,7 +45,7 @@ def pid_other_than(client: Client, dead: int) -> int:
 
 
 def test_calls_held_by_a_process_that_is_killed_end_at_once_and_the_others_do_not_notice(up: Up) -> None:
-    """Every call ends. Of those that waited for the dead all are told within 100 ms; of all others nobody is told anything."""
+    """Every call ends in `PeerDown`, none by its deadline; of all others nobody is told anything."""
     system = up(SLEEPER)
     before = system.pids()
     bystander = system.program("steady", "bystander.pid")
@@ -57,11 +57,11 @@ def test_calls_held_by_a_process_that_is_killed_end_at_once_and_the_others_do_no
             direct = [client.submit("sleeper.hold") for _ in range(CALLS_COUNT)]
             relayed = [client.submit("relay.hold", key=f"desk-{n}") for n in range(DESKS_COUNT)]
             ask_until(client, "backplane.bedroom.statistics", lambda told: are_all_there(told["queues"]))
-            killed_s = time.monotonic()
+            watch = Stopwatch()
             os.kill(victim, signal.SIGKILL)
             direct_errors = [call.exception() for call in direct]
             relayed_errors = [call.exception() for call in relayed]
-            told_s.append(time.monotonic() - killed_s)
+            told_s.append(watch.taken_s)
             assert {type(error) for error in direct_errors} == {PeerDown}
             assert "'bedroom'" in str(direct_errors[0])
             # To the relay's callers it is the relay that cannot serve.
@@ -77,8 +77,7 @@ def test_calls_held_by_a_process_that_is_killed_end_at_once_and_the_others_do_no
     assert (after["street"], after["office"]) == (before["street"], before["office"])
     bedroom = system.backplane("bedroom")
     assert (bedroom["restarts"], bedroom["generation"]) == (KILLS_COUNT, KILLS_COUNT + 1)
-    assert median(told_s) < TOLD_S_MAX, told_s
-    assert max(told_s) < STALL_S_MAX, told_s
+    judge("from kill -9 to the end of the last call, median", median(told_s), TOLD_S_MAX)
 
 
 def test_when_the_supervisor_is_killed_everything_ends_at_once_and_can_be_started_again(up: Up) -> None:
@@ -88,13 +87,13 @@ def test_when_the_supervisor_is_killed_everything_ends_at_once_and_can_be_starte
     os.kill(pids["street"], signal.SIGSTOP)
     with system.connect() as client:
         call = client.submit("sleeper.hold")
-        killed_s = time.monotonic()
+        watch = Stopwatch()
         os.kill(system.pid, signal.SIGKILL)
         # A backplane that sees the end of its lifeline before the kernel kills it still says so to its callers.
         assert isinstance(call.exception(), PeerDown | Unavailable)
         for pid in pids.values():
             wait_dead(pid)
-        assert time.monotonic() - killed_s < 1.0
+        judge("backplanes outlive their supervisor by", watch.taken_s, OUTLIVES_S_MAX)
         with suppress(PeerDown, SystemNotRunning):  # it may leave just before the client has seen it
             client.call("sleeper.pid")
         with pytest.raises(SystemNotRunning):

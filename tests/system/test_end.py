@@ -7,7 +7,6 @@ import os
 import pty
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -84,14 +83,12 @@ def test_a_terminal_that_is_closed_takes_its_system_down(folder: Path) -> None:
 
 def test_a_second_ctrl_c_kills_at_once_though_a_hook_hangs(up: Up) -> None:
     """Who presses it twice does not want to wait for `stop_limit`."""
-    system = up(TOWER.format(middle="hangs = true"))
+    system = up('stop_limit = "1h"\n' + TOWER.format(middle="hangs = true"))
     pids = system.pids()
     system.interrupt()
     system.wait_for("middle goes down")
-    began_s = time.monotonic()
     system.interrupt()
     assert system.wait_down() == 1
-    assert time.monotonic() - began_s < 2.0
     assert going_down(system.said) == IN_ORDER[:2]
     assert all(not Path(f"/proc/{pid}").exists() for pid in pids.values())
 

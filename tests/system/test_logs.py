@@ -7,16 +7,16 @@ import os
 import pty
 import select
 import signal
-import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.waiting import EVERY_S, Limit, wait_until
 
 from .conftest import COMMAND, LIMIT_S, System, Up, ask_until, command, environment, wait_dead
 
@@ -25,10 +25,9 @@ ARCHIVE = """
 [backplane.archive]
 components = ["components:Scribe", "components:Gong"]
 """
-#: What `logs` is promised to take is 0.2 s; a machine that does much else may need several times that to start Python.
-ANSWER_S_MAX = 2.0
-#: Of one call of `logging`, on a machine where the thread that logs may be off the processor for a while.
-LOG_CALL_S_MAX = 0.5
+#: Urgent calls that are answered, one after the other, while one operation logs 100,000 lines in a loop. On two idle cores
+#: there are some hundreds of them; without preemption there is one, which is answered when the loop has ended.
+RINGS_MIN = 5
 
 
 @pytest.fixture
@@ -46,9 +45,9 @@ def lines_of(folder: Path, *words: str) -> list[dict[str, Any]]:
 
 def wait_lines(folder: Path, count: int, *words: str) -> list[dict[str, Any]]:
     """Until there are so many."""
-    end_s = time.monotonic() + LIMIT_S
+    limit = Limit()
     while len(found := lines_of(folder, *words)) < count:
-        assert time.monotonic() < end_s, found
+        limit.check(found)
     return found
 
 
@@ -76,17 +75,19 @@ def test_standard_logging_works_unchanged_and_knows_where_it_was_said(system: Sy
 
 
 def test_a_flood_holds_nobody_up_and_every_line_of_it_is_there_or_counted(system: System) -> None:
-    """An operation that logs in a loop must not keep urgent work waiting, and its log must not lie."""
-    count, took_s = 100_000, []
+    """An operation that logs in a loop must not keep urgent work waiting, and its log must not lie.
+
+    The duration of one call of `logging` is measured by `scripts/bench log_call`.
+    """
+    count, rings = 100_000, 0
     with system.connect() as client:
         client.call("gong.ring", timeout=LIMIT_S)
         flood = client.submit("scribe.write", count=count, timeout=4 * LIMIT_S)
         while not flood.done():
-            began_s = time.monotonic()
             client.call("gong.ring", priority=0, timeout=LIMIT_S)
-            took_s.append(time.monotonic() - began_s)
-        assert flood.result() < LOG_CALL_S_MAX
-    assert statistics.median(took_s) < 0.05
+            rings += 1
+        flood.result()
+    assert rings >= RINGS_MIN, "urgent calls waited for the operation that logs"
     log = ask_until_quiet(system)
     assert log["lines"] + log["lost"] >= count
     system.interrupt()
@@ -108,7 +109,7 @@ def test_a_supervisor_that_does_not_read_holds_nobody_up_and_what_is_lost_is_cou
         client.call("gong.ring", timeout=LIMIT_S)
         os.kill(system.pid, signal.SIGSTOP)
         try:
-            assert client.call("scribe.write", count=count, text="x" * 100, timeout=LIMIT_S) < LOG_CALL_S_MAX
+            client.call("scribe.write", count=count, text="x" * 100, timeout=LIMIT_S)
             client.call("scribe.say", text="the reason", level="ERROR", timeout=LIMIT_S)
         finally:
             os.kill(system.pid, signal.SIGCONT)
@@ -186,17 +187,15 @@ def test_files_take_turns_where_they_are_told_to(up: Up, folder: Path) -> None:
 
 
 def test_logs_answer_at_once_while_everything_is_saturated(system: System) -> None:
-    """They are looked at when something is wrong."""
-    took_s = []
+    """They are looked at when something is wrong: nobody waits for an end of what is logged."""
     with system.connect() as client:
-        flood = client.submit("scribe.write", count=300_000, timeout=10 * LIMIT_S)
+        floods = [client.submit("scribe.write", count=100_000, timeout=10 * LIMIT_S) for _ in range(50)]
         wait_lines(system.folder, 100, "--component", "scribe")
-        for _ in range(5):
-            began_s = time.monotonic()
+        for _ in range(3):
             assert len(lines_of(system.folder, "--lines", "50")) == 50
-            took_s.append(time.monotonic() - began_s)
-        flood.cancel()
-    assert min(took_s) < ANSWER_S_MAX, took_s
+        assert not floods[-1].done(), "it was saturated to the end"
+        for flood in floods:
+            flood.cancel()
 
 
 @contextmanager
@@ -220,19 +219,19 @@ def following(folder: Path, *words: str) -> Iterator[tuple[int, int]]:
 
 def read_until(terminal: int, text: bytes, said: bytes = b"") -> bytes:
     """What it shows, up to where that is said."""
-    end_s = time.monotonic() + LIMIT_S
+    limit = Limit()
     while text not in said:
-        assert select.select([terminal], [], [], max(0.0, end_s - time.monotonic()))[0], (text, said[-2_000:])
+        assert select.select([terminal], [], [], limit.left_s)[0], (text, said[-2_000:])
         said += os.read(terminal, 65_536)
     return said
 
 
 def ended(pid: int, terminal: int) -> int:
     """Its exit code, whatever it still has to show."""
-    end_s = time.monotonic() + LIMIT_S
+    limit = Limit()
     while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-        assert time.monotonic() < end_s
-        if select.select([terminal], [], [], 0.05)[0]:
+        limit.check("it has not ended")
+        if select.select([terminal], [], [], EVERY_S)[0]:
             try:
                 os.read(terminal, 65_536)
             except OSError:  # nobody has it open any more
@@ -286,12 +285,11 @@ def test_following_who_has_never_been_heard_says_so_and_waits(system: System) ->
 
 def wait_blocked(pid: int) -> None:
     """Until a process waits for its terminal."""
-    end_s = time.monotonic() + LIMIT_S
-    while (
-        "write" not in Path(f"/proc/{pid}/wchan").read_text() and "n_tty" not in Path(f"/proc/{pid}/stack").read_text()
-    ):
-        assert time.monotonic() < end_s
-        time.sleep(0.01)
+    process = Path(f"/proc/{pid}")
+    wait_until(
+        lambda: "write" in (process / "wchan").read_text() or "n_tty" in (process / "stack").read_text(),
+        "it does not wait for its terminal",
+    )
 
 
 def test_what_cannot_be_answered_is_said_in_one_line(system: System) -> None:

@@ -1,4 +1,4 @@
-"""Many backplanes: what one more peer costs, and how long they take to come up."""
+"""Many backplanes: what one more peer costs. How long a system takes to come up is measured by `scripts/bench startup`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import psutil
 from .conftest import Up
 
 LEAVES_COUNT = 30
-#: 31 processes import what they need in about 0.3 s each, on however many cores there are.
-UP_S_MAX = 30.0
 
 
 def test_talking_to_30_backplanes_adds_no_thread(up: Up) -> None:
@@ -18,7 +16,6 @@ def test_talking_to_30_backplanes_adds_no_thread(up: Up) -> None:
     for leaf in leaves:
         toml += f'[backplane.{leaf}]\ncomponents = ["components:Leaf"]\nsettings.Leaf.name = "{leaf}"\n'
     system = up(toml)
-    up_s = system.wait_up()
     pids = system.pids()
     hub = psutil.Process(pids["hub"])
     with system.connect() as client:
@@ -27,4 +24,3 @@ def test_talking_to_30_backplanes_adds_no_thread(up: Up) -> None:
         assert client.call("hub.ask", leaves=leaves) == [pids[leaf] for leaf in leaves]
         assert (hub.num_threads(), client.call("hub.threads")) == (threads, python_threads)
         assert hub.num_fds() - fds <= 2 * LEAVES_COUNT
-    assert up_s < UP_S_MAX

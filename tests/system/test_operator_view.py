@@ -1,14 +1,12 @@
-"""What a person asks of a system all of whose backplanes are saturated is answered within 200 ms.
+"""A person's questions to a system all of whose backplanes are saturated are answered before their work is done.
 
-Counted from when it is asked for: what a new process needs to be there at all, on cores that are all taken, is measured by
-scripts/bench operator_view, and is Python's and the scheduler's. A machine that does much else besides tests delays a few
-of the answers, so the middle one counts.
+The promised durations, counted from the question, are judged by `scripts/long`; `scripts/bench operator_view` measures those of
+whole commands, which include the start of a Python process on cores that are all taken.
 """
 
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any
@@ -23,6 +21,7 @@ from appbackplane.supervisor.logs.reader import end_of, last
 from appbackplane.transport import Client
 from appbackplane.transport.discovery import Location
 from appbackplane.transport.errors import DeadlineExceeded
+from tests.figures import Stopwatch, judge
 
 from .conftest import LIMIT_S, System, Up, ask_until
 
@@ -37,8 +36,8 @@ threads = 2
 [backplane.clinic]
 components = ["components:Clinic"]
 """
-#: More than any of them does while it is looked at, which takes ten seconds where much else is done: half a minute of computing
-#: and of blocking (two threads), and of keeping the interpreter to itself, a second at a time.
+#: Several times what any of them does while it is looked at: half a minute of computing and of blocking (two threads), and of
+#: keeping the interpreter to itself, a second at a time.
 LOADS = {
     "mill.grind": (500, {"seconds": 0.06}),
     "forge.grind": (500, {"seconds": 0.05}),
@@ -46,7 +45,7 @@ LOADS = {
     "clinic.hog": (5, {"seconds": 1.0, "key": "anna"}),
 }
 PROMISED_S = 0.2
-ANSWERS = 15
+ANSWERS = 7
 
 
 @contextmanager
@@ -75,10 +74,10 @@ def middle_s(look: Callable[[], Any]) -> float:
     """How long the middle one of several takes."""
     took_s = []
     for _ in range(ANSWERS):
-        began_s = time.monotonic()
+        watch = Stopwatch()
         with suppress(DeadlineExceeded):  # and its time counts
             look()
-        took_s.append(time.monotonic() - began_s)
+        took_s.append(watch.taken_s)
     return statistics.median(took_s)
 
 
@@ -88,7 +87,7 @@ def system(up: Up) -> System:
     return up(SATURATED)
 
 
-def test_each_answer_is_there_within_200_ms_though_every_backplane_is_saturated(system: System) -> None:
+def test_each_answer_is_there_though_every_backplane_is_saturated(system: System) -> None:
     """Who finds out why all is slow must not be slow as well."""
     location = Location(system.run_dir, system.name)
     with ExitStack() as stack:
@@ -96,11 +95,11 @@ def test_each_answer_is_there_within_200_ms_though_every_backplane_is_saturated(
         asker = stack.enter_context(closing(Asker(location)))
         folder = folder_of(Location(system.run_dir, system.name, is_given=True))
         stack.enter_context(saturated(client))
-        assert middle_s(lambda: asker.ask("supervisor.status", {"statistics": False})) < PROMISED_S / 4
-        assert middle_s(lambda: last(folder, LogFilter(None, None, None, None), LINES, end_of(folder))) < PROMISED_S / 4
-        assert middle_s(lambda: once(asker, ONCE_S)) < PROMISED_S
-        # Somebody who comes anew: the connection is made then.
-        assert middle_s(lambda: ask_anew(location)) < PROMISED_S
+        judge("status", middle_s(lambda: asker.ask("supervisor.status", {"statistics": False})), PROMISED_S / 4)
+        everything = LogFilter(None, None, None, None)
+        judge("logs", middle_s(lambda: last(folder, everything, LINES, end_of(folder))), PROMISED_S / 4)
+        judge("top --once", middle_s(lambda: once(asker, ONCE_S)), PROMISED_S)
+        judge("status, by a new connection", middle_s(lambda: ask_anew(location)), PROMISED_S)
 
 
 def ask_anew(location: Location) -> None:

@@ -1,11 +1,13 @@
-"""Who looks at a system that is overloaded or stuck gets an answer within a second, and disturbs nobody by looking."""
+"""Who looks at a system that is overloaded or stuck gets an answer while it is, and disturbs nobody by looking.
+
+The durations are printed, and judged by `scripts/long`.
+"""
 
 from __future__ import annotations
 
 import json
 import statistics
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from typing import Any
@@ -16,6 +18,7 @@ from appbackplane.supervisor.commands.asking import Asker
 from appbackplane.supervisor.commands.top import ONCE_S, once
 from appbackplane.transport import BackplaneError, Client, DeadlineExceeded
 from appbackplane.transport.discovery import Location
+from tests.figures import Stopwatch, judge
 
 from .conftest import LIMIT_S, System, Up, ask_until
 
@@ -25,8 +28,8 @@ components = ["components:Clinic"]
 [backplane.mill]
 components = ["components:Mill"]
 """
-#: What is promised is a second; a machine that does much else may need half of one more.
-PROMISED_S = 1.5
+#: For the whole answer, and for `top --once`, of which a second is the interval that it looks at.
+PROMISED_S, TOP_PROMISED_S = 1.0, 0.2
 
 
 @pytest.fixture
@@ -58,15 +61,15 @@ def flooded(client: Client) -> Iterator[None]:
         thread.join(LIMIT_S)
 
 
-def look(system: System) -> tuple[float, dict[str, Any]]:
-    """The command that people type: how long it took to be answered, and the backplanes."""
+def look(system: System) -> dict[str, Any]:
+    """The command that people type: the backplanes, by name."""
     with system.connect() as client:
-        began_s = time.monotonic()
+        watch = Stopwatch()
         client.call("supervisor.status", statistics=True, timeout=LIMIT_S)
-        took_s = time.monotonic() - began_s
+        judge("status", watch.taken_s, PROMISED_S)
     answer = system.command("status", "--stats", "--json")
     assert answer.returncode == 0, answer.stderr
-    return took_s, {one["name"]: one for one in json.loads(answer.stdout)["backplanes"]}
+    return {one["name"]: one for one in json.loads(answer.stdout)["backplanes"]}
 
 
 def test_a_backplane_that_is_saturated_with_urgent_work_tells_its_figures(system: System) -> None:
@@ -74,37 +77,34 @@ def test_a_backplane_that_is_saturated_with_urgent_work_tells_its_figures(system
     with system.connect() as client, flooded(client):
         ask_until(client, "supervisor.status", lambda told: board_of(told, "mill")["queued"] > 1_000)
         for _ in range(5):
-            took_s, found = look(system)
-            assert took_s < PROMISED_S
+            found = look(system)
             assert found["mill"]["statistics"]["operations"]["mill.grind"]["count"] > 0
             assert found["mill"]["health"] == "busy"
 
 
-def test_top_once_is_there_within_200_ms_though_every_backplane_is_saturated(system: System) -> None:
-    """One floods, the other keeps its interpreter to itself: who does not answer is shown from the board, with its age.
-
-    A quarter of several, because what this machine does besides is not what is promised.
-    """
+def test_top_once_is_there_though_every_backplane_is_saturated(system: System) -> None:
+    """One floods, the other keeps its interpreter to itself: who does not answer is shown from the board, with its age."""
     with system.connect() as client, flooded(client):
         ask_until(client, "supervisor.status", lambda told: board_of(told, "mill")["queued"] > 1_000)
         hog = client.submit("clinic.hog", key="anna", seconds=8.0, timeout=10 * LIMIT_S)
-        took_s, ages_s = [], []
+        took_s: list[float] = []
+        ages_s = []
         with closing(Asker(Location(system.run_dir, system.name))) as asker:
             while not hog.done() and len(took_s) < 25:
-                began_s = time.monotonic()
+                watch = Stopwatch()
                 try:
                     clinic, mill = once(asker, ONCE_S).backplanes
                 except DeadlineExceeded:  # seen where the host gave the machine's cores to somebody else for seconds
                     continue
                 finally:
-                    took_s.append(time.monotonic() - began_s)
+                    took_s.append(watch.taken_s)
                 assert mill.state == clinic.state == "up"
                 if clinic.age_s is not None:
                     ages_s.append(clinic.age_s)
                     assert (clinic.ready, clinic.run) == (None, None)
         hog.cancel()
     assert ages_s, "it was never seen stuck"
-    assert statistics.quantiles(took_s)[0] < 0.2, took_s
+    judge("top --once, the first quartile", statistics.quantiles(took_s)[0], TOP_PROMISED_S)
 
 
 def board_of(told: Any, name: str) -> dict[str, Any]:
@@ -116,17 +116,15 @@ def board_of(told: Any, name: str) -> dict[str, Any]:
 def test_a_backplane_whose_interpreter_is_kept_by_an_extension_is_left_out(system: System) -> None:
     """All others are in the answer, which does not wait for it; and when it is back, it is as it was."""
     with system.connect() as client:
-        began_s = time.monotonic()
         hog = client.submit("clinic.hog", key="anna", seconds=8.0, timeout=10 * LIMIT_S)
         ask_until(client, "supervisor.status", lambda told: board_of(told, "clinic").get("running", 1))
         is_stuck = False
         while not is_stuck and not hog.done():
-            took_s, found = look(system)
-            assert took_s < PROMISED_S, f"it was waited for, {time.monotonic() - began_s:.1f} s after it began"
+            found = look(system)
             assert found["mill"]["statistics"] is not None
             is_stuck = found["clinic"]["statistics"] is None
         assert is_stuck or hog.result() < 1.0, "it was never seen stuck"
         hog.result()
-        _, found = look(system)
+        found = look(system)
         assert found["clinic"]["statistics"]["components"]["clinic"]["outstanding"] == 0
         assert found["clinic"]["restarts"] == 0

@@ -22,6 +22,7 @@ from appbackplane.runtime.requests.policy import KernelPolicy
 from appbackplane.runtime.requests.resource import Resource
 from appbackplane.runtime.requests.runnable import Runnable
 from appbackplane.spark.request_executor import SparkExecutor
+from tests.waiting import EVERY_S, Limit
 
 #: For a job on a machine that does much else.
 LIMIT_S = 120.0
@@ -188,10 +189,9 @@ def office(policy: KernelPolicy | None = None, cls: type[RequestKernel] = Kernel
 
 def until(holds: Any, what: str) -> None:
     """Waits for it."""
-    end_s = time.monotonic() + LIMIT_S
+    limit = Limit()
     while not holds():
-        assert time.monotonic() < end_s, what
-        time.sleep(0.01)
+        limit.check(what, pause_s=EVERY_S)
 
 
 def end_process(pid: int) -> None:

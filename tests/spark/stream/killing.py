@@ -28,6 +28,7 @@ from appbackplane.runtime.observation.segments import FIELDS, NAMES_END, RECORD,
 from appbackplane.spark.stream.telling import TOPIC
 from appbackplane.transport import Client, connect
 from appbackplane.transport.errors import BackplaneError
+from tests.waiting import EVERY_S, Limit
 
 from ..systems import messages, running
 
@@ -83,11 +84,10 @@ class Driver:
     def wait_kept(self) -> None:
         """Until the next decision is kept, to the millisecond."""
         before = self._mark()
-        end_s = time.monotonic() + LIMIT_S
+        limit = Limit()
         while self._mark() == before:
             assert self.process.poll() is None, "the driver has ended by itself (see driver.err)"
-            assert time.monotonic() < end_s, "nothing is decided any more"
-            time.sleep(0.001)
+            limit.check("nothing is decided any more", pause_s=EVERY_S)
 
     def kill(self) -> None:
         """With its JVM, as by `kill -9 -PGID`."""
@@ -202,8 +202,8 @@ def kill_all_the_time(folder: Path, kills: int, seed: int) -> dict[str, Any]:
         driver = Driver(run_dir, checkpoint)
         driver.wait_kept()
         load.end()
-        end_s = time.monotonic() + LIMIT_S
-        while sums(told(run_dir)) != (truth := recorded(run_dir)) and time.monotonic() < end_s:
+        limit = Limit()
+        while sums(told(run_dir)) != (truth := recorded(run_dir)) and limit.left_s:
             assert driver.process.poll() is None, "the driver has ended by itself (see driver.err)"
             time.sleep(0.2)
         code = driver.end()

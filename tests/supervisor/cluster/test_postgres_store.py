@@ -20,6 +20,7 @@ import pytest
 from appbackplane.supervisor.cluster.postgres_store import TABLE, PostgresStore
 from appbackplane.supervisor.cluster.record import Record, Snapshot
 from appbackplane.supervisor.cluster.stores import StoreError
+from tests.waiting import EVERY_S, Limit
 
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
 if not (shutil.which("initdb") and shutil.which("postgres")):
@@ -54,14 +55,14 @@ class Server:
             "fsync=off",
         ]
         self._process = subprocess.Popen(words, user=self._user, stderr=subprocess.DEVNULL)
-        end_s = time.monotonic() + LIMIT_S
+        limit = Limit()
         while True:
             try:
                 psycopg.connect(self.url).close()
                 return
             except psycopg.OperationalError:
-                assert time.monotonic() < end_s and self._process.poll() is None
-            time.sleep(0.02)
+                assert self._process.poll() is None
+            limit.check(pause_s=EVERY_S)
 
     def stop(self) -> None:
         """At once, as after a crash."""

@@ -15,13 +15,13 @@ import struct
 import subprocess
 import sys
 import termios
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.supervisor.conftest import LIMIT_S, RunningSystem
+from tests.waiting import Limit
 
 #: Makes its standard input its controlling terminal, so that Ctrl-C and a new size reach it, and becomes the command.
 LEAD = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
@@ -63,17 +63,17 @@ class Terminal:
 
     def wait_for(self, is_so: Callable[[list[str]], bool]) -> list[str]:
         """The screen, once it is so."""
-        end_s = time.monotonic() + LIMIT_S
+        limit = Limit()
         while self.wraps or not is_so(self.lines):
-            left_s = end_s - time.monotonic()
-            assert left_s > 0 and self._read(left_s), "\n".join(self.lines)
+            limit.check("\n".join(self.lines))
+            assert self._read(limit.left_s), "\n".join(self.lines)
         return self.lines
 
     def wait_end(self) -> int:
         """Until the program has ended. Its exit code."""
-        end_s = time.monotonic() + LIMIT_S
-        while self._read(max(0.0, end_s - time.monotonic())):
-            assert time.monotonic() < end_s, "\n".join(self.lines)
+        limit = Limit()
+        while self._read(limit.left_s):
+            limit.check("\n".join(self.lines))
         return self.process.wait(LIMIT_S)
 
     def close(self) -> None:

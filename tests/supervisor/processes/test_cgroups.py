@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,8 +16,10 @@ from appbackplane.runtime.scheduling.nice import NiceTable
 from appbackplane.supervisor.processes import cgroups
 from appbackplane.supervisor.processes.cgroup_layout import SHARED, Hierarchy, folder_name, hierarchies
 from appbackplane.supervisor.processes.cgroups import Groups, make, reclaim
+from tests.waiting import EVERY_S, Limit, wait_until
 
-from ..conftest import LIMIT_S, is_alive
+from ..conftest import is_alive
+from ..quota import assert_held, cpu_s, is_unlimited
 
 #: CPU seconds that the competitors use together before they are compared: a hundred turns of each.
 COMPARED_S = 0.6
@@ -76,21 +77,15 @@ def spin(groups: Groups) -> Iterator[Spin]:
         process.communicate()
 
 
-def cpu_s(process: subprocess.Popen[bytes]) -> float:
-    """What it has used: the CPU clock of another process."""
-    return time.clock_gettime((~process.pid << 3) | 2)
-
-
 def share(first: subprocess.Popen[bytes], second: subprocess.Popen[bytes]) -> float:
     """How much of what both get the first one gets."""
-    begun = (cpu_s(first), cpu_s(second))
-    end_s = time.monotonic() + LIMIT_S
+    begun = (cpu_s(first.pid), cpu_s(second.pid))
+    limit = Limit()
     while True:
-        used = (cpu_s(first) - begun[0], cpu_s(second) - begun[1])
+        used = (cpu_s(first.pid) - begun[0], cpu_s(second.pid) - begun[1])
         if sum(used) >= COMPARED_S:
             return used[0] / sum(used)
-        assert time.monotonic() < end_s
-        time.sleep(0.02)
+        limit.check(pause_s=EVERY_S)
 
 
 @may_nice
@@ -137,26 +132,10 @@ def test_a_limit_is_held(groups: Groups, spin: Spin) -> None:
     groups.add("index")
     groups.limit("index", 30)
     process = spin("index")
-    shares: list[float] = []
-    for _ in range(3):
-        begun_s, used_s = time.monotonic(), cpu_s(process)
-        while time.monotonic() - begun_s < 2.0:
-            time.sleep(0.05)
-        shares.append((cpu_s(process) - used_s) / (time.monotonic() - begun_s))
-        assert shares[-1] <= 0.35
-        if shares[-1] >= 0.25:
-            break
-    # A machine that does much else may give less, never more.
-    assert max(shares) >= 0.25 or os.getloadavg()[0] > (os.cpu_count() or 1)
+    folder = Path(groups.folder_of("index") or "")
+    assert_held(folder, process.pid, 30)
     groups.limit("index", None)
-    end_s = time.monotonic() + LIMIT_S
-    while True:
-        begun_s, used_s = time.monotonic(), cpu_s(process)
-        while time.monotonic() - begun_s < 0.2:
-            time.sleep(0.02)
-        if (cpu_s(process) - used_s) / (time.monotonic() - begun_s) > 0.4:
-            break
-        assert time.monotonic() < end_s, "it has been lifted"
+    wait_until(is_unlimited(folder, process.pid), "it is throttled without a limit")
 
 
 def test_a_child_begins_in_its_group(groups: Groups) -> None:
@@ -263,10 +242,10 @@ def test_others_are_left_alone_unless_they_are_dead_and_empty(tmp_path: Path) ->
     assert folder.exists()
     assert is_alive(pid)
     os.kill(pid, signal.SIGKILL)
-    end_s = time.monotonic() + LIMIT_S
+    limit = Limit()
     while folder.exists():
         make("demo", tmp_path / "one").close(pytest.fail)
-        assert time.monotonic() < end_s
+        limit.check()
     assert living_folder.exists()
     assert is_alive(living_pid)
     refused = make("demo", tmp_path / "living")

@@ -8,7 +8,6 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import pytest
 from appbackplane.supervisor.poller import Poller
 from appbackplane.supervisor.processes.guarding import Guarding
 from appbackplane.supervisor.processes.leftovers import VARIABLE
+from tests.waiting import Limit
 
 from ..conftest import LIMIT_S, is_alive
 
@@ -101,7 +101,7 @@ def test_orders_to_all_are_not_for_it(guarded: Guarded, number: signal.Signals) 
 
 def wait_ready(pid: int) -> None:
     """Until it reads from its supervisor, and has said what it does not listen to."""
-    end_s = time.monotonic() + LIMIT_S
+    limit = Limit()
     wanted = 1 << (signal.SIGTERM - 1)
     while True:
         ignored = next(
@@ -111,7 +111,7 @@ def wait_ready(pid: int) -> None:
         )
         if ignored & wanted:
             return
-        assert time.monotonic() < end_s
+        limit.check()
 
 
 @pytest.mark.parametrize("how", ["kill", "go"])

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -18,6 +17,7 @@ import psutil
 import pytest
 
 from appbackplane.transport import BackplaneError
+from tests.waiting import EVERY_S, Limit
 
 from ..conftest import LIMIT_S, System, Up, ask_until, short_folder, systems_in
 from ..peers.conftest import address, free_port, introduce
@@ -122,19 +122,18 @@ class Cluster:
         """It leads there again."""
         self.stores[name].symlink_to(self.folder / "store")
 
-    def wait_served(self, by: str, asked: str = "c") -> float:
-        """Until what only the primary serves is answered by it, asked by another node. The seconds that took."""
-        began_s = time.monotonic()
+    def wait_served(self, by: str, asked: str = "c") -> None:
+        """Until what only the primary serves is answered by it, asked by another node."""
+        limit = Limit()
         with self.systems[asked].connect() as client:
             while True:
                 try:
                     answer = client.call("orders.place", number=-1, timeout=LIMIT_S, retry=False)
                     if answer[0] == by:
-                        return time.monotonic() - began_s
+                        return
                 except BackplaneError as error:
                     answer = error
-                assert time.monotonic() < began_s + LIMIT_S, (answer, self.said())
-                time.sleep(0.01)
+                limit.check((answer, self.said()), pause_s=EVERY_S)
 
     def said(self) -> dict[str, list[str]]:
         """By all of them, of late."""

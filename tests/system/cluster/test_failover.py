@@ -1,10 +1,12 @@
-"""Failover: whatever becomes of the primary node, the secondary is primary within the stated time, and never are both."""
+"""Failover: whatever becomes of the primary node, the secondary becomes primary, and never are both.
+
+The trace tells the order of what both did. `scripts/long` judges the stated times.
+"""
 
 from __future__ import annotations
 
 import signal
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +17,8 @@ import pytest
 from appbackplane.supervisor.cluster.record import TAKEN_OVER
 from appbackplane.transport import BackplaneError
 from appbackplane.transport.errors import PeerDown
+from tests.figures import judge
+from tests.waiting import wait_until
 
 from ..conftest import LIMIT_S, command
 from .conftest import TTL_S, Cluster, assert_one_primary, gap_s
@@ -22,8 +26,6 @@ from .conftest import TTL_S, Cluster, assert_one_primary, gap_s
 #: The lease, a look and the swap; and for the hooks, the mesh and this machine as much again as a lease.
 TAKEN_OVER_S = TTL_S * TAKEN_OVER / 10
 LATE_S = 2.0
-#: In which the kernel kills those that die with their supervisor; who looks may be told of its end a little late.
-KERNEL_NS = 50_000_000
 
 
 class Load:
@@ -68,10 +70,8 @@ def load_on(cluster: Cluster) -> Iterator[Load]:
 
 def seen(load: Load, count: int = 100) -> None:
     """Until so many more have been answered."""
-    end_s, many = time.monotonic() + LIMIT_S, len(load.answered) + count
-    while len(load.answered) < many:
-        assert time.monotonic() < end_s, load.failed[-1:]
-        time.sleep(0.01)
+    many = len(load.answered) + count
+    wait_until(lambda: len(load.answered) >= many, lambda: load.failed[-1:])
 
 
 def assert_failed_well(load: Load, cluster: Cluster, *kinds: str) -> None:
@@ -128,9 +128,8 @@ def test_the_primary_is_moved_in_order(cluster: Cluster) -> None:
         seen(load)
     trace = cluster.trace()
     assert_one_primary(trace)
-    assert max(gap_s(trace, before + count) for count in (1, 2, 3, 4)) < TTL_S, (
-        "somebody has waited for a lease to run out"
-    )
+    gaps_s = [gap_s(trace, before + count) for count in (1, 2, 3, 4)]
+    judge("a primary is moved, without waiting for a lease to run out", max(gaps_s), TTL_S)
     done = Counter(line.what for line in trace)
     assert all(done[f"order-{number}"] for number, _ in load.answered)
     assert_failed_well(load, cluster, "Unavailable")
@@ -144,7 +143,7 @@ def test_a_primary_that_goes_down_gives_the_lease_back(cluster: Cluster) -> None
     cluster.wait_served(secondary)
     trace = cluster.trace()
     assert_one_primary(trace)
-    assert gap_s(trace, trace[-1].epoch) < TTL_S, "the lease has run out"
+    judge("a primary goes down, and its lease does not have to run out", gap_s(trace, trace[-1].epoch), TTL_S)
     cluster.restart(primary)
 
 
@@ -163,7 +162,7 @@ def test_a_primary_that_cannot_reach_the_store_is_secondary_before_the_other_is_
         cluster.wait_served(secondary, asked=primary)
     trace = cluster.trace()
     assert_one_primary(trace)
-    assert gap_s(trace, trace[-1].epoch) < TAKEN_OVER_S + LATE_S
+    judge("a primary without a store is replaced", gap_s(trace, trace[-1].epoch), TAKEN_OVER_S + LATE_S)
     assert_failed_well(load, cluster, "Unavailable", "PeerDown")
     assert cluster.roles() == (secondary, primary)
 
@@ -176,12 +175,10 @@ def test_a_primary_node_that_is_stopped_is_dead_before_the_other_is_primary(clus
     with cluster.systems["c"].connect() as caller:
         toil = caller.submit("orders.toil")  # what asks nobody, and would finish in its own time
         caller.flush()
-        while cluster.trace()[-1].what != "toil":
-            time.sleep(0.01)
+        wait_until(lambda: cluster.trace()[-1].what == "toil")
         for process in processes if stopped == "all of it" else processes[:1]:
             process.suspend()
         assert supervisor.wait(LIMIT_S) == -signal.SIGKILL, "it was stopped: nobody but the kernel can have ended it"
-        fused_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         cluster.wait_served(secondary)
         assert isinstance(toil.exception(), PeerDown)
     for process in processes:
@@ -190,14 +187,12 @@ def test_a_primary_node_that_is_stopped_is_dead_before_the_other_is_primary(clus
     psutil.wait_procs(processes, LIMIT_S)  # what is left of them may do something in its last moments
     trace = cluster.trace()
     assert_one_primary(trace)
-    last_ns = max(line.boot_ns for line in trace if line.node == primary)
-    assert last_ns < fused_ns + KERNEL_NS, f"its backplanes went on for {(last_ns - fused_ns) / 1e9:.3f} s"
-    assert gap_s(trace, trace[-1].epoch) < TAKEN_OVER_S + LATE_S
+    judge("a primary that is stopped is replaced", gap_s(trace, trace[-1].epoch), TAKEN_OVER_S + LATE_S)
     cluster.restart(primary)
 
 
 def test_a_primary_node_that_is_killed_under_load(cluster: Cluster) -> None:
-    """All of it at once, as when its machine dies: the other is primary within the stated time, and serves the same callers."""
+    """All of it at once, as when its machine dies: the other becomes primary, and serves the same callers."""
     primary, secondary = cluster.roles()
     with load_on(cluster) as load:
         seen(load)
@@ -206,6 +201,6 @@ def test_a_primary_node_that_is_killed_under_load(cluster: Cluster) -> None:
         seen(load)
     trace = cluster.trace()
     assert_one_primary(trace)
-    assert gap_s(trace, trace[-1].epoch) < TAKEN_OVER_S + LATE_S
+    judge("a primary that is killed is replaced", gap_s(trace, trace[-1].epoch), TAKEN_OVER_S + LATE_S)
     assert_failed_well(load, cluster, "Unavailable", "PeerDown")
     cluster.restart(primary)

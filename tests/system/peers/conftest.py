@@ -8,7 +8,6 @@ from __future__ import annotations
 import random
 import shutil
 import socket
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,6 +19,7 @@ from appbackplane.transport.security.keyring import Keyring
 from appbackplane.transport.security.ring import Holder
 from tests.network.hosts import Host
 from tests.network.proxy import FaultProxy
+from tests.waiting import EVERY_S, Limit
 
 from ..conftest import LIMIT_S, System, Up, short_folder, systems_in
 
@@ -31,8 +31,6 @@ COMPONENTS = {
     "b": ["served:Calc", "served:Worker", "served:Ledger", "served:Narrow", "served:Store", "served:Prices"],
     "c": ["served:Calc"],
 }
-#: Takes too long for every run: scripts/long runs it.
-LONG = pytest.mark.long
 NODE = """
 [node]
 name = "{name}"
@@ -119,16 +117,14 @@ def wait_reached(client: Client) -> None:
     """Until a call to `b` is answered, and what it offers is known: the one is so a heartbeat before the other. It is asked at
     once again: who waits as he is told (`retry_after`) waits for longer.
     """
-    end_s = time.monotonic() + LIMIT_S
+    limit = Limit()
     while True:
         try:
             for route in ("b/calc.add", "calc.add"):
                 assert client.call(route, x=1, y=2, timeout=LIMIT_S, retry=False) == 3
             return
         except BackplaneError as error:
-            if time.monotonic() > end_s:
-                pytest.fail(f"b cannot be reached: {error!r}")
-        time.sleep(0.01)
+            limit.check(f"b cannot be reached: {error!r}", pause_s=EVERY_S)
 
 
 def introduce(folder: Path, names: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -187,12 +186,10 @@ def test_a_call_that_is_taken_back_in_its_queue_there_never_begins(client: Clien
 
 
 def test_what_a_dead_client_wanted_is_not_done_on_another_node_either(both: Nodes, there: Client) -> None:
-    """As on this host, where who waits is asked once a second whether it is there: not at work until its deadline."""
-    program = both.systems["a"].program("abroad", "5.0")
+    """As on this host, where who waits is asked once a second whether it is there. Its deadline is ten minutes away."""
+    program = both.systems["a"].program("abroad", "600")
     wait_ready(program)
     ask_until(there, "worker.ended", lambda log: said_of(log, "a") == ["began"])
     program.kill()
     wait_dead(program.pid)
-    began_s = time.monotonic()
     ended(there, "a")
-    assert time.monotonic() - began_s < 3.0, "it was done until its deadline"

@@ -24,9 +24,10 @@ from appbackplane.transport.peers.messages import KINDS, Hello, body_of
 from appbackplane.transport.security import links
 from appbackplane.transport.security.keyring import Keyring
 from appbackplane.transport.security.ring import Holder
+from tests.figures import LONG, judge
+from tests.waiting import LIMIT_S, Limit, wait_until
 
-from ..conftest import LIMIT_S
-from .conftest import LONG, Nodes
+from .conftest import Nodes
 from .urgent import ping
 
 FRAMES, FRAMES_LONG = 15_000, 100_000
@@ -38,7 +39,8 @@ P99_TIMES_MAX, CALLS = 2.0, 150
 P99_S_MIN = 0.02
 #: What a node may take up while it hears nonsense, bytes.
 GROWTH_MAX = 64 << 20
-CONNECT_MS = 20_000
+#: For the handshake, and for a door that is slow to take more: a hang.
+CONNECT_MS = round(1e3 * LIMIT_S)
 ROUTES = (
     None, "calc.add", "calc.secret", "b/calc.add", "peers.say", "peers.broken", "backplane.main.stop", "supervisor.down",
 )  # fmt: skip
@@ -179,10 +181,9 @@ def test_what_would_have_ended_a_node_is_refused(both: Nodes, client: Client) ->
             assert client.call("b/calc.add", x=1, y=1) == 2
 
 
-def judged(client: Client, before_s: float) -> None:
-    """Whether a good peer is served as before; the best of three, as a machine that others use only adds."""
-    tries = [ping(client, CALLS).p99 for _ in range(3)]
-    assert min(tries) <= max(P99_TIMES_MAX * before_s, P99_S_MIN), (before_s, tries)
+def assert_served(client: Client, before_s: float) -> None:
+    """A good peer's calls are answered, each; `scripts/long` judges whether as quickly as before."""
+    judge("p99 of a good peer's calls", ping(client, CALLS).p99, max(P99_TIMES_MAX * before_s, P99_S_MIN))
 
 
 @pytest.mark.parametrize("count", [SILENT, pytest.param(SILENT_LONG, marks=LONG)])
@@ -197,12 +198,9 @@ def test_connections_that_say_nothing_keep_nobody_waiting(both: Nodes, client: C
             sock = stack.enter_context(socket.socket())
             sock.setblocking(False)
             sock.connect_ex((host, int(port)))
-        judged(client, before_s)
-    end_s = time.monotonic() + LIMIT_S
-    while node.num_fds() > fds + 10:
-        assert time.monotonic() < end_s, (fds, node.num_fds())
-        time.sleep(0.05)
-    judged(client, before_s)
+        assert_served(client, before_s)
+    wait_until(lambda: node.num_fds() <= fds + 10, lambda: (fds, node.num_fds()))
+    assert_served(client, before_s)
     assert node.memory_info().rss - before < GROWTH_MAX
 
 
@@ -227,16 +225,16 @@ def test_who_asks_for_much_and_reads_nothing_keeps_nobody_waiting(both: Nodes, c
                 call = Envelope(Kind.CALL, number, None, "store.give", deadline=60 * 10**9, body={"size": size})
                 deaf.say(both.address("b"), pack(call))
             deaf.flush()
-            judged(client, before_s)
+            assert_served(client, before_s)
             assert node.memory_info().rss - before < GROWTH_MAX + PEER_BYTES_MAX
         finally:
             deaf.close()
-    judged(client, before_s)
+    assert_served(client, before_s)
 
 
 def turn_until(lines: Lines, kind: type[Connected] | type[Came]) -> None:
     """Until this has happened."""
-    end_s = time.monotonic() + LIMIT_S
+    limit = Limit()
     while not any(isinstance(event, kind) for event in lines.turn(time.monotonic_ns())):
         lines.flush()
-        assert time.monotonic() < end_s, kind
+        limit.check(kind)

@@ -10,11 +10,12 @@ from contextlib import ExitStack
 
 import pytest
 
+from tests.figures import LONG
 from tests.network.faults import NOTHING_WRONG, Faults
 from tests.network.hosts import Hosts, obstacle
 
 from ..conftest import short_folder, systems_in
-from .conftest import LONG, Nodes
+from .conftest import Nodes
 from .ledgers import assert_once, call_through
 from .urgent import RATE, Bulk, judged, ping
 

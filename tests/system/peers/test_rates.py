@@ -1,22 +1,22 @@
-"""Slow links between three nodes: what is urgent does not wait behind bulk, and bulk uses what is left.
+"""Slow links between three nodes: urgent calls do not wait behind bulk, and bulk uses the rest of the link.
 
 Each node is dialled at a proxy, over 10 Mbit/s with 5 ms each way; what is sent to one node shares one queue.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
 
+from tests.figures import Stopwatch, judge
 from tests.network.faults import NOTHING_WRONG, Faults
 from tests.network.proxy import FaultProxy
 
-from ..conftest import short_folder, systems_in
+from ..conftest import LIMIT_S, short_folder, systems_in
 from .conftest import Nodes
-from .urgent import RATE, Bulk, judged, ping
+from .urgent import RATE, Bulk, assert_urgent, idle_trips
 
 SLOW = Faults(delay_s=0.005, rate=RATE, is_fair=False)
 LOSSY = Faults(delay_s=0.005, rate=RATE, is_fair=False, loss=0.05)
@@ -51,21 +51,22 @@ def slowed(three: Nodes) -> Iterator[Callable[[Faults], list[FaultProxy]]]:
 def test_urgent_is_not_behind_bulk(
     three: Nodes, slowed: Callable[[Faults], list[FaultProxy]], route: str, arguments: dict[str, object]
 ) -> None:
-    """p99 within three times that of the idle link, and a part of bulk. Bulk of two nodes, on its way there or back."""
+    """Urgent calls are answered before the bulk of two nodes that is outstanding, on its way there or back."""
     slowed(SLOW)
     client = three.client("a")
-    idle = ping(client)
+    idle = idle_trips(client)
     counted = three.proxies["b" if "keep" in route else "a"]
     with (
         Bulk(three.client("a"), route, 6, **arguments) as bulk,
         Bulk(three.client("c"), route, 6, **arguments) as other,
     ):
         counted.wait_for(up_bytes=counted.counts().up_bytes + 2 * BULK_BYTES)
-        began, began_s = counted.counts(), time.monotonic()
-        judged(idle, lambda: ping(client))
-        used = (counted.counts().up_bytes - began.up_bytes) / RATE / (time.monotonic() - began_s)
+        began, watch = counted.counts(), Stopwatch()
+        assert_urgent(client, bulk, other, idle=idle)
+        unused = 1 - (counted.counts().up_bytes - began.up_bytes) / RATE / watch.taken_s
+        counted.wait_for(LIMIT_S, up_bytes=began.up_bytes + 2 * BULK_BYTES)
         assert bulk.error is None and other.error is None
-    assert used > 0.7, f"bulk uses {used:.0%} of the link"
+    judge("share of the link that bulk leaves unused", unused, 0.3, unit="of 1")
 
 
 def test_urgent_is_not_behind_bulk_where_segments_are_lost(
@@ -75,10 +76,10 @@ def test_urgent_is_not_behind_bulk_where_segments_are_lost(
     proxies = slowed(LOSSY)
     ends = [proxy.counts() for proxy in proxies]
     client = three.client("a")
-    idle = ping(client)
+    idle = idle_trips(client)
     with Bulk(three.client("a"), "b/store.keep", 6, data=bytes(BULK_BYTES)) as bulk:
         three.proxies["b"].wait_for(up_bytes=three.proxies["b"].counts().up_bytes + BULK_BYTES // 4)
-        judged(idle, lambda: ping(client))
+        assert_urgent(client, bulk, idle=idle)
         assert bulk.error is None
     assert sum(proxy.counts().up_losses for proxy in proxies) > sum(count.up_losses for count in ends)
     assert [proxy.counts().accepted for proxy in proxies] == [count.accepted for count in ends]

@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -34,6 +34,7 @@ from appbackplane.transport.security.grants import Grant
 from appbackplane.transport.security.keyring import Keyring
 from appbackplane.transport.security.ring import Holder
 from tests.network.proxy import FaultProxy
+from tests.waiting import EVERY_S, Limit, wait_until
 
 from ..conftest import LIMIT_S, System, Up, ask_until, command, short_folder, systems_in, wait_dead, wait_ready
 from .conftest import COMPONENTS, NODE, address, free_port, introduce
@@ -43,7 +44,7 @@ PROGRAM = """
 import sys
 from appbackplane.transport import connect
 client = connect(sys.argv[1], keys=sys.argv[2])
-call = client.submit("worker.work", key=sys.argv[3], name=sys.argv[4])
+call = client.submit("worker.work", key=sys.argv[3], name=sys.argv[4], seconds=600, timeout=600)
 client.call("calc.add", x=1, y=2)
 print("ready", flush=True)
 call.result()
@@ -223,7 +224,7 @@ def test_answers_wait_for_who_does_not_look(node: Node) -> None:
     with node.connect() as client:
         calls = [client.submit("calc.add", x=number, y=1) for number in range(2_000)]
         client.flush()
-        time.sleep(1.5)  # longer than heartbeats may be unanswered
+        threading.Event().wait(1.5)  # longer than heartbeats may be unanswered
         assert [call.result() for call in calls] == [number + 1 for number in range(2_000)]
 
 
@@ -236,10 +237,8 @@ def test_a_cast_arrives_though_its_client_closes(node: Node) -> None:
 
 def test_a_deadline_passes_on_both_ends(client: Client, there: Client) -> None:
     """Two hosts share no clock: what is left is known all the same."""
-    began_s = time.monotonic()
     with pytest.raises(DeadlineExceeded):
         client.call("worker.work", key="place-0", name="late", timeout=0.5)
-    assert 0.45 < time.monotonic() - began_s < 5.0
     assert ended(there, "late") in (["began", "Cancelled"], ["began", "DeadlineExceeded"])
 
 
@@ -281,38 +280,32 @@ def test_the_same_on_an_event_loop(node: Node, there: Client) -> None:
 
 
 def test_what_a_dead_client_wanted_is_not_done(node: Node, there: Client) -> None:
-    """Killed, it says nothing; its connection ends."""
+    """Killed, it says nothing; its connection ends. Not by its deadline, which is ten minutes away."""
     program = node.program("place-0", "orphan")
     ask_until(there, "worker.ended", lambda log: "orphan began" in log)
     program.kill()
     wait_dead(program.pid)
-    began_s = time.monotonic()
     assert ended(there, "orphan") == ["began", "Cancelled"]
-    assert time.monotonic() - began_s < 3.0, "it was done until its deadline"
 
 
 def test_what_a_stopped_client_wanted_is_not_done(node: Node, there: Client) -> None:
-    """Its connection stands, and nobody is behind it: heartbeats are not answered."""
+    """Its connection stands, and nobody is behind it: heartbeats are not answered. Its deadline is ten minutes away."""
     program = node.program("place-1", "frozen")
     ask_until(there, "worker.ended", lambda log: "frozen began" in log)
     program.send_signal(signal.SIGSTOP)
-    began_s = time.monotonic()
     assert ended(there, "frozen") == ["began", "Cancelled"]
-    assert time.monotonic() - began_s < 5.0
 
 
 def test_a_client_lives_through_the_end_of_its_node(own_node: Node) -> None:
     """Killed with all its system: what is outstanding ends at once; what is called then waits for it to be back."""
     with own_node.connect() as client:
-        lost = client.submit("worker.work", key="place-0", name="lost")
+        lost = client.submit("worker.work", key="place-0", name="lost", seconds=600, timeout=600)
         assert client.call("calc.add", x=1, y=2) == 3
-        began_s = time.monotonic()
         killed = own_node.system.processes()
         for pid in killed:
             os.kill(pid, signal.SIGKILL)
         assert isinstance(lost.exception(timeout=LIMIT_S), PeerDown)
         assert "node 'b' at tcp://" in str(lost.exception())
-        assert time.monotonic() - began_s < 5.0
         with pytest.raises(Unavailable, match="nobody listens there"):
             client.call("calc.add", x=1, y=2, retry=False)
         with pytest.raises(DeadlineExceeded, match="nobody listens there"):
@@ -460,13 +453,12 @@ def test_the_command_line_calls_other_hosts(node: Node) -> None:
 
 def connect_when_up(node: Node) -> Client:
     """Whoever is new is told at once that nobody is there."""
-    end_s = time.monotonic() + LIMIT_S
+    limit = Limit()
     while True:
         try:
             return node.connect()
         except Unavailable:
-            assert time.monotonic() < end_s
-        time.sleep(0.01)
+            limit.check(pause_s=EVERY_S)
 
 
 def ended(there: Client, name: str) -> list[str]:
@@ -488,7 +480,4 @@ def said_of(log: list[str], name: str) -> list[str]:
 
 def until(is_so: Callable[[], object]) -> None:
     """What nobody announces."""
-    end_s = time.monotonic() + LIMIT_S
-    while not is_so():
-        assert time.monotonic() < end_s
-        time.sleep(0.01)
+    wait_until(is_so)

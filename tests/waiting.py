@@ -1,0 +1,51 @@
+"""Waiting: for conditions that nobody announces, with a limit that exists only to end a hang.
+
+Every test that polls does it through here, so that no other file compares anything with a clock. A condition is looked at
+every `EVERY_S`; a process that has a pidfd, a pipe or a log line is waited for by that, with `Limit.left_s` at most.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+#: More than ten times what the slowest of these waits takes on a quiet machine (2 to 5 s: a system of three nodes comes up).
+#: With 60 s, systems did not come up on two cores that thirty programs kept busy.
+LIMIT_S = 120.0
+#: Between two looks: short beside a process start, and 100 looks a second cost a machine next to nothing.
+EVERY_S = 0.01
+
+
+class Limit:
+    """The time that a hang may take, from when this is made."""
+
+    def __init__(self, limit_s: float = LIMIT_S) -> None:
+        self._limit_s, self._end_s = limit_s, time.monotonic() + limit_s
+
+    @property
+    def left_s(self) -> float:
+        """Seconds, 0.0 at least."""
+        return max(0.0, self._end_s - time.monotonic())
+
+    def check(self, said: object = "", *, pause_s: float = 0.0) -> None:
+        """Raises AssertionError with what was `said` once the limit has passed; else pauses."""
+        if self.left_s == 0.0:
+            raise AssertionError(f"not within {self._limit_s:g} s: {said}")
+        if pause_s:
+            threading.Event().wait(pause_s)
+
+
+def wait_until(
+    is_so: Callable[[], T], said: Callable[[], object] | object = "", limit_s: float = LIMIT_S, every_s: float = EVERY_S
+) -> T:
+    """Look until the answer is true, and return it. `said` explains a failure; a function is asked for it then."""
+    limit = Limit(limit_s)
+    while not (found := is_so()):
+        if limit.left_s == 0.0:
+            limit.check(said() if callable(said) else said)
+        limit.check(pause_s=every_s)
+    return found
