@@ -1,7 +1,8 @@
 """How many examples hypothesis tries, and from which seed.
 
 `scripts/test` draws the same examples in every run: a failure is the change's, and not an accident's. `scripts/long` draws ten
-times as many from a seed of its own, which it says. Neither measures the time of an example: that would measure the machine.
+times as many from a seed of its own, which it says; APPBACKPLANE_MODEL_EXAMPLES=N draws N of each model from a new seed. Nobody
+measures the time of an example: that would measure the machine.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from hypothesis import HealthCheck, settings
 
 #: Whether `scripts/long` runs this.
 IS_LONG = bool(os.environ.get("APPBACKPLANE_LONG"))
+#: Examples of each model, if somebody asks for a number.
+ASKED = os.environ.get("APPBACKPLANE_MODEL_EXAMPLES")
 
 settings.register_profile(
     "appbackplane",
-    derandomize=not IS_LONG,
+    derandomize=not IS_LONG and not ASKED,
     deadline=None,
     database=None,
     print_blob=True,
@@ -25,5 +28,7 @@ settings.load_profile("appbackplane")
 
 
 def examples(count: int) -> int:
-    """Examples of one test: `count` in `scripts/test`, ten times as many in `scripts/long`."""
+    """Examples of one test: `count` in `scripts/test`, ten times as many in `scripts/long`, or as many as are asked for."""
+    if ASKED:
+        return int(ASKED)
     return 10 * count if IS_LONG else count

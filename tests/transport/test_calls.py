@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from appbackplane.transport.calls import OutstandingCalls
+from tests.profiles import examples
 
 PEERS = st.sampled_from([b"a", b"b"])
 
@@ -74,7 +75,7 @@ class CallsAgainstAPlainTable(RuleBasedStateMachine):
 
 
 TestCallsAgainstAPlainTable = CallsAgainstAPlainTable.TestCase
-TestCallsAgainstAPlainTable.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestCallsAgainstAPlainTable.settings = settings(max_examples=examples(40), stateful_step_count=40, deadline=None)
 
 
 def test_deadlines_of_ended_calls_are_swept() -> None:

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from appbackplane.transport.hearing import Ask, Hearing
+from tests.profiles import examples
 
 topics = st.sampled_from(["t", "u"])
 subscribers = st.integers(1, 3)
@@ -95,7 +96,7 @@ class HearingAgainstWhatIsKnown(RuleBasedStateMachine):
 
 
 TestHearing = HearingAgainstWhatIsKnown.TestCase
-TestHearing.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
+TestHearing.settings = settings(max_examples=examples(40), stateful_step_count=30, deadline=None)
 
 
 def test_an_answer_of_an_earlier_generation_confirms_nothing() -> None:

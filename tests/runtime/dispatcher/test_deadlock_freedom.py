@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import os
 import random
 import sys
 import time
@@ -46,8 +45,8 @@ from appbackplane.runtime.objects.action import Action
 from appbackplane.runtime.process_config import ProcessConfig
 from appbackplane.transport.link import Link
 from tests.models.locking_model import is_in_a_circle
+from tests.profiles import examples
 
-EXAMPLES = os.environ.get("APPBACKPLANE_MODEL_EXAMPLES")
 THREADS = 8
 #: Each example handles so many: fewer, and they do not meet; more, and there is time for fewer examples.
 MESSAGES = 500
@@ -324,8 +323,7 @@ def unordered(claims: Sequence[Claim]) -> list[Claim]:
 
 
 MANY = settings(
-    max_examples=int(EXAMPLES or 60),
-    derandomize=EXAMPLES is None,
+    max_examples=examples(20),
     deadline=None,
     phases=(Phase.explicit, Phase.generate),  # what depends on threads does not shrink
     suppress_health_check=list(HealthCheck),

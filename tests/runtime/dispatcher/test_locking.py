@@ -6,7 +6,6 @@ seed; the default is few, the same each time, and quick.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 import pytest
@@ -17,8 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from appbackplane.runtime.dispatcher import locking
 from appbackplane.runtime.dispatcher.locking import Claim, Lock
 from tests.models.locking_model import LockingModel, Twin, Want, is_in_a_circle
-
-EXAMPLES = os.environ.get("APPBACKPLANE_MODEL_EXAMPLES")
+from tests.profiles import examples
 
 
 class User:
@@ -163,9 +161,8 @@ class LockingMachine(RuleBasedStateMachine):
 
 TestLocking = LockingMachine.TestCase
 TestLocking.settings = settings(
-    max_examples=int(EXAMPLES or 300),
+    max_examples=examples(120),
     stateful_step_count=40,
-    derandomize=EXAMPLES is None,
     deadline=None,
     report_multiple_bugs=False,
     suppress_health_check=list(HealthCheck),

@@ -31,6 +31,7 @@ from appbackplane.runtime.process import record
 from appbackplane.runtime.process_config import ProcessConfig, RecordPolicy
 from appbackplane.runtime.testing.memory_link import MemoryLink
 from appbackplane.transport.errors import Busy, FailedPrecondition, InvalidArgument, Unavailable
+from tests.profiles import examples
 
 TOPIC = "some.news"
 
@@ -184,7 +185,7 @@ def _entry(group: str, time_ns: int) -> Entry:
     return Entry(TOPIC, group, 1, 0, 0, 1, 1, 0, time_ns)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     sizes=st.lists(st.integers(1, 12), min_size=1, max_size=4),
     deaths=st.lists(st.integers(0, 25), max_size=6),

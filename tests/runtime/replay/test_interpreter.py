@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appbackplane.runtime.replay.interpreter import NEVER_NS, RESERVE_NS, Interpreter
+from tests.profiles import examples
 
 Jobs = list[tuple[int, int]]
 
@@ -50,7 +51,7 @@ def by_counting(jobs: Jobs) -> dict[int, Fraction]:
     return done
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=examples(100), deadline=None, derandomize=True)
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 30)), min_size=1, max_size=8))
 def test_all_that_compute_advance_alike(jobs: Jobs) -> None:
     """Were one to get more than its part, long work would be predicted to hold up short work, or not to."""

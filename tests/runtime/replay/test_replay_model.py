@@ -6,8 +6,6 @@ Set APPBACKPLANE_MODEL_EXAMPLES to a number to search that many loads from a new
 
 from __future__ import annotations
 
-import os
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,10 +13,10 @@ from appbackplane.runtime.replay import NEVER, Costs, Load, Setting, simulate
 from appbackplane.runtime.scheduling.quotas import quotas_from
 from tests.models.replay_model import ReplayModel, Task
 from tests.models.scheduler_model import SchedulerModel
+from tests.profiles import examples
 
 #: Longer than what passes for the noise of two clocks.
 UNIT_NS = 100_000
-EXAMPLES = os.environ.get("APPBACKPLANE_MODEL_EXAMPLES")
 PRIORITIES = 3
 
 tasks_of_blocked = st.lists(
@@ -48,6 +46,7 @@ tasks_that_compute = st.lists(
     min_size=1,
     max_size=14,
 )
+
 quotas = st.lists(st.integers(0, 3), min_size=1, max_size=PRIORITIES)
 
 
@@ -79,7 +78,7 @@ def assert_same(tasks: list[Task], setting: Setting) -> None:
     assert told == [(task.waited, task.ended) for task in tasks]
 
 
-@settings(max_examples=int(EXAMPLES or 300), deadline=None, derandomize=EXAMPLES is None)
+@settings(max_examples=examples(100), deadline=None)
 @given(tasks_of_blocked, st.integers(1, 3), quotas)
 def test_blocked_work_on_several_workers(tasks: list[Task], threads: int, quotas: list[int]) -> None:
     """Order within objects, priorities, quotas, deadlines and replies: a twin that has none of the shortcuts."""
@@ -87,7 +86,7 @@ def test_blocked_work_on_several_workers(tasks: list[Task], threads: int, quotas
     assert_same(tasks, setting)
 
 
-@settings(max_examples=int(EXAMPLES or 300), deadline=None, derandomize=EXAMPLES is None)
+@settings(max_examples=examples(100), deadline=None)
 @given(tasks_that_compute, quotas, st.sampled_from([None, 20, 50, 90]), st.integers(0, 2))
 def test_work_that_computes_under_a_limit(tasks: list[Task], quotas: list[int], limit: int | None, exempt: int) -> None:
     """The account stops all but what is exempt until the tick that has paid its debt."""

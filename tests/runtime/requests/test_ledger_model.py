@@ -8,7 +8,6 @@ APPBACKPLANE_MODEL_EXAMPLES to a number to search that many programs from a new 
 from __future__ import annotations
 
 import itertools
-import os
 from collections import Counter
 from typing import Any
 
@@ -22,8 +21,8 @@ from appbackplane.runtime.requests.ledger import Ledger
 from appbackplane.runtime.requests.owners import Rejoin
 from appbackplane.runtime.requests.policy import KernelPolicy
 from tests.models.request_model import EXECUTING, FAILED, GONE, JOINED, POSTED, READY, Job, Limits, RequestModel
+from tests.profiles import examples
 
-EXAMPLES = os.environ.get("APPBACKPLANE_MODEL_EXAMPLES")
 #: A fourth is never asked before the others are, so it brings nothing new.
 WORKERS = ("w1", "w2", "w3")
 
@@ -318,9 +317,8 @@ def limits_of(policy: KernelPolicy) -> Limits:
 DONE = "done"
 TestLedger = LedgerMachine.TestCase
 TestLedger.settings = settings(
-    max_examples=int(EXAMPLES or 80),
+    max_examples=examples(50),
     stateful_step_count=60,
-    derandomize=EXAMPLES is None,
     deadline=None,
     phases=(Phase.generate, Phase.shrink),
     suppress_health_check=list(HealthCheck),

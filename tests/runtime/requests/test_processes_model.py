@@ -24,6 +24,7 @@ from appbackplane.transport.errors import (
     PeerDown,
     Unavailable,
 )
+from tests.profiles import examples
 
 from .outside import RECALL, Outside, Short, Work, failed, ids, row
 
@@ -313,6 +314,6 @@ class Play(RuleBasedStateMachine):
 
 TestPlay = Play.TestCase
 TestPlay.settings = settings(
-    max_examples=60, stateful_step_count=60, deadline=None,
+    max_examples=examples(40), stateful_step_count=60, deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )  # fmt: skip

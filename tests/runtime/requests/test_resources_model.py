@@ -7,8 +7,6 @@ time, and quick.
 
 from __future__ import annotations
 
-import os
-
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -17,8 +15,8 @@ from appbackplane.runtime.requests.held import ASK_EVERY, Held
 from appbackplane.runtime.requests.resource import Resource, ResourceNotOpened
 from appbackplane.runtime.requests.resources import ResourceTable
 from tests.models.resources_model import Item, ResourcesModel
+from tests.profiles import examples
 
-EXAMPLES = os.environ.get("APPBACKPLANE_MODEL_EXAMPLES")
 WORKERS = st.sampled_from(["a", "b", "c"])
 #: "plain" has no key and cannot be stale; "shelf" may be opened with and without a key.
 ITEMS = st.sampled_from([("plain",), *[("book", key) for key in "pqrs"], ("shelf",), ("shelf", "p"), ("shelf", "q")])
@@ -127,10 +125,9 @@ class ResourcesMachine(RuleBasedStateMachine):
 
 
 ResourcesMachine.TestCase.settings = settings(
-    max_examples=int(EXAMPLES or 60),
+    max_examples=examples(40),
     stateful_step_count=40,
     deadline=None,
-    derandomize=EXAMPLES is None,
     suppress_health_check=[HealthCheck.too_slow],
 )
 TestResources = ResourcesMachine.TestCase

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 from typing import Any
 
 import pytest
@@ -15,8 +14,8 @@ from appbackplane.runtime.requests import KernelPolicy, Rejoin
 from appbackplane.runtime.requests.element import Element, State
 from appbackplane.runtime.requests.ledger import Ledger
 from appbackplane.runtime.requests.stall import stall_of
+from tests.profiles import examples
 
-EXAMPLES = int(os.environ.get("APPBACKPLANE_MODEL_EXAMPLES", 300))
 POLICIES = [
     KernelPolicy(workers=workers, ready=ready, rejoin=rejoin, mode=mode)
     for workers, ready, mode in [(1, 1, "plain"), (2, 2, "plain"), (2, 4, "plain"), (3, 3, "lanes"), (3, 6, "lanes")]
@@ -104,7 +103,7 @@ STEPS = st.lists(
 
 
 @pytest.mark.skipif(BUILD == "compiled", reason="it copies ledgers, which compiled objects do not let anybody do")
-@settings(max_examples=EXAMPLES, deadline=None, derandomize=EXAMPLES == 300, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(policy=st.sampled_from(POLICIES), missing=st.integers(0, 2), steps=STEPS)
 def test_a_stall_is_reported_only_where_nothing_goes_on(policy: KernelPolicy, missing: int, steps: list[Any]) -> None:
     """No sequence of `take` and `end` makes progress: there is nobody who could do either."""

@@ -8,7 +8,6 @@ and quick.
 from __future__ import annotations
 
 import itertools
-import os
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -22,11 +21,11 @@ from appbackplane.runtime.scheduling.quotas import quotas_from
 from appbackplane.runtime.scheduling.scheduler import Policy, Scheduler
 from appbackplane.transport.errors import FailedPrecondition
 from tests.models.scheduler_model import Job, Nearest, Owner, SchedulerModel
+from tests.profiles import examples
 
 PERIOD_NS = 1000
 #: With four workers, three objects and few quotas, everything collides; more only makes collisions rarer.
 WORKERS_MAX = 4
-EXAMPLES = os.environ.get("APPBACKPLANE_MODEL_EXAMPLES")
 
 
 class Work(Action):
@@ -289,9 +288,8 @@ class DeadlineSchedulerMachine(SchedulerMachine):
 
 
 SETTINGS = settings(
-    max_examples=int(EXAMPLES or 250),
+    max_examples=examples(120),
     stateful_step_count=60,
-    derandomize=EXAMPLES is None,
     deadline=None,
     report_multiple_bugs=False,
     suppress_health_check=list(HealthCheck),

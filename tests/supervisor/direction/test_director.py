@@ -11,6 +11,7 @@ from appbackplane.supervisor.direction import effects, events, standing_by
 from appbackplane.supervisor.direction.child import Drain, Phase
 from appbackplane.supervisor.direction.effects import Caller
 from appbackplane.transport.directory import Registration
+from tests.profiles import examples
 
 from ..world import REPLICATED, SECOND_NS, SYSTEM, LivingProcess, System, World, make_director, policy, up_world
 
@@ -242,7 +243,7 @@ class AnyOrder(RuleBasedStateMachine):
 
 
 TestAnyOrder = AnyOrder.TestCase
-TestAnyOrder.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+TestAnyOrder.settings = settings(max_examples=examples(80), stateful_step_count=40, deadline=None)
 
 
 def test_ordered_down_it_stops_in_reverse_order() -> None:

@@ -1,25 +1,22 @@
 """Whatever happens to nodes and links, in any order: once it is quiet again, all views agree, and nothing has been told twice.
 
 Hypothesis draws the story; the network holds at each moment that incarnations do not go back and that each PeerUp has its
-PeerDown. APPBACKPLANE_PEERS_STORIES makes it draw more.
+PeerDown.
 """
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from typing import Literal
 
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from appbackplane.transport.peers.effects import PeerDown, PeerUp
 from appbackplane.transport.peers.policy import MembershipPolicy
+from tests.profiles import examples
 from tests.transport.peers.network import MS, SECOND, Network, Process, Weather, at
 
-STORIES = int(os.environ.get("APPBACKPLANE_PEERS_STORIES", "60"))
-#: The same ones each time, unless more are asked for.
-IS_THE_SAME = "APPBACKPLANE_PEERS_STORIES" not in os.environ
 #: Beyond the time in which a partition heals: a process that just died has to be noticed first.
 QUIET_S = (MembershipPolicy().heal_ns_max + MembershipPolicy().death_ns_max) / SECOND
 NAMES = [f"n{i}" for i in range(5)]
@@ -84,10 +81,7 @@ PHASES = [Phase.explicit, Phase.generate, Phase.shrink]
 
 
 @settings(
-    max_examples=STORIES,
-    deadline=None,
-    derandomize=IS_THE_SAME,
-    suppress_health_check=[HealthCheck.too_slow],
+    max_examples=examples(40),
     phases=PHASES,
 )
 @given(st.integers(0, 1 << 32), weathers, st.booleans(), st.lists(steps, max_size=12))
