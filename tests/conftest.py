@@ -57,6 +57,21 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     environment.clean_up(session.config, exitstatus)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Keep together, in one worker of pytest-xdist, the tests that share something expensive: a module's system, a JVM."""
+    if isinstance(item, pytest.Function) and (group := _group_of(item)):
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
+def _group_of(item: pytest.Function) -> str | None:
+    if "spark" in item.fixturenames:
+        return "spark"
+    definitions = [found[-1] for found in item._fixtureinfo.name2fixturedefs.values()]
+    is_shared = any(each.scope in ("module", "package", "session") and each.baseid for each in definitions)
+    return item.path.as_posix() if is_shared else None
+
+
 def _is_chosen(item: pytest.Item, tier: str | None) -> bool:
     return tier in (None, "systems" if "systems" in item.keywords else tier_of(item.path))
 
