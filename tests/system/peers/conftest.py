@@ -5,6 +5,7 @@ They trust each other and know each other's address from the start, so that whic
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import socket
@@ -31,6 +32,8 @@ COMPONENTS = {
     "b": ["served:Calc", "served:Worker", "served:Ledger", "served:Narrow", "served:Store", "served:Prices"],
     "c": ["served:Calc"],
 }
+#: Below those that the kernel gives (net.ipv4.ip_local_port_range), and how many workers share them.
+PORTS, WORKERS_MAX = range(20_000, 32_000), 16
 NODE = """
 [node]
 name = "{name}"
@@ -143,9 +146,13 @@ def address(at: tuple[str, int]) -> str:
 
 
 def free_port() -> int:
-    """One that the kernel gives nobody by itself: a node that was killed must find its own free again."""
+    """A port that the kernel gives nobody by itself: a node that was killed must find its own free again. Each worker of
+    pytest-xdist has a range of its own, so that none takes a port between another's look and its node's start.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % WORKERS_MAX
+    width = len(PORTS) // WORKERS_MAX
     while True:
-        port = random.randrange(20_000, 32_000)
+        port = PORTS[worker * width + random.randrange(width)]
         with socket.socket() as taken:
             taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

@@ -17,7 +17,7 @@ from tests.network.hosts import Hosts, obstacle
 from ..conftest import short_folder, systems_in
 from .conftest import Nodes
 from .ledgers import assert_once, call_through
-from .urgent import RATE, Bulk, judged, ping
+from .urgent import RATE, Bulk, assert_urgent, idle_trips
 
 #: Long enough for all to give up whom they do not hear.
 PARTED_S = 3.0
@@ -56,10 +56,10 @@ def slow(hosts: Hosts, nodes: Nodes) -> Iterator[None]:
 def test_urgent_is_not_behind_bulk(nodes: Nodes, slow: None) -> None:
     """The queue has room for 100 ms of bulk: it is not filled."""
     client = nodes.client("a")
-    idle = ping(client)
+    idle = idle_trips(client)
     with Bulk(nodes.client("a"), "b/store.keep", 6, data=bytes(1 << 20)) as bulk:
         nodes.proxies["b"].wait_for(up_bytes=nodes.proxies["b"].counts().up_bytes + (2 << 20))
-        judged(idle, lambda: ping(client))
+        assert_urgent(client, bulk, idle=idle)
         assert bulk.error is None
 
 
