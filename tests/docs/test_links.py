@@ -17,7 +17,7 @@ LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
 #: A file of this repository, named with its folder; perhaps with a function in it.
 FILE = re.compile(r"`((?:transport|runtime|supervisor|spark|examples|tests|scripts|docs)/[\w./-]*)(?::([\w.]+))?`")
 READMES = sorted(path for path in ROOT.glob("examples/*/README.md"))
-ALL = [*PAGES, *READMES]
+ALL = [*PAGES, *READMES, *sorted(ROOT.glob("*.md"))]
 
 
 def name_of(page: Path) -> str:

@@ -17,7 +17,8 @@ from tests.tiers import COMPILED, MIXED, TIER_OF
 FOLDERS = ("transport", "runtime", "supervisor", "spark")
 #: What may lie in the root; a new entry is a decision about the whole house.
 TOP_LEVEL = {*FOLDERS, "tests", "scripts", "docs", "examples"} | {
-    "pyproject.toml", "setup.py", "README.md", "LICENSE", ".ci", ".gitignore"
+    "pyproject.toml", "setup.py", "README.md", "LICENSE", ".ci", ".gitignore",
+    "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", ".github", ".pre-commit-config.yaml",
 }  # fmt: skip
 
 
