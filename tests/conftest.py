@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import multiprocessing.util
 import os
 import sys
 from collections.abc import Generator
@@ -34,6 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "systems: starts processes, in a file of pieces (tiers.py)")
     if config.getoption("tier") == "pieces":
         sys.addaudithook(_refuse_processes)
+        multiprocessing.util.spawnv_passfds = _refuse_spawn  # what `spawn` starts raises no audit event
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -93,3 +95,9 @@ def _sendable(text: str) -> str:
 def _refuse_processes(event: str, arguments: tuple[Any, ...]) -> None:
     if event in STARTS and "PYTEST_CURRENT_TEST" in os.environ:
         raise RuntimeError(f"a piece starts no process ({event}): give its file the tier `systems` in tests/tiers.py")
+
+
+def _refuse_spawn(*arguments: Any) -> int:
+    raise RuntimeError(
+        "a piece starts no process (multiprocessing): give its file the tier `systems` in tests/tiers.py"
+    )

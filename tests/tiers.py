@@ -57,6 +57,7 @@ MIXED = (
     "tests/runtime/dispatcher/sources/test_blocks.py",
     "tests/runtime/execution/test_log_handler.py",
     "tests/runtime/execution/test_log_ring.py",
+    "tests/supervisor/cluster/test_file_store.py",
     "tests/supervisor/test_peering.py",
     "tests/transport/peers/test_lines.py",
     "tests/transport/remote/test_remote_link.py",

@@ -71,6 +71,7 @@ def test_a_record_is_kept_and_swapped_by_version(store: FileStore, folder: Path)
     }
 
 
+@pytest.mark.systems
 def test_no_swap_of_many_processes_is_lost(store: FileStore, folder: Path) -> None:
     """Two that both believed theirs was done would both be primary."""
     mine, theirs = SPAWN.Pipe(duplex=False)
@@ -85,6 +86,7 @@ def test_no_swap_of_many_processes_is_lost(store: FileStore, folder: Path) -> No
     assert seen.record is not None and seen.record.beat == 120
 
 
+@pytest.mark.systems
 def test_who_is_killed_in_the_middle_leaves_a_whole_record_and_no_lock(store: FileStore, folder: Path) -> None:
     """At whatever point of a swap."""
     for count in range(1, 4):
@@ -170,6 +172,7 @@ def swap_with_little_room(folder: str) -> None:
         store.swap(store.look().version, record(2))
 
 
+@pytest.mark.systems
 def test_a_record_that_has_no_room_does_not_replace_the_one_before(store: FileStore, folder: Path) -> None:
     """Half of one is none: nobody could take the lease again before somebody removed it by hand."""
     first = store.swap("0", record(1))
