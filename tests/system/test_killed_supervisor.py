@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from appbackplane.supervisor.processes import leftovers
@@ -165,7 +166,7 @@ def guardian_of(system: System) -> int:
     """Its pid. Who has just started it may know of it before the kernel shows its command line."""
 
     def find() -> int:
-        for pid in processes_of(system.pid):
+        for pid in psutil.pids():  # its session is its own
             with suppress(OSError):
                 words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
                 if b"appbackplane.supervisor.processes.guardian" in words and str(system.pid).encode() in words:
