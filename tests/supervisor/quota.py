@@ -52,7 +52,9 @@ def assert_held(folder: Path, pid: int, percent: float) -> None:
     periods, throttled = (now - then for now, then in zip(counts(folder), (periods, throttled), strict=True))
     allowed_s = quota_us * periods / 1e6
     assert used_s <= allowed_s * (1 + WITHIN), f"{used_s:.3f} s in {periods} periods, which allow {allowed_s:.3f} s"
-    judge("share of its quota that a throttled group loses", 1 - used_s * 1e6 / (quota_us * throttled), 0.05, unit="of 1")
+    judge(
+        "share of its quota that a throttled group loses", 1 - used_s * 1e6 / (quota_us * throttled), 0.05, unit="of 1"
+    )
 
 
 def is_unlimited(folder: Path, pid: int) -> Callable[[], bool]:
