@@ -16,8 +16,8 @@ T = TypeVar("T")
 #: More than ten times what the slowest of these waits takes on a quiet machine (2 to 5 s: a system of three nodes comes up).
 #: With 60 s, systems did not come up on two cores that thirty programs kept busy.
 LIMIT_S = 120.0
-#: Between the first looks: short beside a process start. A look may be a call, or a program: who has waited for long looks up to
-#: ten times less often, or what waits would take the CPU from what it waits for.
+#: Between the first looks: short beside a process start. A look may be a call, or a program: who has waited for long looks
+#: up to ten times less often, or what waits would take the CPU from what it waits for.
 EVERY_S = 0.01
 SELDOM, GROWTH = 10.0, 1.2
 

@@ -47,7 +47,7 @@ def wait_lines(folder: Path, count: int, *words: str) -> list[dict[str, Any]]:
     """Until there are so many."""
     limit = Limit()
     while len(found := lines_of(folder, *words)) < count:
-        limit.check(found)
+        limit.check(found, pause_s=EVERY_S)
     return found
 
 
