@@ -57,7 +57,11 @@ def attempt(folder: Path, offline: Path, wheel: Path) -> int:
 
 def environment_in(folder: Path) -> dict[str, str]:
     """Nothing of ours but what a locale or a proxy may need: no compiler on PATH, no settings of pip."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "PYTHON", "CC", "APPBACKPLANE_"))}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PIP_", "PYTHON", "CC", "APPBACKPLANE_"))
+    }
     return kept | {
         "PATH": str(folder / "venv/bin"),
         "PIP_CONFIG_FILE": os.devnull,
