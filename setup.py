@@ -101,14 +101,12 @@ class Progress:
         self._began_s = time.monotonic()
         self._all_s = 0.0
         self._has_ended = threading.Event()
-        say(f"compiling {modules} modules: about two minutes of one core. APPBACKPLANE_COMPILE=0 leaves it out")
+        say(f"compiling {modules} modules: about three minutes of one core. APPBACKPLANE_COMPILE=0 leaves it out")
 
     def expect_compiler(self) -> None:
-        """The C is written. How long that took tells how long this machine's compiler will take."""
-        self._all_s = self._taken_s() * (1 + C_OVER_MYPYC)
-        say(
-            f"types checked and C written after {self._taken_s():.0f} s; the compiler ends after about {self._all_s:.0f} s"
-        )
+        """The C is written. The CPU time of that tells how long the C compiler will take on this machine."""
+        self._all_s = time.process_time() * (1 + C_OVER_MYPYC)
+        say(f"C written after {self._taken_s():.0f} s; in all it takes about {self._all_s:.0f} s of one core")
         threading.Thread(target=self._tell, daemon=True).start()
 
     def end(self) -> None:
@@ -117,10 +115,12 @@ class Progress:
         say(f"compiled {self._modules} modules in {self._taken_s():.0f} s")
 
     def _tell(self) -> None:
-        # One library holds the code of all modules. It takes nearly all the time; the modules themselves are linked at the end.
+        # One library holds the code of all modules and takes nearly all the time. The modules are linked to it at the end.
         while not self._has_ended.wait(PROGRESS_EVERY_S):
             linked = max(0, sum(1 for _ in Path("build").rglob("*.so")) - 1)
-            say(f"{self._taken_s():.0f} s of about {self._all_s:.0f} s; {linked} of {self._modules} modules are linked")
+            say(
+                f"{self._taken_s():.0f} s so far (about {self._all_s:.0f} s of one core); {linked} of {self._modules} linked"
+            )
 
     def _taken_s(self) -> float:
         return time.monotonic() - self._began_s

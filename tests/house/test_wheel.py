@@ -17,6 +17,7 @@ import sys
 import tarfile
 import zipfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -25,29 +26,37 @@ from tests.figures import LONG, judge
 
 FOLDERS = ("transport", "runtime", "supervisor", "spark")
 FILES = ("setup.py", "pyproject.toml", "README.md", "LICENSE")
-#: What pip and build call, in the folder of the sources.
-HOOKS = """
-import sys
-from setuptools import build_meta
-into = sys.argv[1]
-build_meta.get_requires_for_build_wheel()
-build_meta.prepare_metadata_for_build_wheel(into)
-build_meta.build_wheel(into)
-build_meta.build_sdist(into)
-"""
+#: What pip calls to install, and what `build` calls for an sdist, in the folder of the sources.
+WHEEL = "get_requires_for_build_wheel(), prepare_metadata_for_build_wheel(into), build_wheel(into)"
+SDIST = "get_requires_for_build_sdist(), build_sdist(into)"
 
 
-@pytest.fixture
-def checkout(root: Path, tmp_path: Path) -> Iterator[Path]:
-    """The sources, where nobody may write."""
-    copy = tmp_path / "checkout"
-    for folder in FOLDERS:
-        shutil.copytree(root / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
+@dataclass(frozen=True)
+class Built:
+    """A checkout in which nobody may write, as it was before and after a wheel and an sdist were made of it."""
+
+    checkout: Path
+    before: dict[str, tuple[int, int]]
+    after: dict[str, tuple[int, int]]
+    made: Path
+
+
+@pytest.fixture(scope="module")
+def built(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
+    """Of the sources as they are, interpreted."""
+    pytest.importorskip("setuptools", reason="the extra `build` is not installed")
+    folder = tmp_path_factory.mktemp("built")
+    checkout, made = folder / "checkout", folder / "made"
+    for name in FOLDERS:
+        shutil.copytree(root / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in FILES:
-        shutil.copy(root / name, copy / name)
-    subprocess.run(["chmod", "-R", "a-w", copy], check=True)
-    yield copy
-    subprocess.run(["chmod", "-R", "u+w", copy], check=True)
+        shutil.copy(root / name, checkout / name)
+    subprocess.run(["chmod", "-R", "a-w", checkout], check=True)
+    before = state(checkout)
+    build(WHEEL, checkout, made)
+    build(SDIST, checkout, made)
+    yield Built(checkout, before, state(checkout), made)
+    subprocess.run(["chmod", "-R", "u+w", checkout], check=True)
 
 
 def state(folder: Path) -> dict[str, tuple[int, int]]:
@@ -55,11 +64,12 @@ def state(folder: Path) -> dict[str, tuple[int, int]]:
     return {str(path): (path.stat().st_mtime_ns, path.stat().st_mode) for path in [folder, *folder.rglob("*")]}
 
 
-def build(sources: Path, into: Path) -> None:
-    """A pure wheel and an sdist."""
-    into.mkdir()
+def build(hooks: str, sources: Path, into: Path) -> None:
+    """One call of the build backend, in a process of its own as pip starts it."""
+    into.mkdir(exist_ok=True)
+    program = f"import sys; from setuptools.build_meta import *; into = sys.argv[1]; {hooks}"
     run = subprocess.run(
-        [sys.executable, "-B", "-c", HOOKS, str(into)], cwd=sources, env=os.environ | {"APPBACKPLANE_COMPILE": "0"},
+        [sys.executable, "-B", "-c", program, str(into)], cwd=sources, env=os.environ | {"APPBACKPLANE_COMPILE": "0"},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
@@ -71,36 +81,26 @@ def names(folder: Path) -> list[str]:
     return sorted(zipfile.ZipFile(wheel).namelist())
 
 
-@pytest.mark.usefixtures("build_tools")
-def test_building_writes_nothing_beside_the_sources(checkout: Path, tmp_path: Path) -> None:
+def test_building_writes_nothing_beside_the_sources(built: Built) -> None:
     """A checkout that is read-only, or another user's, could not be installed."""
-    before = state(checkout)
-    build(checkout, tmp_path / "made")
-    assert state(checkout) == before
-    packed = names(tmp_path / "made")
-    modules = {
-        f"appbackplane/{path.relative_to(checkout)}" for name in FOLDERS for path in (checkout / name).rglob("*.py")
-    }
-    assert modules <= set(packed)
-    assert not [name for name in packed if not name.startswith(("appbackplane/", "appbackplane-"))]
+    assert built.after == built.before
 
 
-@pytest.mark.usefixtures("build_tools")
-def test_an_sdist_makes_the_same_wheel(checkout: Path, tmp_path: Path) -> None:
+def test_a_wheel_holds_every_module_and_nothing_else(built: Built) -> None:
+    """What an earlier state of the sources left somewhere would be packed, too."""
+    sources = [path.relative_to(built.checkout) for name in FOLDERS for path in (built.checkout / name).rglob("*.py")]
+    packed = [name for name in names(built.made) if name.endswith(".py")]
+    assert packed == sorted(f"appbackplane/{path}" for path in sources)
+
+
+def test_an_sdist_makes_the_same_wheel(built: Built, tmp_path: Path) -> None:
     """Who installs from an sdist would miss a module or a template."""
-    build(checkout, tmp_path / "made")
-    (sdist,) = (tmp_path / "made").glob("*.tar.gz")
+    (sdist,) = built.made.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         archive.extractall(tmp_path, filter="data")
-    (unpacked,) = tmp_path.glob("appbackplane-*")
-    build(unpacked, tmp_path / "again")
-    assert names(tmp_path / "again") == names(tmp_path / "made")
-
-
-@pytest.fixture
-def build_tools() -> None:
-    """Setuptools is installed."""
-    pytest.importorskip("setuptools", reason="the extra `build` is not installed")
+    (unpacked,) = tmp_path.iterdir()
+    build(WHEEL, unpacked, tmp_path / "made")
+    assert names(tmp_path / "made") == names(built.made)
 
 
 @pytest.fixture
