@@ -25,7 +25,7 @@ ARCHIVE = """
 [backplane.archive]
 components = ["components:Scribe", "components:Gong"]
 """
-#: Urgent calls that are answered, one after the other, while one operation logs 100,000 lines in a loop. On two idle cores
+#: Urgent calls that are answered, one after the other, while one operation logs 40,000 lines in a loop. On two idle cores
 #: there are some hundreds of them; without preemption there is one, which is answered when the loop has ended.
 RINGS_MIN = 5
 
@@ -79,7 +79,7 @@ def test_a_flood_holds_nobody_up_and_every_line_of_it_is_there_or_counted(system
 
     The duration of one call of `logging` is measured by `scripts/bench log_call`.
     """
-    count, rings = 100_000, 0
+    count, rings = 40_000, 0
     with system.connect() as client:
         client.call("gong.ring", timeout=LIMIT_S)
         flood = client.submit("scribe.write", count=count, timeout=4 * LIMIT_S)
