@@ -177,7 +177,7 @@ def test_a_subscriber_that_does_not_read_costs_its_publisher_nothing(up: Up) -> 
             grown_mib = []
             before_mib = mib(pid)
             sent = 0
-            for _ in range(20):
+            for _ in range(40):
                 sent = client.call("sender.send", count=100, size=50_000, timeout=LIMIT_S)
                 for _ in range(100):
                     subscription.get(timeout=LIMIT_S)

@@ -17,7 +17,7 @@ from appbackplane.supervisor.processes import leftovers
 from tests.figures import IS_LONG
 from tests.waiting import wait_until
 
-from .conftest import COMMAND, HERE, LIMIT_S, System, Up, command, environment, lay_out, processes_of
+from .conftest import COMMAND, HERE, LIMIT_S, System, Up, command, environment, lay_out, processes_of, wait_children
 
 PAIR = """
 [backplane.dying]
@@ -41,20 +41,19 @@ def lock_of(system: System) -> dict[str, str]:
     return found if found["pid"] == system.pid else {}
 
 
-def has_ended(system: System) -> bool:
-    """Never: it would be seen here, with what it said."""
-    assert system.process.poll() is None, system.said
-    return False
-
-
 def has_begun(system: System) -> None:
     """It has the lock, and nothing else."""
-    wait_until(lambda: lock_of(system) or has_ended(system))
+
+    def lock() -> dict[str, str]:
+        assert system.process.poll() is None, system.said
+        return lock_of(system)
+
+    wait_until(lock, "it takes no lock", every_s=0.001)
 
 
 def has_children(system: System) -> None:
     """They import, and have not registered."""
-    wait_until(lambda: len(system.processes()) >= 2 or has_ended(system))
+    wait_children(system)
 
 
 def is_up(system: System) -> None:
