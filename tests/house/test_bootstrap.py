@@ -29,7 +29,7 @@ def bash(checkout: Path, command: str, **variables: str) -> subprocess.Completed
     """One command after `. bootstrap.sh`."""
     return subprocess.run(
         ["bash", "-euc", f". '{checkout}/scripts/bootstrap.sh'; {command}"],
-        env={**os.environ, **variables}, capture_output=True, text=True, check=False, timeout=60,
+        env={**os.environ, **variables}, capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
 
 
