@@ -51,6 +51,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if len(chosen) < len(items):
         config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
         items[:] = chosen
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: not _is_begun_first(item))
 
 
 @pytest.hookimpl(trylast=True)
@@ -72,6 +74,11 @@ def _group_of(item: pytest.Function) -> str | None:
     definitions = [found[-1] for found in item._fixtureinfo.name2fixturedefs.values()]
     is_shared = any(each.scope in ("module", "package", "session") and each.baseid for each in definitions)
     return item.path.as_posix() if is_shared else None
+
+
+def _is_begun_first(item: pytest.Item) -> bool:
+    """Whether it takes long, as a limit of its own tells, and shares nothing: else all workers would wait for it in the end."""
+    return item.get_closest_marker("timeout") is not None and item.get_closest_marker("xdist_group") is None
 
 
 def _is_chosen(item: pytest.Item, tier: str | None) -> bool:

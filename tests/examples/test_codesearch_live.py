@@ -5,6 +5,7 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,14 +20,24 @@ from codesearch.tree import source_files
 
 from appbackplane.transport import Client, connect
 from appbackplane.transport.errors import BackplaneError
-from tests.waiting import EVERY_S, Limit
+from tests.figures import IS_LONG
+from tests.waiting import EVERY_S, LIMIT_S, Limit
 
 LIVE = Path(__file__).resolve().parents[2] / "examples" / "codesearch" / "live.py"
 SYSTEM = [sys.executable, "-m", "appbackplane.supervisor"]
-#: Generous: a machine that runs other tests meanwhile, with imports from a cold disk.
-UP_S_MAX = 60.0
-
-
+#: More than twice what the demonstration gives its system to come up, or to go down (codesearch/running.py).
+UP_S_MAX = LIMIT_S + 30.0
+PACKAGES = (
+    "asyncio", "concurrent", "ctypes", "email", "encodings", "html", "http", "importlib", "json", "logging",
+    "multiprocessing", "sqlite3", "unittest", "urllib", "wsgiref", "xml", "xmlrpc",
+)  # fmt: skip
+#: How often a worker is killed.
+KILLS = 3 if IS_LONG else 1
+#: A second as it is shown: its number, how many searches were answered in it, and files a second.
+SECOND = re.compile(
+    r"^ *(\d+) s \| urgent p50 +[\d.]+ ms, p99 +[\d.]+ ms \((\d+) searches.*?\) \| bulk +(\d+) files/s, +[\d.]+ MB/s",
+    re.MULTILINE,
+)
 #: What `start` started in this test.
 started: list[subprocess.Popen[str]] = []
 
@@ -47,6 +58,15 @@ def run_dirs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
                 process.communicate(timeout=UP_S_MAX)
         started.clear()
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(scope="session")
+def tree(stdlib: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Some packages of the standard library: a sixth of it, and enough that all workers have work at once."""
+    folder: Path = tmp_path_factory.mktemp("tree")
+    for name in PACKAGES:
+        shutil.copytree(stdlib / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "test", "tests"))
+    return folder
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
@@ -84,6 +104,30 @@ def wait_until(client: Client, route: str, is_so: Any, **arguments: Any) -> Any:
         limit.check(f"{route} still says {answer!r}", pause_s=EVERY_S)
 
 
+def system_of(tree: Path, folder: Path) -> Path:
+    """The system of the example, which reads this tree from the start."""
+    (folder / "codesearch").symlink_to(LIVE.with_name("codesearch"))
+    path = folder / "codesearch.toml"
+    settings = "[backplane.index.settings.Index.policy]"
+    path.write_text(
+        LIVE.with_name(path.name)
+        .read_text()
+        .replace(settings, f'[backplane.index.settings.Index]\nroot = "{tree}"\n{settings}')
+    )
+    return path
+
+
+def wait_until_busy(client: Client) -> None:
+    """Until three requests are executed at once; a round that was too quick to be seen is followed by another."""
+
+    def is_busy(progress: dict[str, Any]) -> bool:
+        if progress["is_idle"]:
+            client.call("index.rebuild", timeout=UP_S_MAX)
+        return sum(progress["executing"]) >= 3
+
+    wait_until(client, "index.progress", is_busy)
+
+
 def assert_nothing_left(live: subprocess.Popen[str], run_dirs: Path) -> None:
     """No process of its, and no socket."""
     left = [
@@ -102,19 +146,19 @@ def _runtime_dir(process: psutil.Process) -> str:
 
 
 def test_a_bounded_run_shows_both_sides_and_ends_well(run_dirs: Path) -> None:
-    """What a newcomer runs first: `scripts/run --for 5`. Both sides have to run all the time, or it proves nothing."""
-    live = start("--for", "5")
+    """What a newcomer runs first: `scripts/run --for 5`. A second that is not shown, or a search that is not in the sum, and
+    the figures prove nothing. How much was done in each second says as much of the machine: none of it is asserted.
+    """
+    live = start("--for", "2")
     out, err = live.communicate(timeout=UP_S_MAX + 30)
     assert live.returncode == 0, out + err
-    seconds = re.findall(
-        r"urgent p50 +([\d.]+) ms, p99 +([\d.]+) ms \((\d+) searches(.*?)\) \| bulk +(\d+) files/s, +([\d.]+) MB/s", out
+    assert [int(number) for number, *_ in SECOND.findall(out)] == [1, 2], out
+    summary = re.search(
+        r"^urgent: (\d+) searches.*, p50 ([\d.]+) ms, p99 ([\d.]+) ms, slowest ([\d.]+) ms$", out, re.MULTILINE
     )
-    assert len(seconds) == 5, out
-    assert all(int(count) >= 20 and not failed for _, _, count, failed, _, _ in seconds), out
-    assert all(int(files) > 0 for *_, files, _ in seconds), f"the bulk side rested:\n{out}"
-    summary = re.search(r"^urgent: (\d+) searches, p50 ([\d.]+) ms, p99 ([\d.]+) ms", out, re.MULTILINE)
     assert summary, out
-    assert 0 < float(summary[2]) <= float(summary[3]), out  # how fast it is depends on who else uses the machine
+    assert int(summary[1]) >= sum(int(count) for _, count, _ in SECOND.findall(out)), out
+    assert float(summary[2]) <= float(summary[3]) <= float(summary[4]), out
     assert re.search(r"^bulk: +\d+ files, [\d.]+ MB in \d+ s", out, re.MULTILINE), out
     assert "Traceback" not in err, err
     assert "ERROR" not in err, err
@@ -122,7 +166,7 @@ def test_a_bounded_run_shows_both_sides_and_ends_well(run_dirs: Path) -> None:
 
 
 def test_another_tree_is_indexed_and_found(run_dirs: Path, tmp_path: Path) -> None:
-    """`--root`, and Ctrl-C as a person presses it: in order, with a summary."""
+    """`--root`, searches that are answered while it is read again and again, and Ctrl-C: in order, with a summary."""
     (tmp_path / "only.py").write_text("def a_name_that_is_nowhere_else():\n    pass\n")
     live = start("--root", str(tmp_path))
     try:
@@ -132,7 +176,13 @@ def test_another_tree_is_indexed_and_found(run_dirs: Path, tmp_path: Path) -> No
         assert client.call("index.progress")["root"] == str(tmp_path.resolve())
         client.close()
         assert live.stdout is not None
-        assert " s | urgent " in live.stdout.readline()
+        limit, searches, files = Limit(UP_S_MAX), 0, 0
+        while not searches or not files:  # in one second, not one after the other
+            second = live.stdout.readline()
+            limit.check(second)
+            told = SECOND.match(second)
+            assert told, second
+            searches, files = int(told[2]), int(told[3])
     finally:
         live.send_signal(signal.SIGINT)
         out, err = live.communicate(timeout=UP_S_MAX)
@@ -141,9 +191,9 @@ def test_another_tree_is_indexed_and_found(run_dirs: Path, tmp_path: Path) -> No
     assert_nothing_left(live, run_dirs)
 
 
-def test_an_index_whose_process_is_killed_comes_back(run_dirs: Path) -> None:
+def test_an_index_whose_process_is_killed_comes_back(run_dirs: Path, tree: Path) -> None:
     """The index lives in one process: when that dies it is read again by itself, and searches work again."""
-    live = start()
+    live = start("--root", str(tree))
     try:
         client = wait_for_client()
         before = wait_until(client, "query.statistics", lambda answer: answer["entries"] > 10_000)
@@ -163,19 +213,19 @@ def test_an_index_whose_process_is_killed_comes_back(run_dirs: Path) -> None:
     assert_nothing_left(live, run_dirs)
 
 
-def test_a_worker_that_is_killed_costs_nothing_but_time(run_dirs: Path, stdlib: Path) -> None:
+def test_a_worker_that_is_killed_costs_nothing_but_time(run_dirs: Path, tree: Path) -> None:
     """What it had is worked on by another: no file is left out, none is told to have failed, and none is there twice."""
-    files_count = sum(len(folder) for folder in source_files(stdlib))
+    files_count = sum(len(folder) for folder in source_files(tree))
 
     def is_through(progress: dict[str, Any]) -> bool:
         """Whether a whole round is behind it: one that lost its feeder is followed by another at once."""
         return bool(progress["is_idle"] and progress["round_files_done"] == progress["round_files"] == files_count)
 
-    system = subprocess.Popen([*SYSTEM, "up", str(LIVE.with_name("codesearch.toml"))], process_group=0)
+    system = subprocess.Popen([*SYSTEM, "up", str(system_of(tree, run_dirs))], process_group=0)
     started.append(system)
     client = wait_for_client()
-    for _ in range(3):
-        wait_until(client, "index.progress", lambda answer: sum(answer["executing"]) >= 3)
+    for _ in range(KILLS):
+        wait_until_busy(client)
         status = client.call("supervisor.status", statistics=False)
         workers = [each["pid"] for each in status["backplanes"] if each["replica_of"] == "worker"]
         os.kill(max(workers, key=lambda pid: psutil.Process(pid).cpu_times().user), signal.SIGKILL)
@@ -194,7 +244,7 @@ def test_a_worker_that_is_killed_costs_nothing_but_time(run_dirs: Path, stdlib: 
 def test_a_tree_is_indexed_with_a_bar(run_dirs: Path, tmp_path: Path) -> None:
     """`python index.py`: lines where there is no terminal; exit code 1 and the names where a file could not be read."""
     for n in range(30):
-        (tmp_path / f"{n}.py").write_text(f"def name_{n}(): pass\n" * (n * 700 + 1))
+        (tmp_path / f"{n}.py").write_text(f"def name_{n}(): pass\n" * (n * 100 + 1))
     command = [sys.executable, str(LIVE.with_name("index.py")), "--root", str(tmp_path)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=UP_S_MAX, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
@@ -235,9 +285,9 @@ def test_wrong_usage_is_told_before_anything_starts(arguments: tuple[str, ...], 
     assert problem in ended.stderr
 
 
-def test_a_second_one_is_refused(run_dirs: Path) -> None:
+def test_a_second_one_is_refused(run_dirs: Path, tmp_path: Path) -> None:
     """Two demonstrations would measure each other; the second must not take down the first."""
-    live = start()
+    live = start("--root", str(tmp_path))
     try:
         client = wait_for_client()
         second = start("--for", "1")

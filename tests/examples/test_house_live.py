@@ -14,12 +14,10 @@ import pytest
 from simulate import Room, simulate
 
 from appbackplane.transport import connect
-from tests.waiting import Limit
+from tests.waiting import LIMIT_S, Limit, wait_until
 
 HOUSE = Path(__file__).resolve().parents[2] / "examples" / "house_hub"
 SYSTEM = HOUSE / "house_hub.toml"
-#: Generous: a machine that runs other tests meanwhile.
-LIMIT_S = 60.0
 
 
 def appbackplane(*words: str) -> str:
@@ -48,8 +46,8 @@ def system(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def test_the_house_is_looked_after(system: str) -> None:
     """Cold rooms become warm, warm ones cool down, the host is measured, and who falls silent is missed: the README's tour."""
     rooms = [Room("kitchen", 18.0), Room("attic", 24.0)]
-    is_over, said = threading.Event(), list[str]()
-    options = {"speed": 300.0, "is_over": is_over.is_set, "say": said.append}
+    is_over = threading.Event()
+    options = {"speed": 300.0, "is_over": is_over.is_set, "say": str}
     with (
         connect(system) as devices,
         connect(system) as client,
@@ -62,7 +60,7 @@ def test_the_house_is_looked_after(system: str) -> None:
             heated = set[str]()
             limit = Limit()
             while heated < {"kitchen", "attic"} or not all(19.0 < room.celsius < 23.0 for room in rooms):
-                limit.check(f"{said[-1]}; heated at all: {heated}")
+                limit.check(f"{rooms}; heated at all: {heated}")
                 heating = orders.get(timeout=LIMIT_S).body["heating"]
                 heated.update(room for room, is_on in heating.items() if is_on)
             assert set(client.call("hub.report")["celsius"]) == {"kitchen", "attic"}
@@ -74,6 +72,8 @@ def test_the_house_is_looked_after(system: str) -> None:
             alert = alerts.get(timeout=LIMIT_S).body
             if alert["text"] == "is silent":  # a busy host is another alert
                 silent.add(alert["device"])
+        # The alert may overtake `keep_warm`, which switches the heater off: they are two handlers of one message.
+        wait_until(lambda: client.call("hub.report")["celsius"] == {}, lambda: client.call("hub.report"))
         assert client.call("hub.report")["heating"] == {"kitchen": False, "attic": False}
     handlers = {
         each["handler"]: each for each in json.loads(appbackplane("call", "-s", system, "hub.handlers", "--json"))

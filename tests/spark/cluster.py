@@ -14,10 +14,7 @@ from pathlib import Path
 import psutil
 
 from appbackplane.spark.java import java_home
-from tests.waiting import EVERY_S, Limit
-
-#: Two JVMs start, on a machine that is busy.
-LIMIT_S = 60.0
+from tests.waiting import EVERY_S, LIMIT_S, Limit
 
 
 @contextmanager
@@ -32,7 +29,7 @@ def cluster(folder: Path, *, cores: int = 2) -> Iterator[str]:
         "JAVA_HOME": str(java_home()),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "SPARK_DAEMON_JAVA_OPTS": os.environ["SPARK_SUBMIT_OPTS"],  # as for all JVMs of the tests: archive.py
         "SPARK_WORKER_DIR": str(folder / "worker"),
         "SPARK_LOCAL_DIRS": str(folder / "local"),
         "PYSPARK_PYTHON": sys.executable,

@@ -20,4 +20,5 @@ def environment_without_java(folder: Path) -> dict[str, str]:
             if program.name != "java":
                 (links / program.name).symlink_to(program.path)
         kept.append(str(links))
-    return {**{k: v for k, v in os.environ.items() if k != "JAVA_HOME"}, "PATH": os.pathsep.join(kept)}
+    others = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "SPARK_SUBMIT_OPTS")}
+    return {**others, "PATH": os.pathsep.join(kept)}

@@ -1,4 +1,8 @@
-"""Cluster: the same questions get the same answers from a master and a worker as from threads of one process."""
+"""Cluster: the same questions get the same answers from a master and a worker as from threads of one process.
+
+In every run a kernel's requests go to a cluster (requests/test_on_a_cluster.py), and all jobs to Python workers of one machine
+(jobs/test_jobs.py).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from .cluster import LIMIT_S, cluster
+from tests.figures import LONG
+from tests.waiting import LIMIT_S
+
+from .cluster import cluster
 from .made import names_of, traffic, words_of, write_actions
 
 if TYPE_CHECKING:
@@ -64,6 +71,7 @@ def assert_same(one: Any, other: Any, where: str) -> None:
         assert one == other, where
 
 
+@LONG
 @pytest.mark.timeout(400)  # three JVMs and thirty small jobs: 30 s, but on a machine that does much else
 def test_a_cluster_answers_as_one_machine_does(spark: SparkSession, tmp_path: Path) -> None:
     """What leans on threads, on this process, or on its memory, works until somebody has more than one machine."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import select
 import signal
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from appbackplane.spark.records.batch import ROUTE
 from appbackplane.spark.records.compacted import Group, Written, write
 from appbackplane.spark.records.found import Found
 from appbackplane.spark.records.pieces import NothingRecorded, pieces, read_all
+from tests.figures import IS_LONG
 from tests.spark.made import EPOCH_NS, names_of, traffic, words_of, write_actions
 
 if TYPE_CHECKING:
@@ -34,16 +34,23 @@ pq = pytest.importorskip("pyarrow.parquet", reason="the extra is not installed: 
 
 #: Nobody has this number: /proc/sys/kernel/pid_max is at most 2^22.
 NOBODY = 1 << 22
-KILLS = 12
-#: Waits for the kill; compacts in groups and row groups so small that there is something to interrupt.
+KILLS = 12 if IS_LONG else 3
+#: Files that it writes before it is killed, at most: each of the runs has more to write.
+FILES_MAX = 5
+#: Asks before each file takes its place; compacts in groups and row groups so small that there is something to interrupt.
 CHILD = """
 import sys
 from pathlib import Path
 from appbackplane.spark import compaction
 from appbackplane.spark.records import compacted
 compaction.GROUP_RECORDS, compacted.GROUP_ROWS = 2000, 700
-print("ready", flush=True)
-sys.stdin.readline()
+
+def ask(event, _):
+    if event == "os.rename":
+        print("about to rename", flush=True)
+        sys.stdin.readline()
+
+sys.addaudithook(ask)
 compaction.compact(None, Path(sys.argv[1]), Path(sys.argv[2]))
 print("done", flush=True)
 """
@@ -206,12 +213,11 @@ def test_killed_at_any_moment_and_run_again_the_rows_are_the_same(tmp_path: Path
         )
         assert child.stdin is not None and child.stdout is not None
         with child:
-            assert child.stdout.readline() == b"ready\n"
-            child.stdin.write(b"\n")
-            child.stdin.flush()
-            # Whichever comes first: its end, or ours for it.
-            select.select([child.stdout], [], [], chance.uniform(0, 0.04))
-            child.send_signal(signal.SIGKILL)
+            for _ in range(chance.randint(1, FILES_MAX)):
+                assert child.stdout.readline() == b"about to rename\n", "it has ended"
+                child.stdin.write(b"\n")
+                child.stdin.flush()
+            child.send_signal(signal.SIGKILL)  # at work: before the next file it would ask
         journal = (to / JOURNAL).read_bytes() if (to / JOURNAL).exists() else b""
         interrupted += journal.count(b'"plan"') > journal.count(b'"done"')
     compact(None, run_dir, to)

