@@ -505,7 +505,7 @@ def test_many_workers_and_originals_closed_all_the_while(tmp_path: Path) -> None
 
 
 def test_the_end_of_a_request_costs_next_to_nothing(book: Path) -> None:
-    """Every request pays it, also those that use no resource: 0.2 us, of 16 us for an empty one. One end in 32 asks a handle."""
+    """Every request pays it, also without a resource: 0.2 us, of 16 us for an empty one. One end in 32 asks a handle."""
     table = ResourceTable({"book": Resource(open=Library, close=Library.close)})
     held = table.of("one")
     held["book", book]

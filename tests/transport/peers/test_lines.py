@@ -279,7 +279,7 @@ while not node._roll._connections:
     next(node.turn(time.monotonic_ns()), None)
 os.read(from_peer, 4)
 os.kill(peer, signal.SIGKILL)
-mute = sockets.create_server(("127.0.0.1", 0))  # accepts, and says nothing: a second passes in ZeroMQ's thread until it gives up
+mute = sockets.create_server(("127.0.0.1", 0))  # says nothing: a second passes in ZeroMQ's thread until it gives up
 witness = node._context.socket(zmq.DEALER)
 witness.setsockopt(zmq.HANDSHAKE_IVL, 1_000)
 events = witness.get_monitor_socket(zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL)
