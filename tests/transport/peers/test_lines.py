@@ -35,6 +35,9 @@ class End:
     lines: Lines
     events: list[Connected | Lost | Came] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
+    #: Of the events that `bodies` has looked at: frames are up to a megabyte, and there are many.
+    numbers: list[int] = field(default_factory=list)
+    looked_count: int = 0
 
     @property
     def key(self) -> str:
@@ -46,8 +49,10 @@ class End:
 
     def bodies(self) -> list[int]:
         """What came, in order: the number in each envelope."""
-        frames = [event.frame for event in self.events if isinstance(event, Came)]
-        return [envelope.body["n"] for frame in frames for envelope in codec.decode(frame)]
+        new, self.looked_count = self.events[self.looked_count :], len(self.events)
+        frames = [event.frame for event in new if isinstance(event, Came)]
+        self.numbers += [envelope.body["n"] for frame in frames for envelope in codec.decode(frame)]
+        return [*self.numbers]
 
     def turn(self) -> None:
         self.events += self.lines.turn(time.monotonic_ns())
@@ -81,9 +86,8 @@ def until(is_so: Callable[[], object], *ends: End) -> None:
         for each in ends:
             each.lines.flush()
             each.turn()
-        if not any(
-            each.lines.has_more for each in ends
-        ):  # ZeroMQ's threads need the processor that this one would spin on
+        if not any(each.lines.has_more for each in ends):
+            # ZeroMQ's threads need the processor that this one would spin on.
             select.select([each.lines for each in ends], [], [], EVERY_S)
 
 
