@@ -58,8 +58,11 @@ has_working_venv() {
 
 PRINT_VERSION='import sys; print("%d.%d" % sys.version_info[:2])'
 
+is_read_only() { [[ ! -w "$ROOT" ]]; }
+
 make_venv() {
     local python
+    ! is_read_only || give_up "$ROOT cannot be written by you, and its environment, .venv, is made there: work in a clone of your own"
     python="$(find_python)" || exit 1
     say "making .venv with Python $("$python" -c "$PRINT_VERSION") ($python)"
     "$python" -m venv --clear "$ROOT/.venv" || give_up "$python could not make $ROOT/.venv: its message is above"
@@ -171,29 +174,40 @@ print(*(sysconfig.get_config_var(name) for name in ("CC", "CFLAGS", "SOABI")))'
 # An environment of its own, not a folder on PYTHONPATH: also a program that is started without our variables (`python -I`,
 # a shell with a clean environment) finds this package and no other.
 make_compiled() {
-    local state="$1" work entry packages
-    entry="$CACHE/$(state_of_extensions)" || give_up "compilation failed: $PY does not run, or lacks the build tools"
+    local state="$1" work packages
     work="$(mktemp -d)"
-    if [[ -d "$entry" ]] && ! is_whole "$entry"; then
-        say "the cached build $entry is damaged: compiling anew"
-        rm -rf "$entry"
-    fi
-    (cd "$ROOT" && cp -R setup.py pyproject.toml README.md LICENSE "${PACKAGES[@]}" "$work") &&
-        { [[ -d "$entry" ]] || compile_into "$entry" "$work"; } &&
-        touch "$entry" &&
-        APPBACKPLANE_COMPILE=0 build_wheel "$work" "$work/pure" &&
+    { copy_sources_to "$work/sources" && ensure_extensions "$work" &&
+        APPBACKPLANE_COMPILE=0 build_wheel "$work/sources" "$work/pure" &&
         rm -rf "$COMPILED" && "$PY" -m venv --without-pip "$COMPILED" &&
         "$PY" -m pip --python "$COMPILED/bin/python" install --quiet --disable-pip-version-check --no-deps --no-index \
             "$work"/pure/*.whl >&2 &&
         packages="$("$COMPILED/bin/python" -c "$PRINT_PACKAGES")" &&
-        (cd "$entry" && cp -R --parents $(cut -c 67- SHA256SUMS) "$packages") &&
-        "$PY" -c "$PRINT_PACKAGES" >"$packages/what_is_beside_it.pth" || {
+        copy_extensions_to "$packages" &&
+        "$PY" -c "$PRINT_PACKAGES" >"$packages/what_is_beside_it.pth"; } || {
         rm -rf "$work"
         give_up "compilation failed: the reason is above; APPBACKPLANE_COMPILE=0 goes on without"
     }
     rm -rf "$work"
     printf '%s\n' "$state" >"$COMPILED/state"
 }
+
+# Everything that a wheel is made of. A copy, so that nobody can change a file while it is compiled.
+copy_sources_to() {
+    mkdir -p "$1" && (cd "$ROOT" && cp -R setup.py pyproject.toml README.md LICENSE "${PACKAGES[@]}" "$1")
+}
+
+# ENTRY is the cache entry of the extension modules, compiled of the sources in WORK/sources if it is not there or damaged.
+ensure_extensions() {
+    local work="$1"
+    ENTRY="$CACHE/$(state_of_extensions)" || { say "$PY does not run, or lacks the build tools" && return 1; }
+    if [[ -d "$ENTRY" ]] && ! is_whole "$ENTRY"; then
+        say "the cached build $ENTRY is damaged: compiling anew"
+        rm -rf "$ENTRY"
+    fi
+    { [[ -d "$ENTRY" ]] || compile_into "$ENTRY" "$work"; } && touch "$ENTRY"
+}
+
+copy_extensions_to() { (cd "$ENTRY" && cp -R --parents $(cut -c 67- SHA256SUMS) "$1"); }
 
 PRINT_PACKAGES='import sysconfig; print(sysconfig.get_path("purelib"))'
 
@@ -208,7 +222,7 @@ build_wheel() {
 compile_into() {
     local entry="$1" work="$2" made="$2/made"
     say "compiling the package (once for each state of the sources; some minutes of one core)"
-    APPBACKPLANE_COMPILE=1 build_wheel "$work" "$work/compiled" &&
+    APPBACKPLANE_COMPILE=1 build_wheel "$work/sources" "$work/compiled" &&
         "$PY" -c 'import sys, zipfile
 with zipfile.ZipFile(sys.argv[1]) as wheel:
     wheel.extractall(sys.argv[2], [name for name in wheel.namelist() if name.endswith(".so")])' \

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 
+from appbackplane.transport.security.addresses import is_loopback
+
 _PORT_END = 1 << 16
 
 
@@ -24,7 +26,7 @@ def problem_of(address: str | None, *, is_public: bool) -> str | None:
         host, _ = host_and_port(address)
     except ValueError as error:
         return str(error)
-    if is_public or ipaddress.ip_address(host).is_loopback:
+    if is_public or is_loopback(ipaddress.ip_address(host)):
         return None
     return f"others could read {address}: expected a loopback address, or metrics_public = true beside it"
 

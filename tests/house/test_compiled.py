@@ -7,6 +7,7 @@ read from the syntax trees: nothing is compiled, so it is told before minutes ha
 import ast
 import importlib.util
 import os
+import pty
 import shlex
 import subprocess
 import sys
@@ -213,3 +214,44 @@ def test_a_compiler_that_does_not_work_is_none(root: Path, monkeypatch: pytest.M
     works = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
     monkeypatch.setenv("CC", f"{works} -nostdinc")
     assert "does not work" in load(root).what_is_in_the_way()
+
+
+#: A build of one module whose C takes no time to write, until two lines of progress have been said.
+COMPILES = """
+import sys, threading
+import setup
+said, enough, say = [], threading.Event(), setup.say
+def tell(line):
+    say(line)
+    said.append(line)
+    if sum("so far" in each for each in said) == 2:
+        enough.set()
+setup.say, setup.PROGRESS_EVERY_S = tell, 0.01
+progress = setup.Progress(1)
+progress.expect_compiler()
+enough.wait()
+progress.end()
+"""
+
+
+def test_compiling_is_said_to_pip_and_to_the_terminal(root: Path, tmp_path: Path) -> None:
+    """pip hides what a build says: for minutes nobody would know that it has not hung, nor how to do without."""
+    command = [sys.executable, "-B", "-c", COMPILES]
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(root)
+        os.dup2(os.open(tmp_path / "stderr", os.O_CREAT | os.O_WRONLY), 2)
+        os.execv(command[0], command)
+    shown = b""
+    while True:
+        try:
+            shown += os.read(terminal, 4096)
+        except OSError:  # the program has ended
+            break
+    assert os.waitpid(pid, 0)[1] == 0, (tmp_path / "stderr").read_text()
+    lines = (tmp_path / "stderr").read_text().splitlines()
+    assert "compiling 1 modules" in lines[0] and "APPBACKPLANE_COMPILE=0 leaves it out" in lines[0]
+    assert "in all it takes about" in lines[1]
+    assert "so far" in lines[2] and "so far" in lines[3]
+    assert "compiled 1 modules in" in lines[-1]
+    assert [line.strip() for line in shown.decode().splitlines() if line.strip()] == lines

@@ -4,6 +4,7 @@ A workflow with a wrong name fails only after it was pushed, on a machine that n
 """
 
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -54,3 +55,19 @@ def test_hooks_need_no_download(root: Path) -> None:
     for repository in load(root / ".pre-commit-config.yaml")["repos"]:
         assert repository["repo"] == "local"
         assert {hook["language"] for hook in repository["hooks"]} == {"system"}
+
+
+def test_each_architecture_has_a_machine_and_each_python_a_wheel(root: Path) -> None:
+    """cibuildwheel is told the Pythons by pyproject.toml, and the architecture by the machine that a job runs on."""
+    project = tomllib.loads((root / "pyproject.toml").read_text())
+    settings = project["tool"]["cibuildwheel"]
+    assert settings["build"].split() == [f"cp3{minor}-manylinux_*" for minor in range(11, 15)]
+    assert settings["environment"] == {"APPBACKPLANE_COMPILE": "1"}, "a wheel that is not compiled would pass for one"
+    (tested,) = re.findall(r"{project}/(\S+)", settings["test-command"])
+    assert (root / tested).is_file()
+    assert settings["linux"]["archs"] == ["auto64"]
+    matrix = load(root / ".github/workflows/wheels.yml")["jobs"]["compiled"]["strategy"]["matrix"]["include"]
+    assert [(entry["architecture"], entry["runner"].endswith("-arm")) for entry in matrix] == [
+        ("x86_64", False),
+        ("aarch64", True),
+    ]

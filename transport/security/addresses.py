@@ -33,7 +33,7 @@ def check_address(address: str, *, is_secured: bool, is_bound: bool = True, is_n
         if not is_any and (is_bound or is_numeric or not _HOST.fullmatch(host) or _NUMERIC.fullmatch(host)):
             what = "a numeric host or *" if is_bound else "a numeric host" if is_numeric else "a host"
             raise InvalidArgument(f"{shown(address)}: expected {SCHEME} and {what}, such as {SCHEME}127.0.0.1:7000")
-    if not is_secured and (number is None or not number.is_loopback):
+    if not is_secured and (number is None or not is_loopback(number)):
         raise InvalidArgument(
             f"{shown(address)}: without keys others could read it and take part in it: expected a loopback address, such "
             f"as {SCHEME}127.0.0.1:{port or 7000}, or a key pair (appbackplane keys new)"
@@ -41,6 +41,11 @@ def check_address(address: str, *, is_secured: bool, is_bound: bool = True, is_n
     if number is None:
         return f"{SCHEME}{host}:{port}"
     return f"{SCHEME}[{number}]:{port}" if number.version == 6 else f"{SCHEME}{number}:{port}"
+
+
+def is_loopback(number: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    """Whether it is 127.0.0.0/8 or ::1. An IPv4 address inside of an IPv6 address is none: CPython says so up to 3.12 alone."""
+    return number.is_loopback and (isinstance(number, ipaddress.IPv4Address) or number.ipv4_mapped is None)
 
 
 def is_for_all(address: str) -> bool:
