@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Self, TypeVar
 
 T = TypeVar("T")
 
@@ -41,6 +41,23 @@ class Limit:
         if pause_s:
             threading.Event().wait(pause_s * self._factor)
             self._factor = min(SELDOM, self._factor * GROWTH)
+
+
+class Span:
+    """The time in which a block was executed, to ask whether something happened meanwhile: an order, on any machine."""
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        self._began_ns = time.monotonic_ns()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """End."""
+        self._ended_ns = time.monotonic_ns()
+
+    def __contains__(self, moment_ns: int) -> bool:
+        """Whether a moment of the monotonic clock lies in it. Once it has ended."""
+        return self._began_ns <= moment_ns <= self._ended_ns
 
 
 def wait_until(

@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 
 MODULE = '''
 """What the tests of the supervisor run."""
-import os, subprocess, sys, time
+import os, subprocess, sys, threading
 from appbackplane.runtime import Component, operation
 
 class Index(Component):
@@ -40,12 +40,12 @@ class Index(Component):
         if self.fails == "hook":
             raise RuntimeError("cannot load")
         if self.fails == "escape":
-            subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+            subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"], start_new_session=True)
 
     def on_down(self) -> None:
         print("index is down", flush=True)
         if self.fails == "hang":
-            time.sleep(600)
+            threading.Event().wait()
 
     @operation(priority=2)
     def pid(self) -> int:

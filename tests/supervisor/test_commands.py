@@ -266,15 +266,13 @@ def test_down_returns_when_nothing_is_left(folder: Path, start: Callable[..., Ru
 
 
 HOLDS = """
-import time
 from pathlib import Path
 from appbackplane.runtime import Component, operation
 
 class Index(Component):
     @operation()
     def hold(self, until: str) -> None:
-        while not Path(until).exists():
-            time.sleep(0.01)
+        Path(until).read_text()
 
 class Query(Component):
     pass
@@ -290,11 +288,12 @@ def test_status_names_what_hangs(
     system.wait_up()
     assert "has run for" not in run("status").stdout
     with connect(folder / "run") as client:
+        os.mkfifo(folder / "now")  # to read it waits for a writer
         held = client.submit("index.hold", until=str(folder / "now"))
         limit = Limit()
         while "has run for" not in (said := run("status").stdout):
             limit.check(said, pause_s=EVERY_S)
-        (folder / "now").touch()
+        (folder / "now").write_text("")
         held.result()
     line = next(line for line in said.splitlines() if "has run for" in line)
     assert re.fullmatch(r"index: index\.hold on index/index has run for .* \(appbackplane why index\.hold\)", line)

@@ -28,7 +28,7 @@ DONE, FAILED, WRONG = 0, 1, 2
 
 MODULE = '''
 """Numbers are booked in a file: by themselves, or for somebody else."""
-import os, pathlib, time
+import os, pathlib, threading, time
 from appbackplane.runtime import AppObject, Component, PeerDown, every, operation
 
 BOOK = os.open(pathlib.Path(__file__).parent / "book", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -51,8 +51,7 @@ class Index(Component):
 
     @operation(priority=5)
     def hang(self) -> None:
-        while True:
-            time.sleep(0.01)
+        threading.Event().wait()
 
     def on_down(self) -> None:
         print("index is down", flush=True)

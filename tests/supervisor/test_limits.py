@@ -74,7 +74,7 @@ class Index(Component):
     @operation()
     def leave(self) -> int:
         "A process in a session of its own."
-        command = [sys.executable, "-c", "import time; time.sleep(600)"]
+        command = [sys.executable, "-c", "import signal; signal.pause()"]
         return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True).pid
 
 class Query(Component):

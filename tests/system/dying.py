@@ -2,9 +2,11 @@
 
 import ctypes
 import os
+import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -14,7 +16,7 @@ PIDS = Path(__file__).with_name("pids")
 
 if os.environ.get("DYING_IMPORT"):
     print("imports", flush=True)
-    time.sleep(600)
+    threading.Event().wait()
 
 
 class Hand(AppObject):
@@ -23,7 +25,7 @@ class Hand(AppObject):
     @operation()
     def sleeps(self) -> None:
         print("in sleeps", flush=True)
-        time.sleep(600)
+        threading.Event().wait()
 
     @operation()
     def works(self) -> None:
@@ -52,8 +54,8 @@ class Hand(AppObject):
     @operation()
     def has_children(self) -> None:
         """Each further away than the one before; the last would not even tell its parents."""
-        sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
-        sh = f"'{sys.executable}' -c 'import time; time.sleep(600)' & echo $! >> '{PIDS}'"
+        sleep = [sys.executable, "-c", "import signal; signal.pause()"]
+        sh = f"'{sys.executable}' -c 'import signal; signal.pause()' & echo $! >> '{PIDS}'"
         children = [
             subprocess.Popen(sleep),
             subprocess.Popen(sleep, start_new_session=True),
@@ -63,16 +65,16 @@ class Hand(AppObject):
             file.writelines(f"{child.pid}\n" for child in children)
         subprocess.run(["sh", "-c", sh], start_new_session=True, check=False)
         print("in has_children", flush=True)
-        time.sleep(600)
+        threading.Event().wait()
 
     @operation()
     def finishes(self, path: str) -> str:
         """What is lost if it is cut short."""
         print("in finishes", flush=True)
-        parent = os.getppid()
-        while os.getppid() == parent:
-            time.sleep(0.001)
-        time.sleep(0.05)
+        select.select([os.pidfd_open(os.getppid())], [], [])
+        end_s = time.thread_time() + 0.05
+        while time.thread_time() < end_s:
+            pass
         Path(path).write_text("whole")
         return "whole"
 
@@ -95,4 +97,4 @@ class Dying(Component):
     def _hook(self, name: str) -> None:
         if self.hangs_in == name:
             print(f"in {name}", flush=True)
-            time.sleep(600)
+            threading.Event().wait()

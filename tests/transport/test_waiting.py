@@ -11,6 +11,7 @@ from types import FrameType
 import pytest
 
 from appbackplane.transport.waiting import Waitable, Waiting
+from tests.waiting import Limit
 
 LIMIT_S = 20.0
 
@@ -28,12 +29,12 @@ class Struck(Exception):
 
 
 @contextmanager
-def strikes() -> Iterator[list[float]]:
-    """SIGUSR1 raises `Struck`; when it has done so."""
-    found: list[float] = []
+def strikes() -> Iterator[list[int]]:
+    """SIGUSR1 raises `Struck`; an entry for each time that it has done so."""
+    found: list[int] = []
 
     def strike(number: int, frame: FrameType | None) -> None:
-        found.append(time.monotonic())
+        found.append(number)
         raise Struck
 
     before = signal.signal(signal.SIGUSR1, strike)
@@ -52,14 +53,14 @@ def test_who_is_interrupted_while_another_thread_has_the_lock_has_it_when_he_goe
     waiting = Waiting(fd, lambda now_ns: looks.append(keeper_has_it.is_set()), lambda: None)
     keeper_has_it = threading.Event()
 
-    def strike(found: list[float], count: int) -> None:
-        end_s = time.monotonic() + LIMIT_S
+    def strike(found: list[int], count: int) -> None:
+        limit = Limit()
         while len(found) < count:
-            assert time.monotonic() < end_s
+            limit.check(found)
             # Again, where it came between two calls: compiled code hears of signals only in calls that they interrupt.
             os.kill(os.getpid(), signal.SIGUSR1)
-            again_s = time.monotonic() + LIMIT_S / 100
-            while len(found) < count and time.monotonic() < again_s:
+            again = Limit(LIMIT_S / 100)
+            while len(found) < count and again.left_s:
                 pass
 
     def lead() -> None:
@@ -74,9 +75,9 @@ def test_who_is_interrupted_while_another_thread_has_the_lock_has_it_when_he_goe
                 assert not keeper_has_it.is_set(), "it goes on while another has the lock"
 
     def keep() -> None:
-        end_s = time.monotonic() + LIMIT_S
+        limit = Limit()
         while not (waiting.is_led if is_leader else waiting._followers):
-            assert time.monotonic() < end_s
+            limit.check("nobody waits")
         with waiting.lock:
             keeper_has_it.set()
             for count in (1, 2):  # in what it waits for, and in taking the lock back

@@ -6,7 +6,6 @@ A stress test meets these once in a million messages; a system that runs for a y
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +18,7 @@ from appbackplane.runtime.dispatcher.sources import TimerSource
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.errors import Busy
+from tests.waiting import wait_until
 
 
 @message(category=990, id=1)
@@ -158,12 +158,12 @@ def test_what_comes_while_somebody_looks_is_looked_at_as_well(
 
 def delivery_waits(backplane: Backplane) -> None:
     """Until one is put aside: all that it has asked for has been said."""
-    until = time.monotonic() + 20.0
-    while time.monotonic() < until:
+
+    def is_parked() -> bool:
         with backplane.engine.lead:
-            if backplane.engine.parking.parked:
-                return
-    raise AssertionError("no delivery waits")
+            return bool(backplane.engine.parking.parked)
+
+    wait_until(is_parked, "no delivery waits")
 
 
 def test_one_with_little_patience_is_not_kept_waiting_by_one_with_much(running: Running, wait: Any) -> None:

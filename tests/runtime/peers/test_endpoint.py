@@ -29,6 +29,7 @@ from appbackplane.transport.security.keyring import Keyring
 from appbackplane.transport.security.ring import Holder
 from appbackplane.transport.session import ClientSession
 from appbackplane.transport.status import Status
+from tests.waiting import Limit
 
 LIMIT_S = 20.0
 ANN, BOB = b"client/ann", b"client/bob"
@@ -75,9 +76,9 @@ class Peer:
 
     def until(self, is_so: Read) -> None:
         """Take turns until it is so."""
-        end_s = time.monotonic() + LIMIT_S
+        limit = Limit()
         while not is_so():
-            assert time.monotonic() < end_s, "it has not come to that"
+            limit.check("it has not come to that")
             self.turn()
 
     def _carry_out(self, effects: Iterable[fx.Effect]) -> None:

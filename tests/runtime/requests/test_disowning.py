@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 from appbackplane.runtime.requests import Element, Failure, KernelPolicy, Rejoin, State
 from appbackplane.runtime.requests.figures import figures_of
 from appbackplane.runtime.requests.ledger import Ledger
 from appbackplane.runtime.requests.owners import Part
+from tests.steps import steps_of
 
 
 class Case:
@@ -136,19 +135,16 @@ def test_what_is_posted_for_an_owner_after_he_has_disowned_all_rejoins() -> None
 def test_how_many_are_ready_does_not_matter_to_the_end_of_one_with_children() -> None:
     """It is under the mutex: with 100,000 ready each such end took 11 ms, a hundred times what executing it took."""
 
-    def share(failure: Failure | None) -> float:
-        """Of what one walk through the pool takes."""
-        case = Case(workers=4)
-        case.ledger.change(KernelPolicy(workers=4, ready=200_000))
+    def steps_with(ready_count: int, failure: Failure | None) -> int:
+        case = Case()
+        case.ledger.change(KernelPolicy(workers=4, ready=1_000))
         child = case.post(case.parent, case.parent)
         assert case.ledger.take("worker-2", 1, 0) == [child]
-        for _ in range(20_000):
+        for _ in range(ready_count):
             case.post("others")
-        began_ns = time.perf_counter_ns()
-        case.end_parent(failure)
-        ended_ns = time.perf_counter_ns()
-        assert sum(element.owner == "others" for element in case.ledger.ready) == 20_000
-        return (ended_ns - began_ns) / (time.perf_counter_ns() - ended_ns)
+        steps = steps_of(lambda: case.end_parent(failure))
+        assert sum(element.owner == "others" for element in case.ledger.ready) == ready_count
+        return steps
 
     for failure in (None, Failure("ValueError: no")):
-        assert min(share(failure) for _ in range(5)) < 0.1
+        assert steps_with(1_000, failure) == steps_with(10, failure)

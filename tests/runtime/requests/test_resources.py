@@ -8,7 +8,6 @@ import logging
 import os
 import sqlite3
 import threading
-import timeit
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,6 +22,7 @@ from appbackplane.runtime.requests.held import ASK_EVERY, Held
 from appbackplane.runtime.requests.resource import NotTheWorker, Resource, ResourceNotOpened, UnknownResource
 from appbackplane.runtime.requests.resources import ResourceTable
 from appbackplane.transport.errors import InvalidArgument
+from tests.steps import steps_of
 
 T = TypeVar("T")
 #: What a test waits for comes within milliseconds, or it has failed.
@@ -505,14 +505,13 @@ def test_many_workers_and_originals_closed_all_the_while(tmp_path: Path) -> None
 
 
 def test_the_end_of_a_request_costs_next_to_nothing(book: Path) -> None:
-    """It is paid by every request, also by those that use no resource: 0.2 us of the 16 us that an empty one takes."""
+    """Every request pays it, also without a resource: 0.2 us, of 16 us for an empty one. One end in 32 asks a handle."""
     table = ResourceTable({"book": Resource(open=Library, close=Library.close)})
     held = table.of("one")
     held["book", book]
-    count = 2_000
-    least_s = min(timeit.repeat(held.request_ended, number=count, repeat=50)) / count
+    steps = [steps_of(held.request_ended) for _ in range(32)]
     held.close()
-    assert least_s < 200e-9
+    assert sorted(steps)[-2] <= 5
 
 
 # -- bad input --------------------------------------------------------------------------------------------------------

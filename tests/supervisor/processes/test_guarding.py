@@ -118,7 +118,7 @@ def wait_ready(pid: int) -> None:
 def test_it_acts_only_if_its_supervisor_is_killed(how: str) -> None:
     """A supervisor that has gone in order has left what it wanted to leave."""
     mark = secrets.token_hex(16)
-    sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+    sleep = [sys.executable, "-c", "import signal; signal.pause()"]
     with subprocess.Popen(sleep, env={**os.environ, VARIABLE: mark}) as ours:
         supervisor = subprocess.Popen(
             [sys.executable, "-c", SUPERVISOR, mark],

@@ -18,13 +18,13 @@ from appbackplane.supervisor.processes.leftovers import VARIABLE, Ended, end, fi
 from ..conftest import is_alive
 
 Spawn = Callable[..., int]
-SLEEP = [sys.executable, "-c", "print(flush=True); import time; time.sleep(600)"]
+SLEEP = [sys.executable, "-c", "print(flush=True); import signal; signal.pause()"]
 #: Starts another, tells its pid, and goes on; the other has nothing from it but its parent, and its group or not.
 PARENT = f"""
-import subprocess, sys, time
+import signal, subprocess, sys
 child = subprocess.Popen({SLEEP!r}, env={{}}, start_new_session=sys.argv[1] == "session", stdout=subprocess.DEVNULL)
 print(child.pid, flush=True)
-time.sleep(600)
+signal.pause()
 """
 
 

@@ -22,6 +22,7 @@ from appbackplane.transport.security.keyring import Keyring
 from appbackplane.transport.security.keys import PublicKey
 from appbackplane.transport.security.ring import Holder
 from appbackplane.transport.security.roll import Roll
+from tests.waiting import Limit
 
 LIMIT_S = 30.0
 #: Between two sweeps.
@@ -86,16 +87,12 @@ class House:
 
     def says(self, words: str) -> str:
         """The next line of the log that has these words."""
-        end_s = time.monotonic() + LIMIT_S
-        seen = []
-        while time.monotonic() < end_s:
-            try:
-                seen.append(self.log.get(timeout=0.1))
-            except queue.Empty:
-                continue
-            if words in seen[-1]:
-                return seen[-1]
-        raise AssertionError(f"{words!r} was not logged: {seen}")
+        limit, seen = Limit(), [""]
+        while words not in seen[-1]:
+            limit.check(f"{words!r} was not logged: {seen}")
+            with suppress(queue.Empty):
+                seen.append(self.log.get(timeout=limit.left_s))
+        return seen[-1]
 
     def _run(self) -> None:
         poll = select.poll()
@@ -178,11 +175,9 @@ class Guest:
 
 def wait_for(monitor: zmq.Socket[bytes], event: int) -> None:
     """Until it has happened."""
-    end_s = time.monotonic() + LIMIT_S
-    while time.monotonic() < end_s:
-        if monitor.poll(100) and recv_monitor_message(monitor)["event"] == event:
-            return
-    raise AssertionError(f"{zmq.Event(event).name} did not happen")
+    limit = Limit()
+    while not monitor.poll(int(limit.left_s * 1e3)) or recv_monitor_message(monitor)["event"] != event:
+        limit.check(f"{zmq.Event(event).name} did not happen")
 
 
 def raw(house: House) -> socket.socket:

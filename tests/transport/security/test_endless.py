@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import struct
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from appbackplane.transport.security.gatekeeper import Gatekeeper
 from appbackplane.transport.security.keyring import Keyring
 from appbackplane.transport.security.keys import PublicKey
 from appbackplane.transport.security.roll import Roll
+from tests.waiting import Limit
 
 from .house import LIMIT_S, Guest, House, wait_for
 
@@ -59,9 +59,9 @@ class Door:
 
     def until(self, is_so: Callable[[], bool]) -> None:
         """Sweep until it is so."""
-        end_s = time.monotonic() + LIMIT_S
+        limit = Limit()
         while not is_so():
-            assert time.monotonic() < end_s, "it has not come to that"
+            limit.check("it has not come to that")
             self.sweep()
 
 

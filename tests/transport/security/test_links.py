@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +14,8 @@ from appbackplane.transport.errors import FailedPrecondition, InvalidArgument
 from appbackplane.transport.security import links
 from appbackplane.transport.security.gatekeeper import Gatekeeper
 from appbackplane.transport.security.keyring import Keyring
+from tests.figures import Stopwatch, judge
+from tests.waiting import wait_until
 
 from .house import LIMIT_S, Guest, House, Tap, wait_for
 
@@ -74,9 +75,7 @@ def test_what_is_sent_by_a_link_that_has_ended_is_refused(house: House, friend: 
     events = friend.watch(zmq.EVENT_DISCONNECTED)
     house.revoke("friend")
     wait_for(events, zmq.EVENT_DISCONNECTED)
-    end_s = time.monotonic() + LIMIT_S
-    while friend.socket.poll(0, zmq.POLLOUT):
-        assert time.monotonic() < end_s
+    wait_until(lambda: not friend.socket.poll(0, zmq.POLLOUT))
     with pytest.raises(zmq.Again):
         friend.socket.send(b"x", zmq.NOBLOCK)
 
@@ -98,9 +97,9 @@ def test_a_line_that_goes_dead_is_noticed(house: House, guest: Callable[[str], G
     friend.connect(house, port=tap.port)
     friend.waits(b"x")
     tap.is_stalled.set()
-    begun_s = time.monotonic()
+    watch = Stopwatch()
     wait_for(events, zmq.EVENT_DISCONNECTED)
-    assert time.monotonic() - begun_s < 5.0, "0.8 s where the machine has time"
+    judge("from a dead line to its end", watch.taken_s, 5.0)
     tap.join()  # both ends have hung up
 
 

@@ -299,7 +299,8 @@ class Gate:
         self.open, self.values, self.all = threading.Event(), [], threading.Event()  # type: ignore[var-annotated]
 
 
-FLOOD = 5_000
+#: Many times what may be under way at once (AHEAD_MAX, and what the kernel buffers of a narrow socket).
+FLOOD = 1_000
 
 
 def on_flood(message: Measured, gate: Gate) -> None:
