@@ -21,6 +21,7 @@ TIERS = ("checks", "pieces", "systems", "calm")
 TIER_OF = {
     "tests": "pieces",
     "tests/house": "checks",
+    "tests/mutation": "checks",
     "tests/typing": "checks",
     "tests/system": "systems",
     "tests/network": "systems",
