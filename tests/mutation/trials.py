@@ -140,7 +140,7 @@ def _run(trial: Trial, tree: Path, tell: Connection) -> None:
     sys.path[:0] = [str(tree / "links"), str(tree)]
     sys.path[:] = [path for path in sys.path if not path.startswith(str(ROOT / "tests")) and path != str(ROOT)]
     sys.dont_write_bytecode = trial.mutation is not None
-    os.environ |= {"PYTHONPATH": f"{tree / 'links'}:{tree}", "TMPDIR": str(tree.parent)}
+    os.environ |= {"PYTHONPATH": f"{tree / 'links'}:{tree}", "TMPDIR": str(tree.parent), "APPBACKPLANE_MUTATED": "1"}
     tempfile.tempdir = None
     options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:faulthandler", f"--timeout={LIMIT_S}"]
     code = pytest.main([*options, "--tier", tier_of(ROOT / trial.tests[0]), *trial.tests], [_FirstFailure(tell)])
