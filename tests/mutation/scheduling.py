@@ -36,7 +36,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     *mutations(
         AREA,
         "runtime/scheduling/deadline_order.py",
-        (f"{RULES}/test_deadline_order.py",),
+        (f"{RULES}/test_deadline_order.py", f"{RULES}/test_scheduler_model.py"),
         (
             "a nearer deadline does not move an object that is ready",
             "if entry is not None and due_ns(action) < entry[_DUE]:",
@@ -119,25 +119,40 @@ MUTATIONS: tuple[Mutation, ...] = (
         "runtime/scheduling/scheduler.py",
         (f"{RULES}/test_scheduler_model.py",),
         (
-            "who got a lock still counts as waiting",
-            "        self.waiting_count -= 1\n        self.queued_count += 1",
-            "        self.queued_count += 1",
-        ),
-        ("deferred actions come back in the wrong order", "(*going_on, *reversed(others))", "(*going_on, *others)"),
-        (
             "a withdrawn action counts for ever",
             "        object._load -= 1\n        self.queued_count -= 1",
             "        self.queued_count -= 1",
         ),
         (
-            "a spent budget is looked at when a timer falls due",
-            "else min(self.ticks.next_ns, timer_ns)",
-            "else timer_ns",
-        ),
-        (
             "an object that has stepped aside may be removed",
             "        if object._load:\n            raise",
             "        if False:\n            raise",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "runtime/scheduling/scheduler.py",
+        (f"{DOERS}/test_parking.py",),
+        (
+            "who got a lock still counts as waiting",
+            "        self.waiting_count -= 1\n        self.queued_count += 1",
+            "        self.queued_count += 1",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "runtime/scheduling/scheduler.py",
+        ("tests/runtime/objects/test_state_machine.py",),
+        ("deferred actions come back in the wrong order", "(*going_on, *reversed(others))", "(*going_on, *others)"),
+    ),
+    *mutations(
+        AREA,
+        "runtime/scheduling/scheduler.py",
+        (f"{RULES}/test_cpu_budget.py",),
+        (
+            "a spent budget is looked at when a timer falls due",
+            "else min(self.ticks.next_ns, timer_ns)",
+            "else timer_ns",
         ),
     ),
     *mutations(
@@ -205,6 +220,11 @@ MUTATIONS: tuple[Mutation, ...] = (
             "            self._engine.inheritance.boost(each, action.priority, now_ns)",
             "            pass",
         ),
+    ),
+    *mutations(
+        AREA,
+        "runtime/execution/parking.py",
+        ("tests/runtime/dispatcher/test_waiting_for_locks.py",),
         ("what has begun is taken back", "if action.has_begun or self.parked.pop", "if self.parked.pop"),
     ),
     *mutations(
@@ -218,9 +238,9 @@ MUTATIONS: tuple[Mutation, ...] = (
             "                pass\n        self._withdraw",
         ),
         (
-            "casts of who has died are withdrawn as well",
-            "            if (peer, id) in intake.accepted:",
-            "            if True:",
+            "answers for who has died fill the memory",
+            "                self._engine.outbox.forget(peer)",
+            "                pass",
         ),
     ),
     *mutations(
