@@ -259,7 +259,6 @@ MUTATIONS: tuple[Mutation, ...] = (
             "if 0 <= asked < self._engine.scheduler.priorities:",
             "if 0 <= asked <= self._engine.scheduler.priorities:",
         ),
-        ("a call runs after its deadline", "            if deadline_ns <= now_ns:", "            if False:"),
         (
             "the oldest request makes room",
             ">= (worst.priority, worst.posted_ns)",
@@ -270,17 +269,22 @@ MUTATIONS: tuple[Mutation, ...] = (
             "action.priority > throttle.barren_below:",
             "action.priority < throttle.barren_below:",
         ),
-        ("two hearers share one message", "copy.deepcopy(body) if number else body", "body"),
         ("a cycle of calls waits for itself", "            if waiting == name:", "            if False:"),
+    ),
+    *mutations(
+        AREA,
+        "runtime/execution/intake.py",
+        (f"{DOERS}/test_publishing.py",),
+        ("two hearers share one message", "copy.deepcopy(body) if number else body", "body"),
+    ),
+    *mutations(
+        AREA,
+        "runtime/execution/intake.py",
+        (f"{DOERS}/test_outgoing.py",),
         (
             "the calls that a cancelled one awaits go on",
             "return engine.outgoing.give_up(action, now_ns) if action.awaiting_id else 0",
             "return 0",
-        ),
-        (
-            "a boost beyond the lowest priority ends the process",
-            "min(priority, self._engine.scheduler.priorities - 1)",
-            "priority",
         ),
     ),
     *mutations(

@@ -11,6 +11,8 @@ import gc
 import importlib
 import multiprocessing
 import os
+import resource
+import signal
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -24,10 +26,12 @@ import pytest
 from tests.mutation.mutation import Mutation
 from tests.tiers import ROOT, tier_of
 
-#: A mutation may make a program that does not end. The slowest test that is named takes some seconds on a quiet machine.
-LIMIT_S = 120
-#: And one that pytest-timeout cannot interrupt, as it never comes back to Python.
-LIMIT_OF_TRIAL_S = 5 * LIMIT_S
+#: A mutation may make a program that never ends. If it computes, CPU time is what counts, since a machine may be busy: the
+#: slowest trial takes some seconds of it.
+CPU_LIMIT_S = 60
+#: If it waits, in one test; or, in all, where pytest-timeout cannot interrupt it, as it never comes back to Python.
+LIMIT_S = 600
+LIMIT_OF_TRIAL_S = 3 * LIMIT_S
 #: What the product and its tests import of others: not again in each of 200 trials.
 IMPORTED_ONCE = (
     "asyncio", "click", "concurrent.futures.thread", "execnet", "hypothesis.stateful", "hypothesis.strategies", "msgspec",
@@ -53,8 +57,8 @@ class Outcome(NamedTuple):
 
     @property
     def is_noticed(self) -> bool:
-        """Whether a test has failed, and nothing else has gone wrong."""
-        return self.code == pytest.ExitCode.TESTS_FAILED
+        """Whether a test has failed or has not ended, and nothing else has gone wrong."""
+        return self.code in (pytest.ExitCode.TESTS_FAILED, -signal.SIGXCPU)
 
     @property
     def verdict(self) -> str:
@@ -131,6 +135,7 @@ def _begin(trial: Trial, tree: Path) -> _Running:
 def _run(trial: Trial, tree: Path, tell: Connection) -> None:
     """In the fork: only what is in the tree is imported, and what failed tests leave behind is removed with it."""
     faulthandler.dump_traceback_later(LIMIT_OF_TRIAL_S, exit=True)
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_LIMIT_S, 2 * CPU_LIMIT_S))
     nowhere = os.open(os.devnull, os.O_RDWR)
     for standard in range(3):
         os.dup2(nowhere, standard)
