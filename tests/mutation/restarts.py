@@ -48,11 +48,6 @@ MUTATIONS: tuple[Mutation, ...] = (
         f"{RULES}/group_restart.py",
         (f"{TESTS}/test_group_restart.py",),
         (
-            "a new process meets one of the old",
-            "name in children and children[name].is_leaving for name",
-            "False for name",
-        ),
-        (
             "a temporary one that went along is started again",
             'elif child.policy.type == "temporary" and not child.is_ordered:',
             "elif False:",
@@ -61,6 +56,16 @@ MUTATIONS: tuple[Mutation, ...] = (
             "a transient one that had ended stays away when its group starts again",
             'elif other.phase is Phase.ENDED and other.policy.type == "transient":',
             "elif False:",
+        ),
+    ),
+    *mutations(
+        AREA,
+        f"{RULES}/group_restart.py",
+        (f"{TESTS}/test_ordered_restart.py",),
+        (
+            "a new process meets one of the old",
+            "name in children and children[name].is_leaving for name",
+            "False for name",
         ),
     ),
     *mutations(
@@ -169,9 +174,9 @@ MUTATIONS: tuple[Mutation, ...] = (
             "if True:",
         ),
         (
-            "what serves nobody is drained",
+            "who is drained already is drained a second time",
             " and child.drain is Drain.NONE and _serves(child):",
-            " and child.drain is Drain.NONE:",
+            " and _serves(child):",
         ),
         (
             "a backplane is drained while a hook runs",
@@ -190,11 +195,6 @@ MUTATIONS: tuple[Mutation, ...] = (
         f"{RULES}/director.py",
         (f"{TESTS}/test_director.py",),
         ("anybody may register", " or registration.pid != child.pid:", ":"),
-        (
-            "news of a former generation count",
-            "        if not child.is_at(event.generation):\n            return\n",
-            "",
-        ),
         (
             "a death is not told",
             "        if child.registration is not None:\n            self._send_directory()\n        return was_up_ns",
