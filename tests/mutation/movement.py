@@ -51,6 +51,16 @@ MUTATIONS: tuple[Mutation, ...] = (
         f"{RULES}/movement.py",
         (f"{TESTS}/test_orders.py",),
         (
+            "a hook that failed on its way down is run again and again",
+            "            if to is ModuleState.DOWN:\n                child.states[name] = to\n",
+            "",
+        ),
+        (
+            "a hook that failed is never tried again",
+            "if failure.retry_ns is not None and failure.retry_ns <= now_ns:",
+            "if False:",
+        ),
+        (
             "what was ordered of one outlives what is ordered of all",
             "        self.role = role\n        self.wanted.clear()",
             "        self.role = role",
@@ -97,19 +107,9 @@ MUTATIONS: tuple[Mutation, ...] = (
         f"{RULES}/movement.py",
         (f"{TESTS}/test_director.py",),
         (
-            "a hook that failed on its way down keeps the system up",
-            "            if to is ModuleState.DOWN:\n                child.states[name] = to\n",
-            "",
-        ),
-        (
             "a component is where it was before its hook",
             "        child.states[name] = to\n        child.hooks_due_ns",
             "        child.hooks_due_ns",
-        ),
-        (
-            "a hook that failed is never tried again",
-            "if failure.retry_ns is not None and failure.retry_ns <= now_ns:",
-            "if False:",
         ),
     ),
     *mutations(

@@ -104,6 +104,8 @@ class World:
         self.director, self.system = director, dict(system)
         #: Which configuration holds.
         self.configured = 0
+        #: By which policies of restart it differs from what the director has.
+        self.policies: dict[str, RestartPolicy] = {}
         self.driven_by_backplane = driven_by_backplane
         self.homes: dict[str, list[str]] = {}
         for backplane, components in system.items():
@@ -404,7 +406,7 @@ class World:
             name: BackplaneConfig(
                 components=tuple(f"world:{component}" for component in components),
                 settings={"Any": {"number": number}} if name in restarted else {},
-                restart=self.director.children[name].policy if name in self.director.children else policy(),
+                restart=self._policy_of(name),
             )
             for name, components in self.system.items()
         }
@@ -414,6 +416,10 @@ class World:
             if child.replica_of is not None and name in found:
                 alike[child.replica_of] = (*alike.get(child.replica_of, ()), name)
         return Config("world.toml", system, found, "/", "/run", replicas=alike)
+
+    def _policy_of(self, name: str) -> RestartPolicy:
+        child = self.director.children.get(name)
+        return self.policies.get(name) or (policy() if child is None else child.policy)
 
     def pass_time(self) -> bool:
         """To the instant that the director waits for. False: it waits for none."""
