@@ -95,6 +95,10 @@ def make_director(
     )
 
 
+#: Steps of one world: a hundred times what the longest test takes.
+STEPS_MAX = 20_000
+
+
 class World:
     """Obeys effects, and holds the director to its promises while it does."""
 
@@ -127,6 +131,7 @@ class World:
         self.waiting: dict[Caller, int] = {}
         self.answers: dict[Caller, effects.Answer | effects.Refuse] = {}
         self._last_pid = 100
+        self._steps_left = STEPS_MAX
 
     @property
     def is_going_down(self) -> bool:
@@ -427,13 +432,19 @@ class World:
         if wakes_at_ns is None:
             return False
         self.now_ns = max(self.now_ns, wakes_at_ns)
+        self._count_step()
         self.tell(events.TimePassed())
         return True
 
     def do_what_is_asked(self) -> None:
         """Well-behaved processes, until nothing more is asked of them."""
         while self.ended is None and (step := self._next_step()) is not None:
+            self._count_step()
             step()
+
+    def _count_step(self) -> None:
+        self._steps_left -= 1
+        assert self._steps_left > 0, "the director asks, or waits, without end"
 
     def _next_step(self) -> Callable[[], object] | None:
         for name, process in self.processes.items():
