@@ -95,8 +95,8 @@ def make_director(
     )
 
 
-#: Steps of one world: a hundred times what the longest test takes.
-STEPS_MAX = 20_000
+#: Steps of one world: several times what the longest test takes.
+STEPS_MAX = 2_000
 
 
 class World:
