@@ -58,8 +58,11 @@ has_working_venv() {
 
 PRINT_VERSION='import sys; print("%d.%d" % sys.version_info[:2])'
 
+is_read_only() { [[ ! -w "$ROOT" ]]; }
+
 make_venv() {
     local python
+    ! is_read_only || give_up "$ROOT cannot be written by you, and its environment, .venv, is made there: work in a clone of your own"
     python="$(find_python)" || exit 1
     say "making .venv with Python $("$python" -c "$PRINT_VERSION") ($python)"
     "$python" -m venv --clear "$ROOT/.venv" || give_up "$python could not make $ROOT/.venv: its message is above"

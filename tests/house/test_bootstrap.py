@@ -147,3 +147,12 @@ def test_what_is_not_to_be_compiled_is_said_and_not_tried(checkout: Path) -> Non
     run = bash(checkout, command, APPBACKPLANE_COMPILE="0")
     assert run.stdout.strip() == "python-of-the-sources"
     assert run.stderr == "appbackplane: interpreted, because of APPBACKPLANE_COMPILE=0\n"
+
+
+def test_a_checkout_that_cannot_be_written_is_told_before_anything_is_made(checkout: Path) -> None:
+    """That of another user, or of an image; `root` may write everywhere, so the look itself is replaced."""
+    run = bash(checkout, "is_read_only() { true; }; ensure_environment test")
+    assert run.returncode == 1
+    assert run.stderr.startswith(f"appbackplane: {checkout} cannot be written by you")
+    assert "work in a clone of your own" in run.stderr
+    assert not (checkout / ".venv").exists()

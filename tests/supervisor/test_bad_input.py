@@ -95,7 +95,8 @@ def shell() -> Iterator[Shell]:
     (folder / "demo_files").mkdir()
     (folder / "demo_files" / "one").touch()
     (folder / "appbackplane").mkdir()
-    (folder / "appbackplane" / "open").mkdir(mode=0o755)
+    (folder / "appbackplane" / "open").mkdir()
+    (folder / "appbackplane" / "open").chmod(0o755)  # whatever the umask
     shell = Shell(folder)
     try:
         for name in ("stale", "demo"):

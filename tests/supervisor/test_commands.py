@@ -23,7 +23,7 @@ from appbackplane.supervisor.commands.words import arguments
 from appbackplane.supervisor.processes.run_dir import running_pid
 from appbackplane.transport import connect
 from appbackplane.transport.request import TIMEOUT_MAX_S
-from tests.waiting import Limit
+from tests.waiting import EVERY_S, Limit
 
 from .conftest import LIMIT_S, MODULE, TOML, RunningSystem
 
@@ -293,7 +293,7 @@ def test_status_names_what_hangs(
         held = client.submit("index.hold", until=str(folder / "now"))
         limit = Limit()
         while "has run for" not in (said := run("status").stdout):
-            limit.check(said)
+            limit.check(said, pause_s=EVERY_S)
         (folder / "now").touch()
         held.result()
     line = next(line for line in said.splitlines() if "has run for" in line)

@@ -36,6 +36,14 @@ def backplane(lines: str) -> str:
 RESTART_KEYS = "strategy, type, max, within, backoff, backoff_max, healthy_after, on_give_up"
 NAMES = "expected letters, digits, - and _, got "
 TABLE = {
+    "too many priorities": (
+        backplane("priorities = 300"),
+        "backplane.main.priorities: expected a whole number <= 255, got 300",
+    ),
+    "a more urgent priority that is nicer": (
+        system("nice = [0, -5]"),
+        "system.nice[1]: expected 0 or more, got -5: priority 0 is to be as urgent as 1 at least",
+    ),
     "a mistyped key": (
         backplane('slow_acton = "5ms"'),
         "backplane.main.slow_acton: unknown key (did you mean 'slow_action'?)",

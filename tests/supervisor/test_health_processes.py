@@ -16,7 +16,7 @@ import pytest
 from appbackplane.transport import connect
 from appbackplane.transport.errors import BackplaneError
 from tests.figures import Stopwatch, judge
-from tests.waiting import Limit
+from tests.waiting import Limit, wait_until
 
 from .conftest import LIMIT_S, RunningSystem
 
@@ -110,10 +110,7 @@ def watch(system: RunningSystem, seconds: float) -> list[dict[str, Any]]:
 
 def wait_begun(system: RunningSystem) -> None:
     """An operation that says so has begun."""
-    limit = Limit()
-    while not (system.toml.parent / "begun").exists():
-        limit.check()
-        system.read(0.01)
+    wait_until((system.toml.parent / "begun").exists)
 
 
 def end(system: RunningSystem) -> None:
@@ -249,8 +246,7 @@ def test_a_second_of_sigstop_does_nothing_by_default(start: Start) -> None:
     system = start(module=MODULE)
     pid = system.wait_up()["backplanes"][0]["pid"]
     os.kill(pid, signal.SIGSTOP)
-    while (system.backplane("query")["board"]["heartbeat_age"] or 0) < 1.0:
-        system.read(0.01)
+    wait_until(lambda: (system.backplane("query")["board"]["heartbeat_age"] or 0) >= 1.0)
     os.kill(pid, signal.SIGCONT)
     with connect(system.run_dir) as client:
         assert client.call("query.echo", text="x") == "x"

@@ -20,7 +20,7 @@ from appbackplane.transport.envelope import CALL, PUBLISH, Envelope
 from appbackplane.transport.errors import NotFound, SystemNotRunning
 from appbackplane.transport.link import Link
 from tests.figures import Stopwatch, judge
-from tests.waiting import Limit
+from tests.waiting import Limit, wait_until
 
 from .conftest import LIMIT_S, RunningSystem, is_alive
 
@@ -162,9 +162,7 @@ def test_when_the_supervisor_is_killed_its_processes_end_and_it_can_be_started_a
     first.wait_up()
     first.signal(signal.SIGKILL)
     first.process.wait(LIMIT_S)
-    limit = Limit()
-    while any(is_alive(pid) for pid in first.pids):
-        limit.check()
+    wait_until(lambda: not any(is_alive(pid) for pid in first.pids))
     with pytest.raises(SystemNotRunning):
         ask(Location(first.run_dir, "demo"), "supervisor.status")
     second = start()
@@ -182,9 +180,7 @@ def test_statistics_of_a_stopped_process_are_none_and_the_rest_come(start: Start
     entries = {b["name"]: b["statistics"] for b in system.status(statistics=True)["backplanes"]}
     assert entries["index"] is None
     assert "operations" in entries["query"]
-    limit = Limit()
-    while system.backplane("index")["health"] != "unknown":  # it is, a second after its last heartbeat
-        limit.check()
+    wait_until(lambda: system.backplane("index")["health"] == "unknown")  # it is, a second after its last heartbeat
 
 
 def test_a_stalled_client_and_a_flood_of_garbage_change_nothing(start: Start) -> None:

@@ -26,7 +26,7 @@ import pytest
 from appbackplane.runtime.observation.segments import RECORDS
 from appbackplane.transport import Client, connect
 from appbackplane.transport.errors import BackplaneError
-from tests.waiting import EVERY_S, LIMIT_S, Limit
+from tests.waiting import EVERY_S, LIMIT_S, Limit, wait_until
 
 HERE = Path(__file__).parent
 COMMAND = (sys.executable, "-m", "appbackplane.supervisor")
@@ -220,6 +220,17 @@ def wait_dead(pid: int) -> None:
         assert death.poll(LIMIT_S * 1e3), f"process {pid} still lives"
     finally:
         os.close(pidfd)
+
+
+def wait_children(system: System, count: int = 1) -> set[int]:
+    """Until a supervisor that comes up has started so many processes."""
+
+    def children() -> set[int]:
+        assert system.process.poll() is None, system.said
+        found = {*system.processes()} - {system.pid}
+        return found if len(found) >= count else set()
+
+    return wait_until(children, "it starts no process", every_s=0.001)
 
 
 def ask_until(

@@ -19,6 +19,7 @@ import pytest
 
 from appbackplane.transport import Client
 from appbackplane.transport.errors import Busy, DeadlineExceeded
+from tests.figures import LONG
 
 from .conftest import LIMIT_S, System, Up, answer_of, ask_until, wait_ready
 
@@ -100,12 +101,12 @@ def test_an_urgent_call_is_answered_before_what_was_sent_before_it(system: Syste
             call.cancel()
 
 
-@pytest.mark.parametrize("size", [0, 100_000])
+@pytest.mark.parametrize("size", [pytest.param(0, marks=LONG), 100_000])
 def test_a_client_that_outruns_a_backplane_is_slowed_and_urgent_calls_pass(system: System, size: int) -> None:
     """Those of another client, and those of the very same. Neither process keeps all that was ever submitted."""
     with system.connect() as client:
         looking = Looking(client, {"mill": system.pids()["mill"]})
-        program = system.program("outrun", str(size), "6")
+        program = system.program("outrun", str(size), "3")
         with looking.at_it():
             answer = answer_of(program)
     assert looking.answers_count and answer["ground"], "urgent calls were not answered"
@@ -143,7 +144,7 @@ def test_callers_of_a_stopped_backplane_are_slowed_and_stay_as_they_are(system: 
         farm_mib = mib(pids["farm"])
         os.kill(pids["mill"], signal.SIGSTOP)
         try:
-            program = system.program("outrun", "100000", "6")
+            program = system.program("outrun", "100000", "3")
             told_busy = 0
             for _ in range(10):
                 told_busy = client.call("farm.tip", count=1_000, size=20_000, timeout=LIMIT_S)
@@ -176,7 +177,7 @@ def test_a_subscriber_that_does_not_read_costs_its_publisher_nothing(up: Up) -> 
             grown_mib = []
             before_mib = mib(pid)
             sent = 0
-            for _ in range(60):
+            for _ in range(40):
                 sent = client.call("sender.send", count=100, size=50_000, timeout=LIMIT_S)
                 for _ in range(100):
                     subscription.get(timeout=LIMIT_S)

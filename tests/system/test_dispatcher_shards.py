@@ -17,7 +17,10 @@ from appbackplane.transport.resolver import home
 from .cameras import Count, Frame, Spin, Tick
 from .conftest import HERE, System, Up, ask_until, command
 
+#: What is forwarded to a shard that goes down first waits, until the limit, for it to come back.
 SHARDS = """
+drain_limit = "500ms"
+stop_limit = "5s"
 [backplane.eye]
 components = ["cameras:Cameras"]
 replicas = 2

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import COMMAND, LIMIT_S, Up, assert_nothing_left, command, environment, lay_out, wait_dead
+from .conftest import COMMAND, LIMIT_S, Up, assert_nothing_left, command, environment, lay_out, wait_children, wait_dead
 
 TOWER = """
 [backplane.top]
@@ -96,8 +96,7 @@ def test_a_second_ctrl_c_kills_at_once_though_a_hook_hangs(up: Up) -> None:
 def test_ctrl_c_while_it_comes_up_ends_it(begin: Up) -> None:
     """A person who has typed the wrong name does not wait until it is up."""
     system = begin(TOWER.format(middle=""))
-    while len(system.processes()) < 2:
-        assert system.process.poll() is None
+    wait_children(system)
     system.interrupt()
     assert system.wait_down() == 0
     assert not any("is up, pid" in line for line in system.said)

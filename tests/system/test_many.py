@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import psutil
 
+from tests.figures import IS_LONG
+
 from .conftest import Up
 
-LEAVES_COUNT = 30
+LEAVES_COUNT = 30 if IS_LONG else 8
 
 
-def test_talking_to_30_backplanes_adds_no_thread(up: Up) -> None:
+def test_talking_to_many_backplanes_adds_no_thread(up: Up) -> None:
     """One link a process: with a thread a peer, a large system would spend its time between threads."""
     leaves = [f"leaf{number}" for number in range(LEAVES_COUNT)]
     toml = '[backplane.hub]\ncomponents = ["components:Hub"]\n'

@@ -146,8 +146,8 @@ def test_what_a_request_did_not_rejoin_is_not_left_over(client: Client) -> None:
 def test_what_is_broken_off_again_and_again_fills_no_pool(client: Client) -> None:
     """In a worker process as in a thread: with the fourth the pools would be full of what nobody can ask for."""
     before = client.call("bulk.told")
-    (row,) = run(client, "BreaksOff", [60], lane=2)
-    assert (row[ERROR], row[RESULT]) == (None, 60)
+    (row,) = run(client, "BreaksOff", [20], lane=2)
+    assert (row[ERROR], row[RESULT]) == (None, 20)
     after = ask_until(client, "bulk.told", is_at_rest)
     assert after["withdrawn_total"] > before["withdrawn_total"], "what had not begun never did"
 

@@ -14,8 +14,10 @@ from pathlib import Path
 import pytest
 
 from appbackplane.supervisor.processes import leftovers
+from tests.figures import IS_LONG
+from tests.waiting import wait_until
 
-from .conftest import COMMAND, HERE, LIMIT_S, System, Up, command, environment, lay_out, processes_of
+from .conftest import COMMAND, HERE, LIMIT_S, System, Up, command, environment, lay_out, processes_of, wait_children
 
 PAIR = """
 [backplane.dying]
@@ -25,9 +27,9 @@ cpu_limit = 50
 components = ["components:Sleeper"]
 """
 BACKPLANES_COUNT = 2
-#: Rounds of all stages: twenty deaths.
-ROUNDS = 5
-UPS_COUNT = 10
+#: Rounds of all stages.
+ROUNDS = 5 if IS_LONG else 1
+UPS_COUNT = 10 if IS_LONG else 5
 
 
 def lock_of(system: System) -> dict[str, str]:
@@ -41,14 +43,17 @@ def lock_of(system: System) -> dict[str, str]:
 
 def has_begun(system: System) -> None:
     """It has the lock, and nothing else."""
-    while not lock_of(system):
+
+    def lock() -> dict[str, str]:
         assert system.process.poll() is None, system.said
+        return lock_of(system)
+
+    wait_until(lock, "it takes no lock", every_s=0.001)
 
 
 def has_children(system: System) -> None:
     """They import, and have not registered."""
-    while len(system.processes()) < 2:
-        assert system.process.poll() is None, system.said
+    wait_children(system)
 
 
 def is_up(system: System) -> None:
@@ -82,7 +87,7 @@ def counted(system: System) -> dict[str, int]:
 
 
 @pytest.mark.timeout(300)
-def test_twenty_deaths_at_every_stage_leave_nothing(up: Up, begin: Up, folder: Path) -> None:
+def test_deaths_at_every_stage_leave_nothing(up: Up, begin: Up, folder: Path) -> None:
     """The next `up` comes at once, while what was left is still dying: by a service manager, it always does."""
     shutil.copy(HERE / "dying.py", folder)
     first = up(PAIR)
@@ -108,7 +113,7 @@ def test_twenty_deaths_at_every_stage_leave_nothing(up: Up, begin: Up, folder: P
 
 
 @pytest.mark.usefixtures("_no_ignored_interrupt")
-def test_of_ten_that_start_at_once_one_runs_and_the_others_name_it(folder: Path) -> None:
+def test_of_many_that_start_at_once_one_runs_and_the_others_name_it(folder: Path) -> None:
     """Two would share sockets, files and devices; and a refusal that names nobody sends people to kill at random."""
     toml = lay_out(folder, "demo", "[backplane.street]\ncomponents = ['components:Sleeper']\n")
     ups = [

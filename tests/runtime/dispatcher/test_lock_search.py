@@ -136,7 +136,7 @@ def with_closure(lock: Any) -> Callable[[Tick], None]:
     return by_closure
 
 
-BETWEEN_PROCESSES = multiprocessing.get_context("spawn").Lock()
+BETWEEN_PROCESSES = multiprocessing.get_context("fork").Lock()  # that of `spawn` would start a process
 
 
 def by_process_lock(tick: Tick) -> None:

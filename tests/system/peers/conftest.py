@@ -101,9 +101,11 @@ class Nodes:
         return self._stack.enter_context(self.systems[name].connect())
 
     def wait_met(self) -> None:
-        """Until `a` and `b` serve each other. What one has heard of the other nobody announces: it is asked."""
-        with self.systems["a"].connect() as client:
-            wait_reached(client)
+        """Until all the others are served by `b`. What one has heard of the other nobody announces: it is asked."""
+        for name, system in self.systems.items():
+            if name != "b":
+                with system.connect() as client:
+                    wait_reached(client)
 
     def address(self, name: str) -> str:
         """Where a node is dialled."""

@@ -48,7 +48,7 @@ def heal_all(nodes: Nodes) -> None:
 
 @pytest.mark.parametrize(
     ("names", "lasts_s"),
-    [("ab", 1.0), ("abc", 5.0), pytest.param("abc", 1.0, marks=LONG), pytest.param("abc", 20.0, marks=LONG)],
+    [("ab", 1.0), *(pytest.param("abc", lasts_s, marks=LONG) for lasts_s in (1.0, 5.0, 20.0))],
 )
 def test_a_partition_heals_by_itself(meet: Meet, names: str, lasts_s: float) -> None:
     """Of a second nobody is given up; of five all give each other up, and take each other again; so of twenty."""
