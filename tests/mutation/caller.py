@@ -44,11 +44,6 @@ MUTATIONS: tuple[Mutation, ...] = (
             "        for attempt in list(self._of.values()):\n            if not attempt.id:",
             "        for attempt in list(self._of.values()):\n            if attempt.id:",
         ),
-        (
-            "a call with an idempotency key goes elsewhere the second time",
-            "attempt.idempotency_key if attempt.key is None else attempt.key)",
-            "attempt.key)",
-        ),
     ),
     *mutations(
         AREA,
@@ -153,7 +148,6 @@ MUTATIONS: tuple[Mutation, ...] = (
             "                pass",
         ),
         ("who closes does not wait for what was published", "        self._proving.said(peers)\n", ""),
-        ("gaps are counted from a generation that has died", "            self._gaps.forget(peer)\n", ""),
         (
             "waiters for a subscription hang when the system has gone",
             "        self._events += [Ended(waiter, None, error) for waiter in waiters]\n",
@@ -254,6 +248,5 @@ MUTATIONS: tuple[Mutation, ...] = (
             "if not options.is_retried or not request.attempts_count:",
             "if not request.attempts_count:",
         ),
-        ("retries earn further retries", "calls_count=ids_count - self.others_count,", "calls_count=ids_count,"),
     ),
 )

@@ -87,7 +87,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     *mutations(
         AREA,
         "runtime/requests/posting.py",
-        (f"{REQUESTS}/test_ledger_model.py",),
+        (f"{REQUESTS}/test_ledger.py",),
         (
             "what has ended in lanes above holds up who posts",
             "        return sum(counts[lane:])",
@@ -112,7 +112,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     *mutations(
         AREA,
         "runtime/dispatcher/lanes.py",
-        (f"{DISPATCHER}/test_dispatcher.py",),
+        (f"{DISPATCHER}/test_lanes.py",),
         ("messages of one key run side by side", "lane = self.shared.get(shared_by)", "lane = None"),
         ("a lane is given away while messages share it", "            if not lane.load:\n", "            if True:\n"),
         ("a lane is never free again", "                del self.shared[lane.shared_by]\n", ""),

@@ -74,21 +74,6 @@ MUTATIONS: tuple[Mutation, ...] = (
             "        if not claim.is_shared and lock.readers:\n            return\n",
             "",
         ),
-        (
-            "what was held already is asked for again",
-            "    if held == [*claims]:\n        return True, NOBODY\n    others",
-            "    others",
-        ),
-    ),
-    *mutations(
-        AREA,
-        f"{RULES}/locking.py",
-        (f"{TESTS}/test_accessor.py",),
-        (
-            "nobody hears that others have written meanwhile",
-            "            lock.writer = holder\n            lock.written_count += 1\n        holder.waits_on",
-            "            lock.writer = holder\n        holder.waits_on",
-        ),
     ),
     *mutations(
         AREA,
@@ -104,12 +89,6 @@ MUTATIONS: tuple[Mutation, ...] = (
             "            self.dispatcher._host.hurry(each)",
             "            pass",
         ),
-        (
-            "a boosted one does not pass others",
-            "            others = locking.boosted(self)\n",
-            "            others = NOBODY\n",
-        ),
-        ("nobody says for which lock it waits", 'f"the lock of {self.waits_on.name}"', '""'),
     ),
     *mutations(
         AREA,
@@ -119,11 +98,6 @@ MUTATIONS: tuple[Mutation, ...] = (
             "a message that was taken back is handled",
             "            if self.taken_back is not None and not self.index:",
             "            if False:",
-        ),
-        (
-            "locks are kept when a message has been handled",
-            "        if self.held:\n            self.release()\n        return DONE\n\n    def refuse",
-            "        return DONE\n\n    def refuse",
         ),
     ),
     *mutations(
@@ -141,11 +115,6 @@ MUTATIONS: tuple[Mutation, ...] = (
         AREA,
         f"{RULES}/delivery.py",
         (f"{TESTS}/sources/test_observed.py",),
-        (
-            "changes of who had to wait are told as those of others",
-            "before | self.changed.get(lock, {})",
-            "self.changed.get(lock, {}) | before",
-        ),
         ("changes that found no room are lost", "            given_back(datum, before)\n", ""),
     ),
     *mutations(
@@ -178,7 +147,6 @@ MUTATIONS: tuple[Mutation, ...] = (
             "if len(self.__by_key) > self.__keys_max:",
         ),
         ("a key that equals nothing fills the memory", "        if key != key:\n", "        if False:\n"),
-        ("an order that is given does not hold", "        return order, serial\n", "        return serial, serial\n"),
     ),
     *mutations(
         AREA,

@@ -207,11 +207,6 @@ MUTATIONS: tuple[Mutation, ...] = (
             "self._good_ns = now_ns\n",
         ),
         (
-            "a node that is started again is taken for its former self",
-            "(record.holder, record.instance) == (self.me, self._instance)",
-            "record.holder == self.me",
-        ),
-        (
             "the lease is given back before all is clear",
             "        if self.phase is Phase.LEAVING and is_clear:\n            self._is_given_back",
             "        if self.phase is Phase.LEAVING:\n            self._is_given_back",

@@ -174,11 +174,6 @@ MUTATIONS: tuple[Mutation, ...] = (
             "if True:",
         ),
         (
-            "who is drained already is drained a second time",
-            " and child.drain is Drain.NONE and _serves(child):",
-            " and _serves(child):",
-        ),
-        (
             "a backplane is drained while a hook runs",
             "return child.phase is Phase.UP and not child.moving",
             "return child.phase is Phase.UP",

@@ -48,11 +48,6 @@ MUTATIONS: tuple[Mutation, ...] = (
             "return _NEVER_NS if action.deadline_ns is None",
         ),
         ("deadlines of less urgent work count as well", "if here.priority == priority:", "if True:"),
-        (
-            "an object that is placed anew loses its turn",
-            "self._enter(object, entry[_TURN])",
-            "self._enter(object, next(self._turns))",
-        ),
     ),
     *mutations(
         AREA,
@@ -237,11 +232,6 @@ MUTATIONS: tuple[Mutation, ...] = (
             "                self.gone(peer)\n        self._withdraw",
             "                pass\n        self._withdraw",
         ),
-        (
-            "answers for who has died fill the memory",
-            "                self._engine.outbox.forget(peer)",
-            "                pass",
-        ),
     ),
     *mutations(
         AREA,
@@ -270,12 +260,6 @@ MUTATIONS: tuple[Mutation, ...] = (
             "action.priority < throttle.barren_below:",
         ),
         ("a cycle of calls waits for itself", "            if waiting == name:", "            if False:"),
-    ),
-    *mutations(
-        AREA,
-        "runtime/execution/intake.py",
-        (f"{DOERS}/test_publishing.py",),
-        ("two hearers share one message", "copy.deepcopy(body) if number else body", "body"),
     ),
     *mutations(
         AREA,
