@@ -20,12 +20,6 @@ MUTATIONS: tuple[Mutation, ...] = (
             'packed = b"".join((_HEADS[kind], _pack_id(_UINT32, id & _ID_MAX), rest))',
         ),
         ("a frame holds any number of envelopes", " or len(rows) > ENVELOPES_MAX", ""),
-        ("a value that cannot travel spoils the next one", "            self._packer.reset()\n", ""),
-        (
-            "a call of many routes is packed for another one",
-            "address = self._addresses[route] = self._pack(",
-            "address = self._addresses[route[:8]] = self._pack(",
-        ),
         ("the key of idempotency is lost on its way", "        idempotency_key = fields[9]\n", ""),
         (
             "a route may be a number",
