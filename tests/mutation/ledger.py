@@ -45,7 +45,6 @@ MUTATIONS: tuple[Mutation, ...] = (
             "            self.ready.put_back(element)",
             "            self.ready.add(element)",
         ),
-        ("one that nobody could be handed counts as handed over", "        self.joined_total -= 1\n", ""),
         ("who is patient holds up those who post", "            and not self.posters.count\n        )", "        )"),
         (
             "who waits for room is not let in when there is some",

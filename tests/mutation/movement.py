@@ -197,11 +197,6 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("tests/supervisor/cluster/test_lease_model.py",),
         ("the lease is taken while it is another's", "return self._seen_ns + record.ttl_ns", "return self._seen_ns"),
         (
-            "a lease that was not renewed is kept",
-            "is_over = now_ns >= self._good_ns + self._of(QUIT)",
-            "is_over = False",
-        ),
-        (
             "the lease counts from the answer and not from the question",
             "self._good_ns = self._asked_ns\n",
             "self._good_ns = now_ns\n",

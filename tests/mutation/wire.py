@@ -100,11 +100,6 @@ MUTATIONS: tuple[Mutation, ...] = (
             "if batch and len(batch) == BATCH_MAX:",
         ),
         (
-            "the reserve has no end",
-            "        if pending.bytes + len(packed) > PEER_BYTES_MAX + RESERVE_BYTES:",
-            "        if False:",
-        ),
-        (
             "who reads again still counts as stalled",
             "                self.stalled.discard(peer)\n            if sent",
             "                pass\n            if sent",
