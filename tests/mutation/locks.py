@@ -122,7 +122,6 @@ MUTATIONS: tuple[Mutation, ...] = (
         f"{RULES}/checks/lock_search.py",
         (f"{TESTS}/test_lock_search.py",),
         ("a handler may make locks", "    if any(value is each for each in _MAKERS):", "    if False:"),
-        ("a dataclass may have a lock", "            if field.default_factory in _MAKERS:", "            if False:"),
         ("inner functions are not read", "        for inner in code.co_consts:", "        for inner in ():"),
         ("what a handler calls is not read", "if not isinstance(bound, _CLOSED[:2]) and (said", "if False and (said"),
         (

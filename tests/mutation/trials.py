@@ -87,14 +87,17 @@ class _Running(NamedTuple):
 
 
 class _FirstFailure:
-    """A plugin of pytest: tells the parent which test has failed."""
+    """A plugin of pytest: tells the parent which test has failed. A piece has nothing to clean up, and ends at once: what is
+    broken may keep it from ever ending."""
 
-    def __init__(self, told: Connection) -> None:
-        self._told = told
+    def __init__(self, told: Connection, tier: str) -> None:
+        self._told, self._is_piece = told, tier == "pieces"
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
             self._told.send((report.nodeid, report.longreprtext[-1000:]))
+            if self._is_piece:
+                os._exit(pytest.ExitCode.TESTS_FAILED)
 
 
 def prepare() -> None:
@@ -148,7 +151,8 @@ def _run(trial: Trial, tree: Path, tell: Connection) -> None:
     os.environ |= {"PYTHONPATH": f"{tree / 'links'}:{tree}", "TMPDIR": str(tree.parent), "APPBACKPLANE_MUTATED": "1"}
     tempfile.tempdir = None
     options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:faulthandler", f"--timeout={LIMIT_S}"]
-    code = pytest.main([*options, "--tier", tier_of(ROOT / trial.tests[0]), *trial.tests], [_FirstFailure(tell)])
+    tier = tier_of(ROOT / trial.tests[0])
+    code = pytest.main([*options, "--tier", tier, *trial.tests], [_FirstFailure(tell, tier)])
     package = sys.modules["appbackplane.transport"].__file__ or ""
     assert package.startswith(str(tree)), package
     os._exit(code)
