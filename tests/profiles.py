@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import os
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 #: Whether `scripts/long` runs this.
 IS_LONG = bool(os.environ.get("APPBACKPLANE_LONG"))
 #: Examples of each model, if somebody asks for a number.
 ASKED = os.environ.get("APPBACKPLANE_MODEL_EXAMPLES")
+
+#: Whether it is enough that a test fails, whatever the smallest example is that it fails with (`scripts/mutate`).
+IS_MUTATED = bool(os.environ.get("APPBACKPLANE_MUTATED"))
 
 settings.register_profile(
     "appbackplane",
@@ -22,6 +25,7 @@ settings.register_profile(
     deadline=None,
     database=None,
     print_blob=True,
+    phases=[Phase.explicit, Phase.generate] if IS_MUTATED else list(Phase),
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("appbackplane")

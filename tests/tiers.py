@@ -22,6 +22,7 @@ TIER_OF = {
     "tests": "pieces",
     "tests/house": "checks",
     "tests/house/test_wheel.py": "calm",
+    "tests/mutation": "checks",
     "tests/typing": "checks",
     "tests/system": "systems",
     "tests/network": "systems",

@@ -103,7 +103,7 @@ def boost(object: Schedulable, action: Action, priority: int, priorities: int) -
     if here is None:
         return False
     if object._head is object._tail:
-        object._priority = priority
+        object._priority, object._counts = priority, None  # the counts of those that were before it are of no use
         return True
     if object._counts is not None:
         object._counts[old_priority] -= 1

@@ -1,4 +1,4 @@
-"""The laws of the scheduler (DESIGN, section 4), a file each. `scripts/mutate` shows that each can fail (mutations.py)."""
+"""The laws of the scheduler (DESIGN, section 4), a file each. `scripts/mutate laws` shows that each can fail."""
 
 from __future__ import annotations
 

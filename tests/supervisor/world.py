@@ -95,6 +95,10 @@ def make_director(
     )
 
 
+#: Steps of one world: several times what the longest test takes.
+STEPS_MAX = 2_000
+
+
 class World:
     """Obeys effects, and holds the director to its promises while it does."""
 
@@ -104,6 +108,8 @@ class World:
         self.director, self.system = director, dict(system)
         #: Which configuration holds.
         self.configured = 0
+        #: By which policies of restart it differs from what the director has.
+        self.policies: dict[str, RestartPolicy] = {}
         self.driven_by_backplane = driven_by_backplane
         self.homes: dict[str, list[str]] = {}
         for backplane, components in system.items():
@@ -125,6 +131,7 @@ class World:
         self.waiting: dict[Caller, int] = {}
         self.answers: dict[Caller, effects.Answer | effects.Refuse] = {}
         self._last_pid = 100
+        self._steps_left = STEPS_MAX
 
     @property
     def is_going_down(self) -> bool:
@@ -404,7 +411,7 @@ class World:
             name: BackplaneConfig(
                 components=tuple(f"world:{component}" for component in components),
                 settings={"Any": {"number": number}} if name in restarted else {},
-                restart=self.director.children[name].policy if name in self.director.children else policy(),
+                restart=self._policy_of(name),
             )
             for name, components in self.system.items()
         }
@@ -415,19 +422,29 @@ class World:
                 alike[child.replica_of] = (*alike.get(child.replica_of, ()), name)
         return Config("world.toml", system, found, "/", "/run", replicas=alike)
 
+    def _policy_of(self, name: str) -> RestartPolicy:
+        child = self.director.children.get(name)
+        return self.policies.get(name) or (policy() if child is None else child.policy)
+
     def pass_time(self) -> bool:
         """To the instant that the director waits for. False: it waits for none."""
         wakes_at_ns = self.director.wakes_at_ns()
         if wakes_at_ns is None:
             return False
         self.now_ns = max(self.now_ns, wakes_at_ns)
+        self._count_step()
         self.tell(events.TimePassed())
         return True
 
     def do_what_is_asked(self) -> None:
         """Well-behaved processes, until nothing more is asked of them."""
         while self.ended is None and (step := self._next_step()) is not None:
+            self._count_step()
             step()
+
+    def _count_step(self) -> None:
+        self._steps_left -= 1
+        assert self._steps_left > 0, "the director asks, or waits, without end"
 
     def _next_step(self) -> Callable[[], object] | None:
         for name, process in self.processes.items():

@@ -150,3 +150,27 @@ def test_whatever_stalls_everything_arrives_once_and_in_order(
     assert arrived == expected
     assert not outbox and all(size <= BATCH_BYTES_MAX + 500_000 for size in wire.bytes)
     assert batching.BATCH_BYTES_MAX < PEER_BYTES_MAX
+
+
+def test_what_has_left_makes_room_and_what_has_not_takes_it() -> None:
+    """A peer would be refused for ever for what it has read long ago."""
+    outbox, wire, size = Outbox(), Wire(), BATCH_BYTES_MAX // 2 + 1
+    for id in range(3):
+        assert outbox.add(b"p", packed(id, size))
+    wire.answers[b"p"] = [Sent.SENT, Sent.FULL]
+    outbox.flush(wire.send)
+    assert outbox.room(b"p") == PEER_BYTES_MAX - len(packed(1, size)) - len(packed(2, size))
+    outbox.flush(wire.send)
+    assert outbox.room(b"p") == PEER_BYTES_MAX
+    assert [ids for _, ids in wire.frames] == [[0], [1], [2]]
+
+
+def test_what_waits_for_the_dead_is_let_go() -> None:
+    """32 MiB for each of them, and nobody will ever read it."""
+    outbox, wire = Outbox(), Wire()
+    outbox.add(b"p", packed(1, 100))
+    wire.answers[b"p"] = [Sent.FULL]
+    outbox.flush(wire.send)
+    outbox.forget(b"p")
+    assert not outbox and not outbox.stalled
+    assert outbox.room(b"p") == PEER_BYTES_MAX

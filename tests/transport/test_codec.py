@@ -11,7 +11,20 @@ from hypothesis import strategies as st
 
 from appbackplane.transport import codec
 from appbackplane.transport.codec import Encoder, batch, decode, renumbered
-from appbackplane.transport.envelope import CALL, CANCEL, CAST, PUBLISH, REFUSED, REPLY, STATUS, Envelope, reply, status
+from appbackplane.transport.envelope import (
+    CALL,
+    CANCEL,
+    CAST,
+    PUBLISH,
+    REFUSED,
+    REPLY,
+    STATUS,
+    TRACE_MAX,
+    Envelope,
+    due_ns,
+    reply,
+    status,
+)
 from appbackplane.transport.errors import Busy, InvalidArgument, MalformedFrame
 
 encoder = codec.Encoder()
@@ -321,3 +334,32 @@ def test_what_is_said_again_is_said_in_the_same_words_under_another_id(id: int, 
     packed = Encoder().call(id, None, "a.b", None, -5, {"x": "y"}, key)
     (again,) = decode(batch([renumbered(packed, new)]))
     assert again == Envelope(CALL, new, None, "a.b", None, -5, None, {"x": "y"}, None, key)
+
+
+@pytest.mark.parametrize("id", [0, 1, (1 << 32) - 1, 1 << 32, 1 << 40])
+def test_what_is_packed_once_goes_out_under_any_id(id: int) -> None:
+    """Ids of a publisher grow for ever; one that is cut counts as a gap of four billion messages."""
+    told = Envelope(PUBLISH, 7, 3, "files.changed", body={"path": "a"})
+    (heard,) = decode(batch([codec.with_id(PUBLISH, id, encoder.rest(told))]))
+    assert heard == Envelope(PUBLISH, id, 3, "files.changed", body={"path": "a"})
+
+
+@pytest.mark.parametrize("body", [[3, "no", None], [3, "no", None, None, None], [], None])
+def test_a_status_has_four_fields(body: object) -> None:
+    """Whoever gets it takes it apart without asking."""
+    with pytest.raises(MalformedFrame):
+        decode(batch([encoder.encode(Envelope(STATUS, 1, body=body))]))
+
+
+@pytest.mark.parametrize(("deadline", "ends_ns"), [(5, 105), (0, 100), (-5, 5), (-200, 200)])
+def test_a_deadline_is_a_duration_or_a_time(deadline: int, ends_ns: int) -> None:
+    """Below 0 it is a time of the clock that callers share with the callee: what was spent in a socket is spent."""
+    assert due_ns(deadline, 100) == ends_ns
+
+
+def test_a_status_can_always_travel() -> None:
+    """Whatever a person has put into the error."""
+    error = Busy("later", retry_after="soon", trace="x" * (2 * TRACE_MAX))  # type: ignore[arg-type]
+    (told,) = decode(batch([encoder.encode(status(1, error))]))
+    assert told.body[2] is None
+    assert TRACE_MAX <= len(told.body[3]) < TRACE_MAX + 100

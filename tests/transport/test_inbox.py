@@ -45,3 +45,14 @@ def test_the_newest_is_kept() -> None:
     for n in range(5):
         inbox.put(Message("t", {"n": n}))
     assert [inbox.take(), inbox.take(), inbox.take()] == [Message("t", {"n": 3}, 3), Message("t", {"n": 4}), None]
+
+
+def test_what_was_taken_makes_room() -> None:
+    """A reader that keeps up would lose messages as soon as so many bytes have passed in all."""
+    inbox = Inbox(10_000, 10)
+    for _ in range(5):
+        inbox.put(Message("t", {}), 6)
+        assert inbox.take() == Message("t", {})
+    inbox.put(Message("t", {}), 6)
+    inbox.put(Message("t", {}), 4)
+    assert (len(inbox), inbox.lost_count) == (2, 0)

@@ -237,3 +237,25 @@ def test_what_other_nodes_may_use_is_what_all_say_who_serve_it() -> None:
     assert carried.wanted_topics == ("t",)
     assert build("s", 1, registrations[:1], down=set()).exported == ("x.do", "a.own")
     assert Directory.from_body(built.to_body()) == built
+
+
+def test_a_key_that_names_a_place_is_at_home_there() -> None:
+    """For who means one of the replicas; of a name that none of them has, the key is one like any other."""
+    resolver = Resolver(directory(["a", "b", "c"], {"a", "b", "c"}))
+    for name in "abc":
+        assert resolver.resolve("x.do", f"@{name}") == resolver.resolve("x.do", f"@{name}:k") == name
+    assert resolver.resolve("x.do", "@nobody:k") in "abc"
+
+
+def test_a_route_is_idempotent_if_all_who_serve_it_say_so() -> None:
+    """Callers do not know beforehand which of them they will get."""
+
+    def registered(name: str, is_idempotent: bool) -> Registration:
+        operations = (
+            OperationEntry("x.do", 3, "()", ("primary",), idempotent=is_idempotent),
+            OperationEntry("x.read", 3, "()", ("primary",), idempotent=True),
+        )
+        return Registration(name, 1, 1, f"/run/{name}.sock", (ComponentEntry("x", operations=operations),))
+
+    built = build("s", 1, [registered("a", True), registered("b", False)], down=set())
+    assert built.idempotent == ("x.read",)

@@ -165,3 +165,18 @@ def test_a_budget_that_is_none_is_refused(ratio: float, min_per_s: float) -> Non
     """Where it is written, not in the next outage."""
     with pytest.raises(ValueError, match="RetryBudget"):
         RetryBudget(ratio, min_per_s)
+
+
+def test_waits_double_up_to_the_longest() -> None:
+    """A callee that does not come back is asked less and less often."""
+    longest = [wait_before(attempt, None, 1.0) for attempt in range(1, 60)]
+    assert longest[:3] == [BACKOFF_NS, 2 * BACKOFF_NS, 4 * BACKOFF_NS]
+    assert longest[-1] == BACKOFF_MAX_NS == max(longest)
+
+
+def test_what_calls_have_brought_in_decays() -> None:
+    """In an outage after a busy hour the retries of that hour would be the load that keeps it going."""
+    busy = account(ratio=1.0, min_per_s=0.0)
+    assert busy.take(0, 100)
+    assert busy.take(WINDOW_NS, 100), "a third is left"
+    assert not busy.take(10 * WINDOW_NS, 100)

@@ -137,3 +137,13 @@ def test_topics_and_patterns_pass() -> None:
 def test_patterns_overlap_where_one_topic_is_heard_by_both(one: str, other: str, is_so: bool) -> None:
     """Either way round."""
     assert overlap(one, other) is overlap(other, one) is is_so
+
+
+def test_whoever_comes_or_goes_later_is_heard_of() -> None:
+    """What was found for a topic is remembered, and a message is no reason to forget it."""
+    table: TopicTable[str] = TopicTable()
+    assert table.matching("files.changed") == []
+    table.add("files.*", "late")
+    assert table.matching("files.changed") == ["late"]
+    table.remove("files.*", "late")
+    assert table.matching("files.changed") == []

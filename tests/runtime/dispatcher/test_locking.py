@@ -40,6 +40,13 @@ def claims(of: list[Lock], *wants: int, shared: Sequence[int] = ()) -> list[Clai
     return [Claim(of[number], number in shared) for number in wants]
 
 
+def test_claims_are_taken_in_the_order_of_rank_each_lock_once() -> None:
+    """Two handlers that name the same data in another order would wait for each other; who writes as well as looks, writes."""
+    of = locks(3)
+    wanted = [Claim(of[2], True), Claim(of[0], False), Claim(of[2], False), Claim(of[1], True), Claim(of[0], True)]
+    assert locking.ordered(wanted) == claims(of, 0, 1, 2, shared=[1])
+
+
 class LockingMachine(RuleBasedStateMachine):
     """Whatever is done to the locks is done to the twin; who has what, and who waits, must be the same after each step."""
 

@@ -27,7 +27,7 @@ from appbackplane.runtime.dispatcher import (
 )
 from appbackplane.runtime.objects.operation import DeclarationError
 from appbackplane.runtime.testing import VirtualBackplane
-from appbackplane.transport.errors import InvalidArgument
+from appbackplane.transport.errors import Busy, InvalidArgument
 
 
 @message(category=984, id=1, key="room")
@@ -269,6 +269,9 @@ def test_what_equals_nothing_is_no_key() -> None:
         error = backplane.call("hub.sized", width=math.nan).error()
         assert isinstance(error, InvalidArgument) and "nan is no key: it equals nothing, not even itself" in str(error)
     backplane.call("hub.sized", width=1.0).result()
+    backplane.call("hub.sized", width=2.0).result()
+    error = backplane.call("hub.sized", width=3.0).error()
+    assert isinstance(error, Busy) and "2 keys, as many as may be" in str(error)
 
 
 def test_a_function_that_makes_one_datum_for_all_keys_is_found_out_by_the_second() -> None:

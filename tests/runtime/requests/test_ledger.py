@@ -54,6 +54,47 @@ def test_whoever_rejoins_lets_a_poster_in() -> None:
     assert ledger.admitted == [waiting]
 
 
+def test_who_comes_later_does_not_pass_a_poster_that_is_as_urgent() -> None:
+    """With room for one, and two that want it."""
+    ledger = Ledger(KernelPolicy(ready=1, workers=1))
+    first, waiting = posted(ledger, 2)
+    ledger.posters.remove(waiting)  # room comes, and who waits has not been let in yet
+    ledger.posters.add(waiting)
+    ledger.entries.remove(first.lane)
+    assert not ledger.post(Element(3, None, "R", "a", waiting.priority, 3), 0)
+    assert ledger.post(Element(4, None, "R", "a", waiting.priority + 1, 3), 0)
+
+
+def test_what_has_ended_in_a_lane_above_holds_up_nobody_below() -> None:
+    """Its owner may be the one that waits for what is posted below: both would wait for ever."""
+    ledger = Ledger(KernelPolicy(mode="lanes", rejoin=1))
+    above, below = Element(1, None, "R", "a", 0, 1), Element(2, None, "R", "b", 0, 2)
+    assert ledger.post(above, 0)
+    assert ledger.take("w", 1, 0) == [above]
+    ledger.end("w", above, None, None, 0, 0)
+    assert not ledger.has_room(1)
+    assert ledger.post(below, 0)
+
+
+def test_what_was_lost_rejoins_as_failed() -> None:
+    """Whoever posted it would wait for ever for what died with its worker."""
+    ledger = Ledger(KernelPolicy())
+    (element,) = posted(ledger, 1)
+    ledger.take("w", 1, 0)
+    ledger.lose("w", [element], "w died", 0)
+    found, lost = ledger.rejoin("a")
+    assert (found, lost) == (Rejoin.RETURNED, element)
+    assert "w died" in str(element.error)
+
+
+def test_a_worker_takes_what_is_expected_to_fit_into_its_time() -> None:
+    """What travels behind something long waits there, while other workers have nothing to do."""
+    ledger = Ledger(KernelPolicy())
+    posted(ledger, 5)
+    assert len(ledger.take("known", 5, 0, {"R": 10}, 25, 1_000)) == 3
+    assert len(ledger.take("unknown", 5, 0, {}, 25, 1_000)) == 1
+
+
 def test_who_waited_first_is_handed_the_first() -> None:
     ledger = Ledger(KernelPolicy())
     elements = posted(ledger, 2)

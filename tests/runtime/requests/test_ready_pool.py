@@ -68,6 +68,29 @@ def test_ageing_is_that_of_the_source(steps: list[Any], boost: int) -> None:
         assert all(pool.urgency(entry[2]) == entry[0] for entry in entries)
 
 
+def test_of_equal_ones_the_first_that_was_posted_goes_first() -> None:
+    """Whatever their lanes, and whether they are marked or not."""
+    pool = ReadyPool(5)
+    posted = [element(1, 3, 2), element(2, 3, 1, is_boosted=True), element(3, 3, 1), element(4, 3, 2, is_boosted=True)]
+    for each in posted:
+        pool.add(each)
+    for each in posted:
+        assert pool.best([1, 2]) is each
+        pool.take(each)
+
+
+def test_a_new_boost_leaves_what_was_gained() -> None:
+    """Who has waited for ten intervals at a boost of 5 does not fall back because it is 0 from now on."""
+    pool = ReadyPool(5)
+    marked, plain = element(1, 0, is_boosted=True), element(2, 30)
+    pool.add(marked)
+    pool.age += 10
+    pool.change_boost(0)
+    pool.add(plain)
+    assert pool.urgency(marked) == 60
+    assert pool.best([3]) is marked
+
+
 def test_with_ageing_nothing_is_passed_for_ever() -> None:
     """However many more urgent ones come, one at each interval: the old one is as urgent in the end, and came first."""
     pool = ReadyPool(0)

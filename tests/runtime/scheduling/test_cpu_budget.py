@@ -6,7 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from appbackplane.runtime.objects.action import Action
+from appbackplane.runtime.objects.app_object import AppObject
 from appbackplane.runtime.scheduling.cpu_budget import CpuBudget
+from appbackplane.runtime.scheduling.scheduler import Policy, Scheduler
+from appbackplane.runtime.scheduling.timers import Timer
 
 PERIOD_NS = 1000
 
@@ -117,3 +121,15 @@ def test_another_period_has_the_same_share_and_forgives_nothing() -> None:
     assert budget.is_spent, "nine periods of 300 have paid 2700 of 3000"
     budget.reset()
     assert not budget.is_spent
+
+
+@pytest.mark.parametrize(("timer_ns", "wakes_ns"), [(PERIOD_NS // 2, PERIOD_NS // 2), (5 * PERIOD_NS, PERIOD_NS)])
+def test_the_tick_that_frees_a_spent_budget_is_not_missed_for_a_later_timer(timer_ns: int, wakes_ns: int) -> None:
+    """Law 5. Work that is ready would wait for a timer of somebody else, perhaps for hours."""
+    scheduler = Scheduler(Policy(tick_ns=PERIOD_NS, cpu_limit=10), 0)
+    object = AppObject()
+    scheduler.timers.set(Timer(object, "later", lambda: None, (), 3, 0), timer_ns)
+    scheduler.post(Action(object, "work", 3), 0)
+    scheduler.budget.charge(PERIOD_NS)
+    assert scheduler.next(1) is None
+    assert scheduler.next_wake_ns() == wakes_ns

@@ -102,7 +102,7 @@ def test_work_without_a_deadline_does_not_starve(machine: Machine) -> None:
     """Timers, topics and casts have none, and there is always somebody in haste."""
     machine.post("a")
     rounds = 0
-    while True:
+    while rounds < 20:
         machine.post("b", 1_000)
         action = machine.scheduler.next(machine.now_ns)
         assert action is not None

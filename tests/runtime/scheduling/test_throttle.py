@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from appbackplane.runtime.scheduling.throttle import RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX, RETRY_AFTER_MIN, Throttle
+from appbackplane.runtime.objects.app_object import AppObject
+from appbackplane.runtime.scheduling.throttle import (
+    RETRY_AFTER_DEFAULT,
+    RETRY_AFTER_MAX,
+    RETRY_AFTER_MIN,
+    OwnWork,
+    Throttle,
+)
+from appbackplane.runtime.scheduling.timers import Timer
 
 MS = 1_000_000
 
@@ -79,3 +87,16 @@ def test_an_idle_night_is_not_the_pace_of_work() -> None:
     throttle.outstanding = 1
     serve(throttle, now_ns + 8 * 3600 * 1000 * MS, 3, MS)
     assert throttle.retry_after() == pytest.approx(0.001, rel=0.05)
+
+
+@pytest.mark.parametrize("has_fired_meanwhile", [False, True])
+def test_a_timer_that_was_taken_back_gives_its_place_back_once(has_fired_meanwhile: bool) -> None:
+    """Any thread may take it back, also while it fires: then its place is its action's, which gives it back at its end."""
+    own, timer = OwnWork(2), Timer(AppObject(), "later", lambda: None, (), 3, 0)
+    own.admit("later", "mill")
+    timer.account = own
+    assert timer.cancel()
+    if has_fired_meanwhile:
+        timer.account = None
+    own.settle()
+    assert own.outstanding == int(has_fired_meanwhile)

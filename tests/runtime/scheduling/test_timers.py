@@ -46,6 +46,17 @@ def test_a_repeating_timer_keeps_step_and_counts_what_it_skips(interval_ns: int,
         assert timers.next_ns() == (now_ns // interval_ns + 1) * interval_ns
 
 
+def test_one_that_was_taken_back_wakes_nobody() -> None:
+    """Time-outs are nearly always taken back: each would wake an idle backplane for nothing."""
+    timers, first, second = Timers(), timer(), timer()
+    timers.set(first, 10)
+    timers.set(second, 20)
+    assert first.cancel()
+    assert timers.next_ns() == 20
+    assert second.cancel()
+    assert timers.next_ns() is None
+
+
 def test_a_timer_whose_last_action_has_not_run_is_skipped() -> None:
     """An overrun must not fill the queue of its object."""
     timers, each = Timers(), timer(10)

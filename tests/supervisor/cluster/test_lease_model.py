@@ -28,7 +28,7 @@ from appbackplane.supervisor.cluster.lease import (
     Trouble,
     Withdraw,
 )
-from appbackplane.supervisor.cluster.record import TAKEN_OVER, Record, Snapshot, tenths
+from appbackplane.supervisor.cluster.record import FUSE, TAKEN_OVER, Record, Snapshot, tenths
 from tests.profiles import examples
 
 TTL_NS = 1_000_000_000
@@ -305,6 +305,24 @@ def test_who_cannot_reach_the_store_is_secondary_before_another_is_primary(seed:
     world.cut.clear()
     world.run(world.now_ns + TTL_NS)
     assert world.primary() is second and first.lease.phase is Phase.SECONDARY
+
+
+def test_a_renewal_counts_from_when_it_was_asked_for() -> None:
+    """Others count from when the store was told. An answer that is late must not make this node primary for longer."""
+    lease, store, now_ns = Lease("c", "a", "a1", TTL_NS, 0), Store(), 0
+
+    def ask() -> Look | Swap | None:
+        effects = lease.turn(now_ns, is_candidate=True, is_clear=True)
+        return next((each for each in effects if isinstance(each, Look | Swap)), None)
+
+    while lease.phase is not Phase.PRIMARY:
+        if (asked := ask()) is not None:
+            lease.heard(store.serve(asked), now_ns)
+        now_ns = max(now_ns, lease.next_ns() or 0)
+    renewal = ask()
+    assert isinstance(renewal, Swap)
+    effects = lease.heard(store.serve(renewal), now_ns + TTL_NS // 5)
+    assert effects == [Fuse(now_ns + tenths(TTL_NS, FUSE))]
 
 
 def test_who_has_a_shorter_lease_waits_for_the_longest_that_was_there() -> None:

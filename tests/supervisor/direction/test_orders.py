@@ -144,6 +144,29 @@ def test_nobody_can_be_ordered_above_what_it_depends_on() -> None:
     assert set(world.states().values()) == {PRIMARY}
 
 
+def test_an_order_that_was_refused_does_not_hold_later() -> None:
+    """Its caller was told that it cannot be: nobody expects the component to rise by itself an hour later."""
+    world = up_world()
+    world.order_move(DOWN, "top")
+    world.order_move(SECONDARY, "base")
+    world.do_what_is_asked()
+    refusal(world, world.order_move(PRIMARY, "top"), FailedPrecondition)
+    world.order_move(PRIMARY, "base")
+    world.do_what_is_asked()
+    assert world.states() == {"base": PRIMARY, "middle": PRIMARY, "side": PRIMARY, "top": DOWN}
+
+
+def test_what_fails_on_its_way_down_is_down() -> None:
+    """What its hook was to let go of it may still have; but to run a half-done hook again would keep it from ever going."""
+    world = up_world()
+    world.moves.clear()
+    world.order_move(DOWN, "top")
+    world.finish_hook("third", "top", is_well=False)
+    assert world.director.children["third"].states == {"top": DOWN}
+    world.do_what_is_asked()
+    assert world.moves == [("top", DOWN)]
+
+
 def test_a_hook_that_fails_ends_the_order_with_its_reason() -> None:
     """And goes on being tried: that is no reason to keep a person waiting."""
     world = up_world()

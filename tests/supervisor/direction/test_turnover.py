@@ -115,6 +115,8 @@ def test_what_was_given_up_gets_another_try() -> None:
     world.do_what_is_asked()
     assert world.states()["top"] is PRIMARY
     assert world.director.movement.problems() == []
+    world.die("third", -11)
+    assert "third" in world.processes, "its former deaths count no more"
 
 
 def test_one_that_is_just_starting_is_started_anew() -> None:
@@ -186,7 +188,7 @@ def test_a_rolling_restart_ends_when_one_of_the_replicas_goes() -> None:
 def test_limits_and_policies_hold_at_once() -> None:
     """For what happens from now on; nobody is disturbed."""
     world = up_world()
-    world.director.children["first"].policy = policy(max=0)
+    world.policies["first"] = policy(max=0)
     world.reconfigure()
     assert generations(world) == {"first": 1, "second": 1, "third": 1}
     child = world.director.children["first"]

@@ -1,0 +1,20 @@
+"""All mutations, by area."""
+
+from __future__ import annotations
+
+from tests.mutation import caller, lanes, laws, ledger, locks, movement, restarts, scheduling, wire
+from tests.mutation.mutation import Mutation
+
+#: In the order in which they are run.
+AREAS: dict[str, tuple[Mutation, ...]] = {
+    "laws": laws.MUTATIONS,
+    "scheduling": scheduling.MUTATIONS,
+    "wire": wire.MUTATIONS,
+    "caller": caller.MUTATIONS,
+    "restarts": restarts.MUTATIONS,
+    "movement": movement.MUTATIONS,
+    "locks": locks.MUTATIONS,
+    "ledger": ledger.MUTATIONS,
+    "lanes": lanes.MUTATIONS,
+}
+MUTATIONS = tuple(mutation for table in AREAS.values() for mutation in table)

@@ -1,0 +1,252 @@
+"""Callers: clients, sessions, attempts and retries, the resolver, and the calls of objects."""
+
+from __future__ import annotations
+
+from tests.mutation.mutation import Mutation, mutations
+
+AREA = "caller"
+TESTS = "tests/transport"
+DOERS = "tests/runtime/execution"
+
+MUTATIONS: tuple[Mutation, ...] = (
+    *mutations(
+        AREA,
+        "transport/attempts.py",
+        (f"{TESTS}/test_attempts.py",),
+        (
+            "a call that was taken back is made again",
+            "            if self._of.get(attempt.first_id) is not attempt:\n                continue  # taken back\n",
+            "",
+        ),
+        (
+            "what waits for its next attempt is counted twice",
+            "            self._exchange.waits_no_more(len(attempt.packed))\n            attempt.count += 1",
+            "            attempt.count += 1",
+        ),
+        ("attempts are not counted", "            attempt.count += 1\n", ""),
+        (
+            "what waits for a place does not hear of a new directory",
+            "            if not attempt.is_sent:",
+            "            if attempt.is_sent:",
+        ),
+        (
+            "an operation that is not idempotent is done twice",
+            "is_repeatable = attempt.idempotency_key is not None or resolver.is_idempotent(attempt.route)",
+            "is_repeatable = True",
+        ),
+        (
+            "a call with an idempotency key is not made again",
+            "is_repeatable = attempt.idempotency_key is not None or",
+            "is_repeatable =",
+        ),
+        (
+            "the end of a client forgets who waits for another attempt",
+            "        for attempt in list(self._of.values()):\n            if not attempt.id:",
+            "        for attempt in list(self._of.values()):\n            if attempt.id:",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "transport/retrying.py",
+        (f"{TESTS}/test_retrying.py",),
+        ("retries have no budget", "    if is_sent and not account.take(now_ns, calls_count):", "    if False:"),
+        ("what has not left spends the budget", "    if is_sent and not account.take", "    if not account.take"),
+        ("an attempt begins after the deadline", "    if wait_ns >= remaining_ns:", "    if False:"),
+        ("waits do not grow", "BACKOFF_NS << min(attempt - 1, 32)", "BACKOFF_NS"),
+        (
+            "callers that failed together come back together",
+            "asked_ns + int(random * backoff_ns)",
+            "asked_ns + backoff_ns",
+        ),
+        ("what the callee asked for is forgotten", "return asked_ns + int(", "return int("),
+        ("what was earned by calls never decays", "self._earned * math.exp(-windows) + fresh", "self._earned + fresh"),
+        (
+            "who refuses for good is asked again",
+            "if error.is_refused and error.status is Status.UNAVAILABLE and error.retry_after is None:",
+            "if False:",
+        ),
+        ("what is no use is tried again", "return error.status in RETRIED and (is_repeatable", "return (is_repeatable"),
+        ("what was refused is given up", "(is_repeatable or error.is_refused)", "is_repeatable"),
+    ),
+    *mutations(
+        AREA,
+        "transport/resolver.py",
+        (f"{TESTS}/test_resolver.py",),
+        ("the first place gets all calls", "return up[turn % len(up)]", "return up[0]"),
+        (
+            "a key wanders to another place while its own restarts",
+            "        name = _place_of(names, key)\n        if not self._takes",
+            "        name = _place_of(tuple(filter(self._is_up, names)) or names, key)\n        if not self._takes",
+        ),
+        (
+            "who is being drained gets new calls",
+            "(not self._directory.backplanes[name].is_draining or route.startswith(_OWN))",
+            "True",
+        ),
+        (
+            "a place that is not ready gets calls though others are",
+            "if self._directory.backplanes[name].is_ready) or up",
+            "if True) or up",
+        ),
+        (
+            "a new place moves all keys",
+            'zlib.crc32(f"{name}\\0{key}".encode(errors="surrogatepass"))',
+            'zlib.crc32(f"{name}".encode()) ^ len(key)',
+        ),
+        (
+            "a key that names a replica goes elsewhere",
+            "return named if named in names else home(names, key)",
+            "return home(names, key)",
+        ),
+        (
+            "a route that nobody knows goes to another node",
+            "if word not in _OURS and self._directory.node:",
+            "if self._directory.node:",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "transport/calls.py",
+        (f"{TESTS}/test_calls.py",),
+        ("anybody may answer", "if call is None or (peer is not None and call[0] != peer):", "if call is None:"),
+        ("a call ends twice", "        del self._calls[id]\n        return call[2]", "        return call[2]"),
+        ("late answers are not counted", "            self.late_count += 1\n", ""),
+        ("a nearer deadline is overlooked", "if count == 1 or deadline_ns < self._nearest_ns:", "if count == 1:"),
+        ("calls outlive those who held them", "if call[0] == peer]", "if call[0] is not peer]"),
+        ("a sweep loses deadlines", "if id in calls]\n        heapq", "if id not in calls]\n        heapq"),
+        (
+            "a call ends before its deadline",
+            "            if call[1] > now_ns:",
+            "            if call[1] > now_ns + 1_000:",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "transport/session.py",
+        (f"{TESTS}/test_session.py",),
+        ("an older directory is taken up", "if known is None or directory.version > known.version or", "if True or"),
+        ("the directory of a new supervisor is refused", " or (is_fetched and directory != known)", ""),
+        ("anybody may send a directory", "and peer == self._connections.peer(self._home):", "and True:"),
+        (
+            "calls wait on for a generation that has died",
+            "        for name in self._connections.outdated(directory, keep=self._home):",
+            "        for name in ():",
+        ),
+        (
+            "a place that refused a subscription is not asked again",
+            "            heapq.heappush(self._ask_again, (self._now_ns + SUBSCRIBE_RETRY_NS, ask))",
+            "            pass",
+        ),
+        (
+            "what a peer did not read is never offered again",
+            "        if exchange.is_stalled and (wake is None",
+            "        if False and (wake is None",
+        ),
+        (
+            "a directory that was missed is never fetched",
+            "                self.start(None, self._now_ns, REFRESH_LIMIT_NS)",
+            "                pass",
+        ),
+        ("who closes does not wait for what was published", "        self._proving.said(peers)\n", ""),
+        (
+            "waiters for a subscription hang when the system has gone",
+            "        self._events += [Ended(waiter, None, error) for waiter in waiters]\n",
+            "",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "transport/exchange.py",
+        (f"{TESTS}/test_session.py",),
+        (
+            "who is taken back works on",
+            "        token = self.end(id)\n        self._say_cancel(peer, id)",
+            "        token = self.end(id)",
+        ),
+        (
+            "a call that found no room is open",
+            "        except Busy:\n            self.end(id)\n            raise\n        return id\n\n    def open_again",
+            "        except Busy:\n            raise\n        return id\n\n    def open_again",
+        ),
+        (
+            "bytes of calls that have ended count",
+            "        self._outstanding_bytes -= ended[2]\n        return ended[0]",
+            "        return ended[0]",
+        ),
+        (
+            "one bad frame ends the client",
+            "        except MalformedFrame:\n            self.malformed_count += 1\n            return []",
+            "        except MalformedFrame:\n            raise",
+        ),
+        (
+            "nobody is told that a call is overdue",
+            "            ended.append((token, DeadlineExceeded(because)))\n            self._say_cancel(peer, id)",
+            "            ended.append((token, DeadlineExceeded(because)))",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "transport/hearing.py",
+        (f"{TESTS}/test_hearing.py",),
+        (
+            "a new generation is not asked",
+            "if self._places.get(name) != generation]\n        self._places",
+            "if name not in self._places]\n        self._places",
+        ),
+        (
+            "a topic stands before all have answered",
+            "        return [] if self._unanswered.get(topic) else self._waiting.pop(topic, [])",
+            "        return self._waiting.pop(topic, [])",
+        ),
+        (
+            "a topic is given up while somebody listens",
+            "        if subscribers:\n            return []\n        del",
+            "        del",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "transport/inbox.py",
+        (f"{TESTS}/test_inbox.py",),
+        (
+            "what was dropped is not told",
+            "lost=messages[0].lost + oldest.lost + 1",
+            "lost=messages[0].lost + oldest.lost",
+        ),
+        (
+            "bytes of what was taken count",
+            "        self._bytes -= self._sizes.popleft()\n        return",
+            "        self._sizes.popleft()\n        return",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "transport/request.py",
+        (f"{TESTS}/test_request.py",),
+        ("an argument that is given twice is lost", "        if name in keywords:", "        if False:"),
+        ("a timeout may be NaN", "or not 0 < seconds <= TIMEOUT_MAX_S:", "or seconds <= 0 or seconds > TIMEOUT_MAX_S:"),
+        ("True is a priority", " or isinstance(priority, bool)", ""),
+    ),
+    *mutations(
+        AREA,
+        "transport/directory.py",
+        (f"{TESTS}/test_session.py", f"{TESTS}/test_resolver.py"),
+        ("a route is idempotent though one place says no", "if route not in once_only)", "if True)"),
+        ("the dead are up", "is_up=r.backplane not in down,", "is_up=True,"),
+    ),
+    *mutations(
+        AREA,
+        "runtime/execution/trying_again.py",
+        (f"{DOERS}/test_trying_again.py",),
+        (
+            "objects make again what must not be done twice",
+            "is_repeatable=is_idempotent or options.idempotency_key is not None,",
+            "is_repeatable=True,",
+        ),
+        (
+            "objects never give up before the deadline",
+            "if not options.is_retried or not request.attempts_count:",
+            "if not request.attempts_count:",
+        ),
+    ),
+)

@@ -1,0 +1,193 @@
+"""Ledger: each request, each batch of rows and each call with an idempotency key is done and told exactly once."""
+
+from __future__ import annotations
+
+from tests.mutation.mutation import Mutation, mutations
+
+AREA = "ledger"
+RULES = "runtime/requests"
+TESTS = "tests/runtime/requests"
+MODEL = (f"{TESTS}/test_ledger.py", f"{TESTS}/test_ledger_model.py")
+DOERS = "tests/runtime/execution"
+
+MUTATIONS: tuple[Mutation, ...] = (
+    *mutations(
+        AREA,
+        f"{RULES}/ledger.py",
+        MODEL,
+        (
+            "one that was lost ends a second time",
+            "        if held is None or element.worker != worker or element not in held.elements:\n            return False",
+            "        if held is None:\n            return False",
+        ),
+        (
+            "no owner hears that nothing more will come",
+            "        account.existing_count -= 1\n        element.state = State.REJOINABLE\n",
+            "        element.state = State.REJOINABLE\n",
+        ),
+        (
+            "who ended last rejoins first",
+            "        account.done.append(element)\n",
+            "        account.done.appendleft(element)\n",
+        ),
+        (
+            "the rejoin pool never empties",
+            "        self.rejoinable[element.lane] -= 1\n        self._join",
+            "        self._join",
+        ),
+        (
+            "a request that was lost never ends",
+            "                self._end(element, None, Failure(LOST + why), now_ns)",
+            "                pass",
+        ),
+        (
+            "what is given back goes to the end",
+            "            self.ready.put_back(element)",
+            "            self.ready.add(element)",
+        ),
+        ("who is patient holds up those who post", "            and not self.posters.count\n        )", "        )"),
+        (
+            "who waits for room is not let in when there is some",
+            "        if self.posters.count:\n            self._admit_posters()\n        return held.elements.copy()",
+            "        return held.elements.copy()",
+        ),
+        (
+            "a worker takes more than its time",
+            "                if budget_ns <= 0 or bytes_max <= 0:",
+            "                if False:",
+        ),
+        (
+            "who waits longest is handed the last",
+            "            self.handed.append((account.waiters.popleft(), self._take_done(account)))",
+            "            self.handed.append((account.waiters.pop(), self._take_done(account)))",
+        ),
+        ("a failure counts as a success", "        self.failed_total += 1\n", ""),
+    ),
+    *mutations(
+        AREA,
+        f"{RULES}/posting.py",
+        MODEL,
+        ("a request that was withdrawn is admitted", "        self.posters.remove(element)\n", ""),
+        (
+            "who comes now passes who waits for room",
+            " or (self.posters.count and self.posters.goes_before(element)):",
+            ":",
+        ),
+        (
+            "who waited for room is counted twice",
+            "            self.posted_total -= 1  # it was counted when it began to wait\n",
+            "",
+        ),
+        (
+            "those who wait for what will not come wait on",
+            "            self.handed.append((account.waiters.popleft(), None))",
+            "            account.waiters.popleft()",
+        ),
+        ("an owner that has nothing is kept", "        self.owners.close_if_empty(account)", "        pass"),
+    ),
+    *mutations(
+        AREA,
+        f"{RULES}/owners.py",
+        (f"{TESTS}/test_ledger_model.py", f"{TESTS}/test_disowning.py"),
+        (
+            "what was given up comes back",
+            "return element.is_rejoined and element.turn > self.dropped_to",
+            "return element.is_rejoined",
+        ),
+        ("nothing exists of an owner that has posted", "        account.existing_count += 1\n", ""),
+    ),
+    *mutations(
+        AREA,
+        f"{RULES}/disowning.py",
+        (f"{TESTS}/test_disowning.py", f"{TESTS}/test_ledger_model.py"),
+        ("what nobody rejoins fills the rejoin pool", "        ledger.rejoinable[element.lane] -= 1\n", ""),
+        (
+            "what has not begun of a failed owner is executed",
+            "    if because and account",
+            "    if not because and account",
+        ),
+        ("an entry that was withdrawn is never free again", "            ledger.entries.remove(element.lane)\n", ""),
+    ),
+    *mutations(
+        AREA,
+        "runtime/observation/applied.py",
+        (f"{DOERS}/test_applying.py",),
+        ("a batch before the last is applied again", "        if batch < last.batch:", "        if False:"),
+        ("a batch that is sent again is applied again", "        return last.first\n", "        return 0\n"),
+        (
+            "rows that were not told count as told",
+            "there = entry.count if not entry.segment else min(entry.count, present(entry))",
+            "there = entry.count",
+        ),
+        ("an entry that was torn is believed", " or zlib.crc32(told) != check:", ":"),
+        (
+            "rows of a slice are applied again after the next",
+            "first=entry.first + count, count=0",
+            "first=entry.first, count=0",
+        ),
+        (
+            "a group more than there is room for is taken",
+            "if entry.time_ns - self._last[oldest].time_ns < IDLE_NS:",
+            "if False:",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "runtime/execution/applying.py",
+        (f"{DOERS}/test_applying.py",),
+        ("rows that are there are applied again", "rows[done - first : done - first + SLICE]", "rows[:SLICE]"),
+        (
+            "rows beyond a gap are applied",
+            "if not first <= done < first + len(rows):",
+            "if not done < first + len(rows):",
+        ),
+        ("messages of another generation count", "    if header.generation != generation:\n        return 0\n", ""),
+        ("messages before an entry count as its own", "return max(0, number + 1 - since)", "return number + 1"),
+    ),
+    *mutations(
+        AREA,
+        "runtime/execution/replays.py",
+        (f"{DOERS}/test_replays.py",),
+        (
+            "another call with the same key gets the reply of the first",
+            "        if record.digest != digest_of(envelope.body):",
+            "        if False:",
+        ),
+        (
+            "what failed for now is never done",
+            "if has_begun and (told is None or told.status not in NOT_NOW):",
+            "if has_begun:",
+        ),
+        (
+            "who asks while it runs waits for ever",
+            "            record.waiters.append((peer, envelope.id))",
+            "            pass",
+        ),
+        (
+            "keys of different objects are one",
+            "self._of.get((route, envelope.key, key))",
+            "self._of.get((route, None, key))",
+        ),
+        (
+            "the work ends with its first caller although others wait",
+            "        if record.waiters:  # it is the next one's now",
+            "        if False:  # it is the next one's now",
+        ),
+        (
+            "what has begun is taken back",
+            "        if action.account is None:\n            return False",
+            "        if True:\n            return False",
+        ),
+        (
+            "replies are kept for ever",
+            "            if now_ns - record.ended_ns >= self.policy.keep_ns:",
+            "            if False:",
+        ),
+        ("replies fill the memory", "len(self._ended) > self.policy.count or self._bytes > self.policy.size", "False"),
+        (
+            "the order of arguments makes another call",
+            "return [[True], *sorted(pairs, key=lambda pair: pair[0])]",
+            "return [[True], *pairs]",
+        ),
+    ),
+)

@@ -1,0 +1,237 @@
+"""Movement: components on their way up, down and to another backplane or node, and data on its way to another shard."""
+
+from __future__ import annotations
+
+from tests.mutation.mutation import Mutation, mutations
+
+AREA = "movement"
+RULES = "supervisor/direction"
+TESTS = "tests/supervisor/direction"
+
+MUTATIONS: tuple[Mutation, ...] = (
+    *mutations(
+        AREA,
+        f"{RULES}/lifecycle.py",
+        (f"{TESTS}/test_lifecycle.py",),
+        (
+            "what is on its way down can be relied on",
+            "min(HEIGHT[self.state], HEIGHT[self.moving_to])",
+            "max(HEIGHT[self.state], HEIGHT[self.moving_to])",
+        ),
+        (
+            "what is on its way up holds nothing yet",
+            "max(HEIGHT[self.state], HEIGHT[self.moving_to])",
+            "min(HEIGHT[self.state], HEIGHT[self.moving_to])",
+        ),
+        (
+            "a component rises on what is about to leave",
+            "min(standings[place].reached, HEIGHT[targets[place]]) < height",
+            "standings[place].reached < height",
+        ),
+        ("who stays up holds up who is below it", "        and HEIGHT[targets[other]] <= height\n", ""),
+        (
+            "everybody waits for one that has ended as it was meant to",
+            "        if self.has_ended:\n",
+            "        if False:\n",
+        ),
+        (
+            "a component skips a state",
+            "return target if target in MOVES[state] else ModuleState.INITIALIZING",
+            "return target",
+        ),
+        (
+            "only what depends on it directly moves with it",
+            "        found |= news\n        is_settled = not news",
+            "        found |= news\n        is_settled = True",
+        ),
+        ("a hook that is not to be tried now is tried", "        and to is not standing.refuses\n", ""),
+    ),
+    *mutations(
+        AREA,
+        f"{RULES}/movement.py",
+        (f"{TESTS}/test_orders.py",),
+        (
+            "a hook that failed on its way down is run again and again",
+            "            if to is ModuleState.DOWN:\n                child.states[name] = to\n",
+            "",
+        ),
+        (
+            "a hook that failed is never tried again",
+            "if failure.retry_ns is not None and failure.retry_ns <= now_ns:",
+            "if False:",
+        ),
+        (
+            "what was ordered of one outlives what is ordered of all",
+            "        self.role = role\n        self.wanted.clear()",
+            "        self.role = role",
+        ),
+        ("an order that is refused holds all the same", "            self.wanted = before\n", ""),
+        (
+            "a hook that fails does not end the order",
+            "                if failed := [told(*each) for each in self.failures() if each[0].node(each[1]) in concerned]:",
+            "                if failed := []:",
+        ),
+        (
+            "one that was given up is ordered up",
+            "if to is not ModuleState.DOWN and all(child.phase in _GONE for child in homes.values()):",
+            "if False:",
+        ),
+        (
+            "an order is done while its component moves",
+            "if is_above or any(standings[name].moving_to is not None or homes[name].is_leaving for name in concerned):",
+            "if is_above:",
+        ),
+    ),
+    *mutations(
+        AREA,
+        f"{RULES}/movement.py",
+        (f"{TESTS}/test_draining.py",),
+        (
+            "a component goes down before its backplane is drained",
+            "if child.drain in (Drain.DUE, Drain.RUNNING):",
+            "if False:",
+        ),
+    ),
+    *mutations(
+        AREA,
+        f"{RULES}/movement.py",
+        (f"{TESTS}/test_turnover.py",),
+        (
+            "who waits for a component that is gone waits on",
+            "        if not _nodes(component, standings):",
+            "        if False:",
+        ),
+    ),
+    *mutations(
+        AREA,
+        f"{RULES}/movement.py",
+        (f"{TESTS}/test_director.py",),
+        (
+            "a component is where it was before its hook",
+            "        child.states[name] = to\n        child.hooks_due_ns",
+            "        child.hooks_due_ns",
+        ),
+    ),
+    *mutations(
+        AREA,
+        f"{RULES}/orders.py",
+        (f"{TESTS}/test_orders.py",),
+        (
+            "an order for all overtakes one for a component",
+            "return self.component is None or other.component is None or self.component == other.component",
+            "return self.component == other.component",
+        ),
+        (
+            "orders for one target are carried out at the same time",
+            " and not any(older.is_in_the_way_of(order) for older in self._orders[:number])",
+            "",
+        ),
+        ("orders have no bound", "if len(self._orders) >= ORDERS_MAX:", "if False:"),
+        ("who waits for an order waits beyond its limit", "if order.ends_ns <= now_ns]", "if False]"),
+    ),
+    *mutations(
+        AREA,
+        f"{RULES}/turnover.py",
+        (f"{TESTS}/test_turnover.py",),
+        (
+            "a component that moves to another backplane is in two",
+            "        children[name].spawns_after = going",
+            "        pass",
+        ),
+        (
+            "a generation comes twice in a run directory",
+            "        past.generations[child.name] = child.generation\n",
+            "",
+        ),
+        (
+            "what was given up gets no other try",
+            "child.is_ordered, child.history, child.hook_histories = True, RestartHistory(), {}",
+            "child.is_ordered = True",
+        ),
+        (
+            "a new policy holds after the next restart only",
+            "child.policy, child.replica_of = share.restart,",
+            "child.replica_of =",
+        ),
+        (
+            "one that is just starting stays as it was",
+            "        return [Kill(child.name, child.generation)]\n",
+            "        return []\n",
+        ),
+        (
+            "one that was removed comes back",
+            "child.is_removed, child.is_outdated = is_removed, True",
+            "child.is_removed, child.is_outdated = False, True",
+        ),
+    ),
+    *mutations(
+        AREA,
+        f"{RULES}/standing_by.py",
+        (f"{TESTS}/test_standing_by.py",),
+        (
+            "a secondary brings up what only the primary has",
+            "return ModuleState.DOWN if child.is_primary_only else ceiling",
+            "return ceiling",
+        ),
+        (
+            "the primary does not know its epoch",
+            "movement.ceiling, movement.epoch = ModuleState.PRIMARY, event.epoch",
+            "movement.ceiling, movement.epoch = ModuleState.PRIMARY, 0",
+        ),
+        ("who does not step down in time stays primary", "child.gone_by_ns <= now_ns and", "False and"),
+        (
+            "what failed on its way to be primary counts as nothing",
+            "bool(child.moving) or bool(child.failures)",
+            "bool(child.moving)",
+        ),
+        ("a secondary offers what only the primary serves", "    if ceiling is not _SECONDARY:\n", "    if True:\n"),
+        (
+            "the carrier of calls between nodes steps down",
+            "    if child.is_carrier or not child.is_living:",
+            "    if not child.is_living:",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "supervisor/cluster/lease.py",
+        ("tests/supervisor/cluster/test_lease_model.py",),
+        ("the lease is taken while it is another's", "return self._seen_ns + record.ttl_ns", "return self._seen_ns"),
+        (
+            "the lease counts from the answer and not from the question",
+            "self._good_ns = self._asked_ns\n",
+            "self._good_ns = now_ns\n",
+        ),
+        (
+            "the lease is given back before all is clear",
+            "        if self.phase is Phase.LEAVING and is_clear:\n            self._is_given_back",
+            "        if self.phase is Phase.LEAVING:\n            self._is_given_back",
+        ),
+        ("two times as primary bear one epoch", "self.record.epoch + 1", "self.record.epoch"),
+    ),
+    *mutations(
+        AREA,
+        "runtime/dispatcher/shards.py",
+        ("tests/runtime/dispatcher/test_shards.py",),
+        (
+            "a message circles between shards",
+            "if request is not None and any(link[1] == name for link in request.chain):",
+            "if False:",
+        ),
+        (
+            "messages of one key overtake each other on their way to another shard",
+            "self._dispatcher._lanes.take((spec.type, key, FORWARD))",
+            "self._dispatcher._lanes.take(None)",
+        ),
+        ("a call may name another key than its message", "request.key is not None and request.key != key:", "False:"),
+        (
+            "data that has moved to another shard is kept",
+            "            count = protector._keep(lambda key: home(tuple(places), str(key)) == here)",
+            "            count = 0",
+        ),
+        (
+            "an accessor reaches what is at home elsewhere",
+            "        if place != self._here:\n            raise FailedPrecondition(",
+            "        if False:\n            raise FailedPrecondition(",
+        ),
+    ),
+)

@@ -1,0 +1,210 @@
+"""Restart rules: who starts again after a death or by order, when, with whom, and who is taken for stuck."""
+
+from __future__ import annotations
+
+from tests.mutation.mutation import Mutation, mutations
+
+AREA = "restarts"
+RULES = "supervisor/direction"
+TESTS = "tests/supervisor/direction"
+
+MUTATIONS: tuple[Mutation, ...] = (
+    *mutations(
+        AREA,
+        f"{RULES}/restart.py",
+        (f"{TESTS}/test_restart.py",),
+        (
+            "a restart at the very end of the period is forgotten",
+            "at_ns >= now_ns - policy.within_ns",
+            "at_ns > now_ns - policy.within_ns",
+        ),
+        ("there is one restart more than max", "if len(recent) >= policy.max:", "if len(recent) > policy.max:"),
+        (
+            "who was healthy waits as if he had not been",
+            "in_a_row = 0 if up_ns >= policy.healthy_after_ns else self.in_a_row",
+            "in_a_row = self.in_a_row",
+        ),
+        (
+            "waits have no bound",
+            "min(policy.backoff_max_ns, policy.backoff_ns << min(in_a_row - 1, _DOUBLINGS_MAX))",
+            "policy.backoff_ns << min(in_a_row - 1, _DOUBLINGS_MAX)",
+        ),
+        ("chance shortens a wait to nothing", "random() * (wait_ns // 2)", "random() * wait_ns"),
+        (
+            "a transient one that ended well is started again",
+            'policy.type == "transient" and not is_normal',
+            'policy.type == "transient"',
+        ),
+        (
+            "the hook of a temporary one is tried again",
+            '    if policy.type == "temporary":\n        return history, LeaveEnded("it is temporary, and not tried',
+            '    if False:\n        return history, LeaveEnded("it is temporary, and not tried',
+        ),
+        ("only those that depend on it directly start again", "        ahead += news", "        pass"),
+        ("one_for_all leaves the others alone", "return set(dependants) - {backplane}", "return set()"),
+    ),
+    *mutations(
+        AREA,
+        f"{RULES}/group_restart.py",
+        (f"{TESTS}/test_group_restart.py",),
+        (
+            "a temporary one that went along is started again",
+            'elif child.policy.type == "temporary" and not child.is_ordered:',
+            "elif False:",
+        ),
+        (
+            "a transient one that had ended stays away when its group starts again",
+            'elif other.phase is Phase.ENDED and other.policy.type == "transient":',
+            "elif False:",
+        ),
+    ),
+    *mutations(
+        AREA,
+        f"{RULES}/group_restart.py",
+        (f"{TESTS}/test_ordered_restart.py",),
+        (
+            "a new process meets one of the old",
+            "name in children and children[name].is_leaving for name",
+            "False for name",
+        ),
+    ),
+    *mutations(
+        AREA,
+        f"{RULES}/ordered_restart.py",
+        (f"{TESTS}/test_ordered_restart.py",),
+        ("who waits for a restart waits beyond his limit", "if order.ends_ns <= now_ns:", "if False:"),
+        (
+            "one that was given up is started with its old history",
+            "        child.history, child.hook_histories = RestartHistory(), {}\n        child.spawns_after",
+            "        child.spawns_after",
+        ),
+        (
+            "ordered to restart at once, it is drained",
+            "if is_now or one.phase is Phase.STARTING:",
+            "if one.phase is Phase.STARTING:",
+        ),
+        ("orders have no bound", "if len(self._orders) >= ORDERS_MAX:", "if False:"),
+        (
+            "a temporary one that is ordered to restart stays away",
+            "    child.is_ordered = True\n    if not child.is_living:",
+            "    if not child.is_living:",
+        ),
+        (
+            "an order goes on although one is not well again",
+            "        elif child.phase in _GONE:\n",
+            "        elif False:\n",
+        ),
+    ),
+    *mutations(
+        AREA,
+        f"{RULES}/rolling.py",
+        (f"{TESTS}/test_rolling.py",),
+        (
+            "the next one goes before the last has stayed up",
+            "return Wait(settled_ns) if now_ns < settled_ns else None",
+            "return None",
+        ),
+        (
+            "two replicas are away at the same time",
+            "Begin(child.name) if all(other.is_in_service for other in others) else Wait()",
+            "Begin(child.name)",
+        ),
+        (
+            "the last one that answers goes",
+            "        if not others:\n            return Stop(",
+            "        if False:\n            return Stop(",
+        ),
+        (
+            "a new process that dies does not stop it",
+            "if child.phase in _GONE or tries > 1 or not child.is_living:",
+            "if child.phase in _GONE:",
+        ),
+        (
+            "those that are missing come last",
+            "next((name for name in left if not self._children[name].is_in_service), left[0])",
+            "left[0]",
+        ),
+        (
+            "two orders take replicas of one family",
+            "return not self._families().isdisjoint(other._families())",
+            "return False",
+        ),
+        (
+            "a hook that fails in the new process does not stop it",
+            "        for component, failure in child.failures.items():",
+            "        for component, failure in ():",
+        ),
+    ),
+    *mutations(
+        AREA,
+        f"{RULES}/health.py",
+        (f"{TESTS}/test_health.py",),
+        (
+            "a supervisor that was stopped finds everybody overdue",
+            "self.silent_ns += min(passed_ns, passed_ns_max)",
+            "self.silent_ns += passed_ns",
+        ),
+        ("silences add up", "        self.silent_ns = 0\n        if slot", "        if slot"),
+        ("one that a debugger holds is killed", " or sight.is_traced:", ":"),
+        ("one that has nothing to do is stuck", "elif slot.ready_count:", "else:"),
+        (
+            "who is starting is judged",
+            " or not is_judging or _is_excused(child):\n                self._clocks",
+            " or not is_judging:\n                self._clocks",
+        ),
+        (
+            "a new generation inherits the clocks of the old",
+            "clocks is None or clocks.generation != child.generation or",
+            "clocks is None or",
+        ),
+        (
+            "who is kept at its CPU limit is replaced",
+            "return min(self.stalled_ns, self.used_ns)",
+            "return self.stalled_ns",
+        ),
+        ("nobody waits for the stacks", "elif replaced.at_ns <= now_ns:", "else:"),
+    ),
+    *mutations(
+        AREA,
+        f"{RULES}/draining.py",
+        (f"{TESTS}/test_draining.py",),
+        (
+            "who is needed is drained before those that need it",
+            "if all(other.holds_nothing() for other in before if is_going_down or other.is_leaving):",
+            "if True:",
+        ),
+        (
+            "a backplane is drained while a hook runs",
+            "return child.phase is Phase.UP and not child.moving",
+            "return child.phase is Phase.UP",
+        ),
+        ("backplanes that need each other wait for each other", " if child.name not in _all_above(name, above)]", "]"),
+        (
+            "whom a dead one waits for finishes at leisure",
+            "    if died.phase is not Phase.WAITING:\n",
+            "    if True:\n",
+        ),
+    ),
+    *mutations(
+        AREA,
+        f"{RULES}/director.py",
+        (f"{TESTS}/test_director.py",),
+        ("anybody may register", " or registration.pid != child.pid:", ":"),
+        (
+            "a death is not told",
+            "        if child.registration is not None:\n            self._send_directory()\n        return was_up_ns",
+            "        return was_up_ns",
+        ),
+        (
+            "what never registers is waited for",
+            "child.enter(Phase.STARTING, now_ns, now_ns + child.start_limit_ns)",
+            "child.enter(Phase.STARTING, now_ns)",
+        ),
+        (
+            "who waits to be restarted is started in a system that goes down",
+            "            if child.phase is Phase.WAITING:\n                child.enter(Phase.DOWN, now_ns)",
+            "            if False:\n                child.enter(Phase.DOWN, now_ns)",
+        ),
+        ("all generations bear one number", "        child.generation += 1\n", ""),
+    ),
+)

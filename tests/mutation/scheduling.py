@@ -1,0 +1,289 @@
+"""Scheduling beyond the laws: balance, budgets, deadlines, quotas, timers, intake, draining, parking and dead callers."""
+
+from __future__ import annotations
+
+from tests.mutation.mutation import Mutation, mutations
+
+AREA = "scheduling"
+RULES = "tests/runtime/scheduling"
+DOERS = "tests/runtime/execution"
+
+MUTATIONS: tuple[Mutation, ...] = (
+    *mutations(
+        AREA,
+        "runtime/scheduling/balance.py",
+        (f"{RULES}/test_balance.py",),
+        ("the first objects get all the calls", "objects[(start + offset) % count]", "objects[offset]"),
+        ("an object that already waits in this call gets it again", "load += 1 << 61", "load += 0"),
+        ("the busiest object gets the call", "if load < best_load:", "if best is None or load > best_load:"),
+    ),
+    *mutations(
+        AREA,
+        "runtime/scheduling/cpu_budget.py",
+        (f"{RULES}/test_cpu_budget.py",),
+        ("many periods pay off the share of one", "periods * self._budget_ns)", "self._budget_ns)"),
+        (
+            "one action more than the share runs",
+            "self.is_spent = used_ns >= self._budget_ns",
+            "self.is_spent = used_ns > self._budget_ns",
+        ),
+        (
+            "a limit that the kernel holds is held twice",
+            "percent = None if self.is_left_to_kernel else self.limit_percent",
+            "percent = self.limit_percent",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "runtime/scheduling/deadline_order.py",
+        (f"{RULES}/test_deadline_order.py", f"{RULES}/test_scheduler_model.py"),
+        (
+            "a nearer deadline does not move an object that is ready",
+            "if entry is not None and due_ns(action) < entry[_DUE]:",
+            "if False:",
+        ),
+        (
+            "work without a deadline starves",
+            "return action.posted_ns + PATIENCE_NS if action.deadline_ns is None",
+            "return _NEVER_NS if action.deadline_ns is None",
+        ),
+        ("deadlines of less urgent work count as well", "if here.priority == priority:", "if True:"),
+    ),
+    *mutations(
+        AREA,
+        "runtime/scheduling/nice.py",
+        (f"{RULES}/test_nice.py",),
+        ("without privilege all urgent priorities are equal", "min(NICE_MAX, nice + shift)", "max(lowest, nice)"),
+        (
+            "priorities beyond the table have the highest nice",
+            "if priority < len(table) else table[-1]\n\n",
+            "if priority < len(table) else table[0]\n\n",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "runtime/scheduling/object_queue.py",
+        (f"{RULES}/test_object_queue.py",),
+        (
+            "after the last action was taken back, the next one is lost",
+            "    if object._tail is here:\n        object._tail = before\n",
+            "",
+        ),
+        (
+            "a boosted action counts for its old priority as well",
+            "        object._counts[old_priority] -= 1",
+            "        pass",
+        ),
+        (
+            "an action that is put first has no part in its object's priority",
+            "        object._priority = action.priority\n    else:\n        _note(object, action.priority, priorities)\n",
+            "        object._priority = action.priority\n",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "runtime/scheduling/quotas.py",
+        (f"{RULES}/test_quotas.py",),
+        ("a quota of 0 lets nothing run", "return [quota or UNLIMITED for quota in padded]", "return padded"),
+        ("the last quota is not repeated", "*[configured[-1]] *", "*[SMALLEST] *"),
+    ),
+    *mutations(
+        AREA,
+        "runtime/scheduling/ready_queues.py",
+        (f"{RULES}/test_ready_queues.py", f"{RULES}/test_scheduler_model.py"),
+        (
+            "an object without work counts as ready",
+            "        self._bury(object, priority)\n        self.count -= 1",
+            "        self._bury(object, priority)",
+        ),
+        ("dead entries are shown to those who look", "if dead and passed.get(id(object), 0) < dead:", "if False:"),
+        (
+            "dead entries are never swept",
+            "if self._dead[priority] > max(DEAD_MAX, len(queue) // 2):\n            living",
+            "if False:\n            living",
+        ),
+        ("a queue of dead entries has work", "if queue and len(queue) > self._dead[priority]:", "if queue:"),
+        (
+            "a swept queue still counts its dead",
+            "        self._dead[priority] -= 1\n        if left > 1:",
+            "        if left > 1:",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "runtime/scheduling/scheduler.py",
+        (f"{RULES}/test_scheduler_model.py",),
+        (
+            "a withdrawn action counts for ever",
+            "        object._load -= 1\n        self.queued_count -= 1",
+            "        self.queued_count -= 1",
+        ),
+        (
+            "an object that has stepped aside may be removed",
+            "        if object._load:\n            raise",
+            "        if False:\n            raise",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "runtime/scheduling/scheduler.py",
+        (f"{DOERS}/test_parking.py",),
+        (
+            "who got a lock still counts as waiting",
+            "        self.waiting_count -= 1\n        self.queued_count += 1",
+            "        self.queued_count += 1",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "runtime/scheduling/scheduler.py",
+        ("tests/runtime/objects/test_state_machine.py",),
+        ("deferred actions come back in the wrong order", "(*going_on, *reversed(others))", "(*going_on, *others)"),
+    ),
+    *mutations(
+        AREA,
+        "runtime/scheduling/scheduler.py",
+        (f"{RULES}/test_cpu_budget.py",),
+        (
+            "a spent budget is looked at when a timer falls due",
+            "else min(self.ticks.next_ns, timer_ns)",
+            "else timer_ns",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "runtime/scheduling/throttle.py",
+        (f"{RULES}/test_throttle.py", f"{DOERS}/test_own_work.py"),
+        ("a hint says an hour, or a microsecond", "min(max(seconds, RETRY_AFTER_MIN), RETRY_AFTER_MAX)", "seconds"),
+        ("a timer that has fired gives its place back twice", "if timer.account is self:", "if True:"),
+        ("a pause counts as a slow pace", "now_ns if self.outstanding else None", "now_ns"),
+        (
+            "own work has no limit",
+            "        if self.outstanding >= self.limit:\n            self.refused",
+            "        if False:\n            self.refused",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "runtime/scheduling/ticks.py",
+        (f"{RULES}/test_ticks.py",),
+        ("ticks drift", "self.next_ns += passed * self.period_ns", "self.next_ns = now_ns + self.period_ns"),
+        ("a shorter period begins with the tick after next", "min(self.next_ns, now_ns + period_ns)", "self.next_ns"),
+    ),
+    *mutations(
+        AREA,
+        "runtime/scheduling/timers.py",
+        (f"{RULES}/test_timers.py",),
+        (
+            "after a pause a timer fires once for each time that it missed",
+            "(missed + 1) * timer.interval_ns",
+            "timer.interval_ns",
+        ),
+        ("a timer fires late", "while heap and heap[0][0] <= now_ns:", "while heap and heap[0][0] < now_ns:"),
+        ("a timer that was taken back fires", "            if timer.is_over:\n                continue\n", ""),
+        (
+            "a timer that was taken back wakes the backplane",
+            "        while heap and heap[0][2].is_over:\n            heapq.heappop(heap)\n",
+            "",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "runtime/execution/draining.py",
+        (f"{DOERS}/test_draining.py",),
+        ("a drain ends while something runs", "if not is_busy or now_ns >= self._ends_ns:", "if True:"),
+        ("calls that are on their way are refused", "return now_ns - self._quiet_since_ns >= GRACE_NS and", "return"),
+        ("callers who do not know yet are refused", " and not self._expects_more(now_ns)", ""),
+        (
+            "what has begun cannot end, as its own calls are refused",
+            "if not (action.has_begun or action.continues or _is_inside(action)):",
+            "if not (action.has_begun or action.continues):",
+        ),
+        (
+            "a drain waits for who was stopped, for ever",
+            "if not unaware or now_ns - self._begun_ns >= FAREWELL_NS:",
+            "if not unaware:",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "runtime/execution/parking.py",
+        (f"{DOERS}/test_parking.py",),
+        ("who is woken before he sleeps, sleeps for ever", "        if action.is_resumed:\n", "        if False:\n"),
+        (
+            "who stands in the way does not inherit",
+            "            self._engine.inheritance.boost(each, action.priority, now_ns)",
+            "            pass",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "runtime/execution/parking.py",
+        ("tests/runtime/dispatcher/test_waiting_for_locks.py",),
+        ("what has begun is taken back", "if action.has_begun or self.parked.pop", "if self.parked.pop"),
+    ),
+    *mutations(
+        AREA,
+        "runtime/execution/callers.py",
+        (f"{DOERS}/test_callers.py",),
+        ("calls of a dead process wait on, once its successor is up", " or now.generation != place.generation", ""),
+        (
+            "who cannot be reached is asked again and again",
+            "                self.gone(peer)\n        self._withdraw",
+            "                pass\n        self._withdraw",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "runtime/execution/progress.py",
+        (f"{DOERS}/test_progress.py",),
+        ("what was declared to take long looks wedged", " or any(is_long(worker.action) for worker in workers)", ""),
+        ("what queues behind a stuck action is not seen", "    if len(actions) == len(workers):", "    if False:"),
+    ),
+    *mutations(
+        AREA,
+        "runtime/execution/intake.py",
+        (f"{DOERS}/test_intake.py",),
+        (
+            "a priority below the lowest is taken",
+            "if 0 <= asked < self._engine.scheduler.priorities:",
+            "if 0 <= asked <= self._engine.scheduler.priorities:",
+        ),
+        (
+            "the oldest request makes room",
+            ">= (worst.priority, worst.posted_ns)",
+            "< (worst.priority, worst.posted_ns)",
+        ),
+        (
+            "no room is made for urgent work any more",
+            "action.priority > throttle.barren_below:",
+            "action.priority < throttle.barren_below:",
+        ),
+        ("a cycle of calls waits for itself", "            if waiting == name:", "            if False:"),
+    ),
+    *mutations(
+        AREA,
+        "runtime/execution/intake.py",
+        (f"{DOERS}/test_outgoing.py",),
+        (
+            "the calls that a cancelled one awaits go on",
+            "return engine.outgoing.give_up(action, now_ns) if action.awaiting_id else 0",
+            "return 0",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "runtime/execution/watch.py",
+        (f"{DOERS}/test_workers.py",),
+        (
+            "a relief runs what is no more urgent",
+            "lowest = action.priority if lowest is None else max(lowest, action.priority)",
+            "lowest = 1 << 30",
+        ),
+        (
+            "nobody looks after the link while an action overruns",
+            "    def overrun(self, now_ns: int) -> None:\n",
+            "    def overrun(self, now_ns: int) -> None:\n        return\n\n    def _overrun(self, now_ns: int) -> None:\n",
+        ),
+    ),
+)

@@ -1,0 +1,203 @@
+"""Wire: frames, envelopes, outboxes, links and what another host may send."""
+
+from __future__ import annotations
+
+from tests.mutation.mutation import Mutation, mutations
+
+AREA = "wire"
+TESTS = "tests/transport"
+
+MUTATIONS: tuple[Mutation, ...] = (
+    *mutations(
+        AREA,
+        "transport/codec.py",
+        (f"{TESTS}/test_codec.py",),
+        ("a batch of sixteen is no array", "    if count < 16:", "    if count <= 16:"),
+        ("a frame may be of any size", "    if len(frame) > FRAME_BYTES_MAX:", "    if False:"),
+        (
+            "an id beyond 32 bits is cut",
+            'packed = b"".join((_HEADS[kind], packed_id, rest))',
+            'packed = b"".join((_HEADS[kind], _pack_id(_UINT32, id & _ID_MAX), rest))',
+        ),
+        ("a frame holds any number of envelopes", " or len(rows) > ENVELOPES_MAX", ""),
+        ("the key of idempotency is lost on its way", "        idempotency_key = fields[9]\n", ""),
+        (
+            "a route may be a number",
+            "if type(route) is not str or type(body) is not dict:",
+            "if type(body) is not dict:",
+        ),
+        ("a deadline may be a string", " and _is_int_or_nil(deadline)", ""),
+        ("a status may have three fields", "        and len(body) == 4\n", "        and len(body) >= 3\n"),
+        ("what was not begun looks as if it had", "REFUSED if fields[3] == REFUSED else None", "None"),
+        (
+            "extension types reach those who read",
+            "unpackb(frame, strict_map_key=False, ext_hook=refuse_extension)",
+            "unpackb(frame, strict_map_key=False)",
+        ),
+        (
+            "a retry bears the id of the call before",
+            "return packed[:before] + numbered + packed[start.tell() :]",
+            "return packed",
+        ),
+        (
+            "keys that were tuples end the whole batch",
+            "    if type(key) is dict:  # a frozen",
+            "    if False:  # a frozen",
+        ),
+        (
+            "one who asks too much is not told",
+            "if start.read_array_header() != 1 or",
+            "if start.read_array_header() == 1 or",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "transport/envelope.py",
+        (f"{TESTS}/test_codec.py",),
+        (
+            "a deadline by the clock counts as a duration",
+            "return now_ns + deadline if deadline >= 0 else -deadline",
+            "return now_ns + abs(deadline)",
+        ),
+        (
+            "a hint that is no number spoils the answer",
+            "    except (TypeError, ValueError, OverflowError):",
+            "    except OverflowError:",
+        ),
+        ("a remote traceback fills the frame", "text_of(error.trace, TRACE_MAX)", "error.trace"),
+    ),
+    *mutations(
+        AREA,
+        "transport/errors.py",
+        (f"{TESTS}/test_errors.py",),
+        ("an unknown status ends the reader", "    except (ValueError, KeyError):", "    except KeyError:"),
+        ("a message may be of any length", "    if len(text) > length_max:", "    if False:"),
+        (
+            "what no encoding knows cannot be told",
+            'return text.encode(errors="backslashreplace").decode()',
+            "return text",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "transport/batching.py",
+        (f"{TESTS}/test_batching.py",),
+        (
+            "who does not read fills our memory",
+            "        elif pending.bytes + len(packed) > PEER_BYTES_MAX:\n",
+            "        elif False:\n",
+        ),
+        ("what was sent is still counted", "            pending.bytes -= size\n", ""),
+        ("what a full socket did not take is lost", "            envelopes[:0] = batch\n", ""),
+        (
+            "what a full socket did not take comes out of order",
+            "            envelopes[:0] = batch\n",
+            "            envelopes += batch\n",
+        ),
+        (
+            "a frame grows beyond its bound",
+            "if batch and (room < 0 or len(batch) == BATCH_MAX):",
+            "if batch and len(batch) == BATCH_MAX:",
+        ),
+        (
+            "who reads again still counts as stalled",
+            "                self.stalled.discard(peer)\n            if sent",
+            "                pass\n            if sent",
+        ),
+        ("what waits for the dead is kept", "        self._pending.pop(peer, None)\n", ""),
+    ),
+    *mutations(
+        AREA,
+        "transport/foreign_frames.py",
+        (f"{TESTS}/test_foreign_frames.py",),
+        (
+            "lists from another host are not counted",
+            "        if self._containers > CONTAINERS_MAX:",
+            "        if False:",
+        ),
+        ("names from another host are not counted", "        if self._names > NAMES_MAX:", "        if False:"),
+        (
+            "keys that collide hold the reader up",
+            "            if any(map(int.__eq__, hashes, hashes[SAME_HASH_MAX:])):",
+            "            if False:",
+        ),
+        (
+            "what stands behind a batch is overlooked",
+            "            if self._unpacker.tell() != len(self._frame):",
+            "            if False:",
+        ),
+        (
+            "the collector stays off",
+            "        if is_on:\n            gc.enable()",
+            "        if False:\n            gc.enable()",
+        ),
+        (
+            "large frames are not counted at all",
+            "        if len(frame) <= UNCOUNTED_BYTES:",
+            "        if len(frame) <= codec.FRAME_BYTES_MAX:",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "transport/link.py",
+        (f"{TESTS}/test_link.py",),
+        ("a peer that comes back is ignored for ever", "            (zmq.ROUTER_HANDOVER, 1),\n", ""),
+        ("who is not there looks as if he had heard", "            (zmq.ROUTER_MANDATORY, 1),\n", ""),
+        ("a path that is too long is cut", "        if len(os.fsencode(path)) > PATH_BYTES_MAX:", "        if False:"),
+        (
+            "large frames fill the memory",
+            "        return sum(bytes for _, bytes in large) + size <= LARGE_BYTES_MAX",
+            "        return True",
+        ),
+        ("the socket file stays", "            path.unlink(missing_ok=True)", "            pass"),
+        (
+            "a message of many parts is taken for one",
+            "        if count:\n            raise MalformedFrame",
+            "        if False:\n            raise MalformedFrame",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "transport/remote/greeting.py",
+        (f"{TESTS}/remote/test_greeting.py",),
+        ("an old client is welcome", "    if hello.protocol < PROTOCOL_OLDEST:", "    if False:"),
+        (
+            "a client that is too new is welcome",
+            "    if hello.oldest > PROTOCOL:",
+            "    if hello.oldest > PROTOCOL + 1:",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "transport/peers/window.py",
+        (f"{TESTS}/peers/test_window.py",),
+        ("the window never shrinks", "            if queue_ns > QUEUE_NS:", "            if False:"),
+        ("the window shuts for ever", " or not self._marks:\n            return True", ":\n            return True"),
+        (
+            "a reader may say that he has read what was never sent",
+            "        if not 0 <= total <= self.sent:",
+            "        if total < 0:",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "transport/topics.py",
+        (f"{TESTS}/test_topics.py",),
+        (
+            "the topic above is heard below",
+            'pattern[:-2]) if pattern.endswith(".*")',
+            'pattern[:-1]) if pattern.endswith(".*")',
+        ),
+        ("a gap is one too long", "number - last.number - 1", "number - last.number"),
+        (
+            "who has subscribed since is not found",
+            '        """Subscribe; a second time is the same as once."""\n        self._found.clear()\n',
+            '        """Subscribe; a second time is the same as once."""\n',
+        ),
+        (
+            "numbers that a new process gives count as a gap",
+            "        for pair in [pair for pair in self._last if pair[0] == publisher]:\n            del self._last[pair]",
+            "        pass",
+        ),
+    ),
+)
