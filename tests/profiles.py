@@ -1,8 +1,9 @@
 """How many examples hypothesis tries, and from which seed.
 
 `scripts/test` draws the same examples in every run: a failure is the change's, and not an accident's. `scripts/long` draws ten
-times as many from a seed of its own, which it says; APPBACKPLANE_MODEL_EXAMPLES=N draws N of each model from a new seed. Nobody
-measures the time of an example: that would measure the machine.
+times as many from a seed of its own, which it says; APPBACKPLANE_MODEL_EXAMPLES=N draws N of each model from a new seed. With
+the compiled package it draws a quarter: the interpreted run has judged the logic, and what mypyc does otherwise shows early.
+Nobody measures the time of an example: that would measure the machine.
 """
 
 from __future__ import annotations
@@ -16,11 +17,22 @@ IS_LONG = bool(os.environ.get("APPBACKPLANE_LONG"))
 #: Examples of each model, if somebody asks for a number.
 ASKED = os.environ.get("APPBACKPLANE_MODEL_EXAMPLES")
 
+#: Whether these are the same tests once more, with the compiled package (`scripts/test`).
+IS_AGAIN = bool(os.environ.get("APPBACKPLANE_EXPECT_COMPILED"))
 #: Whether it is enough that a test fails, whatever the smallest example is that it fails with (`scripts/mutate`).
 IS_MUTATED = bool(os.environ.get("APPBACKPLANE_MUTATED"))
 
+
+def examples(count: int) -> int:
+    """Examples of one test: `count` in `scripts/test`, ten times as many in `scripts/long`, or as many as are asked for."""
+    if ASKED:
+        return int(ASKED)
+    return 10 * count if IS_LONG else max(1, count // 4) if IS_AGAIN else count
+
+
 settings.register_profile(
     "appbackplane",
+    max_examples=100 if ASKED else examples(100),
     derandomize=not IS_LONG and not ASKED,
     deadline=None,
     database=None,
@@ -29,10 +41,3 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("appbackplane")
-
-
-def examples(count: int) -> int:
-    """Examples of one test: `count` in `scripts/test`, ten times as many in `scripts/long`, or as many as are asked for."""
-    if ASKED:
-        return int(ASKED)
-    return 10 * count if IS_LONG else count
