@@ -12,11 +12,10 @@ import os
 
 from hypothesis import HealthCheck, Phase, settings
 
-#: Whether `scripts/long` runs this.
-IS_LONG = bool(os.environ.get("APPBACKPLANE_LONG"))
+from tests.figures import IS_LONG
+
 #: Examples of each model, if somebody asks for a number.
 ASKED = os.environ.get("APPBACKPLANE_MODEL_EXAMPLES")
-
 #: Whether these are the same tests once more, with the compiled package (`scripts/test`).
 IS_AGAIN = bool(os.environ.get("APPBACKPLANE_EXPECT_COMPILED"))
 #: Whether it is enough that a test fails, whatever the smallest example is that it fails with (`scripts/mutate`).
@@ -24,7 +23,7 @@ IS_MUTATED = bool(os.environ.get("APPBACKPLANE_MUTATED"))
 
 
 def examples(count: int) -> int:
-    """Examples of one test: `count` in `scripts/test`, ten times as many in `scripts/long`, or as many as are asked for."""
+    """Examples of one test: `count`, ten times as many in `scripts/long`, a quarter when compiled, or what is asked for."""
     if ASKED:
         return int(ASKED)
     return 10 * count if IS_LONG else max(1, count // 4) if IS_AGAIN else count
