@@ -1,5 +1,6 @@
 """What the tests of the house look at: the files of the repository as they lie there."""
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -7,6 +8,16 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("transport", "runtime", "supervisor", "spark")
+#: What a wheel is made of beside them.
+FILES = ("setup.py", "pyproject.toml", "README.md", "LICENSE")
+
+
+def copy_sources(checkout: Path) -> None:
+    """What a wheel is made of, somewhere else, and without git."""
+    for folder in FOLDERS:
+        shutil.copytree(ROOT / folder, checkout / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in FILES:
+        shutil.copy(ROOT / name, checkout / name)
 
 
 @pytest.fixture(scope="session")

@@ -9,19 +9,17 @@ from pathlib import Path
 
 import pytest
 
-FOLDERS = ("transport", "runtime", "supervisor", "spark")
+from .conftest import copy_sources
 
 
 @pytest.fixture
 def checkout(root: Path, tmp_path: Path) -> Path:
-    """What a wheel is made of, somewhere else, and without git."""
+    """What a wheel is made of, and the script that knows of it."""
     copy = tmp_path / "checkout"
-    for folder in FOLDERS:
-        shutil.copytree(root / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    copy_sources(copy)
     (copy / "scripts").mkdir()
     (copy / "docs").mkdir()
-    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "scripts/bootstrap.sh"):
-        shutil.copy(root / name, copy / name)
+    shutil.copy(root / "scripts/bootstrap.sh", copy / "scripts/bootstrap.sh")
     return copy
 
 

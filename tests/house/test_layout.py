@@ -14,7 +14,8 @@ import pytest
 
 from tests.tiers import COMPILED, MIXED, TIER_OF
 
-FOLDERS = ("transport", "runtime", "supervisor", "spark")
+from .conftest import FOLDERS
+
 #: What may lie in the root; a new entry is a decision about the whole house.
 TOP_LEVEL = {*FOLDERS, "tests", "scripts", "docs", "examples"} | {
     "pyproject.toml", "setup.py", "README.md", "LICENSE", ".ci", ".gitignore",

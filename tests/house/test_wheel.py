@@ -11,7 +11,6 @@ import csv
 import hashlib
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -24,8 +23,8 @@ import pytest
 
 from tests.figures import LONG, judge
 
-FOLDERS = ("transport", "runtime", "supervisor", "spark")
-FILES = ("setup.py", "pyproject.toml", "README.md", "LICENSE")
+from .conftest import FOLDERS, copy_sources
+
 #: What pip calls to install, and what `build` calls for an sdist, in the folder of the sources.
 WHEEL = "get_requires_for_build_wheel(), prepare_metadata_for_build_wheel(into), build_wheel(into)"
 SDIST = "get_requires_for_build_sdist(), build_sdist(into)"
@@ -42,15 +41,12 @@ class Built:
 
 
 @pytest.fixture(scope="module")
-def built(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
+def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
     """Of the sources as they are, interpreted."""
     pytest.importorskip("setuptools", reason="the extra `build` is not installed")
     folder = tmp_path_factory.mktemp("built")
     checkout, made = folder / "checkout", folder / "made"
-    for name in FOLDERS:
-        shutil.copytree(root / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in FILES:
-        shutil.copy(root / name, checkout / name)
+    copy_sources(checkout)
     subprocess.run(["chmod", "-R", "a-w", checkout], check=True)
     before = state(checkout)
     build(WHEEL, checkout, made)
