@@ -40,14 +40,14 @@ def system(up: Up) -> System:
 
 @contextmanager
 def flooded(client: Client) -> Iterator[None]:
-    """The mill has at priority 0 more to do than it can, all the time."""
+    """The mill has at priority 0 more to do than it can, all the time: ten seconds of it, and soon a minute, in its queue."""
     is_over = threading.Event()
 
     def flood() -> None:
         pending = []
         while not is_over.is_set():
             with suppress(BackplaneError):  # as full as it may be
-                pending.append(client.submit("mill.grind", seconds=0.0002, priority=0, timeout=LIMIT_S))
+                pending.append(client.submit("mill.grind", seconds=0.01, priority=0, timeout=LIMIT_S))
             pending = [call for call in pending if not call.done()] if len(pending) > 5_000 else pending
         for call in pending:
             call.cancel()
