@@ -820,7 +820,7 @@ class Doctor(AppObject):
 
     @operation(priority=4)
     def hog(self, seconds: float) -> float:
-        """Compute for about so long, of the CPU's time, in an extension that keeps the interpreter to itself; how long it was."""
+        """Compute for `seconds` of CPU time in an extension that keeps the GIL. Returns the wall time that it took."""
         began_ns, began_cpu_ns = RealClock.now_ns(), RealClock.cpu_ns()
         sum(range(1_000_000))
         per_s = 1e15 / (RealClock.cpu_ns() - began_cpu_ns)
