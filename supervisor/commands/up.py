@@ -13,6 +13,7 @@ import subprocess
 import sys
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -24,12 +25,14 @@ from ..config import Config, load
 from ..logs.collector import folder_of
 from ..logs.folder import LAST_WORDS
 from ..logs.output import Output
-from ..metrics.port import PATH, MetricsPort
 from ..processes.run_dir import already_running, running_pid
 from . import cluster_store, node_keys, show
 from .asking import ask
 from .cli import FAILED, debug_option, is_debug, json_option
 from .systems import toml_of
+
+if TYPE_CHECKING:
+    from ..metrics.port import MetricsPort
 
 #: What a detached supervisor says once the system is up, and then what is not well; anything else is why it is not up.
 _UP = "up"
@@ -83,7 +86,7 @@ def _in_foreground(config: Config, ready_fd: int | None) -> None:
             if config.system.metrics is not None:
                 port = _metrics_port(config, config.system.metrics)
                 stack.callback(port.close)
-                notices.append(f"metrics at http://{port.address}{PATH}")
+                notices.append(f"metrics at {port.url}")
             outcome = run(config, shown, lambda problems: say("\n".join((_UP, *problems)).encode()), notices)
     except FailedPrecondition as error:
         say(error.message.encode())
@@ -94,6 +97,8 @@ def _in_foreground(config: Config, ready_fd: int | None) -> None:
 
 
 def _metrics_port(config: Config, address: str) -> MetricsPort:
+    from ..metrics.port import MetricsPort  # a web server: a fifth of all imports, for those systems alone that have one
+
     location = Location(Path(config.run_dir), config.system.name, Path(config.file))
     return MetricsPort(address, lambda: ask(location, "supervisor.status", {"buckets": True}))
 

@@ -64,7 +64,8 @@ class Clocks:
         """One look, so long after the one before, of which so much counts."""
         slot = sight.slot
         if slot is None or slot.heartbeat_ns == self.beat_ns:
-            self.silent_ns += min(passed_ns, passed_ns_max)
+            # Silence under a debugger does not count: once released, the process has its whole time to beat again.
+            self.silent_ns = 0 if sight.is_traced else self.silent_ns + min(passed_ns, passed_ns_max)
             return
         self.silent_ns = 0
         if slot.progress_ns != self.progress_ns or not self.beat_ns:

@@ -44,6 +44,7 @@ class MetricsPort:
             raise FailedPrecondition(f"[system] metrics: cannot listen at {address}: {error.strerror}") from error
         #: The port that it has, if any was asked for (port 0).
         self.address = f"[{host}]:{self._server.server_port}" if ":" in host else f"{host}:{self._server.server_port}"
+        self.url = f"http://{self.address}{PATH}"
         self._server.set_app(self._answer)
         self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
         self._thread.start()

@@ -141,10 +141,11 @@ MUTATIONS: tuple[Mutation, ...] = (
         (f"{TESTS}/test_health.py",),
         (
             "a supervisor that was stopped finds everybody overdue",
-            "self.silent_ns += min(passed_ns, passed_ns_max)",
-            "self.silent_ns += passed_ns",
+            "self.silent_ns + min(passed_ns, passed_ns_max)",
+            "self.silent_ns + passed_ns",
         ),
         ("silences add up", "        self.silent_ns = 0\n        if slot", "        if slot"),
+        ("one that a debugger has released is killed", "0 if sight.is_traced else self", "self"),
         ("one that a debugger holds is killed", " or sight.is_traced:", ":"),
         ("one that has nothing to do is stuck", "elif slot.ready_count:", "else:"),
         (

@@ -283,8 +283,8 @@ def test_who_is_being_debugged_is_left_alone(start: Start) -> None:
     seen = watch(system, 3.5)
     assert seen[-1]["health"] == "unknown"
     assert {each["generation"] for each in seen} == {1}
+    # How long it has afterwards: tests/supervisor/direction/test_health.py, under a clock that waits for it.
     assert ptrace(17, pid, None, None) == 0  # PTRACE_DETACH
-    assert {each["generation"] for each in watch(system, 1.0)} == {1}
     end(system)
 
 

@@ -355,6 +355,17 @@ def test_dead_is_known_from_the_process_alone() -> None:
     assert HealthWatch({}, {}).of(living(Phase.FAILED), slot(running_since_ns=1), START_NS) == "dead"
 
 
+def test_a_process_that_a_debugger_has_released_has_time_to_beat_again() -> None:
+    """The silence under the debugger does not count. If it did, detaching would get the process killed at the next look."""
+    play = Play(stuck_after_ns=4 * SECOND_NS, beats=False, is_traced=True)
+    play.live(HOUR_S)
+    play.is_traced = False
+    play.live(1.9)
+    assert not play.is_replaced
+    play.live(4)
+    assert play.is_replaced
+
+
 @pytest.mark.parametrize("stuck_after_ns", [0, 5 * SECOND_NS])
 def test_wedged_is_shown_also_where_nothing_is_done_about_it(stuck_after_ns: int) -> None:
     """Until it gets on."""
