@@ -9,6 +9,7 @@ sets it itself. Under pytest-xdist each worker does this for itself, so that wor
 | TMPDIR, perhaps long | a short one: a socket's path has 107 bytes (`TMPDIR/SYSTEM/BACKPLANE-GENERATION.sock`) |
 | XDG_RUNTIME_DIR, XDG_STATE_HOME, XDG_CONFIG_HOME | folders of this run, beside the user's own systems, logs and keys |
 | LC_ALL, LANG, LANGUAGE | C.UTF-8: some tests read the messages of other programs |
+| PYTEST_ADDOPTS, for the projects whose tests a page runs | none |
 | no options of JVMs | those for a short life (archive.py) |
 | TERM, COLUMNS, LINES, NO_COLOR, FORCE_COLOR | none, as without a terminal: a test of a terminal opens one |
 """
@@ -27,7 +28,7 @@ from tests import archive
 
 #: Longer temporary folders than this leave too little of a socket's path.
 TMPDIR_CHARACTERS_MAX = 16
-NOT_INHERITED = ("LANG", "LANGUAGE", "TERM", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR")
+NOT_INHERITED = ("PYTEST_ADDOPTS", "LANG", "LANGUAGE", "TERM", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR")
 
 FOLDER: pytest.StashKey[Path] = pytest.StashKey()
 

@@ -97,7 +97,7 @@ def _in_foreground(config: Config, ready_fd: int | None) -> None:
 
 
 def _metrics_port(config: Config, address: str) -> MetricsPort:
-    from ..metrics.port import MetricsPort  # a web server: a fifth of all imports, for those systems alone that have one
+    from ..metrics.port import MetricsPort  # a web server: a fifth of all imports
 
     location = Location(Path(config.run_dir), config.system.name, Path(config.file))
     return MetricsPort(address, lambda: ask(location, "supervisor.status", {"buckets": True}))
