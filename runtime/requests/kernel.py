@@ -313,6 +313,12 @@ class RequestKernel(Component):
         count, last = self._desk.take_unheard()
         if count:
             log.warning("%s: %d requests failed that rejoin nobody; the last: %s", self.name, count, last)
+        count, operation = self._desk.take_left()
+        if count:
+            log.warning(
+                "%s: %d requests were withdrawn: %s returned without rejoining them; post with rejoin=False what nobody "
+                "asks for", self.name, count, operation,
+            )  # fmt: skip
 
     def _shortage_now(self, workers: Collection[str]) -> str:
         """Why it has fewer worker processes than it asks for, and never will have more (shortage.py); "": it may."""
