@@ -42,7 +42,7 @@ class Context:
         self._specs = specs
         #: The request that is executed; None: this is not one's.
         self.element = element
-        #: What its worker holds of `RequestKernel.resources`, by name; opened when first asked for.
+        #: What the thread that asks holds of `RequestKernel.resources`, by name; opened when first asked for.
         self.resources = resources
 
     # -- what users call ----------------------------------------------------------------------------------------------
