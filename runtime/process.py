@@ -17,7 +17,6 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import msgspec
@@ -39,6 +38,7 @@ from .execution.log_ring import RingWriter
 from .execution.os_priority import OsPriority, allowed
 from .execution.recording import Recording
 from .execution.sentinel import SUPERVISOR_GONE, Sentinel
+from .execution.signals import heed_no_more, heed_orders
 from .execution.stacks import write_on_signal
 from .loading import DeclarationFault, first_line, load_component, told
 from .objects.component import Component
@@ -157,13 +157,7 @@ def serve(config: ProcessConfig, components: Sequence[Component]) -> int:
     backplane.on_cpu_limit = sentinel.change_limit
     if backplane.recording is not None:
         sentinel.on_keeper = backplane.recording.limit_is_kept_by
-    # Ctrl-C is the supervisor's to act on: it stops everything in order.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        sentinel.stop(f"{signal.Signals(number).name} came")
-
-    signal.signal(signal.SIGTERM, on_signal)
+    heed_orders(sentinel.stop)
     # What the imports left is not garbage: not looking at it again keeps collections short.
     gc.collect()
     gc.freeze()
@@ -178,7 +172,7 @@ def serve(config: ProcessConfig, components: Sequence[Component]) -> int:
     if not config.dies_with_parent:
         outlive_parent()  # from now on its end is seen, and what runs may finish
     reason = sentinel.run()
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it has been heard; who it would wake is about to be gone
+    heed_no_more()
     log.debug("stopping: %s", reason)
     is_orphan = reason == SUPERVISOR_GONE
     if is_orphan:

@@ -29,6 +29,7 @@ TIER_OF = {
     "tests/chaos": "systems",
     "tests/bench/test_cases.py": "systems",
     "tests/runtime/execution/test_os_priority.py": "systems",
+    "tests/runtime/execution/test_signals.py": "systems",
     "tests/supervisor/doctor/test_checkup.py": "systems",
     "tests/supervisor/live/test_window.py": "systems",
     "tests/supervisor/metrics/test_metrics.py": "systems",

@@ -19,7 +19,7 @@ from . import request
 from .async_subscription import AsyncSubscription
 from .calling import CLOSE_TIMEOUT_S, CONNECT_TIMEOUT_S
 from .directory import Directory
-from .errors import Busy, Cancelled, DeadlineExceeded, PeerDown, Unavailable
+from .errors import Busy, Cancelled, DeadlineExceeded, FailedPrecondition, PeerDown, Unavailable
 from .events import Ended, Events
 from .retrying import RetryAccount, RetryBudget
 from .session import ClientSession
@@ -52,10 +52,11 @@ async def connect_async(
 
 
 class AsyncClient:
-    """A connection to a system. Made by `connect_async`; belongs to the event loop it was made in."""
+    """A connection to a system. Made by `connect_async`; belongs to its event loop; not to be used after a fork."""
 
     def __init__(self, way: Way, retry_budget: RetryBudget | None = None) -> None:
         self._way = way
+        self._pid = os.getpid()
         self._loop = asyncio.get_running_loop()
         self._link = way.link
         account = RetryAccount(retry_budget or RetryBudget(), time.monotonic_ns())
@@ -93,6 +94,7 @@ class AsyncClient:
         client outstanding, or 64 MiB of them, it waits for room first, the most urgent call first, those without a
         `priority` last; at most `timeout` seconds, and then raises `Busy`.
         """
+        self._expect_not_forked()
         if self._session.directory is None:
             timeout = await self._start(request.duration_ns(timeout), is_patient=bool(retry))
         if self._session.is_full:
@@ -114,6 +116,7 @@ class AsyncClient:
         `retry` as of `Client.submit`. Raises `Unavailable` while the system is gone; `call` would look for it again. Raises
         `Busy` where `call` would wait for room.
         """
+        self._expect_not_forked()
         if self._session.is_full:
             raise self._busy(route)
         is_retried = idempotency_key is not None if retry is None else retry
@@ -182,8 +185,8 @@ class AsyncClient:
         """Let what was cast and published arrive (at most a second), end all outstanding calls (`Cancelled`) and
         subscriptions, and let go of the link. Once is enough.
         """
-        if self._is_closed:
-            return
+        if self._is_closed or self._pid != os.getpid():
+            return  # of a fork's copy, the link is the parent's
         try:
             await self._settle()
         finally:
@@ -230,6 +233,11 @@ class AsyncClient:
     def _expect_open(self) -> None:
         if self._is_closed:
             raise Unavailable("the client is closed")
+        self._expect_not_forked()
+
+    def _expect_not_forked(self) -> None:
+        if self._pid != os.getpid():
+            raise FailedPrecondition("a client does not survive a fork: connect again in the child")
 
     async def _start(self, limit_ns: int, *, is_patient: bool) -> float:
         """Connect for a call; returns the seconds that it has left. `is_patient`: as of `Calling._start`."""
@@ -384,6 +392,7 @@ class AsyncClient:
             subscription._arrived.set()
 
     def _drop(self, subscription: AsyncSubscription) -> None:
+        self._expect_not_forked()
         subscription._closed = True
         subscription._arrived.set()
         if subscription in self._subscriptions:
@@ -392,4 +401,5 @@ class AsyncClient:
             self._soon()
 
     def _unconfirmed(self, topic: str) -> tuple[str, ...]:
+        self._expect_not_forked()
         return tuple(self._session.unconfirmed(topic))

@@ -32,6 +32,7 @@ class AsyncSubscription:
         Raises `PeerDown` when the system is gone (the next `get` connects again, if it is back) and `Unavailable` when
         the subscription or its client has been closed.
         """
+        self._client._expect_not_forked()
         async with asyncio.timeout(timeout):
             while True:
                 message = self._inbox.take()

@@ -60,6 +60,7 @@ class Calling:
 
     def start(self, limit_ns: int) -> None:
         """Connect, unless connected."""
+        self._expect_not_forked()
         with self._waiting.lock:
             self._expect_open()
             if self.session.directory is None:
@@ -71,6 +72,7 @@ class Calling:
     ) -> Any:  # fmt: skip  # hot: scripts/bench call_rtt
         """Begin a call and wait for its end."""
         pending = Outcome(self, route)
+        self._expect_not_forked()
         with self._waiting.lock:
             self._begin(pending, key, priority, timeout, arguments, keywords, idempotency_key, is_retried)
             try:
@@ -89,6 +91,7 @@ class Calling:
         arguments: Mapping[str, Any] | None, keywords: dict[str, Any], idempotency_key: Any, is_retried: Any,
     ) -> None:  # fmt: skip  # hot: scripts/bench call_pipelined
         """Begin a call whose end comes into `pending`. It leaves now, or in a burst with others."""
+        self._expect_not_forked()
         with self._waiting.lock:
             session = self.session
             if session.is_full:
@@ -108,6 +111,7 @@ class Calling:
 
     def cast(self, route: str, key: str | None, priority: int | None, body: dict[str, Any]) -> None:
         """Call, and expect nothing back."""
+        self._expect_not_forked()
         with self._waiting.lock:
             self._ready_to_speak(_monotonic_ns(), request.duration_ns(CONNECT_TIMEOUT_S))
             self.session.cast(route, key, priority, body)
@@ -115,6 +119,7 @@ class Calling:
 
     def publish(self, topic: str, priority: int | None, body: dict[str, Any]) -> int:
         """Tell all who hear `topic`; returns how many backplanes."""
+        self._expect_not_forked()
         with self._waiting.lock:
             self._ready_to_speak(_monotonic_ns(), request.duration_ns(CONNECT_TIMEOUT_S))
             try:
@@ -126,6 +131,7 @@ class Calling:
         """Hear its topic, and wait until all backplanes know."""
         check_pattern(stream.topic)
         confirmed = Outcome(self, stream.topic)
+        self._expect_not_forked()
         with self._waiting.lock:
             now_ns = self._ready_to_speak(_monotonic_ns(), limit_ns)
             self._subscriptions.add(stream)
@@ -140,6 +146,7 @@ class Calling:
 
     def directory(self) -> Directory:
         """The newest."""
+        self._expect_not_forked()
         with self._waiting.lock:
             self._ready_to_speak(_monotonic_ns(), request.duration_ns(CONNECT_TIMEOUT_S))
             self._look(_monotonic_ns())
@@ -165,6 +172,7 @@ class Calling:
     def wait_for(self, pending: Outcome, timeout: float | None) -> bool:
         """Wait until it has ended; False: not within so many seconds."""
         limit_ns = None if timeout is None else request.duration_ns(timeout)
+        self._expect_not_forked()
         with self._waiting.lock:
             until_ns = ends_ns = pending._ends_ns
             if limit_ns is not None:
@@ -177,6 +185,7 @@ class Calling:
 
     def look_once(self) -> None:
         """Send what has gathered, and take what has come."""
+        self._expect_not_forked()
         with self._waiting.lock:
             if not self._is_closed:
                 self._waiting.check_lifeline()
@@ -184,6 +193,7 @@ class Calling:
 
     def cancel(self, pending: Outcome) -> bool:
         """Take it back; whether it had not ended."""
+        self._expect_not_forked()
         with self._waiting.lock:
             if pending.is_ready:
                 return False
@@ -194,6 +204,7 @@ class Calling:
     def next_message(self, stream: Stream, timeout: float | None) -> Message:
         """Wait for the next message of a subscription."""
         limit_ns = None if timeout is None else request.duration_ns(timeout)
+        self._expect_not_forked()
         with self._waiting.lock:
             message = stream._inbox.take()
             if message is None:
@@ -213,14 +224,23 @@ class Calling:
 
     def unsubscribe(self, stream: Stream) -> None:
         """Hear no more."""
+        self._expect_not_forked()
         with self._waiting.lock:
             if not self._is_closed:
                 self._drop(stream)
 
     def unconfirmed(self, topic: str) -> tuple[str, ...]:
         """The backplanes that have not confirmed a subscription."""
+        self._expect_not_forked()
         with self._waiting.lock:
             return tuple(self.session.unconfirmed(topic))
+
+    # -- before the lock is taken -------------------------------------------------------------------------------------
+
+    def _expect_not_forked(self) -> None:  # hot: scripts/bench call_pipelined
+        """In a fork's copy the link is the parent's, and a thread that is not there may have the lock for ever."""
+        if self._pid != _getpid():
+            raise FailedPrecondition("a client does not survive a fork: connect again in the child")
 
     # -- with the lock held -------------------------------------------------------------------------------------------
 
@@ -245,8 +265,6 @@ class Calling:
     def _expect_open(self) -> None:  # hot: scripts/bench call_pipelined
         if self._is_closed:
             raise Unavailable("the client is closed")
-        if self._pid != _getpid():
-            raise FailedPrecondition("a client does not survive a fork: connect again in the child")
 
     def _ready_to_speak(
         self, now_ns: int, limit_ns: int, *, is_patient: bool = False

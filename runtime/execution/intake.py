@@ -119,6 +119,7 @@ class Intake:
         is_keyed = envelope.idempotency_key is not None and kind == CALL
         if is_keyed and (key is not None or not route.has_digest) and self.replays.has_answered(peer, envelope, now_ns):
             return
+        spec: OperationSpec | None = None
         if route.endpoint is not None:
             asked = Request(name, key, body, priority, deadline_ns, chain or ())
             made = action_of(route, asked, engine.scheduler.priorities)
@@ -129,6 +130,8 @@ class Intake:
         else:
             object, spec = self._target(route, key, chain)
             arguments = spec.binding.bind(body, name)
+            if envelope.priority is None:
+                priority = spec.priority
             if is_keyed:
                 action = KeyedAction(object, name, priority, spec.function, arguments, deadline_ns)
             else:
@@ -139,7 +142,7 @@ class Intake:
             action.priority = lent
         try:
             if chain:
-                self._check_cycle(action, chain, is_reentrant=route.is_reentrant)
+                self._check_cycle(action, chain, is_reentrant=spec is not None and spec.mark.reentrant)
                 action.chain = chain
             action.trace = envelope.trace
             if route.is_counted:

@@ -11,12 +11,13 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import msgspec
 
 from . import binding
 from .binding import Binding
+from .hints import hints_of
 from .operation import MARK, DeclarationError, Mark
 
 #: The wire has bytes of its own; without this msgspec would take any text for base64 of bytes.
@@ -122,7 +123,7 @@ def _parameters(function: Callable[..., Any]) -> tuple[list[inspect.Parameter], 
                 f"{function.__qualname__}: parameter {parameter.name!r} has no name a caller could give: name each argument"
             )
     try:
-        return parameters, get_type_hints(function)
+        return parameters, hints_of(function)
     except NameError as error:
         raise DeclarationError(f"{function.__qualname__}: annotation cannot be resolved: {error}") from error
 

@@ -37,8 +37,8 @@ class Route:
     """One way in: the objects behind it, and the component whose state opens and shuts it."""
 
     __slots__ = (
-        "_states", "component", "cursor", "endpoint", "has_digest", "is_counted", "is_reentrant", "mark", "name", "objects",
-        "priority", "spec", "specs", "states",
+        "_states", "component", "cursor", "endpoint", "has_digest", "is_counted", "mark", "name", "objects", "priority",
+        "spec", "specs", "states",
     )  # fmt: skip
 
     def __init__(self, name: str, component: Component, spec: OperationSpec | None, endpoint: Endpoint | None) -> None:
@@ -49,16 +49,33 @@ class Route:
         self.specs: dict[type[AppObject], OperationSpec] = {}
         self.endpoint = endpoint
         self.mark = spec.mark if spec is not None else Mark(kind="endpoint")
+        #: The highest that any class declares: of the digester, and of descriptions. A call runs at that of its target's class.
         self.priority: int = endpoint.priority if endpoint is not None else self.mark.priority
         #: The component states in which it is served, by name, and as they are.
         self.states: tuple[str, ...] = endpoint.states if endpoint is not None else self.mark.states
         self._states = tuple(state for state in ModuleState if state.value in self.states)
         self.has_digest = self.mark.digest is not None
         self.is_counted = endpoint is None or endpoint.is_counted
-        self.is_reentrant = self.mark.reentrant
         self.objects: list[AppObject] = []
         #: Where the search for the least busy object begins next.
         self.cursor = 0
+
+    def add(self, cls: type[AppObject], spec: OperationSpec) -> None:
+        """Take in the declaration of one more class. Raises `DeclarationError` where a route can have but one.
+
+        In which states a route is served, and who digests its calls, is settled before there is a target.
+        """
+        if self.specs:
+            first = next(iter(self.specs))
+            for what in ("states", "digest"):
+                here, there = getattr(spec.mark, what), getattr(self.mark, what)
+                if here != there:
+                    raise DeclarationError(
+                        f"{self.name}: {first.__qualname__} declares {what}={there!r}, {cls.__qualname__} {what}={here!r}: "
+                        "declare the same, or give one of them another name"
+                    )
+        self.specs[cls] = spec
+        self.priority = min(self.priority, spec.priority)
 
     @property
     def is_registered(self) -> bool:
@@ -66,6 +83,21 @@ class Route:
         now = self.component._module_state
         # Not `in`, nor by name: an enum's hash and value are Python functions.
         return any(state is now for state in self._states)
+
+    @property
+    def is_idempotent(self) -> bool:
+        """Whether a call may be tried again, whichever class serves it."""
+        return bool(self.specs) and all(spec.mark.idempotent for spec in self.specs.values())
+
+    @property
+    def is_reentrant(self) -> bool:
+        """Whether a call that comes back through its own chain is served, whichever class serves it."""
+        return bool(self.specs) and all(spec.mark.reentrant for spec in self.specs.values())
+
+    @property
+    def calls(self) -> tuple[str, ...]:
+        """The routes that any class declares that it calls, each once."""
+        return tuple(dict.fromkeys(route for spec in self.specs.values() for route in spec.mark.calls))
 
     @property
     def is_exported(self) -> bool:
@@ -76,8 +108,8 @@ class Route:
 
     def check_signatures(self) -> None:
         """A call without a key goes to the least busy of all. Raises `DeclarationError` where some would take it, some not."""
-        if all(object._key is not None for object in self.objects):
-            return
+        if not self.has_digest and all(object._key is not None for object in self.objects):
+            return  # a digester binds the arguments before it has a key
         first = next(iter(self.specs))
         for cls, spec in self.specs.items():
             if not spec.takes_as(self.specs[first]):
@@ -233,9 +265,9 @@ class Registry:
                     else "",
                     states=route.states,
                     summary=_summary(route),
-                    reentrant=route.mark.reentrant,
-                    calls=route.mark.calls,
-                    idempotent=route.mark.idempotent,
+                    reentrant=route.is_reentrant,
+                    calls=route.calls,
+                    idempotent=route.is_idempotent,
                     export=route.is_exported,
                 )
                 for route in routes
@@ -286,7 +318,7 @@ class Registry:
             if spec.mark.kind == "operation":
                 if route not in self.routes:
                     self.routes[route] = Route(route, component, spec, None)
-                self.routes[route].specs[cls] = spec
+                self.routes[route].add(cls, spec)
             if spec.mark.digest is not None and not callable(getattr(component, spec.mark.digest, None)):
                 raise DeclarationError(
                     f"{cls.__qualname__}.{spec.attribute}: "

@@ -12,12 +12,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from appbackplane.transport.errors import InvalidArgument, text_of
 
+from ..objects.hints import has_bounds, hints_of
 from ..objects.operation import DeclarationError
 from .wire import ITEM_BYTES_MAX
 
@@ -39,7 +40,7 @@ class Runnable:
 class RunnableSpec:
     """One class of runnables, looked at once."""
 
-    __slots__ = ("_decoder", "_result_decoder", "cls", "execute", "is_async", "kinds", "name", "request_type", "where")
+    __slots__ = ("_decoder", "_has_bounds", "_result_decoder", "cls", "execute", "is_async", "kinds", "name", "request_type", "where")
 
     def __init__(self, cls: Any) -> None:
         """Raises `DeclarationError` for what is no runnable."""
@@ -64,6 +65,8 @@ class RunnableSpec:
         if self.request_type is float:  # as everywhere in Python's types, and in msgspec's
             self.kinds = (float, int)
         self._decoder = _decoder(cls, "request", self.request_type)
+        #: Whether the annotation says more than a type; then a request is checked where it is posted, for threads, too.
+        self._has_bounds = has_bounds(self.request_type)
         self._result_decoder = _decoder(cls, "result", hints.get("return", Any))
         self.execute: Callable[[Any, Any], Any] = self._unmade
 
@@ -80,6 +83,12 @@ class RunnableSpec:
             raise InvalidArgument(
                 f"{self.name} executes {self.kinds[0].__qualname__}, not {type(request).__qualname__}: got {request!r:.100}"
             )
+
+        if self._has_bounds:
+            try:
+                msgspec.convert(request, self.request_type)
+            except msgspec.ValidationError as error:
+                raise InvalidArgument(f"{self._executes()}: {text_of(error)}: got {request!r:.100}") from None
 
     def pack(self, request: Any) -> bytes:
         """A request as it travels. Raises `InvalidArgument` for one that cannot."""
@@ -156,7 +165,7 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     for name, hint in function.__annotations__.items():
         one = SimpleNamespace(__annotations__={name: hint})
         with suppress(NameError):
-            hints |= get_type_hints(one, globalns=getattr(inspect.unwrap(function), "__globals__", {}))
+            hints |= hints_of(one, globalns=getattr(inspect.unwrap(function), "__globals__", {}))
     return hints
 
 

@@ -830,6 +830,9 @@ class Doctor(AppObject):
 
 # Forks
 
+#: How long a child may take to end.
+ENDS_S = 30.0
+
 
 class Forker(Component):
     """Makes copies of its process, as an operation should not, and libraries do."""
@@ -861,6 +864,37 @@ class Fork(AppObject):
             os._exit(5)
         _, status = os.waitpid(child, 0)
         return os.waitstatus_to_exitcode(status)
+
+    @operation()
+    def terminate(self) -> int | None:
+        """The exit code of a child that multiprocessing has forked and terminated; None: it goes on."""
+        process = multiprocessing.get_context("fork").Process(target=threading.Event().wait)
+        process.start()
+        process.terminate()
+        process.join(ENDS_S)
+        code = process.exitcode
+        process.kill()
+        process.join()
+        return code
+
+    @operation()
+    def pool(self, numbers: list[int]) -> list[int]:
+        """What a pool of forked workers makes of them; it terminates its workers at its end."""
+        with multiprocessing.get_context("fork").Pool(2) as pool:
+            return pool.map(abs, numbers)
+
+    @operation()
+    def interrupt(self) -> int:
+        """The exit code of a program that was started and interrupted."""
+        words = "import signal, sys; print(flush=True); signal.pause()"
+        with subprocess.Popen([sys.executable, "-c", words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as program:
+            assert program.stdout is not None
+            program.stdout.readline()
+            program.send_signal(signal.SIGINT)
+            try:
+                return program.wait(ENDS_S)
+            finally:
+                program.kill()
 
     @operation()
     def multiply(self) -> int:

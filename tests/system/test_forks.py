@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import psutil
 import pytest
@@ -49,4 +50,19 @@ def test_a_child_that_ends_by_itself_ends_as_it_says(system: System) -> None:
     with system.connect() as client:
         assert client.call("forker.fork", key="fork", how="ends") == 5
         assert client.call("forker.multiply", key="fork") == 0
+        assert_serves(system, client)
+
+
+def test_a_child_that_an_operation_has_forked_can_be_terminated(system: System) -> None:
+    """It had its parent's handler of SIGTERM, which stops a sentinel that does not run there: Pool waited for its end for ever."""
+    with system.connect() as client:
+        assert client.call("forker.terminate", key="fork", timeout=LIMIT_S) == -signal.SIGTERM
+        assert client.call("forker.pool", key="fork", numbers=[-1, 2], timeout=LIMIT_S) == [1, 2]
+        assert_serves(system, client)
+
+
+def test_a_program_that_an_operation_has_started_can_be_interrupted(system: System) -> None:
+    """What a process ignores, the programs that it executes ignore as well."""
+    with system.connect() as client:
+        assert client.call("forker.interrupt", key="fork", timeout=LIMIT_S) == -signal.SIGINT
         assert_serves(system, client)

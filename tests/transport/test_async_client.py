@@ -4,7 +4,7 @@ import asyncio
 import os
 import subprocess
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,14 @@ import pytest
 
 from appbackplane.transport import connect_async, exchange
 from appbackplane.transport.async_client import AsyncClient
+from appbackplane.transport.async_subscription import AsyncSubscription
 from appbackplane.transport.envelope import CANCEL, CAST
 from appbackplane.transport.errors import (
     BackplaneError,
     Busy,
     Cancelled,
     DeadlineExceeded,
+    FailedPrecondition,
     InvalidArgument,
     PeerDown,
     SystemNotRunning,
@@ -301,5 +303,48 @@ def test_calls_are_made_again(stand_in: Any, run_dir: Path) -> None:
         await other_thread(stand_in.come_back)
         assert await waiting == {"n": 2}
         assert [e.body for e in stand_in.heard if e.route == "query.echo"] == [{"n": 2}]
+
+    run(run_dir, act)
+
+
+async def _unconfirmed(heard: AsyncSubscription) -> Any:
+    return heard.unconfirmed
+
+
+async def _submit(client: AsyncClient) -> Any:
+    return await client.submit("query.echo")
+
+
+@pytest.mark.systems
+def test_whatever_a_fork_touches_of_its_parents_client_says_so(stand_in: Any, run_dir: Path) -> None:
+    """It waited for a loop that does not run there."""
+
+    async def act(client: AsyncClient) -> None:
+        heard = await client.subscribe("files.*")
+        touches: list[Callable[[], Coroutine[Any, Any, Any]]] = [
+            lambda: client.call("query.echo"),
+            lambda: _submit(client),
+            lambda: client.cast("query.note"),
+            lambda: client.publish("files.changed"),
+            lambda: client.subscribe("files.changed"),
+            client.directory,
+            client.start,
+            heard.get,
+            heard.__anext__,
+            heard.close,
+            lambda: _unconfirmed(heard),
+        ]
+        for number, touch in enumerate(touches):
+            child = os.fork()
+            if child == 0:
+                try:
+                    touch().send(None)
+                except FailedPrecondition:
+                    os._exit(7)
+                finally:
+                    os._exit(8)
+            _, code = await other_thread(os.waitpid, child, 0)
+            assert os.waitstatus_to_exitcode(code) == 7, number
+        assert await client.call("query.echo") == {}, "the parent's is as good as before"
 
     run(run_dir, act)

@@ -28,6 +28,7 @@ from appbackplane.transport.errors import (
     Unavailable,
     UnknownRoute,
 )
+from appbackplane.transport.handles import PendingCall, Subscription
 from appbackplane.transport.inbox import Message
 from tests.waiting import Span
 
@@ -523,6 +524,69 @@ def test_a_fork_is_told_to_connect_itself(client: Client) -> None:
     _, code = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(code) == 7
     assert client.call("query.echo") == {}, "the parent's is as good as before"
+
+
+TOUCHED_IN_A_FORK: dict[str, Callable[[Client, PendingCall, Subscription], Any]] = {
+    "done": lambda client, pending, heard: pending.done(),
+    "result": lambda client, pending, heard: pending.result(),
+    "exception": lambda client, pending, heard: pending.exception(1.0),
+    "cancel": lambda client, pending, heard: pending.cancel(),
+    "submit": lambda client, pending, heard: client.submit("query.echo"),
+    "cast": lambda client, pending, heard: client.cast("query.note"),
+    "publish": lambda client, pending, heard: client.publish("files.changed"),
+    "subscribe": lambda client, pending, heard: client.subscribe("files.changed"),
+    "directory": lambda client, pending, heard: client.directory(),
+    "start": lambda client, pending, heard: client.start(),
+    "flush": lambda client, pending, heard: client.flush(),
+    "get": lambda client, pending, heard: heard.get(),
+    "try_get": lambda client, pending, heard: heard.try_get(),
+    "next": lambda client, pending, heard: next(heard),
+    "unconfirmed": lambda client, pending, heard: heard.unconfirmed,
+    "close": lambda client, pending, heard: heard.close(),
+}
+
+
+@pytest.mark.systems
+@pytest.mark.parametrize("is_locked", [False, True])
+@pytest.mark.parametrize("touch", TOUCHED_IN_A_FORK.values(), ids=TOUCHED_IN_A_FORK)
+def test_whatever_a_fork_touches_of_its_parents_client_says_so(
+    client: Client, stand_in: Any, touch: Callable[[Client, PendingCall, Subscription], Any], is_locked: bool
+) -> None:
+    """It looked at its parent's link for ever, or waited for a lock that a thread of its parent's had held."""
+    stand_in.hooks["query.echo"] = lambda envelope: NO_ANSWER
+    heard = client.subscribe("files.*")
+    pending = client.submit("query.echo", timeout=LIMIT_S)
+    lock = client._calling._waiting.lock
+    with ThreadPoolExecutor(1) as pool:
+        if is_locked:
+            pool.submit(lock.acquire).result(LIMIT_S)
+        child = os.fork()
+        if child == 0:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(int(LIMIT_S))  # ends it where it waits for ever
+            try:
+                touch(client, pending, heard)
+            except FailedPrecondition:
+                os._exit(7)
+            finally:
+                os._exit(8)
+        if is_locked:
+            pool.submit(lock.release).result(LIMIT_S)
+    _, code = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(code) == 7
+    assert pending.cancel(), "the parent's goes on"
+
+
+@pytest.mark.systems
+def test_a_result_that_had_come_before_a_fork_is_there_in_the_child(client: Client) -> None:
+    """It needs no link."""
+    pending = client.submit("query.echo", text="x")
+    assert pending.result() == {"text": "x"}
+    child = os.fork()
+    if child == 0:
+        os._exit(7 if pending.done() and pending.result() == {"text": "x"} else 8)
+    _, code = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(code) == 7
 
 
 # -- made again -------------------------------------------------------------------------------------------------------

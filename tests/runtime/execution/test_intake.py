@@ -29,7 +29,7 @@ from appbackplane.runtime import (
     operation,
 )
 from appbackplane.runtime.testing import VirtualBackplane
-from appbackplane.transport.envelope import CAST, Envelope
+from appbackplane.transport.envelope import CALL, CAST, Envelope
 
 
 class Shelf(AppObject):
@@ -636,3 +636,47 @@ def test_a_state_machine_defers_in_order() -> None:
     newer = backplane.call("house.enter", who="cyd")
     assert newer.result() == ["ada", "bob", "cyd"]
     assert [call.is_done for call in early] == [True, True]
+
+
+class Attic(AppObject):
+    """Serves what a shelf does, less urgently."""
+
+    @operation(priority=6, reentrant=True)
+    def find(self, title: str, limit: int = 3) -> list[str]:
+        return [title] * limit
+
+
+class WithAttic(Library):
+    component_name = "library"
+
+    def setup(self) -> None:
+        super().setup()
+        self.add(Attic(), key="attic")
+
+
+@pytest.fixture
+def with_attic() -> VirtualBackplane:
+    return VirtualBackplane(WithAttic())
+
+
+def test_a_call_runs_at_the_priority_of_its_target(with_attic: VirtualBackplane) -> None:
+    """It ran at that of the class that was registered first: an operation declared 6 ran at 2."""
+    _ = with_attic.backplane
+    with_attic.call("library.find", key="attic", title="x")
+    with_attic.call("library.tear", key="a")
+    assert with_attic.run_until_idle() == ["tear", "find"]
+
+
+def test_a_call_that_comes_back_is_served_if_its_target_is_reentrant(with_attic: VirtualBackplane) -> None:
+    """It was refused where the class that was registered first was not, and let in where only that one was."""
+    engine = with_attic.backplane.engine
+    for key, problem in (("attic", ""), ("a", "call cycle")):
+        object = engine.registry.by_key("library", key)
+        assert object is not None
+        chain = [[object.name, "library.sort"]]
+        envelope = Envelope(CALL, 1, None, "library.find", key, None, None, {"title": "x"}, chain)
+        if problem:
+            with pytest.raises(FailedPrecondition, match=problem):
+                engine.intake.admit(b"client", envelope, 0)
+        else:
+            engine.intake.admit(b"client", envelope, 0)

@@ -6,8 +6,9 @@ import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -350,3 +351,36 @@ def test_a_mark_says_what_was_declared() -> None:
         250_000_000,
         True,
     )
+
+
+class Bounded(AppObject):
+    @operation()
+    def take(
+        self,
+        count: Annotated[int, msgspec.Meta(le=100)],
+        names: list[Annotated[str, msgspec.Meta(max_length=3)]] = [],  # noqa: B006
+        share: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None,
+        length: Annotated[int, "in metres"] = 1,
+    ) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"count": 500}, "argument 'count': expected `int` <= 100"),
+        ({"count": 1, "names": ["long name"]}, "argument 'names[0]': expected `str` of length <= 3"),
+        ({"count": 1, "share": 1.5}, "argument 'share': expected `float` <= 1.0"),
+    ],
+)
+def test_bounds_in_annotations_hold(arguments: dict[str, Any], says: str) -> None:
+    """500 arrived where 100 was the maximum: `get_type_hints` drops what is in `Annotated` unless it is told to keep it."""
+    spec = Bounded.__operations__["take"]
+    with pytest.raises(InvalidArgument) as caught:
+        spec.bind(arguments, "box.take")
+    assert says in str(caught.value)
+    assert spec.bind({"count": 100, "names": ["abc"], "share": 1.0}, "box.take") == (100, ["abc"], 1.0, 1)
+
+
+def test_a_remark_in_an_annotation_is_no_bound() -> None:
+    """It would make a signature another, and cost each call a conversion."""
+    assert Bounded.__operations__["take"].parameters["length"] == (int, False)

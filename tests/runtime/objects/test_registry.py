@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import pytest
 
 from appbackplane.runtime.objects.app_object import AppObject
@@ -231,7 +232,12 @@ class TakesOther(AppObject):
     def find(self, text: int, limit: int = 20) -> str: ...
 
 
-@pytest.mark.parametrize("other", [TakesLess, TakesOther])
+class TakesFew(AppObject):
+    @operation()
+    def find(self, text: str, limit: Annotated[int, msgspec.Meta(le=10)] = 5) -> str: ...
+
+
+@pytest.mark.parametrize("other", [TakesLess, TakesOther, TakesFew])
 def test_a_route_has_one_signature(other: type[AppObject]) -> None:
     """A call goes to the least busy: it worked only every second time."""
     component = Query()
@@ -386,3 +392,37 @@ def test_what_other_nodes_may_use_is_in_the_registration() -> None:
     assert {one.route for one in entry.operations if one.export} == {"query.both", "query.open"}
     assert entry.exported_topics == ("door.open", "files.sent")
     assert entry.topics == ("door.open", "door.shut", "files.kept", "files.sent")
+
+
+class Careful(AppObject):
+    @operation(priority=6, calls=("index.read", "index.stats"), idempotent=True, reentrant=True)
+    def search(self, text: str) -> str: ...
+
+
+def test_a_route_is_described_by_all_classes_that_serve_it() -> None:
+    """The class that was registered first spoke for all: a call that must not be repeated was retried behind a route so marked."""
+    registry = registry_of(query_with(Careful(), Shard()))
+    found = {entry.route: entry for entry in registry.entries()[0].operations}["query.search"]
+    assert (found.priority, found.idempotent, found.reentrant) == (1, False, False)
+    assert found.calls == ("index.read", "index.stats")
+
+
+class Early(AppObject):
+    @operation(states=("initializing", "primary"))
+    def search(self, text: str) -> str: ...
+
+
+class Digested(AppObject):
+    @operation(digest="whose")
+    def search(self, text: str) -> str: ...
+
+
+@pytest.mark.parametrize(
+    ("other", "what"), [(Early, "states=('initializing', 'primary')"), (Digested, "digest='whose'")]
+)
+def test_a_route_is_served_in_the_same_states_by_all_classes(other: type[AppObject], what: str) -> None:
+    """What is decided before a call has a target cannot be declared by the target's class."""
+    with pytest.raises(DeclarationError) as caught:
+        registry_of(query_with(Shard(), other()))
+    assert f"{other.__name__} {what}" in str(caught.value)
+    assert "query.search: Shard declares" in str(caught.value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import pytest
@@ -121,3 +121,22 @@ def test_nothing_was_posted_then(post: Callable[..., Any]) -> None:
         post(parts.kernel, "abc", Part)
     assert parts.kernel.rejoin() == (Rejoin.NONE_EXIST, None)
     assert parts.figures().posted_total == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "fits", "request_"),
+    [
+        (Annotated[int, msgspec.Meta(le=100)], 100, 500),
+        (dict[str, Annotated[int, msgspec.Meta(le=100)]], {"a": 100}, {"a": 500}),
+    ],
+)
+def test_a_request_beyond_the_bounds_of_its_annotation_is_refused_where_it_is_posted(
+    kind: Any, fits: Any, request_: Any
+) -> None:
+    """Threads got it, and processes, too: the bounds were dropped with all that is in `Annotated`."""
+    spec = runnable(kind)
+    spec.check(fits)
+    with pytest.raises(InvalidArgument, match="<= 100"):
+        spec.check(request_)
+    with pytest.raises(InvalidArgument, match="<= 100"):
+        spec.unpack(msgspec.msgpack.encode(request_))
