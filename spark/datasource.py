@@ -22,6 +22,7 @@ from pyspark.sql.datasource import (
 from appbackplane.transport.errors import InvalidArgument
 
 from .offsets import EARLIEST
+from .session import make_active
 from .source.batch import RecordsReader
 from .source.rows import SCHEMA as RECORDS_SCHEMA
 from .source.selection import Selection
@@ -55,8 +56,12 @@ class BadOption(InvalidArgument):
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("backplane")` known to a session."""
+    """Make `format("backplane")` known to a session, and the session active in this thread.
+
+    Each thread that writes in this format calls it, or `session()`: Spark looks for it in the active session of the thread.
+    """
     spark.dataSource.register(BackplaneDataSource)
+    make_active(spark)
 
 
 class BackplaneDataSource(DataSource):

@@ -100,11 +100,13 @@ def session_with(
     whose = parsed(master)
     check_answers(whose)
     if (found := running()) is not None:
+        make_active(found)
         return found
     wanted = SETTINGS | dict(settings)
     wanted[_JAVA_OPTIONS] = f"{_LOG} {wanted.get(_JAVA_OPTIONS, '')}".strip()
     _set_environment(whose)
     spark = _started(whose, name, wanted, stderr, limit_s)
+    make_active(spark)  # it may have been started in another thread
     if whose.kind == "spark":
         _await_executor(spark, whose)
     return spark
@@ -141,6 +143,21 @@ def end(spark: SparkSession) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def make_active(spark: SparkSession) -> None:
+    """Make it the active session of this thread. Spark looks there, and nowhere else, for the format of `df.write` and
+    `writeStream`; each thread has its own. A session of Spark Connect has no JVM beside it, and is left as it is.
+    """
+    from pyspark.sql import SparkSession
+
+    of: Any = spark
+    kind: Any = SparkSession
+    java_session = getattr(of, "_jsparkSession", None)
+    if java_session is None:
+        return
+    kind._activeSession = spark
+    kind._get_j_spark_session_class(of._jvm).setActiveSession(java_session)
 
 
 def _forget() -> None:
