@@ -315,7 +315,7 @@ class Endpoint:
             self._inward.take(peer.name, peer.incarnation, holder, envelope, now_ns, arrival)
 
     def _met(self, holder: Holder) -> Peer | None:
-        peer = self.node.membership.view.get(holder.name)
+        peer = self.node.view.get(holder.name)
         return peer if peer is not None and peer.key == self._key_of(holder) else None
 
     def _key_of(self, holder: Holder) -> str:
@@ -333,7 +333,7 @@ class Endpoint:
     def _broke(self, address: str, because: str) -> None:
         """A line stands no more. Whether what was in it has arrived, nobody knows."""
         if self._breaks.broke(address):
-            peer = self.node.membership.view.at(address)
+            peer = self.node.view.at(address)
             if peer is not None:
                 self._outward.down(peer.name, because)
 
@@ -374,7 +374,7 @@ class Endpoint:
     # -- ways out -----------------------------------------------------------------------------------------------------
 
     def _address_of(self, name: str) -> str | None:
-        peer = self.node.membership.view.get(name)
+        peer = self.node.view.get(name)
         return None if peer is None else peer.address
 
     def _say(self, name: str, envelope: Envelope, is_bulk: bool) -> bool:

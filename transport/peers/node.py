@@ -21,7 +21,7 @@ from .offer import Offer
 from .peer import Peer
 from .policy import MembershipPolicy
 from .route_table import WITHDRAWN_BEATS, RouteTable, everything
-from .view import Identity
+from .view import Identity, View
 
 #: How a node is, in a sentence.
 _IS: Final = {state: "has left" if state is State.LEFT else f"is {state}" for state in State}
@@ -52,6 +52,8 @@ class PeerNode:
     ) -> None:
         self.membership = Membership(me, seeds, now_ns, random=random, policy=policy, is_allowed=is_allowed)
         self._may_offer = may_offer
+        #: All nodes that this one knows, to be read only. Held here because each call reads it, and membership is interpreted.
+        self.view: View = self.membership.view
         self.table = RouteTable(self._granted)
         self._offer = Offer()
         self._likeness = Likeness()
@@ -101,7 +103,7 @@ class PeerNode:
         effects = self._seen(self.membership.received(key, message, now_ns), now_ns)
         if not isinstance(message, Heartbeat | RoutesWanted | Routes):
             return effects
-        peer = self.membership.view.get(message.name)
+        peer = self.view.get(message.name)
         if peer is None or peer.key != key or peer.incarnation != message.incarnation or not peer.is_told_up:
             return effects
         if isinstance(message, Heartbeat):
@@ -138,7 +140,7 @@ class PeerNode:
         if not is_named:
             order = self.table.best(route, caller)
             if not order:
-                former = [each for each in self.table.formerly(route) if self.membership.view.get(each) is not None]
+                former = [each for each in self.table.formerly(route) if self.view.get(each) is not None]
                 if former:
                     raise Unavailable(
                         f"{route!r} is served by node {', '.join(former)}: down now", retry_after=RETRY_AFTER_S
@@ -153,9 +155,9 @@ class PeerNode:
                     )
                 raise UnknownRoute(route, self._likeness.nearest(route, self.table.routes(), self._now_ns))
             return order if key is None else (home(order, key),)
-        peer = self.membership.view.get(name)
+        peer = self.view.get(name)
         if peer is None:
-            like = self._likeness.nearest(name, [each.name for each in self.membership.view], self._now_ns)
+            like = self._likeness.nearest(name, [each.name for each in self.view], self._now_ns)
             raise NotFound(f"no node {name!r} is known" + (f" (did you mean {like!r}?)" if like else ""))
         if not peer.is_told_up:
             raise Unavailable(f"node {name!r} at {peer.address} {_IS[peer.state]}", retry_after=RETRY_AFTER_S)
@@ -203,7 +205,7 @@ class PeerNode:
         for effect in effects:
             if isinstance(effect, PeerUp):
                 self.table.up(effect.name)
-                peer = self.membership.view.get(effect.name)
+                peer = self.view.get(effect.name)
                 if peer is not None and self._offer.version:
                     told += self._routes(peer, 0, now_ns)
             elif isinstance(effect, PeerDown):
