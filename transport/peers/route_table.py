@@ -294,7 +294,8 @@ class RouteTable:
             left = left[len(equals) :]
 
     def _loads(self, groups: list[list[str]]) -> tuple[float, ...]:
-        peers, loads = self._peers, list[float]()
+        peers = self._peers
+        loads: list[float] = []
         for group in groups:
             if peers[group[0]].is_suspect != peers[groups[0][0]].is_suspect:
                 break
