@@ -24,6 +24,7 @@ from appbackplane.transport.peers import effects as fx
 from appbackplane.transport.peers.lines import Came, Connected, Lines
 from appbackplane.transport.peers.messages import Heartbeat, Message, Sync, body_of, message_from
 from appbackplane.transport.peers.node import PeerNode
+from appbackplane.transport.peers.policy import MembershipPolicy
 from appbackplane.transport.peers.view import Identity
 from appbackplane.transport.security.keyring import Keyring
 from appbackplane.transport.security.ring import Holder
@@ -32,6 +33,8 @@ from appbackplane.transport.status import Status
 from tests.waiting import Limit
 
 LIMIT_S = 20.0
+#: Nobody is given up for a silence: here it is the machine's, while a test packs half a million lists.
+PATIENT = MembershipPolicy(suspect_ns=200_000_000_000, dead_ns=400_000_000_000, attempt_ns=100_000_000_000)
 ANN, BOB = b"client/ann", b"client/bob"
 Read = Callable[[], object]
 
@@ -42,7 +45,7 @@ class Peer:
     def __init__(self, name: str, keyring: Keyring) -> None:
         self.lines = Lines(keyring, "tcp://127.0.0.1:0")
         me = Identity(name, time.time_ns(), self.lines.address, str(keyring.own().public))
-        self.node = PeerNode(me, {}, time.monotonic_ns(), random=random.Random(1).random)
+        self.node = PeerNode(me, {}, time.monotonic_ns(), random=random.Random(1).random, policy=PATIENT)
         self.heard: list[Envelope] = []
         #: What the other says of itself.
         self.messages: list[Message] = []
@@ -111,7 +114,9 @@ class Here:
         session = ClientSession(link, folder / "nobody.sock")
         me = Identity("a", time.time_ns(), lines.address, str(keys["a"]))
         seeds = {self.peer.lines.address: str(keys["b"])}
-        node = PeerNode(me, seeds, time.monotonic_ns(), random=random.Random(2).random, is_allowed=self._is_trusted)
+        node = PeerNode(
+            me, seeds, time.monotonic_ns(), random=random.Random(2).random, policy=PATIENT, is_allowed=self._is_trusted
+        )
         self.endpoint = Endpoint(
             node, lines, link, session, {}, now_ns=time.monotonic_ns, deliver=self._deliver, look_for=self._look_for,
             patterns=frozenset,
