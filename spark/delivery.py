@@ -100,7 +100,7 @@ class Delivery:
 
     def _connected(self) -> Client:
         if self._client is None:
-            self._client = connect(self._system, timeout=TRY_S)
+            self._client = connect(self._system)
         return self._client
 
     def _call_until(self, end_s: float, arguments: Row) -> Any:
@@ -150,7 +150,7 @@ class Delivery:
 
 def first_backplane(system: str | Path) -> str:
     """Of a running system, by name. Raises `BackplaneError`."""
-    with connect(system, timeout=TRY_S) as client:
+    with connect(system) as client:
         return _first(client)
 
 

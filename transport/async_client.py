@@ -6,8 +6,6 @@ as one frame a peer. Everything here runs in the loop's thread; cancelling a tas
 """
 
 import asyncio
-import heapq
-import itertools
 import os
 import random
 import time
@@ -16,22 +14,21 @@ from types import TracebackType
 from typing import Any, Self
 
 from . import request
+from .async_room import AsyncRoom
 from .async_subscription import AsyncSubscription
 from .calling import CLOSE_TIMEOUT_S, CONNECT_TIMEOUT_S
+from .connecting import LOOK_AGAIN_NS
 from .directory import Directory
-from .errors import Busy, Cancelled, DeadlineExceeded, FailedPrecondition, PeerDown, Unavailable
+from .errors import Cancelled, DeadlineExceeded, FailedPrecondition, PeerDown, SystemNotRunning, Unavailable
 from .events import Ended, Events
 from .retrying import RetryAccount, RetryBudget
 from .session import ClientSession
 from .topics import check_pattern
 from .ways import Way, is_back_soon, is_remote, not_in_time, way_to
 
-#: Of a call that leaves its priority to the operation, while it waits for room: after all that name theirs.
-PRIORITY_UNKNOWN = 256
-
 
 async def connect_async(
-    target: str | os.PathLike[str], *, timeout: float = CONNECT_TIMEOUT_S, retry_budget: RetryBudget | None = None,
+    target: str | os.PathLike[str], *, timeout: float | None = None, retry_budget: RetryBudget | None = None,
     keys: str | os.PathLike[str] | None = None,
 ) -> "AsyncClient":  # fmt: skip
     """A client of a running system, on this host or another, for the running event loop.
@@ -44,7 +41,10 @@ async def connect_async(
         way = way_to(target, keys, time.monotonic_ns)
     client = AsyncClient(way, retry_budget)
     try:
-        await client.start(timeout)
+        if timeout is None:
+            await client.start()
+        else:
+            await client._await_system(request.duration_ns(timeout))
     except BaseException:
         await client.close()
         raise
@@ -64,9 +64,7 @@ class AsyncClient:
         self._subscriptions: set[AsyncSubscription] = set()
         self._starting: asyncio.Future[None] | None = None
         self._lifeline_fd = -1
-        #: Calls that wait for room: (priority, turn, who), the most urgent first.
-        self._queue: list[tuple[int, int, asyncio.Future[None]]] = []
-        self._turns = itertools.count()
+        self._room = AsyncRoom(self._session, self._loop, time.monotonic_ns)
         self._is_turn_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns = 0
@@ -98,7 +96,7 @@ class AsyncClient:
         if self._session.directory is None:
             timeout = await self._start(request.duration_ns(timeout), is_patient=bool(retry))
         if self._session.is_full:
-            await self._wait_for_room(route, priority, request.duration_ns(timeout))
+            await self._room.wait(route, priority, request.duration_ns(timeout))
         id, future = self._begin(route, key, priority, timeout, arguments, keywords, idempotency_key, is_retried=retry)
         try:
             return await future
@@ -109,7 +107,7 @@ class AsyncClient:
     def submit(
         self, route: str, /, *, key: str | None = None, priority: int | None = None,
         timeout: float | None = request.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None,
-        idempotency_key: str | None = None, retry: bool | None = None, **keywords: Any,
+        idempotency_key: str | None = None, retry: bool = True, **keywords: Any,
     ) -> asyncio.Future[Any]:  # fmt: skip
         """Begin a call without awaiting it: the future ends in the result or the error, and may be cancelled.
 
@@ -118,11 +116,8 @@ class AsyncClient:
         """
         self._expect_not_forked()
         if self._session.is_full:
-            raise self._busy(route)
-        is_retried = idempotency_key is not None if retry is None else retry
-        id, future = self._begin(
-            route, key, priority, timeout, arguments, keywords, idempotency_key, is_retried=is_retried
-        )
+            raise self._room.busy(route)
+        id, future = self._begin(route, key, priority, timeout, arguments, keywords, idempotency_key, is_retried=retry)
         future.add_done_callback(lambda ended: self._take_back(id) if ended.cancelled() else None)
         return future
 
@@ -216,9 +211,7 @@ class AsyncClient:
             return  # by another task, while we waited
         self._deliver(self._session.end_all(Cancelled("the client was closed")))
         self._is_closed = True
-        for _, _, room in self._queue:
-            if not room.done():
-                room.set_result(None)  # to learn that it is closed
+        self._room.close()
         self._loop.remove_reader(self._link.fileno())
         self._watch(None)
         if self._timer is not None:
@@ -238,6 +231,22 @@ class AsyncClient:
     def _expect_not_forked(self) -> None:
         if self._pid != os.getpid():
             raise FailedPrecondition("a client does not survive a fork: connect again in the child")
+
+    async def _await_system(self, limit_ns: int) -> None:
+        """As `Calling.await_system`."""
+        until_ns = time.monotonic_ns() + limit_ns
+        while True:
+            left_ns = max(1, until_ns - time.monotonic_ns())
+            try:
+                if self._way.is_remote:
+                    await self._start(left_ns, is_patient=True)
+                else:
+                    await self.start(left_ns / 1e9)
+                return
+            except (SystemNotRunning, PeerDown):
+                if time.monotonic_ns() + LOOK_AGAIN_NS >= until_ns:
+                    raise
+            await asyncio.sleep(LOOK_AGAIN_NS / 1e9)
 
     async def _start(self, limit_ns: int, *, is_patient: bool) -> float:
         """Connect for a call; returns the seconds that it has left. `is_patient`: as of `Calling._start`."""
@@ -293,32 +302,6 @@ class AsyncClient:
             self._loop.call_soon(self._turn)
         return id, future
 
-    async def _wait_for_room(self, route: str, priority: int | None, limit_ns: int) -> None:
-        end_ns = time.monotonic_ns() + limit_ns
-        while self._session.is_full:
-            room: asyncio.Future[None] = self._loop.create_future()
-            urgency = PRIORITY_UNKNOWN if type(priority) is not int else priority
-            heapq.heappush(self._queue, (urgency, next(self._turns), room))
-            try:
-                await asyncio.wait_for(room, max(0, end_ns - time.monotonic_ns()) / 1e9)
-            except TimeoutError:
-                raise self._busy(route) from None
-            finally:
-                if not self._is_closed:
-                    self._loop.call_soon(self._let_in)  # there may be more room, or this task has just been cancelled
-
-    def _let_in(self) -> None:
-        """Wake who is to have the room that has become free."""
-        while self._queue and not self._session.is_full:
-            room = heapq.heappop(self._queue)[2]
-            if not room.done():
-                room.set_result(None)
-                return
-
-    def _busy(self, route: str) -> Busy:
-        count = self._session.outstanding_count
-        return Busy(f"{route}: {count} calls of this client are outstanding", retry_after=0.1)
-
     def _take_back(self, id: int) -> None:
         if not self._is_closed:
             self._session.cancel(id)
@@ -357,8 +340,7 @@ class AsyncClient:
             for event in events:
                 done += 1
                 if isinstance(event, Ended):
-                    if self._queue:
-                        self._let_in()
+                    self._room.let_in()
                     future: asyncio.Future[Any] = event.token
                     if future.done():
                         continue  # its task was cancelled

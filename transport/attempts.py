@@ -114,10 +114,11 @@ class Attempts:
                     events.append(Ended(attempt.token, None, after_attempts(error, attempt.count, attempt.because)))
 
     def hurry(self, now_ns: int) -> None:
-        """A new directory: what found no place looks again soon."""
+        """A new directory: what found no place looks again soon, in the order in which it was asked for."""
+        due_ns = now_ns + int(self._random() * SPREAD_NS)
         for _, _, attempt in self._waiting:
             if not attempt.is_sent:
-                attempt.due_ns = min(attempt.due_ns, now_ns + int(self._random() * SPREAD_NS))
+                attempt.due_ns = due_ns
         self._waiting = [(attempt.due_ns, id, attempt) for _, id, attempt in self._waiting]
         heapq.heapify(self._waiting)
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from . import request
+from .connecting import Connecting
 from .directory import Directory
 from .errors import Busy, Cancelled, DeadlineExceeded, FailedPrecondition, Unavailable, UnknownRoute
 from .events import Ended, Events
@@ -21,7 +22,7 @@ from .session import FRAMES_MAX, ClientSession
 from .topics import check_pattern
 from .waitables import Outcome, Stream, Waitable
 from .waiting import Waiting
-from .ways import Way, is_back_soon, not_in_time
+from .ways import Way, is_back_soon
 
 #: How long `connect` waits for the directory, and `subscribe` for the backplanes.
 CONNECT_TIMEOUT_S: Final = 5.0
@@ -49,6 +50,7 @@ class Calling:
         account = RetryAccount(budget, _monotonic_ns())
         self.session = ClientSession(self._link, way.place, account, random.random, way.home)
         self._waiting = Waiting(self._link.fileno(), self._look_for_some, self._system_gone)
+        self._connecting = Connecting(self, way, self.session, self._waiting, _monotonic_ns)
         self._subscriptions: set[Stream] = set()
         self._room = Waitable()
         #: Threads that wait for room. One that looks itself waits for nothing while it looks, and must see it all the same.
@@ -60,11 +62,15 @@ class Calling:
 
     def start(self, limit_ns: int) -> None:
         """Connect, unless connected."""
-        self._expect_not_forked()
-        with self._waiting.lock:
+        with self._lock:
             self._expect_open()
             if self.session.directory is None:
-                self._start(limit_ns)
+                self._connecting.start(limit_ns)
+
+    def await_system(self, limit_ns: int) -> None:
+        """Connect, and wait for a system that is not up yet."""
+        with self._lock:
+            self._connecting.await_system(limit_ns)
 
     def call(
         self, route: Any, key: Any, priority: Any, timeout: Any,
@@ -72,8 +78,7 @@ class Calling:
     ) -> Any:  # fmt: skip  # hot: scripts/bench call_rtt
         """Begin a call and wait for its end."""
         pending = Outcome(self, route)
-        self._expect_not_forked()
-        with self._waiting.lock:
+        with self._lock:
             self._begin(pending, key, priority, timeout, arguments, keywords, idempotency_key, is_retried)
             try:
                 if not self._waiting.wait(pending, pending._ends_ns):
@@ -91,8 +96,7 @@ class Calling:
         arguments: Mapping[str, Any] | None, keywords: dict[str, Any], idempotency_key: Any, is_retried: Any,
     ) -> None:  # fmt: skip  # hot: scripts/bench call_pipelined
         """Begin a call whose end comes into `pending`. It leaves now, or in a burst with others."""
-        self._expect_not_forked()
-        with self._waiting.lock:
+        with self._lock:
             session = self.session
             if session.is_full:
                 self._wait_for_room(pending.route, request.duration_ns(timeout))
@@ -111,16 +115,14 @@ class Calling:
 
     def cast(self, route: str, key: str | None, priority: int | None, body: dict[str, Any]) -> None:
         """Call, and expect nothing back."""
-        self._expect_not_forked()
-        with self._waiting.lock:
+        with self._lock:
             self._ready_to_speak(_monotonic_ns(), request.duration_ns(CONNECT_TIMEOUT_S))
             self.session.cast(route, key, priority, body)
             self._look(_monotonic_ns())
 
     def publish(self, topic: str, priority: int | None, body: dict[str, Any]) -> int:
         """Tell all who hear `topic`; returns how many backplanes."""
-        self._expect_not_forked()
-        with self._waiting.lock:
+        with self._lock:
             self._ready_to_speak(_monotonic_ns(), request.duration_ns(CONNECT_TIMEOUT_S))
             try:
                 return self.session.publish(topic, priority, body)
@@ -131,8 +133,7 @@ class Calling:
         """Hear its topic, and wait until all backplanes know."""
         check_pattern(stream.topic)
         confirmed = Outcome(self, stream.topic)
-        self._expect_not_forked()
-        with self._waiting.lock:
+        with self._lock:
             now_ns = self._ready_to_speak(_monotonic_ns(), limit_ns)
             self._subscriptions.add(stream)
             try:
@@ -146,8 +147,7 @@ class Calling:
 
     def directory(self) -> Directory:
         """The newest."""
-        self._expect_not_forked()
-        with self._waiting.lock:
+        with self._lock:
             self._ready_to_speak(_monotonic_ns(), request.duration_ns(CONNECT_TIMEOUT_S))
             self._look(_monotonic_ns())
             directory = self.session.directory
@@ -172,8 +172,7 @@ class Calling:
     def wait_for(self, pending: Outcome, timeout: float | None) -> bool:
         """Wait until it has ended; False: not within so many seconds."""
         limit_ns = None if timeout is None else request.duration_ns(timeout)
-        self._expect_not_forked()
-        with self._waiting.lock:
+        with self._lock:
             until_ns = ends_ns = pending._ends_ns
             if limit_ns is not None:
                 until_ns = min(_monotonic_ns() + limit_ns, ends_ns)
@@ -185,16 +184,14 @@ class Calling:
 
     def look_once(self) -> None:
         """Send what has gathered, and take what has come."""
-        self._expect_not_forked()
-        with self._waiting.lock:
+        with self._lock:
             if not self._is_closed:
                 self._waiting.check_lifeline()
                 self._look(_monotonic_ns())
 
     def cancel(self, pending: Outcome) -> bool:
         """Take it back; whether it had not ended."""
-        self._expect_not_forked()
-        with self._waiting.lock:
+        with self._lock:
             if pending.is_ready:
                 return False
             self.session.cancel(pending._id)
@@ -204,8 +201,7 @@ class Calling:
     def next_message(self, stream: Stream, timeout: float | None) -> Message:
         """Wait for the next message of a subscription."""
         limit_ns = None if timeout is None else request.duration_ns(timeout)
-        self._expect_not_forked()
-        with self._waiting.lock:
+        with self._lock:
             message = stream._inbox.take()
             if message is None:
                 if stream._error is None and not stream._closed:
@@ -224,25 +220,23 @@ class Calling:
 
     def unsubscribe(self, stream: Stream) -> None:
         """Hear no more."""
-        self._expect_not_forked()
-        with self._waiting.lock:
+        with self._lock:
             if not self._is_closed:
                 self._drop(stream)
 
     def unconfirmed(self, topic: str) -> tuple[str, ...]:
         """The backplanes that have not confirmed a subscription."""
-        self._expect_not_forked()
-        with self._waiting.lock:
+        with self._lock:
             return tuple(self.session.unconfirmed(topic))
 
-    # -- before the lock is taken -------------------------------------------------------------------------------------
+    # -- with the lock held -------------------------------------------------------------------------------------------
 
-    def _expect_not_forked(self) -> None:  # hot: scripts/bench call_pipelined
-        """In a fork's copy the link is the parent's, and a thread that is not there may have the lock for ever."""
+    @property
+    def _lock(self) -> Any:  # hot: scripts/bench call_pipelined
+        """Of this process's client. In a fork's copy a thread that is not there may have it, and the link is the parent's."""
         if self._pid != _getpid():
             raise FailedPrecondition("a client does not survive a fork: connect again in the child")
-
-    # -- with the lock held -------------------------------------------------------------------------------------------
+        return self._waiting.lock
 
     def _settle(self) -> None:
         settled, now_ns = Outcome(self, "close"), _monotonic_ns()
@@ -277,32 +271,9 @@ class Calling:
             self._waiting.check_lifeline()
             self._look(now_ns)
         if self.session.directory is None:
-            self._start(limit_ns, is_patient=is_patient)
+            self._connecting.start(limit_ns, is_patient=is_patient)
             now_ns = _monotonic_ns()
         return now_ns
-
-    def _start(self, limit_ns: int, *, is_patient: bool = False) -> None:
-        """`is_patient`: a node that is not there may come back until then; its link waits before it dials again."""
-        until_ns = _monotonic_ns() + limit_ns
-        while True:
-            now_ns = _monotonic_ns()
-            started = self._open(now_ns, until_ns - now_ns)
-            if not self._waiting.wait(started, until_ns):
-                self._end_lost(started)
-            error = started._error
-            if error is None:
-                return
-            if not (is_patient and is_back_soon(self.way, error)):
-                raise not_in_time(self.way, error)
-
-    def _open(self, now_ns: int, limit_ns: int) -> Outcome:
-        """Begin to connect; what is returned ends when it is done."""
-        lifeline_fd = self.way.open()
-        if lifeline_fd is not None:
-            self._waiting.watch(lifeline_fd)
-        started = Outcome(self, "supervisor.directory")
-        self.session.start(started, now_ns, limit_ns)
-        return started
 
     def _begin(
         self, pending: Outcome, key: Any, priority: Any, timeout: Any,
@@ -402,7 +373,7 @@ class Calling:
         self._look(_monotonic_ns())  # what it said last
         error = self.way.gone()
         if self.session.system_gone(error, is_back_soon=is_back_soon(self.way, error)):
-            self._open(_monotonic_ns(), request.duration_ns(CONNECT_TIMEOUT_S))
+            self._connecting.begin(_monotonic_ns(), request.duration_ns(CONNECT_TIMEOUT_S))
         self._look(_monotonic_ns())
         for stream in self._subscriptions:
             stream._error = error

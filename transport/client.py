@@ -21,21 +21,26 @@ from .ways import Way, way_to
 
 
 def connect(
-    target: str | os.PathLike[str], *, timeout: float = CONNECT_TIMEOUT_S, retry_budget: RetryBudget | None = None,
+    target: str | os.PathLike[str], *, timeout: float | None = None, retry_budget: RetryBudget | None = None,
     keys: str | os.PathLike[str] | None = None,
 ) -> "Client":  # fmt: skip
     """A client of a running system, by its name, its run directory or its TOML; or of one on another host, by its node:
     `tcp://NAME@HOST:PORT`, with the name of the node's key in this host's ring (docs/peers.md).
 
+    timeout: seconds to wait for a system that is not up yet, and for its answer; None: one that is not up is told at once,
+    and one that is has 5 s to answer.
     retry_budget: how many calls it may make again (docs/concepts/retries.md); None: a fifth of them, and ten a second.
     keys: the folder of this host's keys, for a system on another; None: the user's.
 
-    Raises `SystemNotRunning` at once, `DeadlineExceeded` when its supervisor does not answer within `timeout` seconds. Of a
-    system on another host: `Unavailable` where nobody listens, `FailedPrecondition` where a key is missing or not trusted.
+    Raises `SystemNotRunning` when it is not up, `DeadlineExceeded` when its supervisor does not answer in time. Of a system on
+    another host: `Unavailable` where nobody listens, `FailedPrecondition` where a key is missing or not trusted.
     """
     client = Client(way_to(target, keys, time.monotonic_ns), retry_budget)
     try:
-        client.start(timeout)
+        if timeout is None:
+            client.start()
+        else:
+            client._calling.await_system(request.duration_ns(timeout))
     except BaseException:
         client.close()
         raise
@@ -75,12 +80,12 @@ class Client:
     def submit(
         self, route: str, /, *, key: str | None = None, priority: int | None = None,
         timeout: float | None = request.TIMEOUT_DEFAULT_S, arguments: Mapping[str, Any] | None = None,
-        idempotency_key: str | None = None, retry: bool | None = None, **keywords: Any,
+        idempotency_key: str | None = None, retry: bool = True, **keywords: Any,
     ) -> PendingCall:  # fmt: skip  # hot: scripts/bench call_pipelined
         """Begin a call, as `call` does, and do not wait: ask what is returned for the result.
 
-        What is submitted comes to its object in that order. What is made again might come behind what was submitted later, so
-        that it is not, unless it bears an idempotency key, or `retry` says so.
+        What is submitted comes to its object in that order, but for what is made again (`retry`, as of `call`): that may come
+        behind what was submitted later. With `retry=False` it ends in the error instead.
 
         With 4096 calls of this client outstanding, or 64 MiB of them, it waits until there is room, at most `timeout`
         seconds, and then raises `Busy`: a program that submits faster than it is served is slowed. `call` never waits for
@@ -90,8 +95,7 @@ class Client:
         together, 64 at a time, or as soon as anybody waits or looks (`result`, `done`, `call`, …), or by `flush()`.
         """
         pending = PendingCall(self._calling, route)
-        is_retried = idempotency_key is not None if retry is None else retry
-        self._calling.submit(pending, key, priority, timeout, arguments, keywords, idempotency_key, is_retried)
+        self._calling.submit(pending, key, priority, timeout, arguments, keywords, idempotency_key, retry)
         return pending
 
     def cast(

@@ -102,6 +102,8 @@ class Directory(msgspec.Struct, frozen=True):
     exported_topics: tuple[str, ...] = ()
     #: The backplane that carries what is for other nodes; "": this system knows no others.
     node: str = ""
+    #: Backplanes of this system that have never registered: what they serve is not known yet, so the routes are incomplete.
+    missing: tuple[str, ...] = ()
 
     def newly_draining(self, before: "Directory | None") -> list[str]:
         """Those that are being drained, and were not in the version before."""
@@ -157,10 +159,12 @@ def build(
     draining: Collection[str] = (),
     unready: Collection[str] = (),
     node: str = "",
+    missing: Collection[str] = (),
 ) -> Directory:
     """The directory of all registered backplanes; those in `down` keep their routes but cannot be reached. `cgroups`: the
     folders of those that have a group of their own. `draining`: those that are up, and take nothing new. `unready`: those
     that are not to be called where another can be. `node`: the one that carries what is for other nodes, if there is one.
+    `missing`: those that have never registered.
     """
     folders = cgroups or {}
     routes: dict[str, list[str]] = {}
@@ -211,4 +215,5 @@ def build(
         bulk=tuple(route for route in routes if route not in kept and route not in urgent),
         exported_topics=tuple(exported_topics),
         node=node,
+        missing=tuple(missing),
     )

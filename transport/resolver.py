@@ -24,6 +24,8 @@ _OWN = f"{addressing.BACKPLANE}."
 _OURS = (addressing.SUPERVISOR, addressing.BACKPLANE, addressing.CONTROL)
 #: Resolutions kept beside those of the directory's own routes: of routes elsewhere only their callers know how many there are.
 _OTHERS_MAX = 4_096
+#: Backplanes named in a message.
+_NAMED_MAX = 5
 _ALONE = "one with a / is of another node, and this system knows none: give it a table [node] in its TOML"
 
 
@@ -38,7 +40,7 @@ class Resolver:
         self._kept_max = len(directory.routes) + _OTHERS_MAX
 
     def resolve(self, route: str, key: str | None = None) -> str:  # hot: scripts/bench call_rtt
-        """The name of the backplane to ask. Raises `UnknownRoute` or `Unavailable`."""
+        """The name of the backplane to ask. Raises `UnknownRoute`, or `Unavailable`, also of what may yet be registered."""
         up = self._up.get(route)
         if up is None:
             up = self._that_are_up(route)
@@ -93,6 +95,8 @@ class Resolver:
         if word == addressing.BACKPLANE:  # every backplane serves its own operations, without declaring them
             name = rest.rpartition(".")[0]
             names = (name,) if name in self._directory.backplanes else ()
+            if name in self._directory.missing:
+                raise not_registered(route, (name,))
         return names or self._elsewhere(route, word)
 
     def _elsewhere(self, route: str, word: str) -> tuple[str, ...]:
@@ -101,6 +105,8 @@ class Resolver:
             return (self._directory.node,)
         if addressing.OF_NODE in route:
             raise UnknownRoute(route, because=_ALONE)
+        if word not in _OURS and self._directory.missing:
+            raise not_registered(route, self._directory.missing)
         raise UnknownRoute(route, self._directory.nearest(route))
 
     def _is_up(self, name: str) -> bool:
@@ -110,6 +116,12 @@ class Resolver:
     def _takes(self, name: str, route: str) -> bool:
         """Whether it takes something new; its own operations a backplane serves to the end."""
         return self._is_up(name) and (not self._directory.backplanes[name].is_draining or route.startswith(_OWN))
+
+
+def not_registered(route: str, missing: tuple[str, ...]) -> Unavailable:
+    """The error for a route that nobody serves yet, while these backplanes have never registered."""
+    named = ", ".join(missing[:_NAMED_MAX]) + (", ..." if len(missing) > _NAMED_MAX else "")
+    return Unavailable(f"{route!r} is not known yet: {named} still to register", retry_after=RETRY_AFTER_S)
 
 
 def home(names: tuple[str, ...], key: str) -> str:

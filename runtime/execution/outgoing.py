@@ -320,6 +320,8 @@ class Outgoing:
                 raise UnknownRoute(route, engine.intake.nearest(route)) from None
             return None  # the supervisor has not told us of ourselves yet
         except Unavailable:
+            if here is not None and route not in self.directory.routes:
+                return None  # as above, while others have yet to register
             if (
                 not self._is_finishing(chain)
                 or (draining := self._resolver.draining(route, key or idempotency_key)) is None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Callable, Mapping
 from types import FrameType, MappingProxyType
 from typing import Any
@@ -37,12 +38,21 @@ def heed_no_more() -> None:
 
 def default_in_children(handlers: Mapping[int, Any]) -> None:
     """Have each forked child handle these signals so, from its beginning."""
+    forking = threading.local()
+
+    # Blocked until the child has its own handlers: a signal that came before them would be taken for the parent's, and lost.
+    def before() -> None:
+        forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, handlers)
+
+    def in_parent() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, forking.mask)
 
     def in_child() -> None:
         for number, handler in handlers.items():
             signal.signal(number, handler)  # whichever thread forked is the child's main thread
+        signal.pthread_sigmask(signal.SIG_SETMASK, forking.mask)
 
-    os.register_at_fork(after_in_child=in_child)
+    os.register_at_fork(before=before, after_in_parent=in_parent, after_in_child=in_child)
 
 
 def _nothing(number: int, frame: FrameType | None) -> None:

@@ -3,8 +3,8 @@
 Two signals. SIGQUIT, which asks a JVM or a Go program for the same, is answered by the main thread in Python, with all others
 at rest: it does no harm at any time (7,000 under load). `FORCED` is answered in C by whichever thread gets it, and so also
 where an extension keeps the interpreter to itself or the sentinel hangs; but it reads what others are changing, and under
-load the process crashed within some hundreds. It is for those who are killed next. SIGUSR1 and SIGUSR2 stay the users'. A forked
-child has neither: there SIGQUIT ends it, as it would any program.
+load the process crashed within some hundreds. It is for those who are killed next. SIGUSR1 and SIGUSR2 stay the users'. A
+forked child has neither: there SIGQUIT ends it, as it would any program.
 """
 
 from __future__ import annotations

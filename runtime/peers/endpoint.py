@@ -365,6 +365,7 @@ class Endpoint:
         if directory is not self._exports:
             self._exports = directory
             self._topics.update(directory)
+            self._outward.missing = directory.missing
             self.roster.exports(directory.exported)
         try:
             self.node.export(directory.exported, self._topics.wanted(), directory.bulk)

@@ -261,6 +261,8 @@ class Inward:
                 known[1].add(route)
         elif route in self._withdrawn and holder.routes.permits(route, is_exported=True):
             raise Unavailable(f"{route!r} is not served by this node any more", retry_after=0.25)
+        elif directory.missing and not is_here and OF_NODE not in route:
+            raise Unavailable("this node does not know yet all that its system serves", retry_after=0.25)
         else:
             is_told = EXPORTED in holder.routes.patterns and not is_cast
             raise UnknownRoute(route, self._likeness.nearest(route, self._exported, now_ns) if is_told else None)

@@ -17,7 +17,8 @@ from appbackplane.transport.addressing import OF_NODE
 from appbackplane.transport.calls import OutstandingCalls
 from appbackplane.transport.directory import BULK_FROM
 from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, Envelope, due_ns, status
-from appbackplane.transport.errors import BackplaneError, Busy, PeerDown, Unavailable
+from appbackplane.transport.errors import BackplaneError, Busy, PeerDown, Unavailable, UnknownRoute
+from appbackplane.transport.resolver import not_registered
 
 from ..objects.action import DEADLINE_DEFAULT_NS
 
@@ -69,6 +70,8 @@ class Outward:
         system. `first_id`: the number before the first. `stands`: whether there is a line to a node; None: there always is.
         """
         self._node = node
+        #: Backplanes of this system that have never registered: what nobody offers may be theirs.
+        self.missing: tuple[str, ...] = ()
         self._say = say
         self._stands = stands
         self._answer = answer
@@ -140,7 +143,12 @@ class Outward:
         route = envelope.route or ""
         key = envelope.idempotency_key if envelope.key is None else envelope.key
         caller = peer.hex()
-        order = self._node.best(route, caller, key)
+        try:
+            order = self._node.best(route, caller, key)
+        except UnknownRoute:
+            if self.missing and OF_NODE not in route:
+                raise not_registered(route, self.missing) from None
+            raise
         if len(order) == 1:
             return self._begin_at(order[0], peer, envelope, now_ns)
         # (Casts are not counted, and keep their order.) A call that the first has no room for is offered to the others: the

@@ -40,7 +40,9 @@ class Runnable:
 class RunnableSpec:
     """One class of runnables, looked at once."""
 
-    __slots__ = ("_decoder", "_has_bounds", "_result_decoder", "cls", "execute", "is_async", "kinds", "name", "request_type", "where")
+    __slots__ = (
+        "_decoder", "_has_bounds", "_result_decoder", "cls", "execute", "is_async", "kinds", "name", "request_type", "where",
+    )  # fmt: skip
 
     def __init__(self, cls: Any) -> None:
         """Raises `DeclarationError` for what is no runnable."""

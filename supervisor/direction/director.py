@@ -60,7 +60,7 @@ class Director:
         standing_by.prepare(self.children, self.movement, primary_only, node)
         self.restarts = OrderedRestarts(self.children, self.movement)
         self.health = HealthWatch(self.children, stuck_after_ns or {})
-        self.directory = Directory(system=system, node=node)
+        self.directory = Directory(system=system, node=node, missing=tuple(self.children))
         #: "starting", "up", "stopping" or "down".
         self.mode = "starting"
         #: When it was ordered up, and when it came into its present mode.

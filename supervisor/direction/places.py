@@ -20,9 +20,13 @@ _LEAVING = (Phase.DRAINING, Phase.STOPPING)
 def directory_of(
     system: str, version: int, children: Mapping[str, Child], node: str = "", ceiling: ModuleState = ModuleState.PRIMARY
 ) -> Directory:
-    """The map of all who have ever registered. `node`: who carries what is for other nodes. `ceiling`: above it nobody is."""
+    """The map of all who have ever registered, and the names of the others.
+
+    `node`: who carries what is for other nodes. `ceiling`: above it nobody is.
+    """
     down = {name for name, child in children.items() if child.phase not in (Phase.UP, *_LEAVING)}
     draining = {name for name, child in children.items() if child.phase in _LEAVING}
     cgroups = {name: child.cgroup for name, child in children.items()}
     known = standing_by.offered(registrations(children), children, ceiling)
-    return directory.build(system, version, known, down, cgroups, draining, unready(children), node)
+    missing = [name for name, child in children.items() if child.registration is None]
+    return directory.build(system, version, known, down, cgroups, draining, unready(children), node, missing)

@@ -40,7 +40,7 @@ DECIDERS = (
 DOERS = (
     "transport.link", "transport.lifeline", "transport.waiting", "transport.waitables",
     "transport.calling", "transport.client", "transport.handles", "transport.async_client",
-    "transport.async_subscription",
+    "transport.async_subscription", "transport.async_room", "transport.connecting",
     "transport.security.folder", "transport.security.keyring", "transport.security.gatekeeper", "transport.security.links",
     "transport.security.roll", "transport.security.doorstep", "transport.peers.lines", "transport.peers.line",
     "transport.security.endless", "transport.ways", "transport.remote.remote_link", "transport.remote.target",

@@ -23,7 +23,7 @@ def test_a_system_that_is_not_there_is_waited_for_and_not_for_ever(monkeypatch: 
     """A restart takes seconds and ends nobody's query; a system that is gone does. Who is asked to end does not wait."""
     tries = []
 
-    def connect(system: str, timeout: float) -> None:
+    def connect(system: str) -> None:
         tries.append(system)
         raise SystemNotRunning("s", "/nowhere", "s.toml")
 

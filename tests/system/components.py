@@ -887,7 +887,9 @@ class Fork(AppObject):
     def interrupt(self) -> int:
         """The exit code of a program that was started and interrupted."""
         words = "import signal, sys; print(flush=True); signal.pause()"
-        with subprocess.Popen([sys.executable, "-c", words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as program:
+        with subprocess.Popen(
+            [sys.executable, "-c", words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ) as program:
             assert program.stdout is not None
             program.stdout.readline()
             program.send_signal(signal.SIGINT)

@@ -54,7 +54,7 @@ def test_a_child_that_ends_by_itself_ends_as_it_says(system: System) -> None:
 
 
 def test_a_child_that_an_operation_has_forked_can_be_terminated(system: System) -> None:
-    """It had its parent's handler of SIGTERM, which stops a sentinel that does not run there: Pool waited for its end for ever."""
+    """It had its parent's handler of SIGTERM, which stops a sentinel that does not run there: a Pool never ended."""
     with system.connect() as client:
         assert client.call("forker.terminate", key="fork", timeout=LIMIT_S) == -signal.SIGTERM
         assert client.call("forker.pool", key="fork", numbers=[-1, 2], timeout=LIMIT_S) == [1, 2]

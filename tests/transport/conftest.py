@@ -30,11 +30,23 @@ def run_dir() -> Iterator[Path]:
 
 
 @pytest.fixture
-def stand_in(run_dir: Path) -> Iterator[Any]:
-    """It serves, in a thread of this process."""
-    started = load_stand_in().StandIn(run_dir).start()
-    yield started
-    started.stop()
+def start_stand_in(run_dir: Path) -> Iterator[Callable[[], Any]]:
+    """Starts it once it is called: it serves, in a thread of this process."""
+    started = []
+
+    def start() -> Any:
+        started.append(load_stand_in().StandIn(run_dir).start())
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.stop()
+
+
+@pytest.fixture
+def stand_in(start_stand_in: Callable[[], Any]) -> Any:
+    """It serves."""
+    return start_stand_in()
 
 
 @pytest.fixture

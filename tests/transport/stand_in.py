@@ -35,6 +35,8 @@ class StandIn:
         run_dir.mkdir(mode=0o700, exist_ok=True)
         self.generation = 1
         self.version = 0
+        #: Backplanes that have never registered.
+        self.missing: tuple[str, ...] = ()
         self.is_up = True
         self.heard: list[Envelope] = []
         #: Frames that brought calls or casts of a program's: what looks after a link may come at any time.
@@ -132,6 +134,7 @@ class StandIn:
             {"query": Place(self.generation, path, self.is_up)},
             {route: ("query",) for route in (*ROUTES, *self.hooks)},
             {"files.*": ("query",)},
+            missing=self.missing,
         )
 
     # -- in its thread ------------------------------------------------------------------------------------------------
@@ -227,7 +230,7 @@ class StandIn:
             if route == "query.broken":
                 raise InternalError("ValueError: no", trace="Traceback of the callee")
         except BackplaneError as error:
-            return status(envelope.id, error)
+            return status(envelope.id, error, is_refused=error.is_refused)
         return None if route == "query.hang" else reply(envelope.id, body)
 
 

@@ -1,5 +1,6 @@
 """Client: blocking calls by any number of threads, without a thread of its own, over real sockets."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from appbackplane.transport import calling, connect, exchange
+from appbackplane.transport import calling, connect, connect_async, exchange
 from appbackplane.transport.client import Client
 from appbackplane.transport.codec import FRAME_BYTES_MAX
 from appbackplane.transport.envelope import CALL, CANCEL, CAST, PUBLISH, due_ns
@@ -30,6 +31,8 @@ from appbackplane.transport.errors import (
 )
 from appbackplane.transport.handles import PendingCall, Subscription
 from appbackplane.transport.inbox import Message
+from appbackplane.transport.lifeline import open_lifeline
+from appbackplane.transport.ways import LocalWay
 from tests.waiting import Span
 
 #: Generous: what a test waits for comes within milliseconds, or it has failed.
@@ -637,15 +640,83 @@ def test_one_thread_alone_sees_that_there_is_room(client: Client, monkeypatch: p
     assert [call.result()["n"] for call in pending] == list(range(12))
 
 
-def test_what_is_submitted_keeps_its_order(client: Client, stand_in: Any) -> None:
-    """What found nobody would be made again behind what was submitted later: it is told at once, unless that is wanted."""
+def test_what_is_submitted_waits_for_the_next_generation(client: Client, stand_in: Any) -> None:
+    """It has certainly not begun, as a call has not: it ended in Unavailable. What waits together goes in its order."""
     stand_in.die()
     see_newest(client, stand_in)
     with pytest.raises(Unavailable):
-        client.submit("query.echo").result()
-    waits = client.submit("query.echo", n=1, retry=True)
+        client.submit("query.echo", retry=False)
+    waiting = [client.submit("query.echo", n=n, timeout=LIMIT_S) for n in range(20)]
     stand_in.come_back()
-    assert waits.result() == {"n": 1}
+    assert [call.result() for call in waiting] == [{"n": n} for n in range(20)]
+    assert [said.body["n"] for said in stand_in.wait_for_route("query.echo", 20)] == list(range(20))
+
+
+def test_what_a_place_refuses_is_submitted_again(client: Client, stand_in: Any) -> None:
+    """Its component did not serve yet: it ended in Unavailable, though it had certainly not begun."""
+    asked: list[Any] = []
+
+    def answer(envelope: Any) -> Any:
+        asked.append(envelope)
+        if len(asked) == 1:
+            error = Unavailable("query is start", retry_after=0.001)
+            error.is_refused = True
+            raise error
+        return "served"
+
+    stand_in.hooks["query.late"] = answer
+    stand_in.do(stand_in._push)
+    see_newest(client, stand_in)
+    assert client.submit("query.late", timeout=LIMIT_S).result() == "served"
+
+
+def test_a_route_that_may_yet_be_registered_is_waited_for(client: Client, stand_in: Any) -> None:
+    """While a system started, clients were told that routes of it do not exist, and a web application answered 404."""
+    stand_in.missing = ("late",)
+    stand_in.do(stand_in._push)
+    see_newest(client, stand_in)
+    with pytest.raises(Unavailable, match=r"'query\.late' is not known yet: late still to register") as caught:
+        client.call("query.late", retry=False)
+    assert caught.value.retry_after
+    waiting = in_thread(lambda: client.call("query.late", timeout=LIMIT_S))
+    pending = client.submit("query.late", timeout=LIMIT_S)
+    assert not pending.done()
+    stand_in.missing = ()
+    stand_in.hooks["query.late"] = lambda envelope: "served"
+    stand_in.do(stand_in._push)
+    assert (waiting(), pending.result()) == ("served", "served")
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_system_that_is_not_up_yet_is_waited_for(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch, start_stand_in: Callable[[], Any], is_async: bool
+) -> None:
+    """Who starts a program beside its system need not write the loop: as long as `timeout` says, and not by default."""
+    looked = threading.Event()
+
+    def open_way(way: LocalWay) -> int | None:
+        try:
+            return open_lifeline(way._location)
+        except SystemNotRunning:
+            looked.set()
+            raise
+
+    async def call() -> Any:
+        async with await connect_async(run_dir, timeout=LIMIT_S) as client:
+            return await client.call("query.echo", n=1)
+
+    def connect_and_call() -> Any:
+        with connect(run_dir, timeout=LIMIT_S) as client:
+            return client.call("query.echo", n=1)
+
+    monkeypatch.setattr(LocalWay, "open", open_way)
+    for impatient in ({}, {"timeout": 0.001}):
+        ends_in(SystemNotRunning, lambda given=impatient: connect(run_dir, **given))  # type: ignore[misc]
+    looked.clear()
+    waiting = in_thread((lambda: asyncio.run(call())) if is_async else connect_and_call)
+    assert looked.wait(LIMIT_S)
+    start_stand_in()
+    assert waiting() == {"n": 1}
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256, 7])

@@ -259,3 +259,17 @@ def test_a_route_is_idempotent_if_all_who_serve_it_say_so() -> None:
 
     built = build("s", 1, [registered("a", True), registered("b", False)], down=set())
     assert built.idempotent == ("x.read",)
+
+
+def test_a_route_may_yet_be_registered_until_all_have_registered() -> None:
+    """While a system starts, a caller must not take its routes for a spelling mistake."""
+    known = directory(["a"], {"a"})
+    resolver = Resolver(Directory("s", 1, known.backplanes, known.routes, missing=("b", "c", "d", "e", "f", "g")))
+    assert resolver.resolve("x.do") == "a"
+    for route, who in (("y.do", "b, c, d, e, f, ... still"), ("backplane.c.statistics", "c still")):
+        with pytest.raises(Unavailable, match=f"'{route}' is not known yet: {who} to register") as caught:
+            resolver.resolve(route)
+        assert caught.value.retry_after
+    for never in ("backplane.z.statistics", "control.stop", "n/x.do"):
+        with pytest.raises(UnknownRoute):
+            resolver.resolve(never)

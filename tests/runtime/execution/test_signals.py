@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 
@@ -39,12 +40,23 @@ def executed(results):
 
 def look():
     results = {}
-    for act in (forked, executed):  # as an operation would: in a thread that is not the main one
+    for act in (forked, executed, hit):  # as an operation would: in a thread that is not the main one
         thread = threading.Thread(target=act, args=(results,))
         thread.start()
         thread.join()
     return results
 
+def hit(results):
+    # A signal comes as soon as the child is there: the hook below is the first to run in it.
+    early.append(signal.SIGTERM)
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    early.clear()
+    results["hit"] = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+early = []
+os.register_at_fork(after_in_child=lambda: [os.kill(os.getpid(), number) for number in early])
 stacks.write_on_signal()
 signals.heed_orders(lambda reason: None)
 serving = look()
@@ -59,4 +71,5 @@ def test_children_begin_with_the_defaults(when: int) -> None:
     said = subprocess.run([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, check=True, text=True)
     found = json.loads(said.stdout)[when]
     assert found["forked"] == {"SigBlk": [], "SigIgn": [], "SigCgt": ["SIGINT"]}, "KeyboardInterrupt, as in any Python"
+    assert found["hit"] == -signal.SIGTERM, "it is not lost on its way"
     assert found["executed"] == {"SigBlk": [], "SigIgn": [], "SigCgt": []}

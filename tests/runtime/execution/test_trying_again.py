@@ -199,3 +199,14 @@ def test_among_several_an_idempotency_key_leads_to_one_place(temple: VirtualBack
     homes = [[resolve("bench.ping", None, f"key-{number}") for _ in range(3)] for number in range(20)]
     assert all(len(set(home)) == 1 for home in homes)
     assert {home[0] for home in homes} == {None, "outside"}
+
+
+def test_what_is_served_here_is_called_here_while_others_have_yet_to_register(temple: VirtualBackplane) -> None:
+    """And what nobody serves yet is waited for: it was an unknown route."""
+    engine = temple.backplane.engine
+    known = engine.outgoing.directory
+    engine.outgoing.update(Directory("test", known.version + 1, missing=("virtual", "late")), temple.clock.now_ns())
+    assert engine.outgoing._resolve("bench.ping", None) is None
+    with pytest.raises(Unavailable, match=r"'late\.do' is not known yet") as caught:
+        engine.outgoing._resolve("late.do", None)
+    assert caught.value.retry_after

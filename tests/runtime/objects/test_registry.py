@@ -400,7 +400,7 @@ class Careful(AppObject):
 
 
 def test_a_route_is_described_by_all_classes_that_serve_it() -> None:
-    """The class that was registered first spoke for all: a call that must not be repeated was retried behind a route so marked."""
+    """The class that was registered first spoke for all: a call that must not be repeated was retried."""
     registry = registry_of(query_with(Careful(), Shard()))
     found = {entry.route: entry for entry in registry.entries()[0].operations}["query.search"]
     assert (found.priority, found.idempotent, found.reentrant) == (1, False, False)

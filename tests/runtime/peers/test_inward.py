@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from appbackplane.runtime.objects.action import DEADLINE_DEFAULT_NS
@@ -220,6 +221,22 @@ def test_what_is_for_a_third_node_is_not_passed_on(here: Here) -> None:
         here.hear(number + 1, route, holder=Holder("a", KEY, routes=Grant.of(["*"])))
     assert [(status, refused) for _, _, status, refused in here.told()] == [(Status.NOT_FOUND, True)] * 4
     assert not here.session.calls
+
+
+def test_what_is_not_known_here_may_yet_be_registered(here: Here) -> None:
+    """While this node's system starts, others must not take its routes for a mistake; what is not for them stays unknown."""
+    here.session.directory = replace_missing(exporting("calc.add"), "late")
+    for number, route in enumerate(("late.do", "calc.secret", "supervisor.stop", "c/late.do")):
+        here.hear(number + 1, route)
+    assert [(status, refused) for _, _, status, refused in here.told()] == [
+        (Status.UNAVAILABLE, True),
+        *[(Status.NOT_FOUND, True)] * 3,
+    ]
+
+
+def replace_missing(directory: Directory, *names: str) -> Directory:
+    """As while these have yet to register."""
+    return msgspec.structs.replace(directory, missing=names)
 
 
 def test_without_a_directory_nothing_is_exported(here: Here) -> None:

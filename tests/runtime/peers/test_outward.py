@@ -316,3 +316,14 @@ def test_what_is_over_is_forgotten(around: Around) -> None:
     assert (len(around.outward), around.outward.count_on("b"), around.told()) == (0, 0, [])
     around.ask(1, kind=CANCEL)
     assert len(around.said) == 2
+
+
+def test_what_no_node_offers_may_be_a_backplanes_here_that_has_yet_to_register(around: Around) -> None:
+    """While a system starts, this node is asked for what is only not known yet."""
+    for missing, said in ((("late",), Status.UNAVAILABLE), ((), Status.NOT_FOUND)):
+        around.outward.missing = missing
+        around.ask(1, "late.do")
+        assert around.told() == [(ANN, 1, said)]
+    around.outward.missing = ("late",)
+    around.ask(2, "b/late.do")
+    assert around.told() == [(ANN, 2, Status.NOT_FOUND)], "it names another node"

@@ -263,6 +263,15 @@ def test_ordered_down_it_stops_in_reverse_order() -> None:
     assert downs.index("top") < downs.index("side")
 
 
+def test_the_directory_names_those_who_have_never_registered() -> None:
+    """Until they have, nobody knows their routes: whoever asks for one is told that, and not that there is none."""
+    assert make_director().directory.missing == ("first", "second", "third"), "before anything has begun"
+    world = up_world()
+    assert world.director.directory.missing == ()
+    world.die("second", -9)
+    assert world.director.directory.missing == (), "its routes are known"
+
+
 def test_a_death_is_told_to_everybody_at_once() -> None:
     """Whoever holds a call there learns it from the directory; the slot would tell of urgent work for ever."""
     world = up_world()

@@ -1,0 +1,60 @@
+"""Async room: the calls of an async client that wait until fewer are outstanding, the most urgent first."""
+
+import asyncio
+import heapq
+import itertools
+from collections.abc import Callable
+
+from .errors import Busy
+from .session import ClientSession
+
+#: Of a call that leaves its priority to the operation, while it waits for room: after all that name theirs.
+PRIORITY_UNKNOWN = 256
+
+
+class AsyncRoom:
+    """Part of an `AsyncClient`: in its loop."""
+
+    def __init__(self, session: ClientSession, loop: asyncio.AbstractEventLoop, now_ns: Callable[[], int]) -> None:
+        self._now_ns = now_ns
+        self._session = session
+        self._loop = loop
+        #: Calls that wait: (priority, turn, who), the most urgent first.
+        self._queue: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._turns = itertools.count()
+        self._is_closed = False
+
+    async def wait(self, route: str, priority: int | None, limit_ns: int) -> None:
+        """Until there is room, or the client is closed. Raises `Busy`."""
+        end_ns = self._now_ns() + limit_ns
+        while self._session.is_full and not self._is_closed:
+            room: asyncio.Future[None] = self._loop.create_future()
+            urgency = PRIORITY_UNKNOWN if type(priority) is not int else priority
+            heapq.heappush(self._queue, (urgency, next(self._turns), room))
+            try:
+                await asyncio.wait_for(room, max(0, end_ns - self._now_ns()) / 1e9)
+            except TimeoutError:
+                raise self.busy(route) from None
+            finally:
+                if not self._is_closed:
+                    self._loop.call_soon(self.let_in)  # there may be more room, or this task has just been cancelled
+
+    def let_in(self) -> None:
+        """Wake who is to have the room that has become free."""
+        while self._queue and not self._session.is_full:
+            room = heapq.heappop(self._queue)[2]
+            if not room.done():
+                room.set_result(None)
+                return
+
+    def busy(self, route: str) -> Busy:
+        """The error for a call that has found none."""
+        count = self._session.outstanding_count
+        return Busy(f"{route}: {count} calls of this client are outstanding", retry_after=0.1)
+
+    def close(self) -> None:
+        """All who wait learn that the client is closed."""
+        self._is_closed = True
+        for _, _, room in self._queue:
+            if not room.done():
+                room.set_result(None)
