@@ -26,7 +26,8 @@ from appbackplane.transport.errors import (
 )
 
 if TYPE_CHECKING:
-    from .execution.coroutines import checkpoint, pause, should_stop, should_yield
+    from .execution.coroutines import checkpoint, should_stop, should_yield
+    from .execution.pausing import pause
     from .objects.action import Action, Outcome
     from .objects.app_object import AppObject
     from .objects.component import Component
@@ -82,7 +83,7 @@ _LATER = {
     "checkpoint": "execution.coroutines",
     "every": "objects.operation",
     "operation": "objects.operation",
-    "pause": "execution.coroutines",
+    "pause": "execution.pausing",
     "should_stop": "execution.coroutines",
     "should_yield": "execution.coroutines",
     "subscribe": "objects.operation",

@@ -221,7 +221,7 @@ build_wheel() {
 # as a whole, or not at all.
 compile_into() {
     local entry="$1" work="$2" made="$2/made"
-    say "compiling the package (once for each state of the sources; some minutes of one core)"
+    say "compiling the package (once for each state of the sources; about a minute of one core)"
     APPBACKPLANE_COMPILE=1 build_wheel "$work/sources" "$work/compiled" &&
         "$PY" -c 'import sys, zipfile
 with zipfile.ZipFile(sys.argv[1]) as wheel:

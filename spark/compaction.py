@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-import psutil
 
 from appbackplane.runtime.observation.segments import ACTIONS_SUFFIX, BadSegment, SegmentHeader
 from appbackplane.transport.errors import FailedPrecondition
 
 from .records.compacted import Group, Part, Written, write
 from .records.pieces import files, nothing_in
+from .records.pinned import is_gone
 from .records.segment_file import Gone, SegmentFile
 
 if TYPE_CHECKING:
@@ -211,20 +211,6 @@ def _ready(paths: Sequence[Path], result: Compacted) -> Iterator[tuple[Path, Seg
                 result.unreadable[str(path)] = str(error)
         else:
             result.growing += 1
-
-
-def is_gone(header: SegmentHeader) -> bool:
-    """Whether the process that wrote a segment is no more; of another machine's nobody here knows. To take it for gone by
-    mistake does no harm: what it writes later is taken later.
-    """
-    if header.node != os.uname().nodename:
-        return False
-    try:
-        return psutil.Process(header.pid).create_time() * 1e9 > header.created_ns + 1e9
-    except psutil.NoSuchProcess:
-        return True
-    except psutil.Error:
-        return False
 
 
 # -- the journal -------------------------------------------------------------------------------------------------------

@@ -22,8 +22,10 @@ from pyspark.sql.datasource import (
 from appbackplane.transport.errors import InvalidArgument
 
 from .offsets import EARLIEST
+from .session import make_active
 from .source.batch import RecordsReader
 from .source.rows import SCHEMA as RECORDS_SCHEMA
+from .source.selection import Selection
 from .source.skipped import SCHEMA as SKIPPED_SCHEMA
 from .source.skipped import SkippedReader
 from .source.stream import StreamOptions, StreamReader
@@ -37,12 +39,14 @@ if TYPE_CHECKING:
 
 NAME = "backplane"
 
+#: The largest number that a record can hold, in the year 2262.
+TIME_NS_MAX = (1 << 63) - 1
 
 #: What Spark adds to those of a stream that is written.
 SPARKS_OWN = frozenset({"checkpointLocation"})
 #: Those that a reader understands; another one is an error, since it would do nothing.
-READ_OPTIONS = frozenset({"path", "topic", "skipped"})
-STREAM_OPTIONS = frozenset({"path", "topic", "startingOffsets", "maxRecordsPerTrigger", "failOnDataLoss"})
+READ_OPTIONS = frozenset({"path", "topic", "backplane", "since_ns", "until_ns", "skipped"})
+STREAM_OPTIONS = frozenset({"path", "topic", "backplane", "startingOffsets", "maxRecordsPerTrigger", "failOnDataLoss"})
 
 WRITE_OPTIONS = frozenset({"path", "topic", "route", "key", "group", "batch", "backplane", "timeout", *SPARKS_OWN})
 
@@ -52,8 +56,12 @@ class BadOption(InvalidArgument):
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("backplane")` known to a session."""
+    """Make `format("backplane")` known to a session, and the session active in this thread.
+
+    Each thread that writes in this format calls it, or `session()`: Spark looks for it in the active session of the thread.
+    """
     spark.dataSource.register(BackplaneDataSource)
+    make_active(spark)
 
 
 class BackplaneDataSource(DataSource):
@@ -75,8 +83,10 @@ class BackplaneDataSource(DataSource):
         self._check(READ_OPTIONS)
         topic = self.options.get("topic")
         if self._is_on("skipped"):
-            return SkippedReader(self._where(), topic)
-        return RecordsReader(self._where(), schema) if topic is None else TopicReader(self._where(), schema, topic)
+            return SkippedReader(self._where(), topic, self._selection())
+        if topic is None:
+            return RecordsReader(self._where(), schema, self._selection())
+        return TopicReader(self._where(), schema, topic, self._selection())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """For `spark.readStream`."""
@@ -86,6 +96,7 @@ class BackplaneDataSource(DataSource):
             records_max=self._count("maxRecordsPerTrigger"),
             is_loss_fatal=self._is_on("failOnDataLoss", default="true"),
             topic=self.options.get("topic"),
+            backplanes=self._backplanes(),
         )
         return StreamReader(self._where(), schema, options)
 
@@ -106,6 +117,26 @@ class BackplaneDataSource(DataSource):
         if path.startswith("file:"):
             path = unquote(urlparse(path).path)
         return Path(path).absolute()
+
+    def _selection(self) -> Selection:
+        return Selection(self._time_ns("since_ns"), self._time_ns("until_ns"), self._backplanes())
+
+    def _time_ns(self, name: str) -> int | None:
+        said = self.options.get(name)
+        if said is None:
+            return None
+        if not str(said).isdecimal() or int(said) > TIME_NS_MAX:
+            raise BadOption(f"option {name} is Unix time in ns, a whole number, not {said!r}")
+        return int(said)
+
+    def _backplanes(self) -> frozenset[str] | None:
+        said = self.options.get("backplane")
+        if said is None:
+            return None
+        names = [name.strip() for name in str(said).split(",")]
+        if not all(names):
+            raise BadOption(f'option backplane is a name, or several with commas between: "web,index", not {said!r}')
+        return frozenset(names)
 
     def _check(self, known: Collection[str]) -> None:
         lower = {name.lower() for name in known}

@@ -32,7 +32,6 @@ _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSyste
 #: Arrow checks each access to each value, which for rows of 23 columns takes as long as all the rest. What it is given here
 #: was checked when it was made. (`default`: whoever gives extra options has these, too.)
 _ARROW = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
-_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 #: Settings with their reasons. The two marked * made a micro-batch of our own source 66 instead of 148 ms.
 SETTINGS = {
     "spark.ui.enabled": "false",  # a web server that nobody asked for; 0.3 s of the start
@@ -42,7 +41,6 @@ SETTINGS = {
     "spark.sql.adaptive.enabled": "false",  # to think again after each stage takes 20 ms, and what is shuffled is small
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
-    _PUSHDOWN: "true",  # without it a source that defines pushFilters is an error
     "spark.driver.defaultJavaOptions": _ARROW,
     "spark.executor.defaultJavaOptions": _ARROW,
     "spark.python.unix.domain.socket.enabled": "true",  # *
@@ -78,8 +76,8 @@ class NoSpark(Unavailable):
 def session(
     master: str = LOCAL, name: str = "appbackplane", *, stderr: IO[bytes] | None = None, **settings: str
 ) -> SparkSession:
-    """The session of this process, started if need be; `settings` with _ for the dots go before `SETTINGS`. One that somebody
-    else has started stays as it is, its master and time zone and all, but for what our source cannot do without.
+    """The session of this process, started if need be; `settings` with _ for the dots go before `SETTINGS`. A session that
+    somebody else has started keeps its master and all its settings.
 
     `stderr`: where what its JVM and its workers say goes, if not where this process does: at the end of a process that does
     not wait for them, they complain of that.
@@ -102,12 +100,13 @@ def session_with(
     whose = parsed(master)
     check_answers(whose)
     if (found := running()) is not None:
-        found.conf.set(_PUSHDOWN, "true")
+        make_active(found)
         return found
     wanted = SETTINGS | dict(settings)
     wanted[_JAVA_OPTIONS] = f"{_LOG} {wanted.get(_JAVA_OPTIONS, '')}".strip()
     _set_environment(whose)
     spark = _started(whose, name, wanted, stderr, limit_s)
+    make_active(spark)  # it may have been started in another thread
     if whose.kind == "spark":
         _await_executor(spark, whose)
     return spark
@@ -144,6 +143,21 @@ def end(spark: SparkSession) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def make_active(spark: SparkSession) -> None:
+    """Make it the active session of this thread. Spark looks there, and nowhere else, for the format of `df.write` and
+    `writeStream`; each thread has its own. A session of Spark Connect has no JVM beside it, and is left as it is.
+    """
+    from pyspark.sql import SparkSession
+
+    of: Any = spark
+    kind: Any = SparkSession
+    java_session = getattr(of, "_jsparkSession", None)
+    if java_session is None:
+        return
+    kind._activeSession = spark
+    kind._get_j_spark_session_class(of._jvm).setActiveSession(java_session)
 
 
 def _forget() -> None:

@@ -23,6 +23,7 @@ from appbackplane.spark.datasource import register
 from appbackplane.spark.session import session
 
 RUN = Path(__file__).with_name("run")
+S = 1_000_000_000
 LIBRARIES = sorted({sysconfig.get_path("stdlib"), sysconfig.get_path("purelib")})
 
 
@@ -48,13 +49,17 @@ def main() -> None:
     ended_ns = time.time_ns()
 
     read = spark.read.parquet(str(given.out / "files"))
-    actions = spark.read.format("backplane").schema(windows.ACTION).load(given.run)
-    samples = spark.read.format("backplane").schema(windows.SAMPLE).option("topic", "host.sample").load(given.run)
+    lasted_ns = ended_ns - began_ns
+    # Of hours of records, only these minutes are read: whole seconds, as the windows below.
+    times = {"since_ns": (before_ns - lasted_ns) // S * S, "until_ns": -(-ended_ns // S) * S}
+    actions = spark.read.format("backplane").options(**times).schema(windows.ACTION).load(given.run)
+    sampled = spark.read.format("backplane").options(**times, topic="host.sample")
+    samples = sampled.schema(windows.SAMPLE).load(given.run)
     both = windows.both(windows.searches(actions, "1 second"), windows.cpu(samples, "1 second"))
     seconds = windows.done(read, "1 second").join(both, "window").orderBy("window")
     seconds.select("window.start", *seconds.columns[1:]).write.mode("overwrite").parquet(str(given.out / "seconds"))
 
-    lasted_ns, count = ended_ns - began_ns, read.count()
+    count = read.count()
     print(
         f"{count:,} files in {lasted_ns / 1e9:.0f} s; {len(paths) - count} were not read: too large, or not to be read"
     )

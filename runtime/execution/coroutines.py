@@ -75,13 +75,6 @@ def checkpoint() -> Awaitable[None]:
     return STEP_ASIDE
 
 
-def pause(seconds: float) -> Awaitable[None]:
-    """`await pause(0.1)`: let `seconds` pass without holding a worker."""
-    if not seconds >= 0:
-        raise ValueError(f"pause({seconds!r}): expected a number of seconds, 0 or more")
-    return Pause(round(seconds * 1e9))
-
-
 def should_yield() -> bool:
     """Whether work of higher priority than the running action is present, in this backplane or any other.
 

@@ -6,6 +6,7 @@ it (`on_end`) may fail; that is reported, and ends nothing else.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from appbackplane.transport.envelope import status
@@ -28,6 +29,16 @@ class Endings:
         self._engine = engine
         #: None: nothing is recorded.
         self.recorder: Recorder | None = None
+        #: Called with an action once it has ended, by the identity of the action (`at_end`).
+        self._followers: dict[int, list[Callable[[Action], None]]] = {}
+
+    def at_end(self, action: Action, function: Callable[[Action], None]) -> None:
+        """Call `function` with the lead when `action` has ended, after its `on_end`. Call this from the action itself.
+
+        Unlike `on_end` it does not count as somebody who hears of a failure: that is still logged where nobody else does.
+        `function` must keep a reference to the action, so that its identity is not used again.
+        """
+        self._followers.setdefault(id(action), []).append(function)
 
     def end(self, action: Action, now_ns: int) -> None:
         """An action has ended that its object does not hold (any more)."""
@@ -83,6 +94,8 @@ class Endings:
         action.posted_ns = 0
         if action.on_end is not None:
             self._tell_of_end(action, now_ns)
+        if self._followers:
+            self._tell_followers(action, now_ns)
 
     def refuse(self, action: Action, error: BackplaneError, now_ns: int) -> None:
         """End an action that is in no queue and will not run (again)."""
@@ -120,6 +133,13 @@ class Endings:
                 action.on_end(action)
         except BaseException as problem:  # the edge: it may be a user's
             self._engine.reports.failed(action, problem, now_ns)
+
+    def _tell_followers(self, action: Action, now_ns: int) -> None:
+        for function in self._followers.pop(id(action), ()):
+            try:
+                function(action)
+            except BaseException as problem:  # the edge: what one of them lets go of may be a user's
+                self._engine.reports.failed(action, problem, now_ns)
 
     def _let_go(self, action: Action, error: BackplaneError, now_ns: int) -> None:
         try:

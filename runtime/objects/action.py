@@ -63,7 +63,15 @@ class Action:
         "throttle", "trace", "wait_ns",
     )  # fmt: skip
 
-    def __init__(self, object: AppObject, name: str, priority: int, deadline_ns: int | None = None) -> None:
+    # Of any type until it has been checked: compiled code would refuse it in words of its own.
+    def __init__(self, object: AppObject, name: Any, priority: Any, deadline_ns: Any = None) -> None:
+        """`name`: a string. `priority`: an integer. `deadline_ns`: an integer or None. Raises TypeError for anything else."""
+        if (
+            type(name) is not str
+            or not isinstance(priority, int)
+            or (deadline_ns is not None and not isinstance(deadline_ns, int))
+        ):
+            raise TypeError(_mistyped(type(self).__name__, name, priority, deadline_ns))
         self.object = object
         #: What statistics and warnings call it; for an operation, its route.
         self.name = name
@@ -132,7 +140,7 @@ class ParkableAction(Action):
 
     __slots__ = ("is_resumed", "taken_back")
 
-    def __init__(self, object: AppObject, name: str, priority: int, deadline_ns: int | None = None) -> None:
+    def __init__(self, object: AppObject, name: Any, priority: Any, deadline_ns: Any = None) -> None:
         super().__init__(object, name, priority, deadline_ns)
         #: What it waits for has come before it was put aside.
         self.is_resumed = False
@@ -153,6 +161,15 @@ class ParkableAction(Action):
 
     def boosted(self) -> None:
         """Its priority has changed while it waits. Called with the lead."""
+
+
+def _mistyped(kind: str, name: object, priority: object, deadline_ns: object) -> str:
+    """Which argument of an action of class `kind` has the wrong type."""
+    if type(name) is not str:
+        return f"{kind}.name is a {type(name).__name__}: expected a string"
+    if not isinstance(priority, int):
+        return f"{name}: priority {priority!r}, expected an integer"
+    return f"{name}: deadline_ns is {deadline_ns!r}, expected whole nanoseconds"
 
 
 def run_foreign(action: Any) -> Outcome:

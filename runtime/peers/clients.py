@@ -30,7 +30,7 @@ from appbackplane.transport.security.grants import NONE
 from appbackplane.transport.security.ring import Holder
 from appbackplane.transport.session import DIRECTORY_TOPIC, ClientSession
 
-from .inward import Inward
+from .inward import Arrival, Inward
 from .roster import Visitor
 from .topics import Topics
 
@@ -88,8 +88,8 @@ class Clients:
     def __len__(self) -> int:
         return len(self._clients)
 
-    def take(self, name: str, holder: Holder, envelope: Envelope, now_ns: int) -> None:
-        """A client has said this. Raises `MalformedFrame` for what makes no sense."""
+    def take(self, name: str, holder: Holder, envelope: Envelope, now_ns: int, arrival: Arrival | None = None) -> None:
+        """A client has said this, in a frame of that length. Raises `MalformedFrame` for what makes no sense."""
         word = heard(envelope)
         client = self._clients.get(name)
         if isinstance(word, Hello):
@@ -108,7 +108,7 @@ class Clients:
         elif word is not None:
             raise MalformedFrame(f"{envelope.route!r} is nothing that a client of another host says")
         elif envelope.kind != CALL or not self._is_of_its_own(name, client, holder, envelope, now_ns):
-            self._inward.take(name, 0, holder, _by_this_clock(envelope, client.ahead_ns, now_ns), now_ns)
+            self._inward.take(name, 0, holder, _by_this_clock(envelope, client.ahead_ns, now_ns), now_ns, arrival)
 
     def look(self, holder_of: Callable[[str], Holder | None]) -> None:
         """Tell those whose directory has changed. Asked a few times a second: what may be used changes without a word."""

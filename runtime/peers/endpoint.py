@@ -40,7 +40,7 @@ from .answers import Answers, Packed
 from .breaks import BROKEN, Breaks
 from .clients import Clients
 from .hearers import Hearers
-from .inward import AskedHere, Inward
+from .inward import Arrival, AskedHere, Inward
 from .logged import log_effect
 from .outward import Outward
 from .paced_log import PacedLog
@@ -283,16 +283,17 @@ class Endpoint:
                 name = came.client or holder.name
                 refuse(name, came.frame, error, self._answers.to_node, self._outward.answered)
             return
+        arrival = Arrival(len(came.frame))
         for envelope in envelopes:
             try:
                 if came.client:
-                    self._clients.take(came.client, holder, envelope, now_ns)
+                    self._clients.take(came.client, holder, envelope, now_ns, arrival)
                 else:
-                    self._hear(came, envelope, now_ns)
+                    self._hear(came, envelope, now_ns, arrival)
             except BackplaneError as error:  # of this one alone: what came with it may be for somebody
                 self._log.warn(f"something that {who} says makes no sense", error.message)
 
-    def _hear(self, came: Came, envelope: Envelope, now_ns: int) -> None:
+    def _hear(self, came: Came, envelope: Envelope, now_ns: int, arrival: Arrival) -> None:
         holder, kind, route = came.holder, envelope.kind, envelope.route
         if kind == CAST and route == SAY:
             if self._allowance.takes(holder.key.raw, envelope.body, len(came.frame), now_ns):
@@ -311,10 +312,10 @@ class Endpoint:
         elif kind == PUBLISH:
             self._topics.came(peer.name, peer.incarnation, holder, envelope)
         else:
-            self._inward.take(peer.name, peer.incarnation, holder, envelope, now_ns)
+            self._inward.take(peer.name, peer.incarnation, holder, envelope, now_ns, arrival)
 
     def _met(self, holder: Holder) -> Peer | None:
-        peer = self.node.membership.view.get(holder.name)
+        peer = self.node.view.get(holder.name)
         return peer if peer is not None and peer.key == self._key_of(holder) else None
 
     def _key_of(self, holder: Holder) -> str:
@@ -332,7 +333,7 @@ class Endpoint:
     def _broke(self, address: str, because: str) -> None:
         """A line stands no more. Whether what was in it has arrived, nobody knows."""
         if self._breaks.broke(address):
-            peer = self.node.membership.view.at(address)
+            peer = self.node.view.at(address)
             if peer is not None:
                 self._outward.down(peer.name, because)
 
@@ -374,7 +375,7 @@ class Endpoint:
     # -- ways out -----------------------------------------------------------------------------------------------------
 
     def _address_of(self, name: str) -> str | None:
-        peer = self.node.membership.view.get(name)
+        peer = self.node.view.get(name)
         return None if peer is None else peer.address
 
     def _say(self, name: str, envelope: Envelope, is_bulk: bool) -> bool:

@@ -6,6 +6,7 @@ not keep up loses messages, and sees it; half of what may wait for it is kept fo
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -17,6 +18,8 @@ from appbackplane.transport.topics import PAIRS_MAX, TopicTable, check_pattern
 
 #: Topics that one client may have asked for: as of a backplane (execution/publishing.py).
 PATTERNS_MAX: Final = 1_000
+#: And all clients of one key: it may have 64 connections (security/roll.py).
+PATTERNS_OF_KEY_MAX: Final = 4_000
 
 
 class Hearers:
@@ -28,6 +31,9 @@ class Hearers:
         self._encoder = codec.Encoder()
         self._table: TopicTable[str] = TopicTable()
         self._patterns: dict[str, set[str]] = {}
+        #: Whose key each has, by the holder's name, and the patterns of that key.
+        self._holders: dict[str, str] = {}
+        self._counts: Counter[str] = Counter()
         #: Of the last message, by hearer and topic; the latest used last.
         self._numbers: dict[tuple[str, str], int] = {}
         #: Messages that a client did not get.
@@ -36,11 +42,21 @@ class Hearers:
     def subscribe(self, name: str, pattern: Any) -> None:
         """Hear `pattern`. Raises `InvalidArgument` for what is none, and `FailedPrecondition` at the bound."""
         check_pattern(pattern)
-        patterns = self._patterns.setdefault(name, set())
-        if len(patterns) >= PATTERNS_MAX and pattern not in patterns:
+        patterns = self._patterns.get(name, set())
+        if pattern in patterns:
+            return
+        holder = self._holder_of(name)
+        if holder is None:
+            return  # it has gone
+        if len(patterns) >= PATTERNS_MAX:
             raise FailedPrecondition(
                 f"this client hears {PATTERNS_MAX:,} topics here already: subscribe to what they have in common ('files.*')"
             )
+        if self._counts[holder.name] >= PATTERNS_OF_KEY_MAX:
+            raise FailedPrecondition(f"the clients of this key hear {PATTERNS_OF_KEY_MAX:,} topics here already")
+        self._patterns[name] = patterns
+        self._holders[name] = holder.name
+        self._counts[holder.name] += 1
         patterns.add(pattern)
         self._table.add(pattern, name)
 
@@ -50,13 +66,18 @@ class Hearers:
         if isinstance(pattern, str) and pattern in patterns:
             patterns.discard(pattern)
             self._table.remove(pattern, name)
+            self._counts[self._holders[name]] -= 1
             if not patterns:
                 self.gone(name)
 
     def gone(self, name: str) -> None:
         """It is not there any more."""
-        for pattern in self._patterns.pop(name, ()):
+        patterns, holder = self._patterns.pop(name, set()), self._holders.pop(name, "")
+        for pattern in patterns:
             self._table.remove(pattern, name)
+        self._counts[holder] -= len(patterns)
+        if self._counts[holder] <= 0:
+            del self._counts[holder]
         for whose in [whose for whose in self._numbers if whose[0] == name]:
             del self._numbers[whose]
 

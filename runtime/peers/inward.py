@@ -24,8 +24,12 @@ from appbackplane.transport.security.ring import Holder
 from ..objects.action import DEADLINE_DEFAULT_NS
 from .outward import is_bulk_at
 
-#: Calls that one peer may have outstanding here: with 4,096 of each process's own that is what a session is made for.
+#: Calls that one key may have outstanding here, by all its connections together: with 4,096 of each process's own that is what
+#: a session is made for.
 OUTSTANDING_MAX: Final = 8_192
+#: Bytes of the frames that brought them: as many calls of 8 KiB, or four frames of the greatest length. With a bound on their
+#: number alone a key could have this node keep 128 GiB.
+OUTSTANDING_BYTES_MAX: Final = 64 << 20
 #: Routes of which it is remembered that a peer may use them.
 PERMITTED_MAX: Final = 4_096
 #: A W3C traceparent, and nothing else of that place: a recorder takes it apart (observation/recorder.py).
@@ -42,11 +46,35 @@ class AskedHere(NamedTuple):
     id: int
 
 
+class Arrival:
+    """A frame that came. It is charged to its key with its whole length, from its first call to the end of its last.
+
+    The calls are unpacked by then, and what each is long of nobody knows without packing it again.
+    """
+
+    __slots__ = ("bytes", "outstanding")
+
+    def __init__(self, bytes: int = 0) -> None:
+        self.bytes = bytes
+        self.outstanding = 0
+
+
+class _Usage:
+    """What the calls of one key hold here."""
+
+    __slots__ = ("bytes", "calls")
+
+    def __init__(self) -> None:
+        self.calls = self.bytes = 0
+
+
 class Held(NamedTuple):
-    """What is known of it: its number in the session, and on which line its answer travels."""
+    """What is known of it: its number in the session, on which line its answer travels, whose it is and how it came."""
 
     id: int
     is_bulk: bool
+    holder: str
+    arrival: Arrival
 
 
 class System(Protocol):
@@ -81,6 +109,8 @@ class Inward:
         self._likeness = Likeness()
         self._held: dict[AskedHere, Held] = {}
         self._counts: dict[str, int] = {}
+        #: By the holder of the key, who may be connected several times, as a node and as clients.
+        self._usage: dict[str, _Usage] = {}
         self._directory: Directory | None = None
         self._exported: frozenset[str] = frozenset()
         self._bulk: frozenset[str] = frozenset()
@@ -100,8 +130,16 @@ class Inward:
         """Calls outstanding of a node."""
         return self._counts.get(name, 0)
 
-    def take(self, name: str, incarnation: int, holder: Holder, envelope: Envelope, now_ns: int) -> None:
-        """A node has said this, under a key of `holder`."""
+    def take(
+        self,
+        name: str,
+        incarnation: int,
+        holder: Holder,
+        envelope: Envelope,
+        now_ns: int,
+        arrival: Arrival | None = None,
+    ) -> None:
+        """A node has said this, under a key of `holder`. `arrival`: the frame that it came in; None: of no length."""
         kind = envelope.kind
         asked = AskedHere(name, incarnation, envelope.id)
         if kind == CALL:
@@ -109,7 +147,7 @@ class Inward:
                 self.repeated_count += 1
                 return
             try:
-                self._begin(asked, holder, envelope, now_ns)
+                self._begin(asked, holder, envelope, now_ns, arrival or Arrival())
             except BackplaneError as error:
                 self._say(name, status(envelope.id, error, is_refused=True), self._is_bulk(envelope))
         elif kind == CAST:
@@ -134,6 +172,7 @@ class Inward:
         if held is None:
             return
         self._counts[asked.name] -= 1
+        self._release(held)
         error = ended.error
         if error is None:
             said = Envelope(REPLY, asked.id, body=ended.result)
@@ -147,12 +186,14 @@ class Inward:
             self._session.cancel(held.id)
         self._held.clear()
         self._counts.clear()
+        self._usage.clear()
 
     def down(self, name: str) -> None:
         """A node is gone: nobody waits for what it asked."""
         for asked, held in [*self._held.items()]:
             if asked.name == name:
                 del self._held[asked]
+                self._release(held)
                 self._session.cancel(held.id)
                 # Should it be there after all, as where only one of the two had given up the other, it waits for nothing.
                 self._say(
@@ -160,18 +201,40 @@ class Inward:
                 )
         self._counts.pop(name, None)
 
-    def _begin(self, asked: AskedHere, holder: Holder, envelope: Envelope, now_ns: int) -> None:
+    def _begin(self, asked: AskedHere, holder: Holder, envelope: Envelope, now_ns: int, arrival: Arrival) -> None:
         route = envelope.route or ""
         self._check(holder, route, now_ns)
-        if self._counts.get(asked.name, 0) >= OUTSTANDING_MAX:
-            raise Busy(f"{route}: {OUTSTANDING_MAX:,} calls of node {asked.name!r} are outstanding", retry_after=0.1)
+        usage = self._usage.get(holder.name) or _Usage()
+        if usage.calls >= OUTSTANDING_MAX:
+            raise Busy(
+                f"{route}: {OUTSTANDING_MAX:,} calls of the key of {holder.name!r} are outstanding", retry_after=0.1
+            )
+        charge = 0 if arrival.outstanding else arrival.bytes
+        if usage.bytes + charge > OUTSTANDING_BYTES_MAX:
+            raise Busy(
+                f"{route}: {OUTSTANDING_BYTES_MAX >> 20} MiB of calls of the key of {holder.name!r} are outstanding",
+                retry_after=0.1,
+            )
         left_ns = DEADLINE_DEFAULT_NS if envelope.deadline is None else min(max(0, envelope.deadline), TIMEOUT_MAX_NS)
         id = self._session.call(
             asked, now_ns, left_ns, route, envelope.key, envelope.priority, envelope.body, envelope.idempotency_key,
             is_retried=False, trace=_trace_of(envelope),
         )  # fmt: skip
-        self._held[asked] = Held(id, self._is_bulk(envelope))
+        self._held[asked] = Held(id, self._is_bulk(envelope), holder.name, arrival)
         self._counts[asked.name] = self._counts.get(asked.name, 0) + 1
+        self._usage[holder.name] = usage
+        arrival.outstanding += 1
+        usage.calls += 1
+        usage.bytes += charge
+
+    def _release(self, held: Held) -> None:
+        arrival, usage = held.arrival, self._usage[held.holder]
+        arrival.outstanding -= 1
+        usage.calls -= 1
+        if not arrival.outstanding:
+            usage.bytes -= arrival.bytes
+        if not usage.calls:
+            del self._usage[held.holder]
 
     def _is_bulk(self, envelope: Envelope) -> bool:
         return is_bulk_at(envelope.priority, may_wait=envelope.route in self._bulk)

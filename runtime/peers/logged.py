@@ -20,6 +20,13 @@ def log_effect(effect: fx.Effect, log: PacedLog) -> None:
         log.warn(f"{effect.address} cannot be reached: {effect.because} (it is dialled again)")
     elif isinstance(effect, fx.Refused):
         log.warn(f"{effect.name!r} at {effect.address} is no peer of this node", effect.reason)
+    elif isinstance(effect, fx.OfferRefused):
+        more = f" and {effect.count - 1:,} more" if effect.count > 1 else ""
+        what = f"node {effect.name!r} offers what its key may not offer here: it is not called there"
+        log.warn(
+            what,
+            f"{effect.route}{more}: appbackplane keys trust {effect.name} KEY --offer PATTERN, or name it in [peers]",
+        )
     elif isinstance(effect, fx.RefusedBy):
         log.warn(f"node {effect.name!r} at {effect.address} refuses this one", effect.reason)
     elif isinstance(effect, fx.NameTaken):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Set
 from pathlib import Path
 
 from appbackplane.transport import addressing
@@ -17,6 +17,7 @@ from appbackplane.transport.link import Link
 from appbackplane.transport.peers.lines import Lines
 from appbackplane.transport.peers.node import PeerNode
 from appbackplane.transport.peers.view import Identity
+from appbackplane.transport.security.grants import Grant
 from appbackplane.transport.security.keyring import Keyring
 from appbackplane.transport.security.keys import PublicKey
 from appbackplane.transport.session import ClientSession
@@ -30,6 +31,8 @@ log = logging.getLogger("appbackplane.peers")
 
 #: What leaving may take: a word to each peer, and a flush.
 LEAVE_LIMIT_S = 2.0
+#: What a key may offer that `[peers]` names, unless the ring says what. Who names a node there means to call it.
+OFFERS_OF_PEERS = Grant(("*",))
 
 
 class Node(Component):
@@ -62,7 +65,9 @@ class Node(Component):
         lines = Lines(keyring, self._listen)
         own = str(keyring.own().public)
         me = Identity(self.node_name, host.unix_ns(), self._advertise or lines.address, own)
-        node = PeerNode(me, seeds, host.now_ns(), random=random.random, is_allowed=self._is_named)
+        node = PeerNode(
+            me, seeds, host.now_ns(), random=random.random, is_allowed=self._is_named, may_offer=self._offers
+        )
         # A client of its own with each start: else the calls of the one before would be taken for those of this one.
         link = Link(f"{host.backplane}-peers-{me.incarnation:x}")
         session = ClientSession(link, addressing.supervisor_socket(Path(host.run_dir)))
@@ -95,3 +100,15 @@ class Node(Component):
         except InvalidArgument:  # told by a peer of another
             return False
         return one is not None and one.name == name and not one.is_revoked
+
+    def _offers(self, key: str, routes: Collection[str]) -> Set[str]:
+        """Of these, what a key may offer: as the ring says, else everything if `[peers]` names it, else nothing."""
+        one = self._keyring.ring.of_key(PublicKey.parse(key).raw)
+        if one is None or one.is_revoked:
+            return frozenset()
+        grant = one.offers
+        if grant is None:
+            if one.name not in self._peers.values():
+                return frozenset()
+            grant = OFFERS_OF_PEERS
+        return frozenset(route for route in routes if grant.permits_all_of(route))

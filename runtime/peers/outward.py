@@ -48,8 +48,8 @@ class Chooser(Protocol):
     def best(self, route: str, caller: str, key: str | None = None) -> tuple[str, ...]:
         """The nodes to ask, in order."""
 
-    def equals(self, route: str, caller: str) -> int:
-        """How many of the first of these are as good as each other."""
+    def loads(self, route: str, caller: str) -> tuple[float, ...]:
+        """What the first of these announce of their loads; those about equally busy are given the same figure."""
 
     def may_wait(self, name: str, route: str) -> bool:
         """Whether an operation of a node may."""
@@ -151,9 +151,9 @@ class Outward:
             raise
         if len(order) == 1:
             return self._begin_at(order[0], peer, envelope, now_ns)
-        # Loads are a heartbeat old: of those about equal, who has fewest of our calls. (Casts are not counted, and keep their
-        # order.) What it has no room for is offered to the others: who asks has no node in mind.
-        first = order[0] if envelope.kind == CAST else self._fewest(order[: self._node.equals(route, caller)])
+        # (Casts are not counted, and keep their order.) A call that the first has no room for is offered to the others: the
+        # caller has no node in mind.
+        first = order[0] if envelope.kind == CAST else self._least(order, self._node.loads(route, caller))
         problem: BackplaneError | None = None
         for name in (first, *(each for each in order if each != first)):
             try:
@@ -163,9 +163,18 @@ class Outward:
         assert problem is not None
         raise problem
 
-    def _fewest(self, names: tuple[str, ...]) -> str:
-        counts = self._counts
-        return min(names, key=lambda name: counts[name.encode()])
+    def _least(self, order: tuple[str, ...], loads: tuple[float, ...]) -> str:
+        """The node with the least of this node's calls, each weighted by the load that the node announces.
+
+        An announcement is old, and the announcer's word: it may scale what is measured here, and not replace it. So a node that
+        announces 0 and holds calls back is passed over like any other.
+        """
+        least, best = order[0], -1.0
+        for name, load in zip(order, loads, strict=False):
+            weighted = (self._counts[name.encode()] + 1) * (1.0 + load)
+            if best < 0 or weighted < best:
+                least, best = name, weighted
+        return least
 
     def _begin_at(self, name: str, peer: bytes, envelope: Envelope, now_ns: int) -> None:
         route = envelope.route or ""

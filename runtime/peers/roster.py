@@ -142,7 +142,7 @@ class Roster:
         self, calls_to: Callable[[str], int], calls_from: Callable[[str], int], visitors: Iterable[Visitor] = ()
     ) -> None:
         """Make the rows anew. `calls_to`, `calls_from`: how many are outstanding, by the node's name."""
-        view = self._node.membership.view
+        view = self._node.view
         me = view.me
         own = Row(
             me.name, SELF, self._began_ns, "this node", me.address, self._fingerprint(me.key), me.incarnation,

@@ -120,7 +120,7 @@ class Topics:
 
     def _to_nodes(self, envelope: Envelope, step: int) -> None:
         topic = envelope.route or ""
-        table, view = self._node.table, self._node.membership.view
+        table, view = self._node.table, self._node.view
         is_bulk = _is_bulk(envelope)
         packed, packed_number, rest = b"", 0, b""
         for name in table.subscribers(topic):

@@ -20,6 +20,7 @@ from ..objects.app_object import AppObject
 from ..objects.operation import DeclarationError
 from .command import CommandSpec, command, specs_of
 from .context import Context
+from .ownership import LISTED_MAX, owned
 from .policy import KernelPolicy
 from .status import Sight, policy_of, status_of
 
@@ -136,6 +137,26 @@ class CommandHandler(AppObject):
     def pools(self, ready: int | None = None, rejoin: int | None = None) -> dict[str, Any]:
         """How many entries the ready pool and the rejoin pool have; what is beyond a new limit stays, and nothing is added."""
         return self._changed({"ready": ready, "rejoin": rejoin})
+
+    # -- owners -------------------------------------------------------------------------------------------------------
+
+    @command(is_logged=False)
+    def owners(self) -> list[dict[str, Any]]:
+        """Whose requests there are: the 100 owners with most, first those with most that have ended."""
+        return [msgspec.to_builtins(each.status) for each in self.component._desk.inspect(owned)[:LISTED_MAX]]
+
+    @command
+    def disown(self, owner: str | int) -> list[dict[str, Any]]:
+        """Drop the requests of an owner: withdraw those that have not begun, and give the results of the others to nobody."""
+        component = self.component
+        found = [each for each in component._desk.inspect(owned) if each.is_called(str(owner))]
+        if not found:
+            raise NotFound(
+                f"{component.component_name} has no requests of {owner!r:.100}; `owners` lists those that it has"
+            )
+        for each in found:
+            component._desk.disown(each.owner)
+        return [msgspec.to_builtins(each.status) for each in found[:LISTED_MAX]]
 
     # -- operating ----------------------------------------------------------------------------------------------------
 

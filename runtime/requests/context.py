@@ -27,7 +27,7 @@ from .waiting import checked_limit
 
 #: Stands for a request that is known only as it travels.
 PACKED: Final = object()
-#: The owner of what is posted from outside and names none.
+#: The owner of what names none and is posted neither by a request nor by an operation: in a thread of the user's own.
 MAIN: Final = "main"
 
 
@@ -42,7 +42,7 @@ class Context:
         self._specs = specs
         #: The request that is executed; None: this is not one's.
         self.element = element
-        #: What its worker holds of `RequestKernel.resources`, by name; opened when first asked for.
+        #: What the thread that asks holds of `RequestKernel.resources`, by name; opened when first asked for.
         self.resources = resources
 
     # -- what users call ----------------------------------------------------------------------------------------------
@@ -53,9 +53,10 @@ class Context:
     ) -> Element:  # fmt: skip
         """Have a request executed by a runnable (seed 001, section 5.1: PostARequest).
 
-        `owner`: for whom it rejoins; default the request that is executed now. `priority`: larger is more urgent. `lane`: 0 for
-        service requests, 1 for feeders, 2 for unit transactions, 3 for parts of these. `wait`: while the ready pool or the lane
-        is full, at most `timeout` seconds; else `Busy`. `rejoin`: whether it comes back. `boost`: whether it ages faster.
+        `owner`: for whom it rejoins; default the request that is executed now, or the operation that runs now. `priority`:
+        larger is more urgent. `lane`: 0 for service requests, 1 for feeders, 2 for unit transactions, 3 for parts of these.
+        `wait`: while the ready pool or the lane is full, at most `timeout` seconds; else `Busy`. `rejoin`: whether it comes
+        back. `boost`: whether it ages faster.
         Raises `InvalidArgument` for what makes no sense, `Busy`, `DeadlineExceeded`, `FailedPrecondition`.
         """
         element = self._element(request, runnable, owner, priority, lane, rejoin, boost)
@@ -240,11 +241,15 @@ class Context:
             if element.parts.setdefault(part.number, part) is part:  # or another thread of this request had that number
                 return part
 
+    def _default_owner(self) -> Hashable:
+        """Whose requests those are that name no owner."""
+        return MAIN if self.element is None else self.element
+
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def _owner(self, owner: Hashable) -> Hashable:
         if owner is None:
-            return MAIN if self.element is None else self.element
+            return self._default_owner()
         try:
             hash(owner)
         except TypeError as error:

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from .ledger import Ledger
 
 
-def disown(ledger: Ledger, account: Account, because: str, now_ns: int) -> None:
-    """`because`: why what has not begun of this owner never will; "": it will.
+def disown(ledger: Ledger, account: Account, because: str, now_ns: int, *, is_all: bool = True) -> int:
+    """How many requests were withdrawn. `because`: why what has not begun of this owner never will; "": it will.
 
+    `is_all`: False lets those begin all the same that were posted with `rejoin=False`.
     Commonly nothing of it is ready, and the pool, which may be large, need not be searched.
     """
+    withdrawn_count = 0
     for element in account.done:
         ledger.rejoinable[element.lane] -= 1
         element.state = State.DONE
@@ -30,13 +32,15 @@ def disown(ledger: Ledger, account: Account, because: str, now_ns: int) -> None:
     account.done.clear()
     account.dropped_to = account.posted_count
     if because and account.existing_count > _not_ready(ledger, account):
-        for element in ledger.ready.remove_of(account):
+        for element in ledger.ready.remove_of(account, is_all=is_all):
             ledger.entries.remove(element.lane)
             element.state, element.error = State.FAILED, f"withdrawn: {because}"
             element.ended_ns = now_ns
             ledger.withdrawn_total += 1
             account.existing_count -= 1
+            withdrawn_count += 1
     ledger.tell_none_exist(account)
+    return withdrawn_count
 
 
 def _not_ready(ledger: Ledger, account: Account) -> int:

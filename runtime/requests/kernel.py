@@ -37,7 +37,6 @@ from .operating import Operating
 from .optimising import Looking, Optimising
 from .policy import KernelPolicy
 from .resource import Resource
-from .resources import ResourceTable
 from .runnable import Runnable, RunnableSpec
 from .schedule import When
 from .shortage import shortage_of
@@ -57,7 +56,7 @@ class RequestKernel(Component):
 
     #: The classes that execute its requests.
     runnables: ClassVar[tuple[type[Runnable], ...]] = ()
-    #: What each worker holds for itself, by name (resources.py).
+    #: What each thread that executes requests holds for itself, by name (thread_resources.py).
     resources: ClassVar[Mapping[str, Resource[Any]]] = {}
     #: How it works, unless its settings say otherwise.
     policy: KernelPolicy = KernelPolicy()
@@ -68,7 +67,6 @@ class RequestKernel(Component):
     _executor: Executor | None
     _specs: dict[str, RunnableSpec]
     _names: RequestNames
-    _table: ResourceTable
     _resources: ThreadResources
     _priorities: int
     _timers: dict[str, tuple[int, WorkHandle]]
@@ -87,8 +85,7 @@ class RequestKernel(Component):
         self = super().__new__(cls, *arguments, **keywords)
         self._specs = cls.specs()
         self._names = RequestNames(self.component_name)
-        self._table = ResourceTable(cls.resources)
-        self._resources = ThreadResources(self._table)
+        self._resources = ThreadResources(cls.resources)
         self._executor = self._kernel = self._instrumentation = self._optimising = None
         self._priorities = 0
         self._timers = {}
@@ -313,6 +310,12 @@ class RequestKernel(Component):
         count, last = self._desk.take_unheard()
         if count:
             log.warning("%s: %d requests failed that rejoin nobody; the last: %s", self.name, count, last)
+        count, operation = self._desk.take_left()
+        if count:
+            log.warning(
+                "%s: %d requests were withdrawn: %s returned without rejoining them; post with rejoin=False what nobody "
+                "asks for", self.name, count, operation,
+            )  # fmt: skip
 
     def _shortage_now(self, workers: Collection[str]) -> str:
         """Why it has fewer worker processes than it asks for, and never will have more (shortage.py); "": it may."""

@@ -210,16 +210,24 @@ class Ledger(Posting):
         self.rejoinable[element.lane] += 1
         account.done.appendleft(element)
 
-    def disown(self, owner: Hashable, now_ns: int) -> None:
-        """Nobody will ask for what there is of this owner; what has not begun never will."""
+    def disown(self, owner: Hashable, now_ns: int) -> int:
+        """Nobody will ask for what there is of this owner; what has not begun never will. How many requests were withdrawn.
+
+        An operation's requests that were posted with `rejoin=False` are executed: nobody was to ask for them anyway.
+        """
+        is_all = True
         if isinstance(owner, Part):
             owner.is_over = True
             if owner.whose is not None:
                 owner.whose.parts.pop(owner.number, None)
+            is_all = not owner.name
         account = self.owners.get(owner)
-        if account is not None:
-            disown(self, account, f"nobody rejoins the requests of {named(owner)}", now_ns)
-            self._admit_posters()
+        if account is None:
+            return 0
+        because = f"nobody rejoins the requests of {named(owner)}"
+        withdrawn_count = disown(self, account, because, now_ns, is_all=is_all)
+        self._admit_posters()
+        return withdrawn_count
 
     def await_rejoin(self, owner: Hashable, waiter: Any, *, is_patient: bool = False) -> None:
         """Have it in `handed` as soon as there is an answer. There is none yet: `rejoin` has just said NONE_READY.

@@ -21,8 +21,9 @@ from appbackplane.transport.errors import (
 )
 from appbackplane.transport.request import TIMEOUT_MAX_S
 
-from ..execution.coroutines import Signal, pause
+from ..execution.coroutines import Signal
 from ..execution.method_action import MethodAction
+from ..execution.pausing import pause
 from ..objects.action import Action
 from ..objects.app_object import AppObject
 from .element import Done, Element, Failure

@@ -12,6 +12,8 @@ from typing import Any
 
 from appbackplane.transport.errors import DeadlineExceeded, InvalidArgument
 
+from ..execution.current import current
+from ..objects.action import Action
 from ..objects.app_object import Host
 from . import awaiting, local_awaiting
 from .context import PACKED, Context
@@ -41,6 +43,8 @@ class LocalContext(Context):
         self._is_packed = is_packed
         #: Whether what rejoins travels on.
         self._is_window = is_window
+        #: Owners of what operations have posted without naming one, by the action, and the request that it executes.
+        self._operations: dict[tuple[int, Element | None], Part] = {}
 
     def _post(self, elements: list[Element], wait: bool, timeout: float | None) -> None:  # hot: scripts/bench requests
         desk = self._desk
@@ -121,6 +125,29 @@ class LocalContext(Context):
 
     def _give_up(self, part: Part) -> None:
         self._desk.given_up.append(part)
+
+    def _default_owner(self) -> Hashable:
+        """The request that is executed; else the operation that runs in this thread, for as long as it runs; else MAIN.
+
+        An operation is any action: a call, a timer, a hook, a message. A plain request that posts by the component's
+        kernel, and not by its own, shares its action with other requests, so that it is told apart by its element.
+        """
+        engine, action = current.engine, current.action
+        if self.element is not None or engine is None or action is None:
+            return super()._default_owner()
+        executed = getattr(action, "element", None)
+        if not isinstance(executed, Element):
+            executed = None
+        key = id(action), executed
+        part = self._operations.get(key)
+        if part is None:
+            name = action.name if executed is None else f"{action.name}, {executed.runnable} {executed.id}"
+            part = self._operations[key] = Part(None, 0, name)
+            engine.endings.at_end(action, partial(self._operation_ended, action, key))
+        return part
+
+    def _operation_ended(self, _action: Action, key: tuple[int, Element | None], action: Action) -> None:
+        self._desk.operation_ended(self._operations.pop(key), has_failed=action.error is not None)
 
     def _pack(self, element: Element) -> None:
         element.packed = self._specs[element.runnable].pack(element.request)

@@ -19,6 +19,7 @@ from .executor import Executor
 from .figures import Figures, figures_of
 from .lanes import shares
 from .ledger import Ledger
+from .owners import Part
 from .policy import KernelPolicy
 from .runnable import RunnableSpec
 from .stall import Stall, stall_of
@@ -63,6 +64,8 @@ class Oversight:
         self._ids = 0
         #: Owners that are to be disowned; noted without the mutex, which whoever notes it may hold (mapping.py).
         self.given_up: deque[Hashable] = deque()
+        #: Requests withdrawn because an operation returned without rejoining them, since they were last logged; its name.
+        self._left_count, self._left_by = 0, ""
         #: Why nobody waits here any more; "": it goes on.
         self._end = ""
         self._stall: Stall | None = None
@@ -148,6 +151,22 @@ class Oversight:
         with self._mutex:
             count, self._ledger.unheard_count = self._ledger.unheard_count, 0
             return count, self._ledger.unheard
+
+    def operation_ended(self, part: Part, *, has_failed: bool) -> None:
+        """Withdraw what an operation has left. One that `has_failed` could not rejoin it, and is not warned of."""
+        with self._mutex:
+            count = self._ledger.disown(part, self.now_ns())
+            if count and not has_failed:
+                self._left_count += count
+                self._left_by = repr(part)
+            told = self._settle()
+        self._go_on(told)
+
+    def take_left(self) -> tuple[int, str]:
+        """How many requests operations that returned have left since the last time, and the last of these operations."""
+        with self._mutex:
+            count, self._left_count = self._left_count, 0
+            return count, self._left_by
 
     def look_for_stall(self, workers: Collection[str] | None = None) -> Stall | None:
         """What keeps everything from going on, if that is new; None: nothing, or it is known. `workers` as in `stall_of`."""

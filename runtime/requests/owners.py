@@ -27,17 +27,25 @@ class Rejoin(Enum):
 
 
 class Part:
-    """An owner of its own for what one `map_unordered` posts. It ends with that, or with the request that it is of."""
+    """An owner of its own for what one `map_unordered` posts. It ends with that, or with the request that it is of.
 
-    __slots__ = ("is_over", "number", "whose")
+    Also the owner of what an operation posts without naming one; it ends with the operation.
+    """
 
-    def __init__(self, whose: Element | None, number: int) -> None:
-        """`whose`: the request whose execution it is; None: somebody's outside. `number`: its own of that."""
-        self.whose, self.number = whose, number
+    __slots__ = ("is_over", "name", "number", "whose")
+
+    def __init__(self, whose: Element | None, number: int, name: str = "") -> None:
+        """`whose`: the request whose execution it is; None: somebody's outside. `number`: its own of that.
+
+        `name`: of the operation whose requests these are; "": they are those of a `map_unordered` or a `run`.
+        """
+        self.whose, self.number, self.name = whose, number, name
         #: Nobody asks for what is of it any more.
         self.is_over = False
 
     def __repr__(self) -> str:
+        if self.name:
+            return f"operation {self.name}"
         return f"part {self.number} of {'what was posted from outside' if self.whose is None else repr(self.whose)}"
 
 

@@ -69,14 +69,21 @@ class ReadyPool:
         assert place[2] is element, "only the head of a lane is taken"
         self.count -= 1
 
-    def remove_of(self, account: Account) -> list[Element]:
-        """Take out all of an owner, who is no more: in one go through the pool, however many they are."""
+    def remove_of(self, account: Account, *, is_all: bool = True) -> list[Element]:
+        """Take out all requests of an owner that has ended, in one pass through the pool, however many there are.
+
+        `is_all`: False keeps those that were posted with `rejoin=False`.
+        """
         removed: list[Element] = []
         for heaps in self._heaps:
             for heap in heaps:
-                found = [place[2] for place in heap if place[2].account is account]
+                found = [place[2] for place in heap if place[2].account is account and (is_all or place[2].is_rejoined)]
                 if found:
-                    heap[:] = [place for place in heap if place[2].account is not account]
+                    heap[:] = [
+                        place
+                        for place in heap
+                        if place[2].account is not account or not (is_all or place[2].is_rejoined)
+                    ]
                     heapq.heapify(heap)
                     removed += found
         self.count -= len(removed)

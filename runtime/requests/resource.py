@@ -1,6 +1,6 @@
-"""Resource: how one kind of worker-held handle is opened, closed, and recognised as stale; declared once, by name.
+"""Resource: how one kind of thread-held handle is opened, closed, and recognised as stale; declared once, by name.
 
-From seed 001, section 3.1: a database handle serves one thread, so each worker has its own, opened when it asks. What does
+From seed 001, section 3.1: a database handle serves one thread, so each thread has its own, opened when it asks. What does
 not fit is refused where it is declared, with a sentence, and not in the first request that asks for it. Opened without a key
 it stands for one original (`kernel.resources["db"]`), with a key for one of several (`kernel.resources["db", path]`); which
 of the two is allowed is read off the signature of `open`.
@@ -14,26 +14,26 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
-from appbackplane.transport.errors import FailedPrecondition, InternalError, InvalidArgument, NotFound, text_of
+from appbackplane.transport.errors import InternalError, InvalidArgument, NotFound, text_of
 
 from ..objects.operation import DeclarationError
 
 H = TypeVar("H")
 
-#: Held of one resource by one worker. A handle is commonly a descriptor (sqlite3 takes up to three) of the 1,024 that a
-#: process has by default: with 32 workers this stays below half of them. Fewer would reopen what is used in turns.
+#: Held of one resource by one thread. A handle is commonly a descriptor (sqlite3 takes up to three) of the 1,024 that a
+#: process has by default: with 32 threads this stays below half of them. Fewer would reopen what is used in turns.
 HELD_MAX_DEFAULT: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource(Generic[H]):
-    """A resource that every worker opens for itself, on demand.
+    """A resource that every thread that executes requests opens for itself, on demand.
 
     `open`: makes a handle; with one parameter it is told the key. What it raises fails the request that asked.
     `close`: told a handle that is needed no more; None: it is dropped. `is_stale`: whether a handle is of no use any more,
     asked at each use, and now and then at the end of a request, so it should cost microseconds; if it raises, the handle
-    is taken for stale. `held_max`: how many of it one worker holds, over all keys; the least recently used makes room.
-    All three are called in the worker's own thread.
+    is taken for stale. `held_max`: how many of it one thread holds, over all keys; the least recently used makes room.
+    All three are called in that thread.
 
     >>> import os, sqlite3
     >>> class Library(sqlite3.Connection):
@@ -63,7 +63,7 @@ class Resource(Generic[H]):
             if not callable(function):
                 raise DeclarationError(f"Resource: {word}={function!r}: expected a function")
             if inspect.iscoroutinefunction(function):
-                raise DeclarationError(f"Resource: {word} is async; a worker's thread calls it: write a plain function")
+                raise DeclarationError(f"Resource: {word} is async; a plain call is made of it: write a plain function")
         object.__setattr__(self, "is_plain", _fits(self.open, 0))
         object.__setattr__(self, "is_keyed", _fits(self.open, 1))
         if not (self.is_plain or self.is_keyed):
@@ -124,13 +124,9 @@ class UnknownResource(NotFound):
 class ResourceNotOpened(InternalError):
     """`open` of a resource raised; the request that asked for it fails with this. The cause is chained."""
 
-    def __init__(self, asked: Asked, worker: str, problem: str) -> None:
-        super().__init__(f"resource {asked} could not be opened for worker {worker}: {problem}")
-        self.name, self.worker = asked.name, worker
-
-
-class NotTheWorker(FailedPrecondition):
-    """Somebody else than the worker itself uses what it holds, or it has ended."""
+    def __init__(self, asked: Asked, thread: str, problem: str) -> None:
+        super().__init__(f"resource {asked} could not be opened for thread {thread}: {problem}")
+        self.name, self.thread = asked.name, thread
 
 
 def check_declared(declared: object) -> None:

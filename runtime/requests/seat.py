@@ -31,7 +31,6 @@ from .element import Element, Failure
 from .failures import failure_of
 from .kernel import RequestKernel
 from .remote import RemoteContext
-from .resources import ResourceTable
 from .runnable import RunnableSpec
 from .thread_resources import ThreadResources
 from .wire import BATCH_BYTES_MAX, seat_key, usher_key
@@ -156,7 +155,7 @@ class RequestWorker(Component):
         self.specs: dict[str, RunnableSpec] = cls.specs()
         for spec in self.specs.values():
             spec.make()
-        self.resources = ThreadResources(ResourceTable(cls.resources))
+        self.resources = ThreadResources(cls.resources)
         self._seat: Seat | None = None
         self._names = RequestNames("")
 

@@ -1,18 +1,24 @@
-"""ThreadResources: what the thread that asks holds of the kernel's resources.
+"""ThreadResources: the resources of a kernel, as the thread that asks holds them. One object a kernel and process.
 
 A worker of the kernel is an object, which one thread of the backplane serves now and another later; but handles such as
-sqlite3's belong to the thread that opened them. So each thread has its own part of the table, found here by who asks. It is
-closed by its thread, at the very end of it: a thread's own variables are let go of by itself, last of all.
+sqlite3's belong to the thread that opened them. So each thread has handles of its own (`held.py`), found here by who asks.
+They are closed by their thread at its very end, with its thread-local variables. At most `held_max` handles of each resource
+and thread are open; which threads there are is the backplane's business: as many as workers, beside its own.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
+from ..execution.clock import RealClock
+from ..observation.rate_limit import RateLimit
 from .held import Held
-from .resources import ResourceTable
+from .resource import Resource, check_declared
+
+log = logging.getLogger("appbackplane.runtime")
 
 
 class _Part:
@@ -22,34 +28,50 @@ class _Part:
         self.held, self._ident = held, threading.get_ident()
 
     def __del__(self) -> None:
-        if threading.get_ident() == self._ident:  # or the table itself is dropped, and its handles with it
+        if threading.get_ident() == self._ident:  # or all of them are dropped at once, and the handles with them
             self.held.close()
 
 
 class ThreadResources:
-    """`kernel.resources["db"]`. In a coroutine, ask anew after each `await`: it may go on in another thread."""
+    """`kernel.resources["db"]`. In a coroutine, ask anew after each `await`: it may go on in another thread.
 
-    def __init__(self, table: ResourceTable) -> None:
-        self._table = table
-        #: Whether a worker can hold anything.
-        self.has_any = table.has_any
+    >>> import sqlite3
+    >>> from appbackplane.runtime.requests import Resource
+    >>> resources = ThreadResources({"db": Resource(open=sqlite3.connect, close=sqlite3.Connection.close)})
+    >>> resources["db", ":memory:"].execute("select 1 + 1").fetchone()
+    (2,)
+    """
+
+    def __init__(self, declared: Mapping[str, Resource[Any]], now_ns: Callable[[], int] = RealClock.now_ns) -> None:
+        """`DeclarationError` where something is not a resource. `now_ns`: for the limit on reports."""
+        check_declared(declared)
+        self._declared = dict(declared)
+        #: Whether a thread can hold anything.
+        self.has_any = bool(declared)
+        self._now_ns = now_ns
         self._local = threading.local()
+        self._lock = threading.Lock()
+        self._limit = RateLimit()
 
     def __getitem__(self, asked: Hashable) -> Any:
-        """The handle of this thread, opened if need be. Raises what resources.py says."""
-        return self._part().held[asked]
+        """The handle of this thread, opened if need be. Raises what `Held` raises."""
+        part = getattr(self._local, "part", None)
+        if part is None:
+            name = f"{threading.current_thread().name}-{threading.get_native_id()}"
+            part = self._local.part = _Part(Held(name, self._declared, self._report))
+        assert isinstance(part, _Part)
+        return part.held[asked]
 
     def request_ended(self) -> None:  # hot: scripts/bench requests
-        """Let go of what is not valid any more."""
+        """Let go of what has become stale."""
         part = getattr(self._local, "part", None)
         if part is not None:
             part.held.request_ended()
 
-    def _part(self) -> _Part:
-        part = getattr(self._local, "part", None)
-        if part is None:
-            part = self._local.part = _Part(
-                self._table.of(f"{threading.current_thread().name}-{threading.get_native_id()}")
-            )
-        assert isinstance(part, _Part)
-        return part
+    def _report(self, subject: str, said: str, error: BaseException) -> None:
+        """Once a subject and interval: a disk that is gone makes every thread fail at every request."""
+        with self._lock:
+            left_out = self._limit.admit(subject, self._now_ns())
+        if left_out is not None:
+            more = f" ({left_out} more since the last report)" if left_out else ""
+            log.error("%s%s", said, more, exc_info=error)

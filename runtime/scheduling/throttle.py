@@ -30,7 +30,7 @@ class Throttle:
     #: What its limit is called.
     key: ClassVar[str] = "max_requests"
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: object) -> None:
         self.change(limit)
         self.outstanding = 0
         self.refused_count = 0
@@ -40,8 +40,10 @@ class Throttle:
         self._interval_ns = 0.0  # smoothed time between completions while there was work
         self._ended_ns: int | None = None
 
-    def change(self, limit: int) -> None:
-        """A new limit, for requests from now on."""
+    def change(self, limit: object) -> None:
+        """A new limit, for requests from now on. Raises TypeError for what is no integer, ValueError for one below 1."""
+        if not isinstance(limit, int):
+            raise TypeError(f"{self.key}: {limit!r} is no limit: expected an integer, 1 or more")
         if limit < 1:
             raise ValueError(f"{self.key}: {limit} would refuse everything: expected 1 or more")
         self.limit = limit
@@ -78,7 +80,7 @@ class OwnWork(Throttle):
 
     key: ClassVar[str] = "max_posted"
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: object) -> None:
         super().__init__(limit)
         #: Timers that were taken back, and whose places have not been given back yet.
         self.taken_back: deque[Timer] = deque()

@@ -67,7 +67,7 @@ def both(_is_quick: bool) -> Iterator[Sides]:
 
 
 def nodes(folder: Path) -> list[Path]:
-    """The TOML of each; the second knows the first."""
+    """The TOML of each; each knows the others."""
     rings = {name: Keyring(folder / name / "keys") for name in NAMES}
     keys = {name: ring.make_own() for name, ring in rings.items()}
     for name, ring in rings.items():
@@ -78,7 +78,8 @@ def nodes(folder: Path) -> list[Path]:
     tomls = []
     for name, port in zip(NAMES, ports, strict=True):
         toml = folder / name / "bench.toml"
-        seeds = "" if name == NAMES[0] else f'[peers]\n"tcp://127.0.0.1:{ports[0]}" = "{NAMES[0]}"\n'
+        others = ((other, at) for other, at in zip(NAMES, ports, strict=True) if other != name)
+        seeds = "[peers]\n" + "".join(f'"tcp://127.0.0.1:{at}" = "{other}"\n' for other, at in others)
         node = f'[node]\nname = "{name}"\nlisten = "tcp://127.0.0.1:{port}"\nkeys = "{folder / name / "keys"}"\n'
         backplane = f"[backplane.worker]\n{COMPONENT}\n"
         toml.write_text(f'[system]\nname = "bench-{name}"\nrun_dir = "run"\n{node}{seeds}{backplane}', encoding="utf-8")

@@ -23,9 +23,9 @@ from ..jobs.slow_actions import slow_actions
 from ..jobs.throughput import throughput
 from ..records.found import Found
 from ..records.pieces import Piece, pieces
+from ..records.pinned import pinned
 from .contents import Advice, Backplane, Contents, Culprit, Heat, Inversion, Line, Miss, Operation, Slow
 from .overview import BUCKETS, Overview, Source, edges_ns, overview
-from .pinned import pinned
 from .traces import slowest_traces
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ back to the kernel from here, so a request cannot post others.
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -18,8 +17,8 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from appbackplane.runtime.requests.failures import failure_of
-from appbackplane.runtime.requests.resources import ResourceTable
 from appbackplane.runtime.requests.runnable import RunnableSpec
+from appbackplane.runtime.requests.thread_resources import ThreadResources
 from appbackplane.transport.errors import FailedPrecondition
 
 #: Of results that a task gathers: with so many it ends, and what it has not begun goes back. JVMs hold what it gathered
@@ -87,11 +86,11 @@ class NoWayBack(FailedPrecondition, AttributeError):
 
 
 class InTask:
-    """The kernel, as a runnable sees it from here: what its worker holds, and nothing else."""
+    """The kernel, as a runnable sees it from here: what its thread holds, and nothing else."""
 
     def __init__(self, kernel: str) -> None:
         """Raises what is wrong with that class."""
-        self.resources = ResourceTable(_found(kernel).resources if kernel else {}).of(f"spark-{os.getpid()}")
+        self.resources = ThreadResources(_found(kernel).resources if kernel else {})
 
     def should_stop(self) -> bool:
         """Never: nobody tells a task that the kernel goes down; Spark ends what it cancels."""

@@ -1,6 +1,6 @@
 """Source: how Spark reads records and recorded topics, part by part. `datasource.py` above puts the parts together.
 
-`rows.py` says which columns there are and turns `Actions` into them; `filters.py` says what a reader leaves out; `batch.py`
-and `stream.py` read records, `topics.py` recorded messages; `positions.py` walks along segments that grow. What it decides
-is decided from positions and headers alone, so the same range is the same rows for ever.
+`rows.py` defines the columns and makes them from `Actions`; `selection.py` holds the time range and the backplanes that a
+caller asks for; `batch.py` and `stream.py` read actions, `topics.py` recorded messages; `lines.py` walks along segments that
+grow. A reader never changes: its rows depend on options, positions and headers alone, not on the queries before.
 """

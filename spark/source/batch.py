@@ -7,19 +7,20 @@ costs 0.75 us, three quarters of it in the JVM, which takes it from a socket and
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from appbackplane.runtime.observation.segments import RECORD_BYTES, BadSegment
 
 from ..records.found import Found
 from ..records.pieces import PARQUET_SUFFIX, PIECE_RECORDS, NothingRecorded, Piece, pieces, read
+from ..records.pinned import pinned
 from ..records.segment_file import Gone
-from .filters import Filters
 from .rows import Rows
+from .selection import Selection
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,37 +38,32 @@ class Pieces(InputPartition):
 
 
 class RecordsReader(DataSourceReader):
-    """Reads what is recorded now."""
+    """Reads what is recorded when Spark first plans a query of the DataFrame.
 
-    def __init__(self, where: Path, schema: StructType) -> None:
+    Defines no `pushFilters`: a filter of one query would stay for the next (selection.py).
+    """
+
+    def __init__(self, where: Path, schema: StructType, selection: Selection) -> None:
         """Raises `BadSchema`."""
         Rows(schema)
-        self._where, self._schema = where, schema
-        self._filters = Filters()
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Takes what it can judge, and hands back the rest."""
-        for each in filters:
-            narrowed = self._filters.narrowed(each)
-            if narrowed is None:
-                yield each
-            else:
-                self._filters = narrowed
+        self._where, self._schema, self._selection = where, schema, selection
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Raises `NothingRecorded`."""
-        by = self._filters
-        found = pieces(self._where, since_ns=by.since_ns, until_ns=by.until_ns, backplanes=by.backplanes)
-        if any(piece.path.endswith(PARQUET_SUFFIX) for piece in found):
+        """Spark keeps them for all queries of the DataFrame, so their ends are fixed here. Raises `NothingRecorded`."""
+        found = Found()
+        several = pinned(pieces(self._where, **self._selection._asdict()), found)
+        if any(piece.path.endswith(PARQUET_SUFFIX) for piece in several):
             raise NothingRecorded(
                 f"{self._where} is compacted: read it with spark.read.parquet, it has the same columns"
             )
-        return [Pieces(group) for group in grouped(found)] or [Pieces(())]
+        for line in found.lines():
+            log.warning("%s", line)
+        return [Pieces(group) for group in grouped(several)] or [Pieces(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Runs in a task."""
         assert isinstance(partition, Pieces)
-        return rows_of(partition.pieces, self._schema, self._filters)
+        return rows_of(partition.pieces, self._schema, self._selection)
 
 
 def grouped(found: Sequence[Piece], records: int = PIECE_RECORDS) -> list[list[Piece]]:
@@ -85,18 +81,19 @@ def grouped(found: Sequence[Piece], records: int = PIECE_RECORDS) -> list[list[P
 
 
 def rows_of(
-    several: Sequence[Piece], schema: StructType, filters: Filters, lost: Callable[[str], None] | None = None
+    several: Sequence[Piece], schema: StructType, selection: Selection, lost: Callable[[str], None] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of some pieces; what had to be left out is said in the log of the task, a line a file.
+    """The rows of some pieces. What cannot be read is said in the log of the task, a line a file.
 
-    `lost` is told of a file that is gone, where that is no matter of course.
+    `lost` is called for a file that was removed; None: that is expected, and only logged.
     """
     rows = Rows(schema)
+    keep = selection.keep
     found = Found()
     for piece in several:
         try:
-            for actions in read(piece, rows.fields, found, filters.keep):
-                if len(actions):
+            for actions in read(piece, rows.fields, found, keep):
+                if len(actions) and selection.has_segment(actions.header):
                     yield rows.of(actions)
         except BadSegment as error:
             found.unreadable[piece.path] = str(error)

@@ -18,6 +18,7 @@ from ..records.found import Found
 from ..records.messages import MessageFile
 from ..records.pieces import pieces, read_all
 from .batch import Pieces, grouped
+from .selection import Selection
 from .topics import TopicPart, parts_of
 
 #: `records` is NULL for a file that cannot be read at all.
@@ -27,19 +28,19 @@ SCHEMA: Final = "path string, records bigint, why string"
 class SkippedReader(DataSourceReader):
     """Reads all of the actions, or of a topic."""
 
-    def __init__(self, where: Path, topic: str | None) -> None:
-        self._where, self._topic = where, topic
+    def __init__(self, where: Path, topic: str | None, selection: Selection) -> None:
+        self._where, self._topic, self._selection = where, topic, selection
 
     def partitions(self) -> Sequence[InputPartition]:
         """Raises `NothingRecorded`."""
         if self._topic is not None:
             return parts_of(self._where, self._topic)
-        return [Pieces(group) for group in grouped(pieces(self._where))]
+        return [Pieces(group) for group in grouped(pieces(self._where, **self._selection._asdict()))]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         """Runs in a task."""
         found = Found()
-        for _ in _all_of(partition, found):
+        for _ in _all_of(partition, found, self._selection):
             pass  # it is counted while it is read
         for path, count in found.damaged.items():
             yield path, count, "damaged"
@@ -49,12 +50,13 @@ class SkippedReader(DataSourceReader):
             yield path, None, why
 
 
-def _all_of(partition: InputPartition, found: Found) -> Iterator[object]:
+def _all_of(partition: InputPartition, found: Found, selection: Selection) -> Iterator[object]:
     if isinstance(partition, Pieces):
         yield from read_all(partition.pieces, (), found)
     elif isinstance(partition, TopicPart):
         try:
             with MessageFile(partition.path) as messages:
-                yield from messages.read(partition.start, partition.stop, found)
+                if selection.has_segment(messages.header):
+                    yield from messages.read(partition.start, partition.stop, found)
         except BadSegment as error:
             found.unreadable[partition.path] = str(error)

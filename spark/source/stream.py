@@ -22,9 +22,9 @@ from appbackplane.transport.errors import FailedPrecondition
 from ..offsets import BEGIN, EARLIEST, LATEST, BadOffsets, Position, packed, shares, unpacked, wanted
 from ..records.pieces import PIECE_RECORDS, Piece, nothing_in
 from .batch import Pieces, grouped, rows_of
-from .filters import Filters
 from .lines import Line, last_of, lines_of, missing, ranges, walk
 from .rows import Rows
+from .selection import ALL
 from .topics import TopicPart, TopicRows
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ class StreamOptions(NamedTuple):
     records_max: int | None = None
     is_loss_fatal: bool = True
     topic: str | None = None
+    #: None: all of them.
+    backplanes: frozenset[str] | None = None
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -122,7 +124,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         topics: list[InputPartition] = []
         for name, to in unpacked(end).items():
             since = began.get(name, BEGIN)
-            if since == to:
+            if since == to or not self._is_selected(name):
                 continue
             line = lines.get(name)
             if line is None:
@@ -148,16 +150,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The rows of one partition."""
         lost: Callable[[str], None] | None = self._lose if self._options.is_loss_fatal else None
         if isinstance(partition, TopicPart):
-            return TopicRows(self._schema).of(partition, lost)
+            return TopicRows(self._schema).of(partition, ALL, lost)
         assert isinstance(partition, Pieces)
-        return rows_of(partition.pieces, self._schema, Filters(), lost)
+        return rows_of(partition.pieces, self._schema, ALL, lost)
 
     # -- inside ----------------------------------------------------------------------------------------------------------
 
     def _look(self) -> dict[str, Line]:
         found = lines_of(self._where, self._options.topic)
-        self._lines = {name: self._lines.get(name, line) for name, line in found.items()}
+        self._lines = {name: self._lines.get(name, line) for name, line in found.items() if self._is_selected(name)}
         return self._lines
+
+    def _is_selected(self, line: str) -> bool:
+        """Whether a line, "BACKPLANE" or "BACKPLANE/TOPIC", is of a backplane that is asked for."""
+        backplanes = self._options.backplanes
+        return backplanes is None or line.partition("/")[0] in backplanes
 
     def _from(self, name: str, line: Line, at: Position) -> Position:
         """Where a line goes on: at its first segment, where it was read further in a recording that is not there any more."""

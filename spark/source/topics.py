@@ -23,6 +23,7 @@ from ..records.pieces import NothingRecorded
 from ..records.segment_file import Gone
 from .lines import lines_of
 from .rows import check
+from .selection import Selection
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -53,32 +54,49 @@ class TopicPart(InputPartition):
 
 
 class TopicReader(DataSourceReader):
-    """Reads what is recorded of a topic now."""
+    """Reads what is recorded of a topic when Spark first plans a query of the DataFrame. Defines no `pushFilters`, as
+    `RecordsReader`.
+    """
 
-    def __init__(self, where: Path, schema: StructType, topic: str) -> None:
+    def __init__(self, where: Path, schema: StructType, topic: str, selection: Selection) -> None:
         """Raises `BadSchema`."""
         TopicRows(schema)
-        self._where, self._schema, self._topic = where, schema, topic
+        self._where, self._schema, self._topic, self._selection = where, schema, topic, selection
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Raises `NothingRecorded`."""
+        """Spark keeps them for all queries of the DataFrame, so their ends are fixed here. Raises `NothingRecorded`."""
         return parts_of(self._where, self._topic)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Runs in a task."""
         assert isinstance(partition, TopicPart)
-        return TopicRows(self._schema).of(partition, None)
+        return TopicRows(self._schema).of(partition, self._selection, None)
 
 
 def parts_of(where: Path, topic: str) -> list[InputPartition]:
-    """All that is recorded of a topic, a part a file. Raises `NothingRecorded`."""
+    """All that is recorded of a topic, a part a file, each with its end. Raises `NothingRecorded`."""
     lines = lines_of(where, topic)
     if not lines:
         raise NothingRecorded(
             f'{where}: no messages of {topic!r} are recorded; [topic."{topic}"] record = true in the system\'s file '
             "switches it on"
         )
-    return [TopicPart(str(line.path(number)), 0, -1) for line in lines.values() for number in line.numbers()]
+    parts: list[InputPartition] = []
+    for line in lines.values():
+        numbers = line.numbers()
+        parts += [TopicPart(str(line.path(number)), 0, -1) for number in numbers[:-1]]  # these do not change any more
+        parts += [_pinned(line.path(number)) for number in numbers[-1:]]
+    return parts
+
+
+def _pinned(path: Path) -> TopicPart:
+    """All of a segment that may grow, up to where it ends now."""
+    try:
+        with MessageFile(path) as messages:
+            stop = messages.sealed if messages.sealed >= 0 else messages.end(is_closed=True)[0]
+    except BadSegment:
+        stop = -1  # its reader counts it
+    return TopicPart(str(path), 0, stop)
 
 
 class TopicRows:
@@ -91,14 +109,18 @@ class TopicRows:
         check(schema, COLUMNS)
         self._schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
 
-    def of(self, part: TopicPart, lost: Callable[[str], None] | None) -> Iterator[pa.RecordBatch]:
-        """The rows of a range. `lost` is told of a file that is gone, where that is no matter of course."""
+    def of(self, part: TopicPart, selection: Selection, lost: Callable[[str], None] | None) -> Iterator[pa.RecordBatch]:
+        """The rows of a range. `lost` is called for a file that was removed; None: that is expected, and only logged."""
         found = Found()
         try:
             with MessageFile(part.path) as messages:
+                if not selection.has_segment(messages.header):
+                    return
                 several: list[Message] = []
                 size = 0
                 for message in messages.read(part.start, part.stop, found, part.place):
+                    if not selection.has_message(message):
+                        continue
                     several.append(message)
                     size += len(message.body)
                     if len(several) >= ROWS_MAX or size >= BYTES_MAX:

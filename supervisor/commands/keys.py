@@ -78,9 +78,9 @@ def show_keys(folder: str | None, as_json: bool) -> None:
     _show_own(key)
     if holders:
         show.table(
-            ("NAME", "STATE", "FINGERPRINT", "ROUTES", "TOPICS"),
+            ("NAME", "STATE", "FINGERPRINT", "ROUTES", "TOPICS", "OFFERS"),
             [
-                (one.name, _state(one), one.key.fingerprint, *(("", "") if one.is_revoked else _grants(one)))
+                (one.name, _state(one), one.key.fingerprint, *(("", "", "") if one.is_revoked else _grants(one)))
                 for one in holders
             ],
         )
@@ -99,18 +99,39 @@ def show_keys(folder: str | None, as_json: bool) -> None:
 @click.option(
     "--topic", "topics", metavar="PATTERN", multiple=True, help="What it may hear and publish. Default: exported."
 )
+@click.option(
+    "--offer",
+    "offers",
+    metavar="PATTERN",
+    multiple=True,
+    help="What it may offer to this host: index.stats, index.*, *, none. Default: all if [peers] names it, else nothing.",
+)
 @folder_option
 @json_option
 @debug_option
 def trust(
-    name: str, key: str, routes: tuple[str, ...], topics: tuple[str, ...], folder: str | None, as_json: bool
+    name: str,
+    key: str,
+    routes: tuple[str, ...],
+    topics: tuple[str, ...],
+    offers: tuple[str, ...],
+    folder: str | None,
+    as_json: bool,
 ) -> None:
     """Let KEY in under the name NAME, or change what it may use. KEY is what its own "keys show" prints."""
     from appbackplane.transport.security.grants import Grant
     from appbackplane.transport.security.keys import PublicKey
     from appbackplane.transport.security.ring import Holder
 
-    holder = _typed(lambda: Holder(name, PublicKey.parse(key), Grant.of(routes), Grant.of(topics)))
+    holder = _typed(
+        lambda: Holder(
+            name,
+            PublicKey.parse(key),
+            Grant.of(routes),
+            Grant.of(topics),
+            offers=Grant.of_offers(offers) if offers else None,
+        )
+    )
     _typed(lambda: _keyring(folder).change(lambda ring: ring.trusting(holder)))
     if as_json:
         show.as_json(_told(holder))
@@ -185,6 +206,7 @@ def _told(one: Holder) -> dict[str, Any]:
         "fingerprint": one.key.fingerprint,
         "routes": list(one.routes.patterns),
         "topics": list(one.topics.patterns),
+        "offers": None if one.offers is None else list(one.offers.patterns),
     }
 
 
@@ -192,5 +214,5 @@ def _state(one: Holder) -> str:
     return "revoked" if one.is_revoked else "trusted"
 
 
-def _grants(one: Holder) -> tuple[str, str]:
-    return str(one.routes), str(one.topics)
+def _grants(one: Holder) -> tuple[str, str, str]:
+    return str(one.routes), str(one.topics), "[peers]" if one.offers is None else str(one.offers)

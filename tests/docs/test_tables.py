@@ -309,7 +309,7 @@ def test_what_a_request_is_posted_with() -> None:
 def words_of(parameter: inspect.Parameter) -> str:
     """Its default, as the page says it."""
     if parameter.default is None:
-        return {"owner": "the request that is executed", "timeout": "none"}[parameter.name]
+        return {"owner": "the request or operation that posts", "timeout": "none"}[parameter.name]
     return "" if parameter.default is inspect.Parameter.empty else str(parameter.default)
 
 

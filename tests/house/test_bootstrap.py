@@ -39,7 +39,7 @@ def state_of(checkout: Path) -> str:
 
 
 def test_the_same_sources_are_compiled_once(root: Path, checkout: Path) -> None:
-    """Wherever they lie, whenever they were written, and whatever else has changed: some minutes each time."""
+    """Wherever they lie, whenever they were written, and whatever else has changed: a minute each time."""
     state = state_of(checkout)
     assert state == state_of(root)
     os.utime(checkout / "runtime" / "backplane.py", (0, 0))

@@ -62,7 +62,7 @@ KNOW_ZMQ = (
 #: executed, with what passes it.
 KNOWN_TO_SPARK = (
     "runtime.observation.segments", "runtime.replay", "runtime.requests.element", "runtime.requests.executor",
-    "runtime.requests.failures", "runtime.requests.resources", "runtime.requests.runnable",
+    "runtime.requests.failures", "runtime.requests.runnable", "runtime.requests.thread_resources",
 )  # fmt: skip
 OURS = ("transport", "runtime", "supervisor", "spark")
 

@@ -1,8 +1,7 @@
-"""The slow twin of worker-held resources: one list of all that is open, and a diary of who used what.
+"""The slow twin of thread-held resources: one list of all that is open, and a diary of who used what.
 
-It takes after the rules as they are told (runtime/requests/held.py): nothing is marked, told or kept in order. When an
-original is closed is written down, and whether a handle is older is asked when it matters; who was used least recently is
-looked up in the diary.
+It takes after the rules as they are told (runtime/requests/held.py): nothing is kept in order. Which
+handle was used least recently is looked up in the diary.
 """
 
 from __future__ import annotations
@@ -20,8 +19,6 @@ class Copy:
     number: int
     worker: str
     item: Item
-    #: Place in the diary at which it was opened.
-    opened: int
 
 
 class ResourcesModel:
@@ -45,7 +42,7 @@ class ResourcesModel:
     def use(self, worker: str, item: Item) -> int | None:
         """The number of the handle that is given; None: it could not be opened."""
         copy = self.find(worker, item)
-        if copy is not None and (self.is_outdated(copy) or self.is_stale(copy)):
+        if copy is not None and self.is_stale(copy):
             self.close(copy)
             copy = None
         if copy is None:
@@ -54,7 +51,7 @@ class ResourcesModel:
                 self.close(min(own, key=self.last_used))
             if item in self.broken:
                 return None
-            copy = Copy(self.next_number, worker, item, len(self.diary))
+            copy = Copy(self.next_number, worker, item)
             self.next_number += 1
             self.open.append(copy)
             self.done.append(("open", copy.number))
@@ -64,10 +61,7 @@ class ResourcesModel:
         return copy.number
 
     def end_request(self, worker: str) -> None:
-        """Those whose original is closed go; of the others, every so often one is asked."""
-        for copy in self.of(worker):
-            if self.is_outdated(copy):
-                self.close(copy)
+        """Every so often one is asked."""
         turns = self.turns.get(worker, [])
         if turns:
             self.ends[worker] = self.ends.get(worker, 0) + 1
@@ -77,11 +71,6 @@ class ResourcesModel:
                     self.close(turns[0])
                 else:
                     turns.append(turns.pop(0))
-
-    def close_original(self, item: Item) -> int:
-        """How many copies there are of it, or of all items of that name."""
-        self.diary.append(("closed", item))
-        return sum(each.item[: len(item)] == item for each in self.open)
 
     def end_worker(self, worker: str) -> None:
         """All of its go, the latest first."""
@@ -110,11 +99,6 @@ class ResourcesModel:
             return False
         self.done.append(("ask", copy.number))
         return copy.number in self.stale
-
-    def is_outdated(self, copy: Copy) -> bool:
-        """Whether its original was closed after it was opened."""
-        closed = [what for said, what in self.diary[copy.opened :] if said == "closed"]
-        return any(copy.item[: len(what)] == what for what in closed if isinstance(what, tuple))
 
     def last_used(self, copy: Copy) -> int:
         """Its latest place in the diary."""

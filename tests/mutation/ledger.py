@@ -8,9 +8,50 @@ AREA = "ledger"
 RULES = "runtime/requests"
 TESTS = "tests/runtime/requests"
 MODEL = (f"{TESTS}/test_ledger.py", f"{TESTS}/test_ledger_model.py")
+OPERATIONS = (f"{TESTS}/test_operations.py",)
 DOERS = "tests/runtime/execution"
 
 MUTATIONS: tuple[Mutation, ...] = (
+    *mutations(
+        AREA,
+        f"{RULES}/local_context.py",
+        OPERATIONS,
+        (
+            "operations share one owner",
+            "        if self.element is not None or engine is None or action is None:\n",
+            "        if True:\n",
+        ),
+        (
+            "requests of one action share one owner",
+            "        key = id(action), executed\n",
+            "        key = id(action), None\n",
+        ),
+    ),
+    *mutations(
+        AREA,
+        f"{RULES}/ledger.py",
+        OPERATIONS,
+        (
+            "an operation takes along what nobody was to ask for",
+            "            is_all = not owner.name\n",
+            "            is_all = True\n",
+        ),
+    ),
+    *mutations(
+        AREA,
+        f"{RULES}/oversight.py",
+        OPERATIONS,
+        (
+            "what an operation leaves stays",
+            "            count = self._ledger.disown(part, self.now_ns())\n",
+            "            count = 0\n",
+        ),
+        (
+            "an operation that failed is warned of, too",
+            "            if count and not has_failed:\n",
+            "            if count:\n",
+        ),
+    ),
     *mutations(
         AREA,
         f"{RULES}/ledger.py",

@@ -28,8 +28,6 @@ def test_an_error_of_ours_is_told_and_not_the_first_line_of_a_traceback() -> Non
 
 def test_a_session_of_somebody_elses_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a notebook times are told in another zone from then on, and large joins are made by two tasks."""
-    told: dict[str, str] = {}
-    theirs = SimpleNamespace(sparkContext=SimpleNamespace(_jsc=object()), conf=SimpleNamespace(set=told.__setitem__))
+    theirs = SimpleNamespace(sparkContext=SimpleNamespace(_jsc=object()))  # no `conf`: setting anything fails
     monkeypatch.setattr(SparkSession, "_instantiatedSession", theirs)
     assert session("local[2]") is theirs
-    assert told == {"spark.sql.python.filterPushdown.enabled": "true"}

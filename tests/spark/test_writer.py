@@ -6,6 +6,7 @@ import datetime
 import decimal
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ import pytest
 
 from appbackplane.transport import connect
 from appbackplane.transport.errors import InvalidArgument
+from tests.waiting import LIMIT_S
 
 from . import made
 from .systems import messages, running
@@ -94,6 +96,25 @@ def test_each_row_calls_a_route_of_the_object_that_its_key_names(writing: SparkS
     with connect(run_dir) as client:
         for key in (0, 1):
             assert sorted(client.call("shop.all_sold", key=str(key))) == list(range(key, 100, 2))
+
+
+@pytest.mark.parametrize("how", ["session", "register"])
+def test_a_thread_of_its_own_writes(writing: SparkSession, run_dir: Path, how: str) -> None:
+    """Spark looks for the format of a writer in the active session, which each thread has for itself."""
+    from appbackplane.spark.datasource import register
+    from appbackplane.spark.session import session
+
+    def write() -> None:
+        if how == "session":
+            assert session("local[2]") is writing
+        else:
+            register(writing)
+        writing.range(3).write.format("backplane").mode("append").option("topic", TOPIC).save(str(run_dir))
+
+    before = len(sold(run_dir))
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(write).result(LIMIT_S)
+    assert sold(run_dir)[before:] == [0, 1, 2]
 
 
 def test_a_micro_batch_that_spark_repeats_is_applied_once(writing: SparkSession, run_dir: Path, tmp_path: Path) -> None:

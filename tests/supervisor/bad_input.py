@@ -429,6 +429,7 @@ WORDS: dict[str, Said] = {
     f"keys trust a/b {KEY}": Said(WRONG, "not a name: 'a/b'; expected letters, digits, - and _"),
     f"keys trust berlin {KEY} --route 'a b'": Said(WRONG, "not a pattern: 'a b'; expected words joined by dots"),
     f"keys trust berlin {KEY} --route none --route a.b": Said(WRONG, "'none' stands alone"),
+    f"keys trust berlin {KEY} --offer exported": Said(WRONG, "not an offer: 'exported'; expected 'index.stats', "),
     "keys revoke nobody": Said(FAILED, "no key of that name here: 'nobody'"),
     "keys revoke curve:half": Said(WRONG, "not a public key"),
 }

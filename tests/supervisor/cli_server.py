@@ -26,7 +26,7 @@ LATE = (
         "appbackplane.supervisor.run",
         "appbackplane.supervisor.config",
     ),
-    *("encodings.unicode_escape", "importlib.readers", "importlib.resources", "traceback", "difflib"),
+    *("encodings.unicode_escape", "importlib.readers", "importlib.resources", "traceback", "difflib", "email.parser"),
 )
 
 

@@ -64,9 +64,12 @@ def test_what_a_program_reads() -> None:
     one = told("paris", f"trust berlin {made['key']} --route 'index.*' --route query.search --topic none")
     assert one == {
         "name": "berlin", "state": "trusted", "key": made["key"], "fingerprint": made["fingerprint"],
-        "routes": ["index.*", "query.search"], "topics": ["none"],
+        "routes": ["index.*", "query.search"], "topics": ["none"], "offers": None,
     }  # fmt: skip
     assert told("paris", "show")["ring"] == [one]
+    offering = told("paris", f"trust berlin {made['key']} --offer 'index.*' --offer query.search")
+    assert (offering["routes"], offering["offers"]) == (["exported"], ["index.*", "query.search"])
+    assert told("paris", "show")["ring"] == [offering]
     assert told("paris", f"trust berlin {made['key']}")["routes"] == ["exported"]
     gone = told("paris", f"revoke {made['fingerprint']}")
     assert gone["state"] == "revoked"
@@ -80,8 +83,8 @@ def test_a_person_sees_who_is_trusted_with_what() -> None:
     run("paris", "new")
     run("paris", f"trust berlin {key} --route 'index.*'")
     rows = [line.split() for line in run("paris", "show").stdout.splitlines()[-2:]]
-    assert rows[0] == ["NAME", "STATE", "FINGERPRINT", "ROUTES", "TOPICS"]
-    assert rows[1][0:2] == ["berlin", "trusted"] and rows[1][3:] == ["index.*", "exported"]
+    assert rows[0] == ["NAME", "STATE", "FINGERPRINT", "ROUTES", "TOPICS", "OFFERS"]
+    assert rows[1][0:2] == ["berlin", "trusted"] and rows[1][3:] == ["index.*", "exported", "[peers]"]
     run("paris", "revoke berlin")
     assert run("paris", "show").stdout.splitlines()[-1].split()[0:2] == ["berlin", "revoked"]
 

@@ -330,6 +330,7 @@ def test_only_who_is_concerned_starts_again(up: RunningSystem) -> None:
         # And back; a name that was there before is another generation.
         write(up, "[backplane.index.settings.Index]\nsize = 5", '[backplane.extra]\ncomponents = ["demo:Extra"]')
         assert reload(up)["generations"] == {"index": 4, "extra": 2}
+    with connect(up.run_dir) as client:  # who was connected hears of it a moment later
         assert client.call("extra.pid", timeout=LIMIT_S) == up.backplane("extra")["pid"]
     assert ids(up)["query"] == before["query"]
     up.signal(signal.SIGTERM)

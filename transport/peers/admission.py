@@ -50,11 +50,11 @@ class Admission:
             return peer, mesh.meet(peer, now_ns)
         return self._known(peer, key, hello, now_ns)
 
-    def refusal(self, peer: Peer | None, refusal: Refusal, now_ns: int) -> list[Effect]:
-        """A peer does not want us."""
+    def refusal(self, peer: Peer | None, key: str, refusal: Refusal, now_ns: int) -> list[Effect]:
+        """A peer does not want us. That peer alone: what others have accepted stands, whatever this one says it knows."""
         mesh = self._mesh
         if mesh.me.incarnation <= refusal.known < INCARNATION_MAX:
-            if why_not := mesh.why_not_become(refusal.known, now_ns):
+            if why_not := self._is_accepted(key) or mesh.why_not_become(refusal.known, now_ns):
                 mesh.incredible_count += 1
                 effects: list[Effect] = [RefusedBy(refusal.name, refusal.dialled, why_not)]
                 return effects + mesh.lines.pause(refusal.dialled, mesh.policy.refused_ns, now_ns)
@@ -80,6 +80,9 @@ class Admission:
             case Claim.SUCCESSOR:
                 successor = _of(key, hello, now_ns)
                 return successor, mesh.succeed(peer, successor, "it has been started again", now_ns)
+            case Claim.FORMER if self._has_heard_since(peer, hello):
+                successor = _of(key, hello, now_ns)
+                return successor, mesh.succeed(peer, successor, "another process listens at its address now", now_ns)
             case Claim.FORMER:
                 reason = f"{peer.name!r} is known by a later incarnation, {peer.incarnation}"
                 word = self._word(hello, reason, now_ns, known=peer.incarnation)
@@ -94,6 +97,21 @@ class Admission:
                 return elder, [*effects, *mesh.meet(elder, now_ns)]
             case Claim.YOUNGER:
                 return None, self._refuse(key, hello, taken(peer.name, peer.address), peer.address, now_ns)
+
+    def _is_accepted(self, key: str) -> str:
+        """Why this node keeps its incarnation when the holder of `key` knows a later one; "": it may take the next one.
+
+        With a later one all that is outstanding ends, with all peers: one peer must not be able to bring that about.
+        """
+        others = [peer.name for peer in self._mesh.view if peer.is_told_up and peer.key != key]
+        return f"it knows this node as a later one; {others[0]!r}, for one, does not" if others else ""
+
+    def _has_heard_since(self, peer: Peer, hello: Hello) -> bool:
+        """Whether an earlier incarnation lives although a later one is known: it echoes words that came after the later one's
+        last. So a clock that was set back is got over where this node is not the only peer.
+        """
+        is_echo = hello.to == self._mesh.me.incarnation and hello.echo_ns > max(peer.heard_ns, peer.ended_ns)
+        return not peer.is_told_up and is_echo
 
     def _namesake(self, key: str, hello: Hello, now_ns: int) -> list[Effect]:
         """Another node bears this one's name."""

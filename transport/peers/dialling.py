@@ -229,6 +229,11 @@ class Dialling:
         line = self._lines.get(address)
         return line is not None and line.last_word is None
 
+    def key_at(self, address: str) -> str | None:
+        """The key that is expected at this address; None: it is not dialled."""
+        line = self._lines.get(address)
+        return None if line is None else line.key
+
     def is_seed(self, address: str) -> bool:
         """Whether it is dialled whoever listens there."""
         line = self._lines.get(address)

@@ -124,6 +124,15 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
+class OfferRefused:
+    """A peer offers operations that its key may not offer here: they are not called there. `route`: the first, `count`: all."""
+
+    name: str
+    route: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class RefusedBy:
     """A peer does not let us into the mesh. It is asked again after `refused_ns`."""
 
@@ -158,6 +167,7 @@ Effect = (
     | PeerChanged
     | DialFailed
     | Refused
+    | OfferRefused
     | RefusedBy
     | NameTaken
     | NewIncarnation

@@ -201,14 +201,17 @@ class Membership:
                 peer.stand_still(gap_ns - self._mesh.policy.heartbeat_ns, now_ns)
 
     def _refused(self, key: str, refusal: Refusal, now_ns: int) -> list[Effect]:
-        peer = self.view.get(refusal.name)
-        if refusal.to != self.me.incarnation:
-            self._mesh.stale_count += 1
+        mesh = self._mesh
+        peer = mesh.view.get(refusal.name)
+        if refusal.to != mesh.me.incarnation:
+            mesh.stale_count += 1
             return []
-        if peer is not None and peer.key != key:
-            self._mesh.strange_count += 1
+        # A peer refuses for itself alone: under its own name, and at an address where its own key is expected.
+        is_named = peer.key == key if peer is not None else mesh.is_allowed(key, refusal.name)
+        if not is_named or mesh.lines.key_at(refusal.dialled) not in (None, key):
+            mesh.strange_count += 1
             return []
-        return self._admission.refusal(peer, refusal, now_ns)
+        return self._admission.refusal(peer, key, refusal, now_ns)
 
     def _heard(self, peer: Peer, message: Message, now_ns: int) -> list[Effect]:
         mesh = self._mesh
@@ -217,11 +220,16 @@ class Membership:
             if echo_ns > 0:
                 peer.echoed_ns = max(peer.echoed_ns, echo_ns)
                 mesh.lines.echoed(peer.address, echo_ns)
-        # What was overtaken on its way says nothing new; a dead one has to say what nobody had heard when it was alive.
-        if message.beat < peer.spoken_beat or not (peer.is_living or message.beat > peer.beat):
+        # What was overtaken on its way says nothing new. A dead peer has to say what nobody had heard when it was alive, or
+        # to echo what this node has said since: the count of its heartbeats may be another's lie.
+        is_proof = message.beat > peer.beat or (message.to == mesh.me.incarnation and message.echo_ns > peer.ended_ns)
+        if message.beat < peer.spoken_beat or not (peer.is_living or is_proof):
             return []
         effects = [] if peer.is_living else mesh.meet_again(peer, "it is heard again", now_ns)
-        peer.beat, peer.spoken_beat, peer.heard_ns = max(peer.beat, message.beat), message.beat, now_ns
+        peer.beat = peer.spoken_beat = message.beat
+        peer.heard_ns, peer.has_spoken = now_ns, True
+        if peer.doubted_by:
+            peer.doubted_by, peer.is_refuted = "", True
         peer.clock_ns = max(peer.clock_ns, message.sent_ns)
         mesh.lines.hasten(peer.address, now_ns)
         if isinstance(message, Heartbeat):
@@ -246,13 +254,7 @@ class Membership:
         mesh = self._mesh
         me = mesh.me
         if me.name == record.name or me.address == record.address:
-            if (me.name, me.address) == (record.name, record.address) and record.incarnation > me.incarnation:
-                if mesh.why_not_become(record.incarnation, now_ns):
-                    mesh.incredible_count += 1
-                    return []
-                why = f"{teller!r} knows a later one: the clock was set back"
-                return mesh.become(record.incarnation + 1, why, now_ns)
-            return []
+            return []  # whoever knows a later incarnation of this node refuses it, for itself (admission.py)
         if not mesh.is_credible(record.incarnation, now_ns):
             mesh.incredible_count += 1
             return []
@@ -262,8 +264,9 @@ class Membership:
             return self._introduced(peer, record, teller, now_ns)
         if peer is None or news is News.NONE or peer.state is State.REVOKED:
             return []
-        if news is News.LEFT:
-            return mesh.move(peer, State.LEFT, f"it has left, says {teller!r}", now_ns)
+        if news is News.RUMOUR:
+            peer.doubted_by = teller
+            return self._judged(peer, now_ns)
         effects = [] if peer.is_living else mesh.meet_again(peer, f"it lives, says {teller!r}", now_ns)
         peer.beat, peer.voucher = record.beat, teller
         peer.vouched_ns = max(peer.vouched_ns, now_ns - record.age_ns)
@@ -279,6 +282,8 @@ class Membership:
         neighbour = mesh.view.at(record.address)
         if neighbour is not None and neighbour is not former and neighbour.is_living:
             return []  # two names at one address: whoever listens there will say his own
+        if mesh.lines.is_seed(record.address) and mesh.lines.key_at(record.address) != record.key:
+            return []  # the configuration says whose key is expected there
         if is_more and not mesh.has_room():
             mesh.over_count += 1
             return []

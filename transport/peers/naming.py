@@ -2,11 +2,13 @@
 
 An address belongs to one process at a time, so at one address the higher incarnation is the successor, at once. At two
 addresses both may live: then who was started first keeps the name, because the newcomer is the one that somebody has just
-configured wrongly, and all nodes come to the same answer whatever they heard first. The key is the connection's. Pure.
+configured wrongly, and all nodes come to the same answer whatever they heard first. A node that was only told of yields to
+whoever says hello: others could shut a node out otherwise, by telling of a later one. The key is the connection's. Pure.
 """
 
 from enum import Enum, auto
 
+from .effects import State
 from .peer import Peer
 
 
@@ -27,10 +29,13 @@ class Claim(Enum):
 
 def claim(peer: Peer, incarnation: int, address: str, key: str) -> Claim:
     """Of who speaks itself: what is only told of another is weighed in view.py."""
+    if not peer.has_spoken and (incarnation, address) != (peer.incarnation, peer.address):
+        return Claim.SUCCESSOR
     if address == peer.address:
         if incarnation == peer.incarnation:
             return Claim.SAME if key == peer.key else Claim.SUCCESSOR if not peer.is_told_up else Claim.YOUNGER
-        return Claim.SUCCESSOR if incarnation > peer.incarnation else Claim.FORMER
+        is_free = peer.state is State.LEFT  # and of another incarnation, whose clock may have been set back
+        return Claim.SUCCESSOR if is_free or incarnation > peer.incarnation else Claim.FORMER
     if not peer.is_living:
         return Claim.SUCCESSOR
     return Claim.ELDER if keeps(incarnation, address, peer.incarnation, peer.address) else Claim.YOUNGER

@@ -7,21 +7,21 @@ is told the routes of this one, one that goes down takes its own along. Pure, as
     for effect in node.tick(now_ns): …     # again at node.next_ns(), and whenever a socket has something to say
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Set
 from typing import Final
 
 from ..addressing import OF_NODE
 from ..errors import MalformedFrame, NotFound, Unavailable, UnknownRoute
 from ..resolver import home
-from .effects import Effect, PeerChanged, PeerDown, PeerUp, Refused, Send, State
+from .effects import Effect, OfferRefused, PeerChanged, PeerDown, PeerUp, Refused, Send, State
 from .likeness import Likeness
 from .membership import Membership, anybody
 from .messages import Heartbeat, Message, Routes, RoutesWanted
 from .offer import Offer
 from .peer import Peer
 from .policy import MembershipPolicy
-from .route_table import WITHDRAWN_BEATS, RouteTable
-from .view import Identity
+from .route_table import WITHDRAWN_BEATS, RouteTable, everything
+from .view import Identity, View
 
 #: How a node is, in a sentence.
 _IS: Final = {state: "has left" if state is State.LEFT else f"is {state}" for state in State}
@@ -34,7 +34,10 @@ RETRY_AFTER_S: Final = 0.25
 
 
 class PeerNode:
-    """Membership and routes of one node. Arguments as those of `Membership`."""
+    """Membership and routes of one node.
+
+    Arguments as those of `Membership`. `may_offer`: of these routes, those that the holder of a key may offer to this node.
+    """
 
     def __init__(
         self,
@@ -45,9 +48,13 @@ class PeerNode:
         random: Callable[[], float],
         policy: MembershipPolicy | None = None,
         is_allowed: Callable[[str, str], bool] = anybody,
+        may_offer: Callable[[str, Collection[str]], Set[str]] = everything,
     ) -> None:
         self.membership = Membership(me, seeds, now_ns, random=random, policy=policy, is_allowed=is_allowed)
-        self.table = RouteTable()
+        self._may_offer = may_offer
+        #: All nodes that this one knows, to be read only. Held here because each call reads it, and membership is interpreted.
+        self.view: View = self.membership.view
+        self.table = RouteTable(self._granted)
         self._offer = Offer()
         self._likeness = Likeness()
         self._load = 0.0
@@ -96,7 +103,7 @@ class PeerNode:
         effects = self._seen(self.membership.received(key, message, now_ns), now_ns)
         if not isinstance(message, Heartbeat | RoutesWanted | Routes):
             return effects
-        peer = self.membership.view.get(message.name)
+        peer = self.view.get(message.name)
         if peer is None or peer.key != key or peer.incarnation != message.incarnation or not peer.is_told_up:
             return effects
         if isinstance(message, Heartbeat):
@@ -104,13 +111,17 @@ class PeerNode:
         if isinstance(message, RoutesWanted):
             return effects + self._routes(peer, message.since, now_ns)
         try:
-            return effects + self._ask(peer, self.table.learn(peer.name, message), now_ns)
+            effects += self._ask(peer, self.table.learn(peer.name, message), now_ns)
+            refused = self.table.refused(peer.name)
+            return [*effects, OfferRefused(peer.name, refused[0], len(refused))] if refused else effects
         except MalformedFrame as error:
             return [*effects, Refused(peer.name, peer.address, peer.key, error.message)]
 
     def recheck(self, now_ns: int) -> list[Effect]:
-        """Who may bear which name may have changed."""
-        return self._seen(self.membership.recheck(now_ns), now_ns)
+        """Who may bear which name, or offer which routes, may have changed."""
+        effects = self._seen(self.membership.recheck(now_ns), now_ns)
+        self.table.regrant()
+        return effects
 
     def leave(self, now_ns: int) -> list[Effect]:
         """This node goes, in order. Nothing is done or told afterwards."""
@@ -129,7 +140,7 @@ class PeerNode:
         if not is_named:
             order = self.table.best(route, caller)
             if not order:
-                former = [each for each in self.table.formerly(route) if self.membership.view.get(each) is not None]
+                former = [each for each in self.table.formerly(route) if self.view.get(each) is not None]
                 if former:
                     raise Unavailable(
                         f"{route!r} is served by node {', '.join(former)}: down now", retry_after=RETRY_AFTER_S
@@ -144,9 +155,9 @@ class PeerNode:
                     )
                 raise UnknownRoute(route, self._likeness.nearest(route, self.table.routes(), self._now_ns))
             return order if key is None else (home(order, key),)
-        peer = self.membership.view.get(name)
+        peer = self.view.get(name)
         if peer is None:
-            like = self._likeness.nearest(name, [each.name for each in self.membership.view], self._now_ns)
+            like = self._likeness.nearest(name, [each.name for each in self.view], self._now_ns)
             raise NotFound(f"no node {name!r} is known" + (f" (did you mean {like!r}?)" if like else ""))
         if not peer.is_told_up:
             raise Unavailable(f"node {name!r} at {peer.address} {_IS[peer.state]}", retry_after=RETRY_AFTER_S)
@@ -156,9 +167,13 @@ class PeerNode:
         """Whether an operation of this node may, as it was when this was asked first; False: it is not known to."""
         return self.table.may_wait(name, route)
 
-    def equals(self, route: str, caller: str) -> int:
-        """How many of the first of `best` are as good as each other, as far as their loads are known."""
-        return self.table.equals(route, caller)
+    def loads(self, route: str, caller: str) -> tuple[float, ...]:
+        """The loads that the first of `best` announce; about equal ones as the same figure. None of a suspect."""
+        return self.table.loads(route, caller)
+
+    def _granted(self, name: str, routes: Collection[str]) -> Set[str]:
+        peer = self.membership.view.get(name)
+        return frozenset() if peer is None else self._may_offer(peer.key, routes)
 
     def _ask(self, peer: Peer, since: int | None, now_ns: int) -> list[Effect]:
         if since is None:
@@ -190,7 +205,7 @@ class PeerNode:
         for effect in effects:
             if isinstance(effect, PeerUp):
                 self.table.up(effect.name)
-                peer = self.membership.view.get(effect.name)
+                peer = self.view.get(effect.name)
                 if peer is not None and self._offer.version:
                     told += self._routes(peer, 0, now_ns)
             elif isinstance(effect, PeerDown):

@@ -30,7 +30,7 @@ class Peer:
     #: Since when it is known, or known again.
     met_ns: int
     state: State = State.MET
-    #: The most heartbeats of its own that anybody told of, and that it told of itself.
+    #: The most heartbeats of its own that anybody told of since it last spoke, and that it told of itself.
     beat: int = 0
     spoken_beat: int = 0
     #: Its last words, our last words that it echoed, and the last proof of its life that another gave; who that was.
@@ -53,6 +53,12 @@ class Peer:
     is_up_there: bool = False
     session_due: int = 0
     ended_ns: int = NEVER
+    #: Whether this incarnation has spoken to this node under its own key. Until then all that is known of it is hearsay.
+    has_spoken: bool = False
+    #: The peer that told of its farewell, until it is heard again; and whether it was heard after such a rumour. From then on
+    #: rumours of a farewell of this incarnation do not count.
+    doubted_by: str = ""
+    is_refuted: bool = False
 
     @property
     def is_living(self) -> bool:
@@ -101,7 +107,7 @@ def judge(peer: Peer, policy: MembershipPolicy, now_ns: int) -> State:
         return peer.state
     silence_ns = peer.silence_ns(now_ns, policy)
     if silence_ns <= policy.suspect_ns:
-        return State.UP
+        return State.SUSPECT if peer.doubted_by and peer.state in (State.UP, State.SUSPECT) else State.UP
     proof_age_ns = now_ns - peer.proof_ns
     match peer.state:
         case State.UNREACHABLE:
@@ -125,6 +131,8 @@ def because(peer: Peer, state: State, policy: MembershipPolicy, now_ns: int) -> 
             return f"it is heard here, but has not heard this node for {policy.dead_ns / 1e9:g} s"
         by = f" ({peer.voucher!r}, for one)" if peer.voucher else ""
         return f"others{by} hear it, but this node has not for {policy.dead_ns / 1e9:g} s"
+    if state is State.SUSPECT and peer.doubted_by and is_heard:
+        return f"it has left, says {peer.doubted_by!r}; it has not said so itself"
     if state is State.SUSPECT:
         return "it does not hear this node" if is_heard else f"silent for {policy.suspect_ns / 1e6:g} ms"
     return f"silent for {policy.dead_ns / 1e9:g} s, and nobody else hears it"

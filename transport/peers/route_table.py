@@ -3,10 +3,12 @@
 Only who is up is in it: a peer that goes takes its routes along at once. The least busy first, by the load that it announces
 with each heartbeat, smoothed; loads within an eighth are equal, or everybody would run after the smallest figure, which is
 old when it is read. Equals are put in order by the caller's name (highest random weight: Thaler and Ravishankar, 1996), so
-that callers spread and each keeps its own. Bounded by what a node may export: 4,096 routes and as many topics a peer. Pure.
+that callers spread and each keeps its own. An operation that a peer offers is entered only if its key may offer it; both are
+kept, so that a change of grants needs no new message. Bounded by what a node may export: 4,096 routes and as many topics a
+peer. Pure.
 """
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Set
 from hashlib import blake2b
 from typing import Final
 
@@ -36,7 +38,7 @@ class _Offered:
     """What is known of a peer."""
 
     __slots__ = (
-        "announced", "asked", "bulk", "is_suspect", "load", "load_ranked", "operations", "patience", "topics",
+        "announced", "asked", "bulk", "granted", "is_suspect", "load", "load_ranked", "operations", "patience", "topics",
         "urgent_count", "version", "withdrawn",
     )  # fmt: skip
 
@@ -45,6 +47,8 @@ class _Offered:
         #: The version that the peer is at, as it says itself.
         self.announced = 0
         self.operations: set[str] = set()
+        #: Those of them that its key may offer.
+        self.granted: set[str] = set()
         self.topics: set[str] = set()
         #: Operations that may wait; and of those that were asked about, whether they might.
         self.bulk: set[str] = set()
@@ -60,10 +64,17 @@ class _Offered:
         self.withdrawn: dict[str, int] = {}
 
 
+def everything(_name: str, routes: Collection[str]) -> Set[str]:
+    """Grants a peer all that it offers."""
+    return frozenset(routes)
+
+
 class RouteTable:
     """The routes and topics of all peers that are up."""
 
-    def __init__(self) -> None:
+    def __init__(self, granted: Callable[[str, Collection[str]], Set[str]] = everything) -> None:
+        """`granted`: of these routes, those that a peer may offer, by its name."""
+        self._granted = granted
         self._peers: dict[str, _Offered] = {}
         self._operations: dict[str, set[str]] = {}
         self._topics: TopicTable[str] = TopicTable()
@@ -71,8 +82,8 @@ class RouteTable:
         self._former: dict[str, frozenset[str]] = {}
         #: And what they heard.
         self._absent: TopicTable[str] = TopicTable()
-        #: By route and caller: who is to be asked, and how many of the first are equals.
-        self._orders: dict[tuple[str, str], tuple[tuple[str, ...], int]] = {}
+        #: By route and caller: who is to be asked, and the loads of the first of them.
+        self._orders: dict[tuple[str, str], tuple[tuple[str, ...], tuple[float, ...]]] = {}
         self._weights: dict[tuple[str, str], bytes] = {}
 
     def up(self, name: str) -> None:
@@ -86,7 +97,7 @@ class RouteTable:
         if offered is not None:
             if offered.version or name not in self._former:
                 self._former.pop(name, None)
-                self._former[name] = frozenset(offered.operations)
+                self._former[name] = frozenset(offered.granted)
                 self._absent.remove_all(name)
                 for topic in offered.topics:
                     self._absent.add(topic, name)
@@ -94,7 +105,7 @@ class RouteTable:
                 oldest = next(iter(self._former))
                 del self._former[oldest]
                 self._absent.remove_all(oldest)
-            self._withdraw(name, offered.operations)
+            self._withdraw(name, offered.granted)
             self._unsubscribe(name, offered.topics)
             self._orders.clear()
             self._weights.clear()
@@ -141,13 +152,13 @@ class RouteTable:
         if self._former.pop(name, None) is not None:
             self._absent.remove_all(name)
         is_whole = routes.since == 0
-        gone = _changed(offered.operations, routes.operations, is_whole=is_whole)
+        gone = _changed(offered.operations, routes.operations, is_whole=is_whole).intersection(offered.granted)
+        offered.granted -= gone
         self._withdraw(name, gone)
         offered.withdrawn |= dict.fromkeys(gone, WITHDRAWN_BEATS)
         if len(offered.withdrawn) > ROUTES_MAX:
             offered.withdrawn.clear()
-        for route in routes.operations.added:
-            self._operations.setdefault(route, set()).add(name)
+        self._grant(name, offered, self._granted(name, routes.operations.added))
         self._unsubscribe(name, _changed(offered.topics, routes.topics, is_whole=is_whole))
         for topic in routes.topics.added:
             self._topics.add(topic, name)
@@ -162,12 +173,32 @@ class RouteTable:
             )
         return offered.version if offered.announced > offered.version else None
 
+    def regrant(self) -> None:
+        """What peers may offer may have changed."""
+        for name, offered in self._peers.items():
+            granted = self._granted(name, offered.operations)
+            lost = offered.granted - granted
+            offered.granted -= lost
+            self._withdraw(name, lost)
+            self._grant(name, offered, granted)
+        self._orders.clear()
+
+    def refused(self, name: str) -> list[str]:
+        """Operations that a peer offers and may not, in order."""
+        offered = self._peers.get(name)
+        return [] if offered is None else sorted(offered.operations - offered.granted)
+
     def best(self, route: str, caller: str) -> tuple[str, ...]:
         """The nodes that offer it, in the order in which they are to be asked; () if nobody does."""
         return self._order(route, caller)[0]
 
     def equals(self, route: str, caller: str) -> int:
         """How many of the first of `best` are about equally busy."""
+        loads = self._order(route, caller)[1]
+        return loads.count(loads[0]) if loads else 0
+
+    def loads(self, route: str, caller: str) -> tuple[float, ...]:
+        """The loads that the first of `best` announce; about equal ones as the same figure. None of a suspect."""
         return self._order(route, caller)[1]
 
     def offers(self, name: str, route: str) -> bool:
@@ -191,9 +222,12 @@ class RouteTable:
         return found
 
     def offered(self, name: str) -> tuple[int, Set[str]]:
-        """The operations of this node, and in which version; none: it is not up, or has not told yet. Not to be changed."""
+        """The operations that a node offers and may offer, and their version. Not to be changed.
+
+        None at all if it is not up, or has not told yet.
+        """
         offered = self._peers.get(name)
-        return (0, frozenset()) if offered is None else (offered.version, offered.operations)
+        return (0, frozenset()) if offered is None else (offered.version, offered.granted)
 
     def is_telling(self, name: str) -> bool:
         """Whether a peer that is up has not told yet all that it offers."""
@@ -227,18 +261,23 @@ class RouteTable:
     def known(self) -> dict[str, tuple[int, frozenset[str], frozenset[str]]]:
         """Peers that are up: version, operations, topics."""
         return {
-            name: (offered.version, frozenset(offered.operations), frozenset(offered.topics))
+            name: (offered.version, frozenset(offered.granted), frozenset(offered.topics))
             for name, offered in self._peers.items()
         }
 
-    def _order(self, route: str, caller: str) -> tuple[tuple[str, ...], int]:
+    def _grant(self, name: str, offered: _Offered, granted: Set[str]) -> None:
+        for route in granted:
+            offered.granted.add(route)
+            self._operations.setdefault(route, set()).add(name)
+
+    def _order(self, route: str, caller: str) -> tuple[tuple[str, ...], tuple[float, ...]]:
         order = self._orders.get((route, caller))
         if order is None:
             if len(self._orders) >= _ORDERS_MAX:
                 self._orders.clear()
             groups = [*self._ordered(self._operations.get(route, ()), caller)]
             names = tuple(name for group in groups for name in group)
-            order = self._orders[route, caller] = names, len(groups[0]) if groups else 0
+            order = self._orders[route, caller] = names, self._loads(groups)
         return order
 
     def _ordered(self, names: Iterable[str], caller: str) -> Iterator[list[str]]:
@@ -253,6 +292,15 @@ class RouteTable:
             ]
             yield sorted(equals, key=lambda name: self._weight(name, caller))
             left = left[len(equals) :]
+
+    def _loads(self, groups: list[list[str]]) -> tuple[float, ...]:
+        peers = self._peers
+        loads: list[float] = []
+        for group in groups:
+            if peers[group[0]].is_suspect != peers[groups[0][0]].is_suspect:
+                break
+            loads += [min(peers[name].load_ranked for name in group)] * len(group)
+        return tuple(loads)
 
     def _weight(self, name: str, caller: str) -> bytes:
         weight = self._weights.get((caller, name))

@@ -118,5 +118,5 @@ def _is_news_for(known: Record | None, ours: Record) -> bool:
 
 
 def state_of(record: Record) -> State:
-    """As what somebody is entered of whom one is told."""
-    return {"living": State.MET, "dead": State.DEAD, "left": State.LEFT}[record.fate]
+    """The first state of a node that was only told of. Never `LEFT`: only its own key can say that."""
+    return State.MET if record.fate == "living" else State.DEAD

@@ -33,6 +33,10 @@ CLIENT: Final = re.compile(rb"client/[0-9a-f]{32}")
 HWM: Final = 256
 #: Of `struct tcp_info` (Linux) so much, and where in it is how long ago the last data came, ms.
 _INFO_BYTES: Final = 64
+#: Bytes that wait for all clients of one key. Its 64 connections (security/roll.py) could have 2 GiB otherwise.
+KEY_BYTES_MAX: Final = 2 * PEER_BYTES_MAX
+#: A client for which no more than this waits is not looked at for that: 64 of them are below the bound.
+UNCOUNTED_BYTES: Final = KEY_BYTES_MAX // 128
 _LAST_DATA_RECEIVED: Final = 52
 
 
@@ -97,19 +101,32 @@ class Visitors:
         return f"{plain(str(host))}:{port}"
 
     def say(self, name: str, packed: bytes) -> bool:
-        """Put a packed envelope behind those for a client. False: he has gone, or does not read and is hung up on."""
+        """Put a packed envelope behind those for a client. False: he has gone, or does not read and is hung up on.
+
+        Where more than `KEY_BYTES_MAX` waits for the clients of his key, the one that most waits for is hung up on.
+        """
         id = name.encode()
         if id not in self._visitors:
             return False
         if not self._outbox.add(id, packed):
             self.hang_up(id)
             return False
+        if self._is_counted(id):
+            of_key = self._of_key(id)
+            if sum(map(self._waiting, of_key)) > KEY_BYTES_MAX:
+                slowest = max(of_key, key=self._waiting)
+                self.hang_up(slowest)
+                return slowest != id
         return True
 
     def tell(self, name: str, packed: bytes) -> bool:
         """As `say`, for what nobody waits for: False: no room is left beside that for answers, and nothing else happens."""
         id = name.encode()
-        return id in self._visitors and self._outbox.room(id) > PEER_BYTES_MAX // 2 and self._outbox.add(id, packed)
+        if id not in self._visitors or self._outbox.room(id) <= PEER_BYTES_MAX // 2:
+            return False
+        if self._is_counted(id) and sum(map(self._waiting, self._of_key(id))) > KEY_BYTES_MAX // 2:
+            return False
+        return self._outbox.add(id, packed)
 
     def flush(self, *, with_stalled: bool = True) -> bool:
         """Let go what was said; whether something waits for somebody who reads slowly."""
@@ -139,6 +156,17 @@ class Visitors:
             if connection is not None and ends_of(connection) == visitor.ends:
                 connection.shutdown(sockets.SHUT_RDWR)
         self._forget(id)
+
+    def _waiting(self, id: bytes) -> int:
+        return PEER_BYTES_MAX - self._outbox.room(id)
+
+    def _is_counted(self, id: bytes) -> bool:
+        return self._waiting(id) > UNCOUNTED_BYTES
+
+    def _of_key(self, id: bytes) -> list[bytes]:
+        """Those who are connected with the same key."""
+        user_id = self._visitors[id].holder.user_id
+        return [one for one, visitor in self._visitors.items() if visitor.holder.user_id == user_id]
 
     def _forget(self, id: bytes) -> None:
         if self._visitors.pop(id, None) is not None:

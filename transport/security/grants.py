@@ -1,4 +1,4 @@
-"""Grants: which routes and topics a key may use.
+"""Grants: which routes and topics a key may use, and which routes it may offer.
 
 Written as patterns, as topics are: `index.stats` is that one, `index.*` all below it, `*` all there are. Two words stand for
 themselves: `exported`, what its component marked `export=True`, which is what a key gets if nothing else is said, and
@@ -45,6 +45,19 @@ class Grant:
         if len(found) > PATTERNS_MAX:
             raise InvalidArgument(f"{len(found)} patterns for one key: expected at most {PATTERNS_MAX}")
         return cls(found)
+
+    @classmethod
+    def of_offers(cls, patterns: Iterable[str]) -> Grant:
+        """As `of`, for the routes that a key may offer to this node. Raises `InvalidArgument`.
+
+        What another host has exported is that host's word, so `exported` would grant everything.
+        """
+        found = tuple(patterns)
+        if EXPORTED in found or not found:
+            raise InvalidArgument(
+                f"not an offer: {shown(','.join(found))}; expected 'index.stats', 'index.*', {ALL!r} or {NONE!r}"
+            )
+        return cls.of(found)
 
     def permits(self, name: str, *, is_exported: bool) -> bool:
         """Whether this route or topic may be used."""

@@ -25,20 +25,21 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 HOLDERS_MAX = 10_000
 TEXT_BYTES_MAX = 4 << 20
 HEADING = (
-    "# Keys of others. `trust NAME KEY routes=... topics=...` lets it in, `revoke NAME KEY` keeps it out.",
+    "# Keys of others. `trust NAME KEY routes=... topics=... offers=...` lets it in, `revoke NAME KEY` keeps it out.",
     "# Changed by `appbackplane keys`, or by hand; what runs reads it again by itself.",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a key: its name here, and what it may use."""
+    """Who holds a key: its name here, what it may use, and which routes it may offer (None: as `[peers]` says)."""
 
     name: str
     key: PublicKey
     routes: Grant = DEFAULT
     topics: Grant = DEFAULT
     is_revoked: bool = False
+    offers: Grant | None = None
 
     @property
     def user_id(self) -> str:
@@ -47,7 +48,8 @@ class Holder:
 
     def __str__(self) -> str:
         word = REVOKE if self.is_revoked else TRUST
-        return f"{word} {self.name} {self.key} routes={self.routes} topics={self.topics}"
+        offers = "" if self.offers is None else f" offers={self.offers}"  # older versions take no line that has it
+        return f"{word} {self.name} {self.key} routes={self.routes} topics={self.topics}{offers}"
 
 
 @dataclass(frozen=True)
@@ -165,9 +167,9 @@ def _holder(line: str) -> Holder:
     grants: dict[str, Grant] = {}
     for option in options:
         kind, equals, patterns = option.partition("=")
-        if kind not in ("routes", "topics") or not equals or kind in grants:
-            raise InvalidArgument(f"expected routes=... and topics=..., each once, got {shown(option)}")
-        grants[kind] = Grant.of(patterns.split(","))
+        if kind not in ("routes", "topics", "offers") or not equals or kind in grants:
+            raise InvalidArgument(f"expected routes=..., topics=... and offers=..., each once, got {shown(option)}")
+        grants[kind] = (Grant.of_offers if kind == "offers" else Grant.of)(patterns.split(","))
     return Holder(name, PublicKey.parse(key), **grants, is_revoked=word == REVOKE)
 
 

@@ -261,16 +261,16 @@ def through_the_door(make: Callable[[AppObject, Request], Action], *, timeout: f
         (lambda object, request: sys.exit(3), "SystemExit: 3"),
         (lambda object, request: raised(Unspeakable()), "no message: KeyError"),
         (lambda object, request: Custom(object, priority=99), "priority 99, expected 0..7"),
-        (lambda object, request: Custom(object, priority=1.5), "priority 1.5, expected 0..7|int object expected; got float"),
-        (lambda object, request: Custom(object, deadline_ns=1e20), "expected whole nanoseconds|int or None object expected"),
-        (lambda object, request: Custom(object, name=[]), "expected a string|str object expected; got list"),
+        (lambda object, request: Custom(object, priority=1.5), "priority 1.5, expected an integer"),
+        (lambda object, request: Custom(object, deadline_ns=1e20), "expected whole nanoseconds"),
+        (lambda object, request: Custom(object, name=[]), "expected a string"),
         (lambda object, request: None, "must return an Action"),
     ],
 )  # fmt: skip
 def test_an_endpoint_that_fails_ends_its_own_call(make: Callable[..., Any], words: str) -> None:
     """Also where what it made would have broken a queue: with an impossible priority its object never ran again."""
     message = through_the_door(make).error().message
-    assert any(each in message for each in words.split("|")), message  # compiled, the constructor says it first
+    assert words in message
 
 
 def test_an_action_that_cannot_let_go_is_refused_all_the_same() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from appbackplane.runtime.peers.clients import DIRECTORY, TOLD_MAX, TOLD_NS, Clients
 from appbackplane.runtime.peers.hearers import Hearers
-from appbackplane.runtime.peers.inward import Inward
+from appbackplane.runtime.peers.inward import Arrival, Inward
 from appbackplane.runtime.peers.topics import Topics
 from appbackplane.transport.directory import Directory, Place
 from appbackplane.transport.envelope import CALL, CANCEL, CAST, PUBLISH, REFUSED, REPLY, STATUS, Envelope
@@ -49,6 +49,7 @@ class Node:
         self.session = Session()
         self.said: list[tuple[str, Envelope]] = []
         self.taken: list[tuple[str, Envelope]] = []
+        self.arrivals: list[Arrival | None] = []
         self.down_names: list[str] = []
         self.holders = {A: HOLDER, B: HOLDER}
         self.published: list[tuple[str, Holder, Envelope]] = []
@@ -83,8 +84,11 @@ class Node:
 
     # What it asks of Inward
 
-    def take(self, name: str, incarnation: int, holder: Holder, envelope: Envelope, _now_ns: int) -> None:
+    def take(
+        self, name: str, incarnation: int, holder: Holder, envelope: Envelope, _now_ns: int, arrival: Arrival | None
+    ) -> None:
         """Do it."""
+        self.arrivals.append(arrival)
         assert (incarnation, holder) == (0, self.holders[name])
         self.taken.append((name, envelope))
 
@@ -263,3 +267,12 @@ def test_what_one_who_has_gone_wanted_is_taken_back(node: Node) -> None:
     assert (node.down_names, len(node.clients)) == ([A], 0)
     (answer,) = node.hear(Envelope(CALL, 5, route="calc.add", body={}))
     assert answer.kind == STATUS, "what was read ahead of it comes too late"
+
+
+def test_a_call_is_charged_with_the_frame_that_it_came_in(node: Node) -> None:
+    """To the key, whichever of its connections it came by."""
+    node.greet()
+    frame = Arrival(1_000)
+    for id in (5, 6):
+        node.clients.take(A, HOLDER, Envelope(CALL, id, route="calc.add", body={}), 100 * S, frame)
+    assert node.arrivals == [frame, frame]

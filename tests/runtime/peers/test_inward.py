@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from appbackplane.runtime.objects.action import DEADLINE_DEFAULT_NS
-from appbackplane.runtime.peers.inward import OUTSTANDING_MAX, AskedHere, Inward, System
+from appbackplane.runtime.peers.inward import OUTSTANDING_BYTES_MAX, OUTSTANDING_MAX, Arrival, AskedHere, Inward, System
 from appbackplane.runtime.peers.outward import BULK_FROM
 from appbackplane.transport.directory import Directory
 from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, REFUSED, STATUS, Envelope
@@ -308,6 +308,53 @@ def test_a_node_has_so_many_outstanding_and_no_more(here: Here) -> None:
     here.said.clear()
     here.hear(OUTSTANDING_MAX + 2)
     assert here.told() == []
+
+
+def test_a_key_has_so_many_outstanding_by_all_its_connections_together(here: Here) -> None:
+    """Or it would have 64 times as many, each of its 64 clients as much as a node."""
+    clients = [f"client/{number:032x}" for number in range(4)]
+    for number in range(OUTSTANDING_MAX):
+        here.inward.take(clients[number % 3], 0, PEER, Envelope(CALL, number + 1, route="calc.add"), 5 * S)
+    here.inward.take(clients[3], 0, PEER, Envelope(CALL, 1, route="calc.add"), 5 * S)
+    here.hear(1)
+    assert [(name, said) for name, _, said, _ in here.told()] == [
+        (clients[3], Status.RESOURCE_EXHAUSTED), ("a", Status.RESOURCE_EXHAUSTED)
+    ]  # fmt: skip
+    here.hear(1, holder=Holder("c", PublicKey(b"c" * 32)))
+    assert here.told() == [], "another key has its own"
+    for name in clients[:3]:
+        here.inward.down(name)
+    here.said.clear()
+    here.hear(2)
+    assert here.told() == []
+
+
+def test_a_key_has_so_many_bytes_outstanding_and_no_more(here: Here) -> None:
+    """A few calls can be long: a frame counts from its first call to the end of its last."""
+    size = OUTSTANDING_BYTES_MAX // 4
+    frames = [Arrival(size) for _ in range(5)]
+
+    def hear(id: int, frame: Arrival, name: str = "a") -> list[object]:
+        here.inward.take(name, 1, PEER, Envelope(CALL, id, route="calc.add"), 5 * S, frame)
+        return [said for _, _, said, _ in here.told()]
+
+    for number, frame in enumerate(frames[:4]):
+        assert hear(2 * number + 1, frame) == hear(2 * number + 2, frame, f"client/{number:032x}") == []
+    assert hear(9, frames[4]) == [Status.RESOURCE_EXHAUSTED]
+    assert hear(10, Arrival()) == hear(11, frames[0]) == [], (
+        "what came with others that are outstanding is there anyway"
+    )
+    here.end(1, None)
+    here.told()
+    assert hear(12, frames[4]) == [Status.RESOURCE_EXHAUSTED], "the frame is still there for the others that it brought"
+    here.inward.down(f"client/{0:032x}")
+    here.inward.down("a")
+    here.said.clear()
+    assert hear(13, frames[4]) == []
+    for number in range(1, 4):
+        here.inward.down(f"client/{number:032x}")
+    here.inward.down("a")
+    assert here.inward._usage == {}
 
 
 def test_a_number_that_is_outstanding_already_is_not_begun_again(here: Here) -> None:

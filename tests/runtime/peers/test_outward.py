@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -24,8 +25,8 @@ class Around:
 
     def __init__(self) -> None:
         self.nodes = {"calc.add": ("b", "c"), "b/calc.add": ("b",), "c/calc.add": ("c",)}
-        #: How many of them are as good as each other; who among all is full.
-        self.equals_count = 1
+        #: What the first of them announce; who among all is full.
+        self.announced: tuple[float, ...] = (0.0,)
         self.full: set[str] = set()
         #: What may wait, and where.
         self.bulk: set[tuple[str, str]] = set()
@@ -40,9 +41,9 @@ class Around:
             raise UnknownRoute(route)
         return self.nodes[route] if key is None else (home(self.nodes[route], key),)
 
-    def equals(self, _route: str, _caller: str) -> int:
+    def loads(self, _route: str, _caller: str) -> tuple[float, ...]:
         """As a node says it."""
-        return self.equals_count
+        return self.announced
 
     def may_wait(self, name: str, route: str) -> bool:
         """As a node says it."""
@@ -171,7 +172,7 @@ def test_what_one_node_has_no_room_for_the_next_one_does(around: Around) -> None
 @pytest.mark.parametrize("how", ["key", "idempotency_key"])
 def test_what_a_key_names_is_at_one_node(around: Around, how: str) -> None:
     """Or two requests for one object would run beside each other, on two; and work be done twice. Full or not."""
-    around.equals_count = 2
+    around.announced = (0.0, 0.0)
     for number in range(40):
         around.ask(number + 1, by=(ANN, BOB)[number // 20], **{how: f"key-{number % 20}"})
     asked = [name for name, _, _ in around.said]
@@ -184,7 +185,7 @@ def test_what_a_key_names_is_at_one_node(around: Around, how: str) -> None:
 
 def test_of_nodes_about_equally_busy_that_one_is_asked_that_has_fewest_calls_of_ours(around: Around) -> None:
     """What they say of their loads is a heartbeat old: a thousand calls would all go to one."""
-    around.equals_count = 2
+    around.announced = (0.0, 0.0)
     for id in range(6):
         around.ask(id + 1)
     assert [name for name, _, _ in around.said] == ["b", "c"] * 3
@@ -193,10 +194,23 @@ def test_of_nodes_about_equally_busy_that_one_is_asked_that_has_fewest_calls_of_
     around.ask(7)
     around.ask(8)
     assert [name for name, _, _ in around.said[6:]] == ["b", "b"]
-    around.equals_count = 1
+    around.announced = (0.0,)
     around.ask(9)
     around.ask(10)
     assert [name for name, _, _ in around.said[8:]] == ["b", "b"], "the others are busier"
+
+
+def test_a_load_that_a_node_announces_does_not_outrank_the_calls_that_it_holds(around: Around) -> None:
+    """Who announces 0 and holds back what it was asked would be asked everything else, too."""
+    around.announced = (0.0, 1.0)
+    for id in range(9):
+        around.ask(id + 1)
+    assert Counter(name for name, _, _ in around.said) == {"b": 6, "c": 3}
+    for id in range(1, 10):
+        around.outward.answered("b", Envelope(REPLY, FIRST_ID + id))
+    around.said.clear()
+    around.ask(10)
+    assert around.said[0][0] == "b", "at rest the least busy is asked"
 
 
 def test_of_casts_nobody_is_told(around: Around) -> None:

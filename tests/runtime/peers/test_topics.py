@@ -261,6 +261,25 @@ def test_a_client_may_ask_for_so_much(around: Around) -> None:
         around.topics.hearers.subscribe("client/1", "one.more")
 
 
+def test_the_clients_of_a_key_may_ask_for_so_much_together(around: Around) -> None:
+    """One that has gone leaves its places to the others."""
+    hearers, clients = around.topics.hearers, [f"client/{number + 10}" for number in range(5)]
+    for name in clients:
+        around.clients[name] = Holder("busy", KEY)
+    for name in clients[:4]:
+        for number in range(PATTERNS_MAX):
+            hearers.subscribe(name, f"t{number}")
+    with pytest.raises(FailedPrecondition, match=r"the clients of this key hear 4,000 topics"):
+        hearers.subscribe(clients[4], "one.more")
+    hearers.subscribe("client/1", "another.key")
+    hearers.unsubscribe(clients[0], "t0")
+    hearers.subscribe(clients[4], "one.more")
+    with pytest.raises(FailedPrecondition, match=r"the clients of this key"):
+        hearers.subscribe(clients[4], "two.more")
+    hearers.gone(clients[1])
+    hearers.subscribe(clients[4], "two.more")
+
+
 def test_what_a_client_publishes_goes_to_its_node_and_to_those_that_hear_it(around: Around) -> None:
     """If its key may."""
     envelope = Envelope(PUBLISH, 1, None, "prices.eu", None, None, "a trace", {"n": 9})

@@ -42,7 +42,7 @@ class Handle:
 class Bulk(RequestKernel):
     runnables = (Do,)
     resources = {
-        "closes": Resource(open=Handle, close=Handle.bye),
+        "closes": Resource(open=Handle, close=Handle.bye, is_stale=lambda handle: not handle.is_kind),
         "asks": Resource(open=Handle, is_stale=Handle.bye),
     }
 
@@ -163,7 +163,6 @@ def test_a_resource_whose_functions_exit_ends_no_worker(kernel: Context, name: s
         kernel.resources[name].is_kind = False
 
     kernel.run(use, Do)
-    kernel.resources._table.close_original("closes")
     for number in range(100):
         assert kernel.run(number, Do) == number
 

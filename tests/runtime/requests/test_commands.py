@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from appbackplane.runtime import operation
-from appbackplane.runtime.execution.coroutines import pause
+from appbackplane.runtime.execution.pausing import pause
 from appbackplane.runtime.objects.operation import DeclarationError
 from appbackplane.runtime.requests import (
     CommandHandler,
@@ -503,3 +503,47 @@ def test_changes_at_the_same_time_lose_nothing(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(KernelPolicy, "changed", interrupted)
     kernel.change(ready=7)
     assert (kernel.policy.workers, kernel.policy.ready) == (5, 7)
+
+
+class Strange:
+    """An owner that cannot be named."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no name")
+
+
+def test_an_owner_that_nobody_rejoins_for_is_dropped_and_others_go_on() -> None:
+    """Its requests filled the rejoin pool: every post of anybody waited for room, and only a restart made some."""
+    kernel = Index(KernelPolicy(workers=2, rejoin=3))
+    backplane = up(kernel)
+    kernel.kernel.post_all([0.0] * 3, Takes, owner="gone away")
+    kernel.kernel.post_all([0.0] * 2, Takes, owner=("a", 1))
+    backplane.run_until_idle()
+    with pytest.raises(Busy, match=r"the rejoin pool is full: 5 requests have ended .*, 3 of them of 'gone away'"):
+        kernel.kernel.post(0.0, Takes, wait=False)
+    assert tell(backplane, "owners") == [
+        {"owner": "gone away", "not_ended": 0, "ended": 3},
+        {"owner": "('a', 1)", "not_ended": 0, "ended": 2},
+    ]
+    assert tell(backplane, "disown 'gone away'") == [{"owner": "gone away", "not_ended": 0, "ended": 3}]
+    posted = [kernel.kernel.post(number, Takes, owner=7, wait=False) for number in (0.0, 9.0, 9.0, 9.0)]
+    backplane.run_until_idle()
+    assert tell(backplane, "disown 7") == [{"owner": "7", "not_ended": 3, "ended": 1}]
+    assert [each.state.value for each in posted] == ["done", "executing", "executing", "failed"]
+    assert tell(backplane, """disown "('a', 1)" """)[0]["ended"] == 2
+    backplane.advance(10.0)
+    assert (tell(backplane, "owners"), kernel.figures().owners) == ([], 0)
+
+
+def test_an_owner_may_have_any_name_or_none() -> None:
+    """A long one is cut where it is shown, and found by either."""
+    kernel = Index()
+    backplane = up(kernel)
+    for owner in ("x" * 300, "y" * 300, Strange()):
+        kernel.kernel.post(9.0, Takes, owner=owner)
+    names = [row["owner"] for row in tell(backplane, "owners")]
+    assert names[2] == "a Strange" and max(map(len, names)) < 150
+    for name in (names[0], "y" * 300, "'a Strange'"):
+        assert len(tell(backplane, f"disown {name}" if "'" in name else f"disown {name!r}")) == 1
+    with pytest.raises(NotFound, match=r"index has no requests of 'main'; `owners` lists those that it has"):
+        tell(backplane, "disown main")

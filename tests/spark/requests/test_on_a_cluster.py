@@ -1,8 +1,14 @@
-"""On a cluster: a kernel of a running system, by its policy alone; nothing of it is left when the system is down."""
+"""On a cluster: a kernel of a running system by its policy alone, and beside it a program that reads, streams and writes.
+
+Nothing of the kernel is left when the system is down. All of it is one test, because a cluster takes seconds to start.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import psutil
@@ -11,9 +17,11 @@ import pytest
 pytest.importorskip("pyspark", reason="the extra is not installed: pip install 'appbackplane[spark]'")
 
 from appbackplane.transport import connect
+from tests.waiting import LIMIT_S
 
 from ..cluster import cluster
-from ..systems import running
+from ..made import names_of, traffic, words_of, write_actions
+from ..systems import messages, running
 
 #: What a user has, in a folder that no worker searches.
 NEIGHBOUR = "def double(number):\n    return 2 * number\n"
@@ -50,6 +58,8 @@ class App(RequestKernel):
         self.add(Asked(self))
 """
 TOML = """
+[topic."told"]
+record = true
 [backplane.app]
 components = ["app:App"]
 [backplane.app.settings.App.policy]
@@ -59,18 +69,42 @@ ready = 1000
 [backplane.app.settings.App.policy.spark]
 master = "{master}"
 "spark.executor.memory" = "512m"
+"spark.cores.max" = "2"
 "spark.driver.extraJavaOptions" = "{java}"
 "spark.executor.extraJavaOptions" = "{java}"
 """
+#: Its arguments: the master, recorded actions, the run directory of the system, a folder for a checkpoint, and for how many
+#: seconds it waits for the cluster: two other JVMs of this test use the machine meanwhile.
+PROGRAM = """
+import json, os, sys
+from appbackplane.spark.datasource import register
+from appbackplane.spark import session
+master, recorded, run_dir, checkpoint, limit_s = sys.argv[1:]
+settings = {"spark.executor.memory": "512m", "spark.cores.max": "1"}
+settings["spark.executor.extraJavaOptions"] = os.environ["SPARK_SUBMIT_OPTS"]
+settings |= {name.replace("_", "."): value for name, value in session.SHORT_LIVED.items()}
+session.EXECUTOR_LIMIT_S = float(limit_s)
+spark = session.session_with(settings, master, "program", limit_s=float(limit_s))
+register(spark)
+few = spark.read.format("backplane").load(recorded).where("index < 50").selectExpr("span as id")
+few.write.format("backplane").mode("append").option("topic", "told").save(run_dir)
+stream = spark.readStream.format("backplane").load(recorded).where("index >= 50").selectExpr("span as id")
+stream = stream.writeStream.format("backplane").option("topic", "told").option("group", "streamed")
+stream = stream.option("checkpointLocation", checkpoint).trigger(availableNow=True)
+stream.start(run_dir).awaitTermination()
+told = spark.read.format("backplane").option("topic", "told").load(run_dir)
+print(json.dumps({"read": few.count(), "told": told.count()}))
+spark.stop()
+"""
 
 
-@pytest.mark.timeout(600)  # four JVMs and a system: 25 s, but on a machine that does much else
+@pytest.mark.timeout(600)  # six JVMs and a system: half a minute, longer on a busy machine
 def test_a_cluster_executes_what_a_kernel_is_told_to(tmp_path: Path) -> None:
     """What leans on this machine's folders, or on this process, works until somebody has more than one machine."""
     logs, tries = tmp_path / "logs", tmp_path / "tries"
     logs.mkdir()
     tries.mkdir()
-    with cluster(logs) as master:
+    with cluster(logs, cores=3) as master:
         toml = TOML.format(master=master, java=os.environ["SPARK_SUBMIT_OPTS"])
         with running(tmp_path, toml, app=APP, neighbour=NEIGHBOUR) as run_dir, connect(str(run_dir)) as client:
             done = client.call("app.run", folder=str(tries), numbers=list(range(100)), timeout=240)
@@ -82,6 +116,15 @@ def test_a_cluster_executes_what_a_kernel_is_told_to(tmp_path: Path) -> None:
             lost = client.call("app.run", folder=str(tries), numbers=[-1], timeout=240)
             assert lost == [[-1, None, "lost worker: Python worker exited unexpectedly (crashed)"]]
             assert len((tries / "tries").read_text()) == 4, "Spark tries a task four times"
+            recorded = tmp_path / "recorded"
+            write_actions(recorded, "main", 1, words_of(200, traffic(200)), names_of(), sealed=True)
+            ran = subprocess.run(
+                [sys.executable, "-c", PROGRAM, master, recorded, run_dir, tmp_path / "checkpoint", f"{LIMIT_S:g}"],
+                cwd=Path(__file__).parents[3], capture_output=True, text=True, timeout=3 * LIMIT_S, check=False,
+            )  # fmt: skip
+            assert ran.returncode == 0, ran.stderr[-3000:]
+            assert json.loads(ran.stdout) == {"read": 50, "told": 200}
+            assert sorted(row["id"] for row in messages(run_dir, "told")) == list(range(1, 201))
             (driver,) = (process for process in psutil.process_iter(["cmdline"]) if is_driver(process, master))
         assert not driver.is_running()
 

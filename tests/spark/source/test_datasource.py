@@ -90,32 +90,6 @@ def test_every_column_of_every_row_is_what_was_recorded(source: SparkSession, ru
         assert set(part["boosted"].to_pylist()) == {False}
 
 
-#: Conditions, and whether the source takes all of it over.
-CONDITIONS = {
-    "operation = 'part1.work4' and priority >= 2": True,
-    f"start_ns >= {EPOCH_NS + 10**9} and start_ns < {EPOCH_NS + 2 * 10**9}": True,
-    "backplane in ('query') and not object in ('part0/object-0', 'part1/object-1')": True,
-    "component = 'part2' and operation like 'part1%' and generation = 1": True,
-    "margin_ns < 0 and not boosted": False,
-}
-
-
-def test_a_filter_gives_the_same_rows_as_without_the_source(source: SparkSession, run_dir: Path) -> None:
-    """What the source takes over, Spark does not look at again: an error here is a wrong answer, in silence."""
-    everything = source.createDataFrame(batch(source, run_dir).toArrow())
-
-    def rows(frame: DataFrame) -> list[tuple[Any, ...]]:
-        return sorted(map(tuple, frame.select("backplane", "segment", "index").collect()))
-
-    for condition, is_taken in CONDITIONS.items():
-        filtered = batch(source, run_dir).where(condition)
-        plan = filtered._jdf.queryExecution().executedPlan().toString()
-        assert ("Filter (" not in plan) == is_taken, condition
-        told = rows(filtered)
-        assert told == rows(everything.where(condition)), condition
-        assert 0 < len(told) < 3 * COUNT, condition
-
-
 def test_a_schema_with_fewer_columns_is_all_that_is_made(source: SparkSession, run_dir: Path) -> None:
     """Pruning, as far as the interface has it; a column that there is not, or of another type, is said by name."""
     few = batch(source, run_dir, "run_ns bigint, operation string")
@@ -134,7 +108,14 @@ def test_what_cannot_be_done_is_one_line(source: SparkSession, run_dir: Path, tm
     for options, where, line in (
         ({}, tmp_path / "empty", "nothing is recorded here"),
         ({}, tmp_path / "nowhere", "there is no such folder"),
-        ({"topics": "x"}, run_dir, "there is no option 'topics' here: there are path, skipped, topic"),
+        (
+            {"topics": "x"},
+            run_dir,
+            "no option 'topics' here: there are backplane, path, since_ns, skipped, topic, until_ns",
+        ),
+        ({"since_ns": "yesterday"}, run_dir, "option since_ns is Unix time in ns, a whole number, not 'yesterday'"),
+        ({"until_ns": str(1 << 63)}, run_dir, "option until_ns is Unix time in ns"),
+        ({"backplane": "web,"}, run_dir, "option backplane is a name, or several with commas between"),
         ({"topic": "host.sample"}, run_dir, "no messages of 'host.sample' are recorded"),
     ):
         with pytest.raises(Exception, match=line):
@@ -233,6 +214,18 @@ def test_what_retention_took_is_never_passed_over_in_silence(
     ):
         Query(source, run_dir, tmp_path / "strict", **options).run()
     assert len(Query(source, run_dir, tmp_path / "lenient", **options, failOnDataLoss="false").run()) == COUNT
+
+
+def test_a_stream_of_one_backplane_leaves_the_others_for_later(
+    source: SparkSession, run_dir: Path, tmp_path: Path
+) -> None:
+    """A query that is narrowed, and widened again with its checkpoint, must lose nothing and read nothing twice."""
+    few = "backplane string, index bigint"
+    narrow = Query(source, run_dir, tmp_path / "checkpoint", backplane="query")
+    wide = Query(source, run_dir, tmp_path / "checkpoint")
+    narrow.schema = wide.schema = few
+    assert sorted(narrow.run()) == [("query", index) for index in range(COUNT)]
+    assert sorted(wide.run()) == sorted(("index", index) for index in [*range(COUNT)] * 2)
 
 
 def test_recorded_topics_are_rows_in_batch_and_as_a_stream(source: SparkSession, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import shutil
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -148,13 +149,13 @@ def address(at: tuple[str, int]) -> str:
 
 
 def free_port() -> int:
-    """A port that the kernel gives nobody by itself: a node that was killed must find its own free again. Each worker of
-    pytest-xdist has a range of its own, so that none takes a port between another's look and its node's start.
+    """A port that the kernel gives nobody by itself: a node that was killed must find its own free again.
+
+    Each worker of pytest-xdist has a range of its own, so that none takes a port between another's look and its node's start;
+    and none is given twice until all others were, or a node would get the one of its neighbour, which does not listen yet.
     """
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % WORKERS_MAX
-    width = len(PORTS) // WORKERS_MAX
     while True:
-        port = PORTS[worker * width + random.randrange(width)]
+        port = next(_ports)
         with socket.socket() as taken:
             taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -163,6 +164,13 @@ def free_port() -> int:
                 continue
             return port
 
+
+def _ports_of_worker() -> list[int]:
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % WORKERS_MAX
+    return random.sample(PORTS[worker::WORKERS_MAX], len(PORTS) // WORKERS_MAX)
+
+
+_ports = cycle(_ports_of_worker())
 
 Meet = Callable[..., Nodes]
 

@@ -12,13 +12,14 @@ from __future__ import annotations
 import heapq
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Set
 from dataclasses import dataclass, field
 
 from appbackplane.transport.peers import effects as told
 from appbackplane.transport.peers.messages import Message, body_of, message_from
 from appbackplane.transport.peers.node import PeerNode
 from appbackplane.transport.peers.policy import MembershipPolicy
+from appbackplane.transport.peers.route_table import everything
 from appbackplane.transport.peers.view import Identity
 
 MS = 1_000_000
@@ -93,6 +94,7 @@ class Network:
     def start(
         self, name: str, seeds: Iterable[str] = (), *, address: str = "", key: str = "", incarnation: int = 0,
         is_allowed: Callable[[str, str], bool] = lambda _key, _name: True,
+        may_offer: Callable[[str, Collection[str]], Set[str]] = everything,
     ) -> Process:  # fmt: skip
         """A new incarnation of a node; `seeds` are addresses, each of which belongs to who has the key of that name."""
         address, key = address or at(name), key or f"key of {name}"
@@ -101,6 +103,7 @@ class Network:
         node = PeerNode(
             me, {seed: self._key_at(seed) for seed in seeds}, self.now_ns,
             random=random.Random(self.random.random()).random, policy=self.policy, is_allowed=is_allowed,
+            may_offer=may_offer,
         )  # fmt: skip
         process = self.processes[address] = Process(node, key)
         self._wake(process)

@@ -24,7 +24,7 @@ def peer(state: State, heard: int, echoed: int | None = None, vouched: int | Non
     """So long ago each; echoes may be older by what they travel."""
     echoed_ns = NOW - P.echo_ns - (heard if echoed is None else echoed)
     vouched_ns = NEVER if vouched is None else NOW - vouched
-    return Peer("b", 5, "tcp://b", "k", NOW - met, state, 9, 9, NOW - heard, echoed_ns, vouched_ns)
+    return Peer("b", 5, "tcp://b", "k", NOW - met, state, 9, 9, NOW - heard, echoed_ns, vouched_ns, has_spoken=True)
 
 
 @pytest.mark.parametrize(
@@ -107,12 +107,17 @@ def record(
         (State.DEAD, record(beat=9), News.NONE),
         (State.DEAD, record(age=P.suspect_ns + 1), News.NONE),
         (State.UP, record("dead", beat=99), News.NONE),
-        (State.UP, record("left"), News.LEFT),
-        (State.DEAD, record("left"), News.LEFT),
+        (None, record("left"), News.NONE),
+        (State.UP, record("left"), News.RUMOUR),
+        (State.UP, record("left", incarnation=6), News.NONE),
+        (State.UP, record("left", address="tcp://c"), News.NONE),
+        (State.DEAD, record("left"), News.NONE),
         (State.LEFT, record("left"), News.NONE),
         (State.LEFT, record(beat=99), News.NONE),
-        (State.UP, record(incarnation=6), News.COMER),
-        (State.UP, record("dead", incarnation=6), News.COMER),
+        (State.UP, record(incarnation=6), News.NONE),
+        (State.UP, record("dead", incarnation=6), News.NONE),
+        (State.DEAD, record(incarnation=6), News.COMER),
+        (State.DEAD, record("dead", incarnation=6), News.COMER),
         (State.UP, record(incarnation=4, beat=99), News.NONE),
         (State.UP, record(incarnation=6, address="tcp://c"), News.NONE),
         (State.DEAD, record(incarnation=6, address="tcp://c"), News.COMER),

@@ -91,6 +91,8 @@ def test_it_is_read_as_it_is_written() -> None:
         (f"trust rome {ROME} route=a.b", "line 2: expected routes="),
         (f"trust rome {ROME} routes=a b", "line 2: expected routes="),
         (f"trust rome {ROME} routes=", "line 2: not a pattern: ''"),
+        (f"trust rome {ROME} offers=exported", "line 2: not an offer: 'exported'"),
+        (f"trust rome {ROME} offers=", "line 2: not a pattern: ''"),
         (f"trust rome {BERLIN}", "line 2: the key is in line 1 already"),
         (f"revoke rome {BERLIN}", "line 2: the key is in line 1 already"),
         (f"trust berlin {ROME}", "line 2: the name 'berlin' is in line 1 already"),
@@ -100,6 +102,16 @@ def test_one_wrong_line_is_named_and_there_is_no_ring(line: str, said: str) -> N
     """The others might be right, and the wrong one might be who is to be kept out."""
     with pytest.raises(InvalidArgument, match=said):
         Ring.parse(f"trust berlin {BERLIN}\n{line}\n")
+
+
+def test_what_a_key_may_offer_is_written_if_it_was_said() -> None:
+    """Versions before that word take no ring that has it; and nothing said is not the same as `none`."""
+    ring = RING.trusting(Holder("rome", ROME, offers=Grant.of_offers(["index.*", "query.search"])))
+    assert ring.text.endswith(f"trust rome {ROME} routes=exported topics=exported offers=index.*,query.search\n")
+    assert Ring.parse(ring.text) == ring
+    assert ring.named("berlin").offers is None
+    with pytest.raises(InvalidArgument, match="not an offer"):
+        Grant.of_offers([])
 
 
 def test_a_name_may_get_another_key_when_its_first_was_revoked() -> None:

@@ -1,0 +1,62 @@
+"""Ownership: whose requests a kernel has, by names that a person can type, for the commands `owners` and `disown`.
+
+An owner may be any object: it is known by its text, or by its `repr`, of which 100 characters are shown. The accounts are
+copied under the kernel's mutex and named without it, because a `repr` may be a user's and slow. Somebody has to ask for it:
+it costs the requests nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from appbackplane.transport.errors import text_of
+
+from .owners import named
+
+if TYPE_CHECKING:
+    from .ledger import Ledger
+
+#: Owners that are listed: a screenful or two. The largest come first, and one that fills a pool is among them.
+LISTED_MAX: Final = 100
+
+
+class OwnerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The requests of one owner."""
+
+    owner: str
+    #: Posted, ready or executing.
+    not_ended: int
+    #: In the rejoin pool.
+    ended: int
+
+
+class Owned(NamedTuple):
+    """An owner, and how many of its requests there were at one moment."""
+
+    owner: Hashable
+    not_ended: int
+    ended: int
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return text_of(self.owner, 100) if isinstance(self.owner, str) else named(self.owner)
+
+    def is_called(self, name: str) -> bool:
+        """Whether a person means this owner; a text may be given in full."""
+        return name in (self.owner, self.name) if isinstance(self.owner, str) else name == self.name
+
+    @property
+    def status(self) -> OwnerStatus:
+        """To be shown."""
+        return OwnerStatus(owner=self.name, not_ended=self.not_ended, ended=self.ended)
+
+
+def owned(ledger: Ledger, _now_ns: int) -> list[Owned]:
+    """All owners, those with most ended requests first. With the kernel's mutex."""
+    found = [Owned(account.owner, account.existing_count, len(account.done)) for account in ledger.owners]
+    found.sort(key=lambda each: (-each.ended, -each.not_ended))
+    return found
