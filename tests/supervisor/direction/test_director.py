@@ -266,8 +266,11 @@ def test_ordered_down_it_stops_in_reverse_order() -> None:
 def test_the_directory_names_those_who_have_never_registered() -> None:
     """Until they have, nobody knows their routes: whoever asks for one is told that, and not that there is none."""
     assert make_director().directory.missing == ("first", "second", "third"), "before anything has begun"
-    world = up_world()
-    assert world.director.directory.missing == ()
+    world = World(make_director())
+    world.tell(events.UpOrdered())
+    for name, left in (("second", ("first", "third")), ("first", ("third",)), ("third", ())):
+        world.register(name)
+        assert world.director.directory.missing == left
     world.die("second", -9)
     assert world.director.directory.missing == (), "its routes are known"
 
