@@ -119,7 +119,7 @@ class Booked:
     def submit(self, client: Client, route: str, count: int, seconds: float) -> dict[int, PendingCall]:
         """Calls that are queued there when this returns: one that is more urgent, and sent after them, has been answered."""
         calls = {
-            number: client.submit(route, number=number, seconds=seconds, timeout=LIMIT_S, priority=6)
+            number: client.submit(route, number=number, seconds=seconds, timeout=LIMIT_S, priority=6, retry=False)
             for number in range(count)
         }
         place = "query" if route.startswith("query.") else "index"

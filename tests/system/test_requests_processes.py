@@ -321,7 +321,8 @@ def test_when_the_kernels_process_dies_everybody_is_told_and_it_works_again(syst
         for pipe in pipes:
             ask_until(client, "bulk.told", lambda told: told is not None)
             let_go(pipe)
-        assert [row[RESULT] for row in run(client, "Tree", [[1, 6]] * 2, lane=1)] == [36] * 2
+        rows = run(client, "Tree", [[1, 6]] * 2, lane=1)
+        assert [row[RESULT] for row in rows] == [36] * 2, rows
         assert_whole(client)
 
 

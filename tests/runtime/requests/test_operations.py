@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from appbackplane.runtime import AppObject, operation
-from appbackplane.runtime.execution.coroutines import pause
+from appbackplane.runtime import AppObject, operation, pause
 from appbackplane.runtime.execution.method_action import MethodAction
 from appbackplane.runtime.requests import Context, KernelPolicy, Rejoin, RequestKernel, Runnable
 from appbackplane.runtime.testing import VirtualBackplane
