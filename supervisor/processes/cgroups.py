@@ -145,11 +145,7 @@ class Groups:
             raise NoGroups(f"this supervisor was started from within {folder}")
         _sweep(base)
         reclaim(folder)
-        folder.mkdir()
-        lock_fd = _locked(folder)
-        if lock_fd is None:
-            raise NoGroups(f"{folder} is in use by another supervisor")
-        self.folder, self._lock_fd = folder, lock_fd
+        self.folder, self._lock_fd = folder, _made(folder)
         shared = folder / SHARED
         if self.version == 2:
             _write(folder / "cgroup.procs", "0")
@@ -211,11 +207,10 @@ def make(
 
 def reclaim(folder: Path) -> None:
     """Remove what a killed supervisor left, and whoever still lives in it. Raises OSError, `NoGroups`: it lives."""
-    if not folder.is_dir():
+    try:
+        lock_fd = _lock(folder)
+    except FileNotFoundError:
         return
-    lock_fd = _locked(folder)
-    if lock_fd is None:
-        raise NoGroups(f"{folder} is in use by another supervisor")
     try:
         _clear(folder)
     finally:
@@ -254,6 +249,27 @@ def _sweep(base: Path) -> None:
                         group.rmdir()
                 finally:
                     os.close(lock_fd)
+
+
+def _made(folder: Path) -> int:
+    """Make a folder; the descriptor that holds its lock. A sweep may find it between the two, and remove it again."""
+    while True:
+        folder.mkdir(exist_ok=True)
+        with suppress(FileNotFoundError):
+            return _lock(folder)
+
+
+def _lock(folder: Path) -> int:
+    """The descriptor that holds a folder's lock. The sweep of another supervisor has it for a moment, which is waited for.
+
+    Raises `NoGroups` where a supervisor lives that has it, and OSError.
+    """
+    end_s = time.monotonic() + PATIENCE_S
+    while (lock_fd := _locked(folder)) is None:
+        if time.monotonic() > end_s:
+            raise NoGroups(f"{folder} is in use by another supervisor")
+        time.sleep(_LOOK_S)
+    return lock_fd
 
 
 def _locked(folder: Path) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -232,6 +233,41 @@ def test_what_was_left_elsewhere_is_found_by_what_was_written_down(tmp_path: Pat
     groups = make("demo", tmp_path / "new", [str(folder)])
     assert not folder.exists()
     assert not is_alive(pid)
+    groups.close(pytest.fail)
+
+
+def test_the_sweep_of_another_supervisor_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It locks each folder to see whether somebody lives there. Without the wait, a system that started in that moment had
+    no groups, and so no limits kept by the kernel.
+    """
+    _, folder, pid = leave(tmp_path)
+    sweeps = [os.open(folder, os.O_RDONLY)]
+    fcntl.flock(sweeps[0], fcntl.LOCK_EX)
+    monkeypatch.setattr("time.sleep", lambda _seconds: os.close(sweeps.pop()) if sweeps else None)
+    groups = make("demo", tmp_path)
+    monkeypatch.undo()
+    assert groups, groups.because
+    assert not is_alive(pid)
+    groups.close(pytest.fail)
+
+
+def test_a_folder_that_a_sweep_removes_before_it_is_locked_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until it is locked, a new folder looks as if its supervisor had been killed."""
+    swept: list[Path] = []
+    lock, name = cgroups._locked, folder_name("demo", str(tmp_path))
+
+    def sweep_first(folder: Path) -> int | None:
+        if folder.name == name and folder.is_dir() and not swept:
+            swept.append(folder)
+            folder.rmdir()
+        return lock(folder)
+
+    monkeypatch.setattr(cgroups, "_locked", sweep_first)
+    groups = make("demo", tmp_path)
+    assert groups, groups.because
+    assert groups.folder == swept[0]
     groups.close(pytest.fail)
 
 
