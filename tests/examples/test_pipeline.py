@@ -21,8 +21,8 @@ from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport import connect
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "pipeline"
-#: A JVM that starts on a machine that runs other tests meanwhile takes a minute.
-LIMIT_S = 240.0
+#: The whole test takes 35 s on a quiet machine; beside another run of the tests the first alert took up to four minutes.
+LIMIT_S = 600.0
 
 
 def show(backplane: VirtualBackplane, since_ns: int) -> None:
@@ -96,7 +96,7 @@ def example() -> Iterator[Path]:
         subprocess.run([sys.executable, "-m", "appbackplane.supervisor", "down", "-s", str(copy / "run")], check=False)
 
 
-@pytest.mark.timeout(LIMIT_S + 60)
+@pytest.mark.timeout(2 * LIMIT_S)
 def test_an_alert_comes_back_into_the_system(example: Path) -> None:
     """All of it at once: recorded, read as two streams, joined, written back, shown. Ends in order when it is told to."""
     pytest.importorskip("pyspark", reason="the extra is not installed: pip install 'appbackplane[spark]'")
@@ -112,7 +112,7 @@ def test_an_alert_comes_back_into_the_system(example: Path) -> None:
             message = shown.get(timeout=LIMIT_S)
         finally:
             os.kill(watch.pid, signal.SIGINT)
-            said, _ = watch.communicate(timeout=60)
+            said, _ = watch.communicate(timeout=LIMIT_S)
         assert watch.returncode == 0, said
         assert message.body["searches"] >= 1
         assert message.body["p99_ms"] > 0

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 COUNT = 3_000
 #: A query over some thousand rows takes a second, on a machine that is busy ten.
-LIMIT_S = 100
+LIMIT_S = 300
 
 
 @pytest.fixture(scope="module")
