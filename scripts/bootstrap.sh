@@ -50,7 +50,8 @@ fingerprint() { echo "$(cksum <"$ROOT/pyproject.toml") $ROOT"; }
 
 has_working_venv() {
     [[ -x "$PY" && -x "$ROOT/.venv/bin/pip" ]] || return 1
-    [[ "$(head -n 1 "$ROOT/.venv/bin/pip")" == *"$ROOT/.venv/bin/"* ]] || return 1
+    # In the first line, or in the second where the path has a blank, which no `#!` line can have.
+    [[ "$(head -n 2 "$ROOT/.venv/bin/pip")" == *"$ROOT/.venv/bin/"* ]] || return 1
     local version
     version="$("$PY" -c "$PRINT_VERSION" 2>/dev/null)" || return 1
     [[ -z "${PYTHON:-}" || "$("$PYTHON" -c "$PRINT_VERSION" 2>/dev/null)" == "$version" ]]

@@ -43,7 +43,7 @@ def verify(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """What systemd says of it."""
     program = shutil.which("appbackplane", path=str(Path(sys.executable).parent)) or sys.executable
     unit = folder / UNIT.name.replace("@", "@shop")
-    (folder / UNIT.name).write_text(text.replace("/usr/local/bin/appbackplane", program))
+    (folder / UNIT.name).write_text(text.replace("/usr/local/bin/appbackplane", f'"{program}"'))
     command = ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", str(unit)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 

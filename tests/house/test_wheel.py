@@ -93,7 +93,8 @@ def test_an_sdist_makes_the_same_wheel(built: Built, tmp_path: Path) -> None:
     """Who installs from an sdist would miss a module or a template."""
     (sdist,) = built.made.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
-        archive.extractall(tmp_path, filter="data")
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # 3.11.4 and later
+        archive.extractall(tmp_path)
     (unpacked,) = tmp_path.iterdir()
     build(WHEEL, unpacked, tmp_path / "made")
     assert names(tmp_path / "made") == names(built.made)
