@@ -8,9 +8,11 @@ The address stays ours while it is closed: a second socket is bound to it, and n
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 
 from tests.network.faults import SEGMENT_BYTES
+from tests.waiting import LIMIT_S
 
 #: More than any test opens at once; the kernel's own limit is 4096.
 BACKLOG = 1024
@@ -71,8 +73,11 @@ class Listening:
         self.is_silent = True
         self._filler = socket.socket(self._reserved.family)
         self._filler.setblocking(False)
-        with contextlib.suppress(BlockingIOError):  # on its way, which is enough
+        with contextlib.suppress(BlockingIOError):
             self._filler.connect(self.address)
+        # Until it is in the queue, a newcomer finds it empty: a kernel that is busy puts a handshake off.
+        if not select.select([self._socket], [], [], LIMIT_S)[0]:
+            raise TimeoutError(f"the connection that keeps others away has not arrived within {LIMIT_S} s")
 
     def listen(self) -> None:
         """No longer be silent."""
