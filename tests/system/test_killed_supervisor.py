@@ -79,7 +79,15 @@ def assert_nobody_stays(system: System) -> None:
     """It is killed, and all that descends from it ends."""
     kill(system)
     system.process.wait(LIMIT_S)
-    assert leftovers.find([mark_of(system)]) == [], "somebody was started while the others ended"
+    mark = mark_of(system)  # somebody may have been started while the others ended: ends as well
+    wait_until(lambda: not leftovers.find([mark]), lambda: [described(pid) for pid in leftovers.find([mark])])
+
+
+def described(pid: int) -> object:
+    """A process that should have ended, for whoever is to find out why it has not."""
+    with suppress(psutil.Error):
+        return psutil.Process(pid).as_dict(["pid", "ppid", "status", "create_time", "cmdline", "environ"])
+    return f"{pid}, which has ended"
 
 
 @pytest.mark.parametrize("state", ["sleeps", "works", "keeps_the_gil", "is_stopped", "ignores_alarms", "has_children"])
