@@ -175,7 +175,9 @@ def main() -> int:
             # Again and again: the load has to last as long as the show.
             client.call("index.rebuild", root=arguments.root, repeat=True, timeout=START_S_MAX)
             Show(system, client, console).run(arguments.seconds)
-            client.call("index.rest", timeout=STOP_S_MAX)  # a kernel that goes down with requests warns that they are lost
+            client.call(
+                "index.rest", timeout=STOP_S_MAX
+            )  # a kernel that goes down with requests warns that they are lost
     except (Failed, BackplaneError) as error:
         print(f"code search: {error}", file=sys.stderr)
         return 1

@@ -7,7 +7,7 @@ applied.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from itertools import permutations
 from pathlib import Path
 from typing import Any, Final
@@ -43,6 +43,11 @@ def advise(
     if isinstance(where, Path | str):
         where = pieces(where, since_ns=since_ns, until_ns=until_ns, backplanes=backplanes)
     gathered = gather(list(where), Found() if found is None else found, since_ns, until_ns, window_max)
+    return advise_all(gathered, backplanes)
+
+
+def advise_all(gathered: Sequence[Gathered], backplanes: Collection[str] | None = None) -> Advice:
+    """What should be changed of several backplanes; None: of all of them. Those left out still show who is a replica."""
     items: list[Item] = []
     notes: list[str] = []
     for each in gathered:

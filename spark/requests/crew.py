@@ -64,7 +64,7 @@ class Crew:
         self._context = spark.sparkContext
         self._arriving = Arriving()
         self._gathered = self._context.accumulator([], self._arriving)
-        self._sizing = Sizing(settings, self._context.defaultParallelism)
+        self._sizing = Sizing(settings, lambda: int(self._context.defaultParallelism))
         self._wanted = workers
         self._workers: dict[str, Worker] = {}
         #: The end, by whatever reason; and that `serve` has to look at something.

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from appbackplane.runtime.observation.segments import NAMES_END, RECORD_BYTES, SegmentHeader
+from appbackplane.runtime.observation.segments import NAMES_END, RECORD_BYTES
 from appbackplane.runtime.replay import NEVER, Setting
-from appbackplane.spark.advice.gather import Gathered, Survey, gather
+from appbackplane.spark.advice.gather import Gathered, gather
 from appbackplane.spark.records.found import Found
-from appbackplane.spark.records.pieces import pieces, read
+from appbackplane.spark.records.pieces import pieces
 from tests.spark.made import EPOCH_NS, names_of, words_of, write_actions
 
 MS = 1_000_000
@@ -181,21 +181,3 @@ def test_no_deadline_is_none(tmp_path: Path) -> None:
     """The smallest number there is stands for it in a record."""
     recorded(tmp_path, {"start": [EPOCH_NS], "run": [MS], "took": [MS]})
     assert gathered(tmp_path).load.deadline == [NEVER]
-
-
-def test_however_long_it_was_recorded_the_survey_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten actions a second for a month are 26 million slices; where was waited most is still found."""
-    monkeypatch.setattr("appbackplane.spark.advice.gather.SLICES_MAX", 64)
-    count = 10_000
-    wait = np.full(count, MS)
-    wait[7_000:7_050] = 10_000 * MS
-    recorded(tmp_path, {"start": EPOCH_NS + np.arange(count) * 10**9 + wait, "wait": wait, "run": MS, "took": MS})
-    survey = Survey(SegmentHeader(kind="actions", system="s", node="n", backplane="b", generation=1, pid=1, number=1,
-                                  created_ns=0))  # fmt: skip
-    for piece in pieces(tmp_path):
-        for actions in read(piece, ("start", "wait")):
-            survey.add(piece, survey.header, actions)
-    assert survey.count == count
-    assert len(survey.counts) == len(survey.waited) <= 64
-    begin_ns, end_ns = survey.window(1_000)
-    assert begin_ns <= EPOCH_NS + 7_000 * 10**9 and end_ns >= EPOCH_NS + 7_050 * 10**9

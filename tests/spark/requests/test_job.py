@@ -100,7 +100,7 @@ class Run:
         gathered: Any = Gathered(arriving)
         context: Any = spark
         place = Place({name: spec.where for name, spec in specs.items()}, "", ())
-        sizing = Sizing(SparkSettings(slices=tasks), 1)
+        sizing = Sizing(SparkSettings(slices=tasks), lambda: 1)
         self.batches = Batches(context, arriving, gathered, self.desk, "one", sizing, place, lambda: is_over)
         self.batches.run(self.desk.take("one", len(requests)), 1)
 
