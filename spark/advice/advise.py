@@ -65,6 +65,8 @@ def advise_of(gathered: Gathered) -> tuple[list[Item], list[str]]:
     facts = Facts(gathered)
     if not facts.harmed:
         return [], []
+    if gathered.executed_by:
+        return [], [_of_others(facts)]
     calibrated = facts.calibrated
     if calibrated.error > ERROR_MAX:
         return [], [
@@ -79,6 +81,17 @@ def advise_of(gathered: Gathered) -> tuple[list[Item], list[str]]:
         ]
     after = taken[-1][1].prediction
     return [_item(facts, finding, verdict.new, after) for finding, verdict in taken], []
+
+
+def _of_others(facts: Facts) -> str:
+    """What is said of requests that others execute: no simulation knows their machines, and no setting gives them room."""
+    gathered = facts.gathered
+    key, waits = next(iter(facts.harmed.items()))
+    return (
+        f"backplane {gathered.backplane}: {facts.name_of(key)} waits {waits.mean / 1e6:.3g} ms on average and runs"
+        f" {facts.run_ns(key) / 1e6:.3g} ms: more cores for {gathered.executed_by} would help, or, where its cores are idle,"
+        " more `workers` in the kernel's policy"
+    )
 
 
 def _taken(facts: Facts) -> list[tuple[Finding, Verdict]]:

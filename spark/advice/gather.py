@@ -45,6 +45,8 @@ class Gathered:
     #: When the window begins, Unix time, and how many actions were recorded in all.
     since_ns: int
     recorded_count: int
+    #: What has executed these actions, beside the backplane that has recorded them ("spark"); "": the backplane itself.
+    executed_by: str = ""
 
 
 def gather(
@@ -79,7 +81,8 @@ def _gathered(survey: Survey, window_max: int) -> Gathered:
 
     load, operations = load_of(batches(), window_max)
     since_ns = min(load.arrival, default=begin_ns)
-    return Gathered(*whose, Setting.of(survey.limits), load, operations, since_ns, survey.count)
+    executed_by = str(survey.limits.get("executed_by", ""))
+    return Gathered(*whose, Setting.of(survey.limits), load, operations, since_ns, survey.count, executed_by)
 
 
 def load_of(actions: Iterable[Actions], window_max: int = WINDOW_MAX) -> tuple[Load, tuple[str, ...]]:

@@ -10,6 +10,7 @@ import pytest
 
 from appbackplane.runtime.observation.segments import NAMES_END, RECORD_BYTES
 from appbackplane.runtime.replay import NEVER, Setting
+from appbackplane.spark.advice import advise
 from appbackplane.spark.advice.gather import Gathered, gather
 from appbackplane.spark.records.found import Found
 from appbackplane.spark.records.pieces import pieces
@@ -181,3 +182,20 @@ def test_no_deadline_is_none(tmp_path: Path) -> None:
     """The smallest number there is stands for it in a record."""
     recorded(tmp_path, {"start": [EPOCH_NS], "run": [MS], "took": [MS]})
     assert gathered(tmp_path).load.deadline == [NEVER]
+
+
+def test_of_what_others_executed_a_note_is_all_there_is(tmp_path: Path) -> None:
+    """Threads or a CPU limit of a backplane that does not exist are no advice; that requests wait for a cluster is."""
+    count = 100
+    start = EPOCH_NS + np.arange(count) * 100 * MS + 500 * MS
+    limits = {"threads": 16, "executed_by": "spark"}
+    recorded(
+        tmp_path, {"start": start, "wait": 500 * MS, "run": 80 * MS, "cpu": 70 * MS, "took": 80 * MS}, limits=limits
+    )
+    assert gathered(tmp_path).executed_by == "spark"
+    advice = advise(tmp_path)
+    assert advice.items == ()
+    assert advice.notes == (
+        "backplane desk: part0.work0 (priority 0) waits 500 ms on average and runs 80 ms: more cores for spark would help, or, "
+        "where its cores are idle, more `workers` in the kernel's policy",
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ pytest.importorskip("pyspark", reason="the extra is not installed: pip install '
 from pyspark.errors import PythonException
 
 from appbackplane.runtime.requests.desk import Desk
-from appbackplane.runtime.requests.element import Element
+from appbackplane.runtime.requests.element import Done, Element
 from appbackplane.runtime.requests.kernel import specs_of
 from appbackplane.runtime.requests.owners import Rejoin
 from appbackplane.runtime.requests.policy import KernelPolicy
@@ -87,10 +88,12 @@ class Run:
         runnable: str = Deadly.__name__,
         tasks: int = 4,
         is_over: bool = False,
+        records: Any = None,
     ) -> None:
         specs = specs_of((Deadly, Opaque))
         policy = KernelPolicy(workers=1, ready=20_000, rejoin=20_000)
         self.desk = Desk("test", policy, specs, time.monotonic_ns)
+        self.desk.records = records
         arriving = Arriving()
         self.elements = [Element(0, request, runnable, OWNER, 0, 3) for request in requests]
         for element in self.elements:
@@ -222,3 +225,29 @@ def test_of_what_spark_says_what_happened_is_told() -> None:
     """A line, not what Spark did about it, or what one might set."""
     assert why_of(RuntimeError(CRASH)) == "Python worker exited unexpectedly (crashed)"
     assert why_of(RuntimeError("no more memory")) == "no more memory"
+
+
+class Records:
+    """What would be recorded."""
+
+    def __init__(self) -> None:
+        self.done: list[Done] = []
+
+    def ended(self, worker: str, done: Sequence[Done], policy: KernelPolicy) -> None:
+        self.done += done
+
+
+@pytest.mark.parametrize("behind_ns", [10**15, -(10**15)])
+def test_times_are_the_workers_and_placed_by_our_clock(monkeypatch: pytest.MonkeyPatch, behind_ns: int) -> None:
+    """Another machine has been up for longer, or not as long: its monotonic clock says nothing here but how much has passed."""
+    records: Any = Records()
+    clock = SimpleNamespace(monotonic_ns=lambda: time.monotonic_ns() - behind_ns, thread_time_ns=time.thread_time_ns)
+    monkeypatch.setattr(task, "time", clock)
+    before_ns = time.monotonic_ns()
+    Run(range(20), Spark(), records=records)
+    after_ns = time.monotonic_ns()
+    assert len(records.done) == 20
+    for each in records.done:
+        assert before_ns <= each.began_ns <= each.began_ns + each.run_ns <= after_ns
+        assert each.cpu_ns >= 0
+    assert len({each.began_ns for each in records.done}) > 4, "those of a task begin one after the other"
