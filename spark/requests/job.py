@@ -153,7 +153,8 @@ class Batches:
 
 
 def _done(answer: Answer, element: Element, shift_ns: int) -> Done:
-    began_ns = max(element.started_ns, answer.begun_ns + shift_ns)  # not before its worker came to it, by our clock, too
+    # Not before its worker came to it, by our clock, where that is known: an answer may have been quick to arrive.
+    began_ns = max(element.started_ns, answer.begun_ns + shift_ns)
     times = answer.run_ns, answer.cpu_ns, began_ns
     if answer.result is None:
         return Done(element, None, Failure(answer.error, answer.trace, answer.error_type), *times)

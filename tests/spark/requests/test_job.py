@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -89,10 +88,11 @@ class Run:
         tasks: int = 4,
         is_over: bool = False,
         records: Any = None,
+        now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         specs = specs_of((Deadly, Opaque))
         policy = KernelPolicy(workers=1, ready=20_000, rejoin=20_000)
-        self.desk = Desk("test", policy, specs, time.monotonic_ns)
+        self.desk = Desk("test", policy, specs, now_ns)
         self.desk.records = records
         arriving = Arriving()
         self.elements = [Element(0, request, runnable, OWNER, 0, 3) for request in requests]
@@ -237,17 +237,34 @@ class Records:
         self.done += done
 
 
-@pytest.mark.parametrize("behind_ns", [10**15, -(10**15)])
-def test_times_are_the_workers_and_placed_by_our_clock(monkeypatch: pytest.MonkeyPatch, behind_ns: int) -> None:
+class WorkersClock:
+    """Of another machine: ten later each time that it is read."""
+
+    def __init__(self, begins_ns: int) -> None:
+        self.reads = 0
+        self._begins_ns = begins_ns
+
+    def monotonic_ns(self) -> int:
+        """Since that machine was started."""
+        self.reads += 1
+        return self._begins_ns + 10 * self.reads
+
+    def thread_time_ns(self) -> int:
+        """Half as much."""
+        return 5 * self.reads
+
+    def ours_ns(self) -> int:
+        """Of the kernel: early when requests are taken, and when the answer arrives."""
+        return 10**9 if self.reads else 1_000
+
+
+@pytest.mark.parametrize("begins_ns", [0, 10**15])
+def test_times_are_the_workers_and_placed_by_our_clock(monkeypatch: pytest.MonkeyPatch, begins_ns: int) -> None:
     """Another machine has been up for longer, or not as long: its monotonic clock says nothing here but how much has passed."""
     records: Any = Records()
-    clock = SimpleNamespace(monotonic_ns=lambda: time.monotonic_ns() - behind_ns, thread_time_ns=time.thread_time_ns)
+    clock = WorkersClock(begins_ns)
     monkeypatch.setattr(task, "time", clock)
-    before_ns = time.monotonic_ns()
-    Run(range(20), Spark(), records=records)
-    after_ns = time.monotonic_ns()
-    assert len(records.done) == 20
-    for each in records.done:
-        assert before_ns <= each.began_ns <= each.began_ns + each.run_ns <= after_ns
-        assert each.cpu_ns >= 0
-    assert len({each.began_ns for each in records.done}) > 4, "those of a task begin one after the other"
+    Run(range(3), Spark(), tasks=1, records=records, now_ns=clock.ours_ns)
+    # Each request reads the clock three times, the second time when it begins; the end of the task is the tenth reading.
+    assert [each.began_ns for each in records.done] == [10**9 - 10 * (10 - read) for read in (2, 5, 8)]
+    assert {(each.run_ns, each.cpu_ns) for each in records.done} == {(10, 5)}
