@@ -144,7 +144,7 @@ class BackplaneOperations(Component):
     def add_object(
         self, component: str, kind: str, object_key: str | None = None, settings: dict[str, Any] | None = None
     ) -> str:
-        """Add an object: `kind` is the name of a class that the component has or declares, `settings` its arguments."""
+        """Add an object of the class `kind`, which the component has or declares; `settings` are its arguments."""
         owner = self._component_named(component)
         classes: dict[str, type[AppObject]] = {
             c.__name__: c for c in (*(type(o) for o in owner.objects), *owner.declares)
@@ -160,7 +160,7 @@ class BackplaneOperations(Component):
 
     @operation(priority=_PRIORITY)
     def remove_object(self, component: str, object_key: str) -> None:
-        """Remove the object with this key. Refused while it has work or awaits a reply (law 6)."""
+        """Remove the object with the key `object_key`. Refused while it has work or awaits a reply (law 6)."""
         owner = self._component_named(component)
         object = self._backplane.engine.registry.by_key(component, object_key)
         if object is None:

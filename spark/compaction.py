@@ -81,11 +81,11 @@ def compact(spark: SparkSession | None, run_dir: Path | str, to: Path | str) -> 
 
     On a cluster both have to be folders that all workers see. Raises `CannotCompact`, `NothingRecorded`, OSError.
     """
-    return compact_by(_here if spark is None else _in_tasks(spark), Path(run_dir), Path(to), _width(spark))
+    return compact_by(_here if spark is None else _in_tasks(spark), Path(run_dir), Path(to), lambda: _width(spark))
 
 
-def compact_by(run: Run, run_dir: Path, to: Path, width: int) -> Compacted:
-    """The same, with whatever carries out plans, `width` at once."""
+def compact_by(run: Run, run_dir: Path, to: Path, width: Callable[[], int]) -> Compacted:
+    """The same, with whatever carries out plans, `width()` at once: a cluster grows and shrinks meanwhile."""
     to = to.absolute()
     paths = [path for path in files(run_dir) if path.suffix == ACTIONS_SUFFIX]
     if not paths:
@@ -151,8 +151,11 @@ def _width(spark: SparkSession | None) -> int:
     return GROUPS_AHEAD * (1 if spark is None else spark.sparkContext.defaultParallelism)
 
 
-def _by(groups: Sequence[Group], width: int) -> Iterator[Sequence[Group]]:
-    return (groups[at : at + width] for at in range(0, len(groups), width))
+def _by(groups: Sequence[Group], width: Callable[[], int]) -> Iterator[Sequence[Group]]:
+    while groups:
+        count = width()
+        yield groups[:count]
+        groups = groups[count:]
 
 
 # -- what there is to do -----------------------------------------------------------------------------------------------

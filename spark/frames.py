@@ -10,8 +10,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from .records.batch import Actions
 from .records.found import Found
 from .records.pieces import Piece, pieces, read_all
@@ -21,7 +19,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-_TYPE: Final = "path: string, start: bigint, stop: bigint, since_ns: bigint, until_ns: bigint"
+#: Columns of a frame: a piece, and the time window.
+_FIELDS: Final = (
+    ("path", "string"), ("start", "int64"), ("stop", "int64"), ("since_ns", "int64"), ("until_ns", "int64"),
+)  # fmt: skip
 #: Tasks a core, where there is much to do: with one, the slowest decides alone; with many, each costs its 10 ms.
 TASKS_PER_CORE: Final = 3
 #: Pieces a core that are little: a second of work.
@@ -47,25 +48,25 @@ def frame_of(
     spark: SparkSession, found: Iterable[Piece], *, since_ns: int | None = None, until_ns: int | None = None
 ) -> DataFrame:
     """Pieces as rows, each partition with about as many."""
-    from pyspark.sql import functions
+    import pyarrow as pa
 
     listed = list(found)
     cores = spark.sparkContext.defaultParallelism
-    tasks = max(1, min(len(listed), cores * (TASKS_PER_CORE if len(listed) > FEW_PIECES * cores else 1)))
     window = {"since_ns": since_ns, "until_ns": until_ns}
     # Dealt out like cards: neighbours are of the same time and the same size.
-    dealt = [piece._asdict() | window for first in range(tasks) for piece in listed[first::tasks]]
-    # A constant that Spark cuts up: no Python worker and no shuffle only to know what there is to do.
-    all_of_them = functions.from_json(functions.lit(msgspec.json.encode(dealt).decode()), f"array<struct<{_TYPE}>>")
-    numbers = spark.range(0, len(listed), 1, tasks)
-    return numbers.select(all_of_them[numbers["id"]].alias("piece")).select("piece.*")
+    dealt = [piece._asdict() | window for first in range(cores) for piece in listed[first::cores]]
+    # Rows of the driver's, of which each task is sent its own; as one constant, all of them went to each task. Spark makes a
+    # partition a core of them; to make more of the rows costs it 0.3 s, where there is half a minute of work for each core.
+    table = pa.Table.from_pylist(dealt, schema=pa.schema(_FIELDS))
+    frame = spark.createDataFrame(table)
+    return frame if len(listed) <= FEW_PIECES * cores else frame.repartition(TASKS_PER_CORE * cores)
 
 
-def pieces_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
-    """The pieces of a partition, in a kernel's `mapInArrow`."""
+def pieces_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Piece, Keep | None]]:
+    """The pieces of a partition, in a kernel's `mapInArrow`, each with what keeps the records of the time window."""
     for batch in batches:
         for row in batch.to_pylist():
-            yield Piece(row["path"], row["start"], row["stop"])
+            yield Piece(row["path"], row["start"], row["stop"]), within(row["since_ns"], row["until_ns"])
 
 
 def actions_of(
@@ -73,10 +74,8 @@ def actions_of(
 ) -> Iterator[Actions]:
     """The records of a partition, in a kernel's `mapInArrow`. What is left out is counted in `found`."""
     found = Found() if found is None else found
-    for batch in batches:
-        for row in batch.to_pylist():
-            keep = within(row["since_ns"], row["until_ns"])
-            yield from read_all([Piece(row["path"], row["start"], row["stop"])], fields, found, keep)
+    for piece, keep in pieces_of(batches):
+        yield from read_all([piece], fields, found, keep)
 
 
 def within(since_ns: int | None, until_ns: int | None) -> Keep | None:

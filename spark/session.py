@@ -1,4 +1,5 @@
-"""Session: Spark as this project wants it, on any master: quiet, small, Arrow everywhere, this interpreter in its workers.
+"""Session: Spark as this project wants it, on any master: quiet, small, Arrow everywhere, this interpreter in its workers
+unless the user names another one (PYSPARK_PYTHON).
 
 What is missing (the extra, a Java, the master) is found before Spark is started, and said in a line; what Spark itself does
 not say is bounded by a time. A session is a JVM of 1 GB beside this process, and 3 s of work; it ends with this process,
@@ -46,6 +47,8 @@ SETTINGS = {
     "spark.python.unix.domain.socket.enabled": "true",  # *
     "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,  # *
 }
+#: Names the Python of the workers, as the variable PYSPARK_PYTHON does, and goes before it.
+WORKERS_PYTHON = "spark.pyspark.python"
 #: For a session that lives for a minute: a JVM that compiles as little as may be is up in 2.4 instead of 3.1 s, and its first
 #: job done in 1.2 instead of 1.5. What lives longer, or has Spark itself compute, is slower with it.
 SHORT_LIVED = {"spark_driver_extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
@@ -60,6 +63,9 @@ START_LIMIT_S = 25.0
 MANAGED_LIMIT_S = 180.0
 #: A worker that has cores to spare starts its first executor in 2 s.
 EXECUTOR_LIMIT_S = 30.0
+#: No further executor has come for so long: then all have. Frames are cut for the cores that there are when they are made, and
+#: executors of machines that are equally fast register within tenths of a second.
+SETTLE_S = 1.0
 
 #: A JVM whose session is stopped takes 0.1 s to end; one that is stopped in the middle of a job, seconds.
 END_LIMIT_S = 10.0
@@ -104,11 +110,11 @@ def session_with(
         return found
     wanted = SETTINGS | dict(settings)
     wanted[_JAVA_OPTIONS] = f"{_LOG} {wanted.get(_JAVA_OPTIONS, '')}".strip()
-    _set_environment(whose)
+    _set_environment(whose, wanted)
     spark = _started(whose, name, wanted, stderr, limit_s)
     make_active(spark)  # it may have been started in another thread
     if whose.kind == "spark":
-        _await_executor(spark, whose)
+        _await_executors(spark, whose)
     return spark
 
 
@@ -190,8 +196,13 @@ def missing() -> list[str]:
     return [name for name in _NEEDED if importlib.util.find_spec(name) is None]
 
 
-def _set_environment(master: Master) -> None:
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+def _set_environment(master: Master, settings: Mapping[str, str]) -> None:
+    """Where workers have no Python at this path, the user names theirs: Spark itself asks the variable alone."""
+    if WORKERS_PYTHON in settings:
+        os.environ["PYSPARK_PYTHON"] = settings[WORKERS_PYTHON]
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable  # what runs beside the driver is of this environment
     os.environ["JAVA_HOME"] = str(java.java_home())
     if master.is_here:
         # Else Spark looks for an address by the machine's name, which may have none, or one that others can reach.
@@ -266,12 +277,16 @@ def _last_said(stderr: IO[bytes] | None) -> str:
     return next((line for line in lines if line), "")
 
 
-def _await_executor(spark: SparkSession, master: Master) -> None:
-    """Else the first job would wait for ever, and say nothing."""
+def _await_executors(spark: SparkSession, master: Master) -> None:
+    """Until all have come that are about to. Without one the first job would wait for ever, and say nothing."""
     context: Any = spark.sparkContext._jsc.sc()
-    end_s = time.monotonic() + EXECUTOR_LIMIT_S
-    while context.getExecutorMemoryStatus().size() < 2:  # the driver is one
-        if time.monotonic() > end_s:
+    begun_s = changed_s = time.monotonic()
+    known = 1  # the driver is one
+    while known < 2 or time.monotonic() - changed_s < SETTLE_S:
+        count = context.getExecutorMemoryStatus().size()
+        if count != known:
+            known, changed_s = count, time.monotonic()
+        if known < 2 and time.monotonic() - begun_s > EXECUTOR_LIMIT_S:
             spark.stop()
             raise no_master(master, [f"no worker there has had a core to spare for {EXECUTOR_LIMIT_S:g} s"])
         time.sleep(0.05)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 #: What one task may stage: it travels to the driver by way of the JVM, whose memory holds all of a batch's at once.
 STAGED_BYTES_MAX: Final = 32 << 20
+#: What all tasks of a batch may stage together. It is unpacked in one process, which takes ten times the memory.
+BATCH_BYTES_MAX: Final = 256 << 20
 _NS: Final = 1_000_000_000
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
@@ -61,8 +63,10 @@ class Target:
             delivery.close()
 
     def deliver(self, batch: int, messages: Sequence[WriterCommitMessage | None]) -> int:
-        """All rows of a batch; how many were new. Raises `BackplaneError`."""
-        rows = [row for each in messages if isinstance(each, Staged) for row in msgspec.msgpack.decode(each.packed)]
+        """All rows of a batch; how many were new. Raises `InvalidArgument` for more than may be staged, `BackplaneError`."""
+        staged = [each.packed for each in messages if isinstance(each, Staged)]
+        check_together(sum(map(len, staged)))
+        rows = [row for packed in staged for row in msgspec.msgpack.decode(packed)]
         delivery = Delivery(self.system, self.group, backplane=self.backplane, patience_s=self.patience_s)
         try:
             if self.topic is not None:
@@ -152,6 +156,15 @@ def staged(batches: Iterable[pa.RecordBatch]) -> Staged:
             )
         rows += made
     return Staged(msgspec.msgpack.encode(rows))
+
+
+def check_together(bytes_count: int) -> None:
+    """Raises `InvalidArgument` for more than all tasks of a batch may stage. None of its rows has been delivered then."""
+    if bytes_count > BATCH_BYTES_MAX:
+        raise InvalidArgument(
+            f"a batch has {bytes_count >> 20} MiB of rows to deliver at once, more than {BATCH_BYTES_MAX >> 20} MiB: bound the "
+            "micro-batch (maxRecordsPerTrigger), or write the rows in several batches"
+        )
 
 
 def plain(value: Any, kind: pa.DataType) -> Any:

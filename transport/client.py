@@ -64,7 +64,7 @@ class Client:
     ) -> Any:  # fmt: skip  # hot: scripts/bench call_rtt
         """Call an operation and wait for its result: `client.call("query.search", text="asyncio", priority=0)`.
 
-        key: the object to ask, by its key; None: the least busy one that serves the route.
+        key: the object to ask, by its key; None: any that serves the route: replicas in turn, in each the least busy object.
         priority: 0 is highest; None: the one that the operation declares.
         timeout: seconds until the call ends in `DeadlineExceeded`, here and where it runs.
         arguments: more arguments, for names that clash with these keywords.

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from codesearch.figures import BulkMeter, Latencies, Second, Throughput, line, summary
-from codesearch.running import START_S_MAX, SYSTEM, Failed, System, is_running
+from codesearch.running import START_S_MAX, STOP_S_MAX, SYSTEM, Failed, System, is_running
 from codesearch.view import draw
 from rich.console import Console
 from rich.live import Live
@@ -175,6 +175,9 @@ def main() -> int:
             # Again and again: the load has to last as long as the show.
             client.call("index.rebuild", root=arguments.root, repeat=True, timeout=START_S_MAX)
             Show(system, client, console).run(arguments.seconds)
+            client.call(
+                "index.rest", timeout=STOP_S_MAX
+            )  # a kernel that goes down with requests warns that they are lost
     except (Failed, BackplaneError) as error:
         print(f"code search: {error}", file=sys.stderr)
         return 1

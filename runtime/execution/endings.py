@@ -19,6 +19,7 @@ from .failures import as_error, is_own_bug
 from .method_action import MethodAction
 
 if TYPE_CHECKING:
+    from .beside import Beside
     from .engine import Engine
 
 
@@ -29,6 +30,8 @@ class Endings:
         self._engine = engine
         #: None: nothing is recorded.
         self.recorder: Recorder | None = None
+        #: Makes a recorder for what others do for this backplane, by its name (recording.py); None: nothing is recorded.
+        self.beside: Callable[[str], Beside] | None = None
         #: Called with an action once it has ended, by the identity of the action (`at_end`).
         self._followers: dict[int, list[Callable[[Action], None]]] = {}
 

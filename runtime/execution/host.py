@@ -19,6 +19,7 @@ from ..objects.app_object import AppObject, CallOptions
 from ..objects.component import Component
 from ..objects.operation import PRIORITY_DEFAULT
 from ..scheduling.timers import Timer
+from .beside import Beside
 from .coroutines import CallRequest, Signal
 from .current import current
 from .foreign import check
@@ -226,6 +227,11 @@ class EngineHost:
     def is_recording(self) -> bool:
         """Whether actions are recorded here. No lead: it is decided before anything runs."""
         return self._engine.endings.recorder is not None
+
+    def records_beside(self, name: str) -> Beside | None:
+        """Where to record what others do for this backplane; None: nothing is recorded. One for each name. Any thread."""
+        beside = self._engine.endings.beside
+        return None if beside is None else beside(name)
 
     @property
     def backplane(self) -> str:

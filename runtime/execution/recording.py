@@ -22,6 +22,7 @@ from ..observation.message_log import MessageLog
 from ..observation.recorder import Recorder
 from ..observation.segments import SegmentHeader
 from ..process_config import LiveSettings, ProcessConfig, RecordPolicy
+from .beside import Beside
 from .clock import Clock
 from .engine import Engine
 from .segment_files import SegmentFiles
@@ -42,7 +43,10 @@ class Recording:
         self._config, self._engine, self._clock, self._unix_offset_ns = config, engine, clock, unix_offset_ns
         self._is_due = threading.Event()
         self._is_closed = False
-        self._written: list[tuple[Recorder | MessageLog, SegmentFiles]] = []
+        self._written: list[tuple[Recorder | MessageLog | Beside, SegmentFiles]] = []
+        #: What others do for this backplane, by their name; under the lock.
+        self._besides: dict[str, Beside] = {}
+        self._lock = threading.Lock()
         run_dir = Path(config.run_dir)
         if config.record is not None:
             folder = segments.actions_folder(run_dir, config.backplane)
@@ -50,6 +54,7 @@ class Recording:
             # Counted on from anywhere in 61 bits: of a thousand generations with a thousand million actions each, two share a
             # span in one of two thousand systems; and none has a digit more than a traceparent holds.
             engine.endings.recorder = Recorder(files, secrets.randbits(61))
+            engine.endings.beside = self._beside
             files.prepare()  # every backplane has actions; on a topic it may never publish
             self._written.append((engine.endings.recorder, files))
         for topic, policy in config.recorded_topics.items():
@@ -73,6 +78,8 @@ class Recording:
 
     def _follow(self, given: dict[str, Any]) -> None:
         for writer, files in self._written:
+            if isinstance(writer, Beside):
+                continue  # what this backplane may do is no limit of others
             limits = files.header.limits | given
             if limits != files.header.limits:
                 files.header = replace(files.header, limits=limits)
@@ -80,7 +87,7 @@ class Recording:
 
     def close(self) -> None:
         """Seal what there is. Whoever calls has the lead, or is alone."""
-        self._engine.endings.recorder = None
+        self._engine.endings.recorder = self._engine.endings.beside = None
         self._engine.publishing.records = {}
         self._is_closed = True
         self._is_due.set()
@@ -93,13 +100,27 @@ class Recording:
     def figures(self) -> dict[str, Any]:
         """For `status --stats`: what was recorded, what was lost, and why."""
         return {
-            (files.topic or "actions"): {
+            _name_of(files, self._config.backplane): {
                 "recorded": writer.count,
                 "lost": writer.lost_count,
                 "problem": files.problem,
             }
             for writer, files in self._written
         }
+
+    def _beside(self, name: str) -> Beside:
+        """The same one each time: a component that comes up again goes on in its segments. Any thread."""
+        with self._lock:
+            if name not in self._besides:
+                config = self._config
+                assert config.record is not None, "set where actions are recorded"
+                whose = f"{config.backplane}.{name}"
+                folder = segments.actions_folder(Path(config.run_dir), whose)
+                files = self._files(folder, "actions", segments.ACTIONS_SUFFIX, config.record)
+                files.header = replace(files.header, backplane=whose, limits={"executed_by": name})
+                beside = self._besides[name] = Beside(Recorder(files, secrets.randbits(61)), files, self._is_due.set)
+                self._written.append((beside, files))
+            return self._besides[name]
 
     def _files(
         self, folder: Path, kind: str, suffix: str, policy: RecordPolicy, topic: str | None = None
@@ -134,16 +155,19 @@ class Recording:
         while not self._is_closed:
             for writer, files in self._written:
                 try:
+                    if isinstance(writer, Beside):
+                        writer.flush()
                     if files.tend():
                         self._turn(writer, files)
                 except Exception:  # the edge: without this thread nothing would be sealed or removed any more
                     log.exception(
-                        "recording: what is due of %s is left undone until the next look", files.topic or "actions"
+                        "recording: what is due of %s is left undone until the next look",
+                        _name_of(files, self._config.backplane),
                     )
             self._is_due.wait(LOOK_S)
             self._is_due.clear()
 
-    def _turn(self, writer: Recorder | MessageLog, files: SegmentFiles) -> None:
+    def _turn(self, writer: Recorder | MessageLog | Beside, files: SegmentFiles) -> None:
         """Close what has become old, also where nothing is recorded any more."""
         files.prepare()
         files.tend()  # whoever records next does not wait for a file
@@ -153,3 +177,10 @@ class Recording:
                     writer.turn()
             finally:
                 self._engine.lead.release()
+
+
+def _name_of(files: SegmentFiles, backplane: str) -> str:
+    """For people: a topic, the backplane's actions, or those of others beside it."""
+    if files.topic is not None:
+        return files.topic
+    return "actions" if files.header.backplane == backplane else files.header.backplane

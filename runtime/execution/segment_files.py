@@ -50,7 +50,7 @@ class SegmentFiles:
         wake: Callable[[], None],
     ) -> None:
         """`header`: number and time are filled in here; `unix_offset_ns`: makes Unix time of `now_ns`; `wake`: has `tend`
-        called soon. The folder is made when something is recorded. Raises OSError where it cannot be looked into.
+        called soon. `tend` makes the folder. Raises OSError where it cannot be looked into.
         """
         self._folder, self._suffix, self._policy = folder, suffix, policy
         #: Of the segments that follow.
@@ -123,6 +123,7 @@ class SegmentFiles:
             return False
 
     def _tend(self, now_ns: int) -> bool:
+        self._make_folder()
         with self._lock:
             done, self._done = self._done, []
             current = self._current
@@ -153,8 +154,12 @@ class SegmentFiles:
             self._prepared.close()
             (self._folder / _PREPARED).unlink(missing_ok=True)
 
-    def _make(self, size: int) -> mmap.mmap:
+    def _make_folder(self) -> None:
+        """Also before anything is recorded: whoever reads a topic sees that it is recorded, and has no message yet."""
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def _make(self, size: int) -> mmap.mmap:
+        self._make_folder()
         path = self._folder / _PREPARED
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:

@@ -132,8 +132,10 @@ class Desk(Oversight):
         """As `executor.Port.ended`."""
         now_ns = self.now_ns()
         with self._mutex:
-            for element, result, failure, run_ns in done:
-                self._ledger.end(worker, element, result, failure, run_ns, now_ns)
+            for each in done:
+                self._ledger.end(worker, each.element, each.result, each.failure, each.run_ns, now_ns)
+        if self.records is not None:
+            self.records.ended(worker, done, self.policy)
         self._tell()
         self.wake()
 
@@ -151,6 +153,11 @@ class Desk(Oversight):
                     ledger.end(worker, element, result, failure, run_ns, now_ns)
         self._tell()
         self.wake()
+
+    def has_threads(self, count: int) -> None:
+        """As `executor.Port.has_threads`."""
+        if self.records is not None:
+            self.records.has_threads(count)
 
     def give_back(self, worker: str, elements: Sequence[Element]) -> None:
         """As `executor.Port.give_back`."""

@@ -168,3 +168,6 @@ class Done(NamedTuple):
     result: Any
     failure: Failure | None
     run_ns: int
+    #: Of a request that was executed on another machine: how much CPU it used, and when it began, by the clock of this one.
+    cpu_ns: int = 0
+    began_ns: int = 0

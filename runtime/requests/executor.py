@@ -37,7 +37,14 @@ class Port(Protocol):
         """
 
     def ended(self, worker: str, done: Sequence[Done]) -> None:
-        """These have been executed."""
+        """These have been executed.
+
+        An executor on another machine says how much CPU they used there, and when they began by the clock of this one: it takes
+        from the time at which their answers arrive what has passed since by the clock there. So they are recorded.
+        """
+
+    def has_threads(self, count: int) -> None:
+        """So many requests can be executed at a time on other machines, from now on: for the records."""
 
     def give_back(self, worker: str, elements: Sequence[Element]) -> None:
         """These were taken and have certainly not begun: they are ready again, where they were."""

@@ -36,6 +36,7 @@ from .local_context import LocalContext
 from .operating import Operating
 from .optimising import Looking, Optimising
 from .policy import KernelPolicy
+from .remote_records import RemoteRecords
 from .resource import Resource
 from .runnable import Runnable, RunnableSpec
 from .schedule import When
@@ -195,6 +196,8 @@ class RequestKernel(Component):
         self._kernel = LocalContext(desk, host, None, self._resources, is_packed)
         executor = executor_of(policy)
         desk.executor = executor
+        if policy.kernel != "local" and (beside := host.records_beside(policy.kernel)) is not None:
+            desk.records = RemoteRecords(self, beside, self._priorities)
         executor.start(self, desk)
         self._executor = executor
         self._instrumentation = Instrumentation(

@@ -21,6 +21,7 @@ from .lanes import shares
 from .ledger import Ledger
 from .owners import Part
 from .policy import KernelPolicy
+from .remote_records import RemoteRecords
 from .runnable import RunnableSpec
 from .stall import Stall, stall_of
 from .urgency import NEVER
@@ -47,6 +48,8 @@ class Oversight:
         #: Which start of the kernel this is: its requests are counted from 1 each time, and workers may outlive it.
         self.started_ns = now_ns()
         self.executor: Executor | None = None
+        #: Of requests that are executed on other machines; None: there are none such, or nothing is recorded.
+        self.records: RemoteRecords | None = None
         #: Has a worker give back what it has not begun, where several travel together; None: none do.
         self.recall: Callable[[str], None] | None = None
         #: Has a worker come sooner, which is queued behind other work; None: they are not. And from which priority on a

@@ -7,7 +7,7 @@ applied.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from itertools import permutations
 from pathlib import Path
 from typing import Any, Final
@@ -43,6 +43,11 @@ def advise(
     if isinstance(where, Path | str):
         where = pieces(where, since_ns=since_ns, until_ns=until_ns, backplanes=backplanes)
     gathered = gather(list(where), Found() if found is None else found, since_ns, until_ns, window_max)
+    return advise_all(gathered, backplanes)
+
+
+def advise_all(gathered: Sequence[Gathered], backplanes: Collection[str] | None = None) -> Advice:
+    """What should be changed of several backplanes; None: of all of them. Those left out still show who is a replica."""
     items: list[Item] = []
     notes: list[str] = []
     for each in gathered:
@@ -60,6 +65,8 @@ def advise_of(gathered: Gathered) -> tuple[list[Item], list[str]]:
     facts = Facts(gathered)
     if not facts.harmed:
         return [], []
+    if gathered.executed_by:
+        return [], [_of_others(facts)]
     calibrated = facts.calibrated
     if calibrated.error > ERROR_MAX:
         return [], [
@@ -74,6 +81,17 @@ def advise_of(gathered: Gathered) -> tuple[list[Item], list[str]]:
         ]
     after = taken[-1][1].prediction
     return [_item(facts, finding, verdict.new, after) for finding, verdict in taken], []
+
+
+def _of_others(facts: Facts) -> str:
+    """What is said of requests that others execute: no simulation knows their machines, and no setting gives them room."""
+    gathered = facts.gathered
+    key, waits = next(iter(facts.harmed.items()))
+    return (
+        f"backplane {gathered.backplane}: {facts.name_of(key)} waits {waits.mean / 1e6:.3g} ms on average and runs"
+        f" {facts.run_ns(key) / 1e6:.3g} ms: more cores for {gathered.executed_by} would help, or, where its cores are idle,"
+        " more `workers` in the kernel's policy"
+    )
 
 
 def _taken(facts: Facts) -> list[tuple[Finding, Verdict]]:

@@ -1,40 +1,35 @@
 """Gather: the records of one backplane, under its latest limits, as a load that can be replayed.
 
-All records are looked at once, for their times alone: in which stretch, no longer than can be simulated in a moment, was waited
-most? Only that is read whole. It begins where nobody was queued, if there is such a place near: what is queued at its
-beginning came before it.
+All records are looked at once, for their times alone (survey.py): in which stretch, no longer than can be simulated in a
+moment, was waited most? Only that is read whole. It begins where nobody was queued, if there is such a place near: what is
+queued at its beginning came before it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
 import numpy as np
 
-from appbackplane.runtime.observation.segments import NO_DEADLINE, SegmentHeader
+from appbackplane.runtime.observation.segments import NO_DEADLINE
 from appbackplane.runtime.replay import NEVER, Load, Setting
 
+from ..frames import within
 from ..records.batch import Actions
 from ..records.found import Found
 from ..records.pieces import Piece, read_all
+from .survey import FIELDS, Survey, latest, surveyed
 
 #: Actions of a window: a simulation of them takes a third of a second, and a rule tries some ten.
 WINDOW_MAX: Final = 50_000
-#: In what pieces of time it is chosen: a burst is longer, and a day has a million of them.
-SLICE_NS: Final = 100_000_000
-#: Pieces at most, 40 MB a backplane; with more they are made twice as long.
-SLICES_MAX: Final = 1 << 18
 #: Of a status that says that it came too late (transport/status.py).
 _DEADLINE_EXCEEDED: Final = 4
-_TIMES: Final = ("start", "wait")
 _FIELDS: Final = (
     "start", "wait", "run", "cpu", "took", "margin", "operation", "object", "priority", "effective", "lane", "outcome",
     "boosted",
 )  # fmt: skip
-
-_Amount = TypeVar("_Amount", int, float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,69 +45,8 @@ class Gathered:
     #: When the window begins, Unix time, and how many actions were recorded in all.
     since_ns: int
     recorded_count: int
-
-
-class Survey:
-    """Of one backplane: how many actions arrived in each slice of time, and for how long they waited in all."""
-
-    def __init__(self, header: SegmentHeader) -> None:
-        self._begin(header)
-
-    def _begin(self, header: SegmentHeader) -> None:
-        self.header = header
-        self.slice_ns = SLICE_NS
-        self.counts: dict[int, int] = {}
-        self.waited: dict[int, float] = {}
-        #: First and last arrival by piece: which are to be read again.
-        self.places: dict[Piece, tuple[int, int]] = {}
-
-    @property
-    def count(self) -> int:
-        """Actions in all."""
-        return sum(self.counts.values())
-
-    def add(self, piece: Piece, header: SegmentHeader, actions: Actions) -> None:
-        """What else was recorded of it; under other limits, only if they are later ones, and then nothing else."""
-        if header.limits != self.header.limits:
-            if header.created_ns < self.header.created_ns:
-                return
-            self._begin(header)  # it was allowed something else before
-        if not len(actions):
-            return
-        arrival = actions["start"] - actions["wait"]
-        slices, which = np.unique(arrival // self.slice_ns, return_inverse=True)
-        counts, waited = np.bincount(which), np.bincount(which, weights=actions["wait"])
-        for number, count, ns in zip(slices.tolist(), counts.tolist(), waited.tolist(), strict=True):
-            self.counts[number] = self.counts.get(number, 0) + count
-            self.waited[number] = self.waited.get(number, 0.0) + ns
-        while len(self.counts) > SLICES_MAX:
-            self.slice_ns *= 2
-            self.counts, self.waited = _halved(self.counts), _halved(self.waited)
-        place = self.places.get(piece, (int(arrival[0]), int(arrival[0])))
-        self.places[piece] = (min(place[0], int(arrival.min())), max(place[1], int(arrival.max())))
-
-    def window(self, window_max: int) -> tuple[int, int]:
-        """[begin, end) of the stretch with at most so many actions, or of the slice, in which was waited most."""
-        numbers = sorted(self.counts)
-        best, begins, count, waited = (-1.0, 0, 0), 0, 0, 0.0
-        for at, number in enumerate(numbers):
-            count += self.counts[number]
-            waited += self.waited[number]
-            while count > window_max and begins < at:
-                count -= self.counts[numbers[begins]]
-                waited -= self.waited[numbers[begins]]
-                begins += 1
-            if waited >= best[0]:
-                best = (waited, numbers[begins], number + 1)
-        return best[1] * self.slice_ns, best[2] * self.slice_ns
-
-
-def _halved(slices: dict[int, _Amount]) -> dict[int, _Amount]:
-    """Two neighbours as one."""
-    found: dict[int, _Amount] = {}
-    for number, amount in slices.items():
-        found[number >> 1] = found[number >> 1] + amount if number >> 1 in found else amount
-    return found
+    #: What has executed these actions, beside the backplane that has recorded them ("spark"); "": the backplane itself.
+    executed_by: str = ""
 
 
 def gather(
@@ -122,31 +56,33 @@ def gather(
     until_ns: int | None = None,
     window_max: int = WINDOW_MAX,
 ) -> list[Gathered]:
-    """A window of each backplane, the one in which was waited most; those that did nothing are left out."""
-    surveys: dict[tuple[str, str], Survey] = {}
-    for piece in several:
-        for actions in read_all([piece], _TIMES, found):
-            header = actions.header
-            if header is not None:
-                whose = (header.node, header.backplane)
-                surveys.setdefault(whose, Survey(header)).add(piece, header, _between(actions, since_ns, until_ns))
-    return [_gathered(whose, survey, window_max) for whose, survey in sorted(surveys.items()) if survey.count]
+    """A window of each backplane, found by this process alone. What is left out is counted in `found`."""
+    keep = within(since_ns, until_ns)
+    read = ((piece, actions) for piece in several for actions in read_all([piece], FIELDS, found, keep))
+    return windows(latest(surveyed(read)), window_max)
 
 
-def _gathered(whose: tuple[str, str], survey: Survey, window_max: int) -> Gathered:
-    limits, (begin_ns, end_ns) = survey.header.limits, survey.window(window_max)
+def windows(surveys: Iterable[Survey], window_max: int = WINDOW_MAX) -> list[Gathered]:
+    """A window of each backplane, the one in which was waited most. Reads the pieces that it touches, and no others."""
+    return [_gathered(survey, window_max) for survey in surveys]
+
+
+def _gathered(survey: Survey, window_max: int) -> Gathered:
+    begin_ns, end_ns = survey.window(window_max)
+    whose = (survey.node, survey.backplane)
 
     def batches() -> Iterator[Actions]:
-        places = [piece for piece, (first, last) in survey.places.items() if first < end_ns and last >= begin_ns]
+        places = [piece for piece, first, last in survey.places if first < end_ns and last >= begin_ns]
         for actions in read_all(places, _FIELDS, Found()):  # what is damaged has been counted
             header = actions.header
-            if header is not None and (header.node, header.backplane) == whose and header.limits == limits:
+            if header is not None and (header.node, header.backplane) == whose and header.limits == survey.limits:
                 arrival = actions["start"] - actions["wait"]
                 yield actions.where((arrival >= begin_ns) & (arrival < end_ns))
 
     load, operations = load_of(batches(), window_max)
     since_ns = min(load.arrival, default=begin_ns)
-    return Gathered(*whose, Setting.of(limits), load, operations, since_ns, survey.count)
+    executed_by = str(survey.limits.get("executed_by", ""))
+    return Gathered(*whose, Setting.of(survey.limits), load, operations, since_ns, survey.count, executed_by)
 
 
 def load_of(actions: Iterable[Actions], window_max: int = WINDOW_MAX) -> tuple[Load, tuple[str, ...]]:
@@ -205,18 +141,6 @@ def _as_load(columns: dict[str, np.ndarray]) -> Load:
         wait=np.where(is_late, -1, wait)[counts].tolist(),
         lane=columns["lane"][counts].tolist() if columns["lane"].any() else (),
     )
-
-
-def _between(actions: Actions, since_ns: int | None, until_ns: int | None) -> Actions:
-    if since_ns is None and until_ns is None:
-        return actions
-    start = actions["start"]
-    mask = np.ones(len(start), dtype=bool)
-    if since_ns is not None:
-        mask &= start >= since_ns
-    if until_ns is not None:
-        mask &= start < until_ns
-    return actions.where(mask)
 
 
 def _renumbered(batch: Actions, field: str, numbers: dict[str, int]) -> np.ndarray:

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from ..advice import advise
+from ..advice.advise import advise_all
+from ..advice.gather import windows
+from ..advice.survey import slice_for, surveys
 from ..frames import frame_of
 from ..jobs.critical_paths import critical_paths
 from ..jobs.deadlines import deadlines
@@ -22,7 +24,7 @@ from ..jobs.operation_statistics import operation_statistics
 from ..jobs.slow_actions import slow_actions
 from ..jobs.throughput import throughput
 from ..records.found import Found
-from ..records.pieces import Piece, pieces
+from ..records.pieces import pieces
 from ..records.pinned import pinned
 from .contents import Advice, Backplane, Contents, Culprit, Heat, Inversion, Line, Miss, Operation, Slow
 from .overview import BUCKETS, Overview, Source, edges_ns, overview
@@ -55,7 +57,7 @@ def gathered(
     progress.step("reading what was recorded")
     total = overview(frame)
     total.add(Overview(found=found.as_dict()))
-    asked = questions(frame, several, total, since_ns)
+    asked = questions(frame, total)
     answers: dict[str, Any] = {}
     if total.sources:
         pool = ThreadPoolExecutor(AT_A_TIME, "question")
@@ -69,12 +71,12 @@ def gathered(
     return contents(where, total, answers, made_ns=made_ns, by=by, since_ns=since_ns)
 
 
-def questions(frame: DataFrame, several: Iterable[Piece], total: Overview, since_ns: int | None) -> dict[str, Question]:
+def questions(frame: DataFrame, total: Overview) -> dict[str, Question]:
     """By what a person is told of them while they are answered; those that take longest first."""
     begin_ns, table = total.table()
     shown = begin_ns, begin_ns + len(table) * total.width_ns
     return {
-        "advice": lambda: advise(several, since_ns=since_ns),
+        "advice": lambda: advise_all(windows(surveys(frame, slice_for(total.first_ns, total.last_ns)))),
         "operations": lambda: rows(operation_statistics(frame)),
         "utilisation": lambda: rows(throughput(frame, step_ns=total.width_ns, within=shown)),
         "deadlines": lambda: rows(deadlines(frame)),

@@ -64,7 +64,7 @@ class Crew:
         self._context = spark.sparkContext
         self._arriving = Arriving()
         self._gathered = self._context.accumulator([], self._arriving)
-        self._sizing = Sizing(settings, self._context.defaultParallelism)
+        self._sizing = Sizing(settings, self._cores)
         self._wanted = workers
         self._workers: dict[str, Worker] = {}
         #: The end, by whatever reason; and that `serve` has to look at something.
@@ -114,6 +114,12 @@ class Crew:
             {"name": each.name, "state": each.state, "requests": each.batches.open_count}
             for each in sorted(self._workers.values(), key=lambda each: each.number)
         ]
+
+    def _cores(self) -> int:
+        """Of the cluster, now; the records say so, too."""
+        cores = int(self._context.defaultParallelism)
+        self._desk.has_threads(cores)
+        return cores
 
     def _man(self) -> None:
         """A thread for each that has none."""

@@ -140,7 +140,8 @@ class Batches:
             )
             self._sizing.learn(len(fresh), run_ns, bytes_count)
             if fresh:
-                self._desk.ended(self._worker, [_done(answer, element) for answer, element in fresh])
+                shift_ns = self._desk.now_ns() - part.ended_ns  # from the clock of the task's machine to ours
+                self._desk.ended(self._worker, [_done(answer, element, shift_ns) for answer, element in fresh])
             if left:
                 self._desk.give_back(self._worker, left)
 
@@ -151,10 +152,13 @@ class Batches:
                 self._desk.lost(self._worker, lost, why)
 
 
-def _done(answer: Answer, element: Element) -> Done:
+def _done(answer: Answer, element: Element, shift_ns: int) -> Done:
+    # Not before its worker came to it, by our clock, where that is known: an answer may have been quick to arrive.
+    began_ns = max(element.started_ns, answer.begun_ns + shift_ns)
+    times = answer.run_ns, answer.cpu_ns, began_ns
     if answer.result is None:
-        return Done(element, None, Failure(answer.error, answer.trace, answer.error_type), answer.run_ns)
-    return Done(element, Packed(answer.result), None, answer.run_ns)
+        return Done(element, None, Failure(answer.error, answer.trace, answer.error_type), *times)
+    return Done(element, Packed(answer.result), None, *times)
 
 
 def is_nobodys(problem: Exception) -> bool:

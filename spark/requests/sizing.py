@@ -9,6 +9,7 @@ results are, is learned as they end.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Final
 
 from .settings import SparkSettings
@@ -29,9 +30,10 @@ _NEW_WEIGHT: Final = 0.3
 class Sizing:
     """Of one executor; its workers share what they learn."""
 
-    def __init__(self, settings: SparkSettings, cores: int) -> None:
-        self._settings = settings
-        self._cores = cores
+    def __init__(self, settings: SparkSettings, count_cores: Callable[[], int]) -> None:
+        """`count_cores`: asked for each job, because executors register one after the other, and come and go."""
+        self._settings, self._count_cores = settings, count_cores
+        self._cores = 1
         #: How long a request takes; 0: none has ended yet.
         self.request_ns = 0.0
         #: How much comes back of it.
@@ -46,7 +48,8 @@ class Sizing:
             self.result_bytes = _learned(self.result_bytes, bytes_count / count)
 
     def take_count(self, workers: int) -> int:
-        """Requests for one job of `workers` at a time."""
+        """Requests for one job of `workers` at a time, on the cores that there are now."""
+        self._cores = self._count_cores()
         in_a_task = max(1, min(int(TASK_NS / self.request_ns), self._fit(TASK_BYTES_MAX))) if self.request_ns else 1
         return max(
             1, min(self._settings.batch, self._tasks_max(workers) * in_a_task, self._fit(JOBS_BYTES_MAX) // workers)

@@ -63,6 +63,9 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
     trace: str | None = None
     #: The class of what was raised, as a traceback names it.
     error_type: str | None = None
+    #: CPU time of its thread, and when it began by the clock of its machine.
+    cpu_ns: int = 0
+    begun_ns: int = 0
 
 
 class Answers(msgspec.Struct, frozen=True, array_like=True):
@@ -72,6 +75,8 @@ class Answers(msgspec.Struct, frozen=True, array_like=True):
     answers: list[Answer]
     #: Numbers of those that have not begun: it had gathered enough.
     left: list[int]
+    #: When the task ended, by the clock of its machine.
+    ended_ns: int = 0
 
 
 class Gathered(Protocol):
@@ -122,7 +127,7 @@ def execute(gathered: Gathered, slices: Iterable[bytes]) -> Iterator[Any]:
             answers.append(answer)
             size += bytes_of(answer)
         left = [asked.number for asked in mine.asked[len(answers) :]]
-        gathered.add([msgspec.msgpack.encode(Answers(mine.job, answers, left))])
+        gathered.add([msgspec.msgpack.encode(Answers(mine.job, answers, left, time.monotonic_ns()))])
     return iter(())
 
 
@@ -132,27 +137,26 @@ def bytes_of(answer: Answer) -> int:
 
 
 def _answer(asked: Asked, place: Place) -> Answer:
-    begun_ns = time.monotonic_ns()
+    begun_ns, begun_cpu_ns = time.monotonic_ns(), time.thread_time_ns()
     try:
         spec = _spec(place.runnables[asked.runnable])
         kernel = _kernels.get(place.kernel) or _kernels.setdefault(place.kernel, InTask(place.kernel))
         request = spec.unpack(asked.request)
-        begun_ns = time.monotonic_ns()
+        begun_ns, begun_cpu_ns = time.monotonic_ns(), time.thread_time_ns()
         try:
             result = spec.execute(request, kernel)
             if spec.is_async:
                 result = _awaited(spec, result)
         finally:
             kernel.resources.request_ended()
-        run_ns = time.monotonic_ns() - begun_ns
+        run_ns, cpu_ns = time.monotonic_ns() - begun_ns, time.thread_time_ns() - begun_cpu_ns
         packed = spec.pack_result(result)
-        if said := spec.too_large(packed):
-            return Answer(asked.number, run_ns, None, said)
-        return Answer(asked.number, run_ns, packed)
+        said = spec.too_large(packed)
+        return Answer(asked.number, run_ns, None if said else packed, said, None, None, cpu_ns, begun_ns)
     except BaseException as error:  # the edge: sys.exit() in a request ends the request, not its task
-        run_ns = time.monotonic_ns() - begun_ns
+        run_ns, cpu_ns = time.monotonic_ns() - begun_ns, time.thread_time_ns() - begun_cpu_ns
         failure = failure_of(error)
-        return Answer(asked.number, run_ns, None, failure.error, failure.trace, failure.error_type)
+        return Answer(asked.number, run_ns, None, failure.error, failure.trace, failure.error_type, cpu_ns, begun_ns)
 
 
 def _spec(where: str) -> RunnableSpec:

@@ -131,18 +131,30 @@ class MessagesLine(Line):
 
 def lines_of(where: Path, topic: str | None = None) -> dict[str, Line]:
     """By name: of each backplane, or of each that has recorded the topic ("files.*": or one below "files")."""
+    if topic is None:
+        return {path.name: Line(path) for path in _backplanes(where) if any(path.glob(f"*{ACTIONS_SUFFIX}"))}
+    return {
+        f"{path.parent.name}/{path.name}": MessagesLine(path)
+        for path in topic_folders(where, topic)
+        if any(path.glob(f"*{MESSAGES_SUFFIX}"))
+    }
+
+
+def topic_folders(where: Path, topic: str) -> list[Path]:
+    """Where a topic, or all below "files" for "files.*", is recorded: empty folders as well, of which no message has come."""
+    return [
+        below
+        for path in _backplanes(where)
+        for below in sorted(path.iterdir())
+        if below.is_dir() and is_wanted(below.name, topic)
+    ]
+
+
+def _backplanes(where: Path) -> list[Path]:
     folder = where / RECORDS if (where / RECORDS).is_dir() else where
     if not folder.is_dir():
         raise nothing_in(where)
-    backplanes = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
-    if topic is None:
-        return {path.name: Line(path) for path in backplanes if any(path.glob(f"*{ACTIONS_SUFFIX}"))}
-    return {
-        f"{path.name}/{below.name}": MessagesLine(below)
-        for path in backplanes
-        for below in sorted(path.iterdir())
-        if is_wanted(below.name, topic) and any(below.glob(f"*{MESSAGES_SUFFIX}"))
-    }
+    return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
 def is_wanted(topic: str, pattern: str) -> bool:

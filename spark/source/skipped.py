@@ -53,7 +53,7 @@ class SkippedReader(DataSourceReader):
 def _all_of(partition: InputPartition, found: Found, selection: Selection) -> Iterator[object]:
     if isinstance(partition, Pieces):
         yield from read_all(partition.pieces, (), found)
-    elif isinstance(partition, TopicPart):
+    elif isinstance(partition, TopicPart) and not partition.is_empty:
         try:
             with MessageFile(partition.path) as messages:
                 if selection.has_segment(messages.header):

@@ -21,7 +21,7 @@ from ..records.found import Found
 from ..records.messages import Message, MessageFile
 from ..records.pieces import NothingRecorded
 from ..records.segment_file import Gone
-from .lines import lines_of
+from .lines import lines_of, topic_folders
 from .rows import check
 from .selection import Selection
 
@@ -52,6 +52,11 @@ class TopicPart(InputPartition):
         super().__init__(None)
         self.path, self.start, self.stop, self.place = path, start, stop, place
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to read: its file need not be there, either."""
+        return self.start == self.stop
+
 
 class TopicReader(DataSourceReader):
     """Reads what is recorded of a topic when Spark first plans a query of the DataFrame. Defines no `pushFilters`, as
@@ -74,19 +79,20 @@ class TopicReader(DataSourceReader):
 
 
 def parts_of(where: Path, topic: str) -> list[InputPartition]:
-    """All that is recorded of a topic, a part a file, each with its end. Raises `NothingRecorded`."""
-    lines = lines_of(where, topic)
-    if not lines:
+    """All that is recorded of a topic, a part a file, each with its end; an empty part if it has had no message.
+
+    Raises `NothingRecorded` for one that is not recorded.
+    """
+    if not topic_folders(where, topic):
         raise NothingRecorded(
-            f'{where}: no messages of {topic!r} are recorded; [topic."{topic}"] record = true in the system\'s file '
-            "switches it on"
+            f'{where}: {topic!r} is not recorded; [topic."{topic}"] record = true in the system\'s file switches it on'
         )
     parts: list[InputPartition] = []
-    for line in lines.values():
+    for line in lines_of(where, topic).values():
         numbers = line.numbers()
         parts += [TopicPart(str(line.path(number)), 0, -1) for number in numbers[:-1]]  # these do not change any more
         parts += [_pinned(line.path(number)) for number in numbers[-1:]]
-    return parts
+    return parts or [TopicPart("", 0, 0)]  # of none at all Spark makes one, and has nothing to tell its reader
 
 
 def _pinned(path: Path) -> TopicPart:
@@ -111,6 +117,8 @@ class TopicRows:
 
     def of(self, part: TopicPart, selection: Selection, lost: Callable[[str], None] | None) -> Iterator[pa.RecordBatch]:
         """The rows of a range. `lost` is called for a file that was removed; None: that is expected, and only logged."""
+        if part.is_empty:
+            return
         found = Found()
         try:
             with MessageFile(part.path) as messages:

@@ -196,6 +196,26 @@ def test_rounds_follow_each_other_and_none_is_cut_short(tree: Path, monkeypatch:
     assert progress["files"] - progress["round_files_done"] == before + 2 * 40
 
 
+def test_rest_leaves_no_request_of_the_round(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the demonstration, which repeats rounds for ever, would end with a warning of requests that are lost."""
+    monkeypatch.setattr(indexing, "GROUP_BYTES", 4_000)
+    index = Index(root=str(tree))
+    backplane = VirtualBackplane(index, outside=OUTSIDE)
+    index.is_repeating = True
+    query = PlayedQuery(backplane)
+    answers = query.answer_all()
+    for _ in range(8):
+        next(answers)
+    rest = backplane.call("index.rest")
+    while not rest.is_done:
+        backplane.advance(0.02)
+        next(query.answer_all(), None)
+    assert rest.result() is None
+    progress = backplane.call("index.progress").result()
+    assert (progress["is_idle"], progress["ready"], sum(progress["executing"])) == (True, 0, 0)
+    assert progress["round_files_done"] < 40, "the round was to be cut short"
+
+
 def test_another_tree_takes_the_place_of_the_first(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """`--root`: what was found in the old tree is no longer."""
     other = tmp_path_factory.mktemp("other")

@@ -325,9 +325,9 @@ def test_workers_that_see_other_folders_compact_nothing(tmp_path: Path) -> None:
         yield from told
 
     with pytest.raises(CannotCompact, match="a task did not find it, and it is there: on a cluster all workers"):
-        compact_by(elsewhere, run_dir, to, 1)
+        compact_by(elsewhere, run_dir, to, lambda: 1)
     with pytest.raises(CannotCompact, match="a task has written it, and it is not there"):
-        compact_by(lambda groups, _: [write(group, tmp_path / "local") for group in groups], run_dir, to, 1)
+        compact_by(lambda groups, _: [write(group, tmp_path / "local") for group in groups], run_dir, to, lambda: 1)
     assert compact(None, run_dir, to).rows == 10
     assert rows_in(to) == rows
 

@@ -201,6 +201,19 @@ def test_what_a_task_stages_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         writer.staged(pa.table({"n": range(1_000)}).to_batches(100))
 
 
+def test_what_all_tasks_stage_together_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand tasks of 32 MiB each would be unpacked in one process. Nothing is delivered, to nobody."""
+    from appbackplane.spark import writer
+
+    monkeypatch.setattr(writer, "BATCH_BYTES_MAX", 2 << 20)
+    target = writer.Target("no-such-system", "g", "a.b", None, None, None, 0.0)
+    part = writer.Staged(msgspec.msgpack.encode([{"body": "x" * (1 << 20)}]))
+    with pytest.raises(
+        InvalidArgument, match="a batch has 3 MiB of rows to deliver at once, more than 2 MiB: bound the"
+    ):
+        target.deliver(1, [part, None, part, part])
+
+
 @pytest.mark.parametrize(
     ("options", "why"),
     [

@@ -23,23 +23,32 @@ LIMIT_S = 300.0
 
 @pytest.fixture(scope="session")
 def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which our packages have the names that they are imported by, as scripts/check has one, and the cases."""
+    """A folder in which our packages have the names that they are imported by, as scripts/check has one."""
     folder = tmp_path_factory.mktemp("typing")
     (folder / "appbackplane").mkdir()
     ours = Path(appbackplane.runtime.__file__).parent.parent
     for name in ("transport", "runtime"):
         (folder / "appbackplane" / name).symlink_to(ours / name)
-    shutil.copytree(CASES, folder / "cases", ignore=shutil.ignore_patterns("__pycache__"))
     return folder
 
 
+@pytest.fixture(scope="session")
+def cases(workshop: Path) -> Path:
+    """The workshop, with the cases in it."""
+    shutil.copytree(CASES, workshop / "cases", ignore=shutil.ignore_patterns("__pycache__"))
+    return workshop
+
+
 @pytest.fixture(scope="session", params=["mypy", "pyright"])
-def errors(request: pytest.FixtureRequest, workshop: Path) -> Errors:
+def errors(request: pytest.FixtureRequest, cases: Path) -> Errors:
     """What one checker says about the cases."""
-    return {"mypy": of_mypy, "pyright": of_pyright}[request.param](workshop, request)
+    if request.param == "mypy":
+        return of_mypy(cases, request, "-p", "cases")
+    return of_pyright(cases)
 
 
-def of_mypy(workshop: Path, request: pytest.FixtureRequest) -> Errors:
+def of_mypy(workshop: Path, request: pytest.FixtureRequest, *what: str) -> Errors:
+    """What `mypy --strict` says about a package (`-p NAME`), or about files; their names differ."""
     if not program("mypy"):
         pytest.fail("mypy is not installed: pip install -e '.[lint]'")
     (workshop / "mypy.ini").write_text("[mypy]\nstrict = true\n[mypy-msgpack]\nignore_missing_imports = true\n")
@@ -47,7 +56,7 @@ def of_mypy(workshop: Path, request: pytest.FixtureRequest) -> Errors:
     assert cache is not None
     said = run(
         [program("mypy"), "--config-file=mypy.ini", f"--cache-dir={cache.mkdir('typing')}", "--show-absolute-path",
-         "--python-executable", sys.executable, "-p", "cases"],
+         "--python-executable", sys.executable, *what],
         workshop,
     )  # fmt: skip
     found: Errors = {}
@@ -59,7 +68,7 @@ def of_mypy(workshop: Path, request: pytest.FixtureRequest) -> Errors:
     return found
 
 
-def of_pyright(workshop: Path, request: pytest.FixtureRequest) -> Errors:
+def of_pyright(workshop: Path) -> Errors:
     checker = program("basedpyright") or program("pyright")
     if not checker:
         pytest.skip("neither basedpyright nor pyright is installed (pip install basedpyright)")

@@ -153,6 +153,13 @@ class Walker(AppObject):
         """Read all files and tokenize those that have changed. How many files there are."""
         return await self._begin(None, is_full=False)
 
+    @operation(priority=BULK)
+    async def rest(self) -> None:
+        """End the round, and begin no other by itself. Answers when none of its requests is left."""
+        self._index.is_repeating = False
+        self._index.work.stop()
+        await self.call("index.at_rest", timeout=WALK_S_MAX)
+
     @every(1.0, priority=BULK)
     async def look(self) -> None:
         """See whether the index is still there while nobody feeds it."""

@@ -72,8 +72,9 @@ def messages(path: Path) -> list[bytes]:
 
 
 def test_nothing_is_made_before_something_is_recorded(tmp_path: Path, files: SegmentFiles) -> None:
-    """A topic that is never published on costs no disk."""
+    """A topic that is never published on costs an empty folder: whoever reads it sees that it is recorded."""
     files.tend()
+    assert (tmp_path / "sold").is_dir()
     assert names(tmp_path) == []
 
 

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from appbackplane.runtime.observation.segments import NAMES_END, RECORD_BYTES, SegmentHeader
+from appbackplane.runtime.observation.segments import NAMES_END, RECORD_BYTES
 from appbackplane.runtime.replay import NEVER, Setting
-from appbackplane.spark.advice.gather import Gathered, Survey, gather
+from appbackplane.spark.advice import advise
+from appbackplane.spark.advice.gather import Gathered, gather
 from appbackplane.spark.records.found import Found
-from appbackplane.spark.records.pieces import pieces, read
+from appbackplane.spark.records.pieces import pieces
 from tests.spark.made import EPOCH_NS, names_of, words_of, write_actions
 
 MS = 1_000_000
@@ -183,19 +184,18 @@ def test_no_deadline_is_none(tmp_path: Path) -> None:
     assert gathered(tmp_path).load.deadline == [NEVER]
 
 
-def test_however_long_it_was_recorded_the_survey_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten actions a second for a month are 26 million slices; where was waited most is still found."""
-    monkeypatch.setattr("appbackplane.spark.advice.gather.SLICES_MAX", 64)
-    count = 10_000
-    wait = np.full(count, MS)
-    wait[7_000:7_050] = 10_000 * MS
-    recorded(tmp_path, {"start": EPOCH_NS + np.arange(count) * 10**9 + wait, "wait": wait, "run": MS, "took": MS})
-    survey = Survey(SegmentHeader(kind="actions", system="s", node="n", backplane="b", generation=1, pid=1, number=1,
-                                  created_ns=0))  # fmt: skip
-    for piece in pieces(tmp_path):
-        for actions in read(piece, ("start", "wait")):
-            survey.add(piece, survey.header, actions)
-    assert survey.count == count
-    assert len(survey.counts) == len(survey.waited) <= 64
-    begin_ns, end_ns = survey.window(1_000)
-    assert begin_ns <= EPOCH_NS + 7_000 * 10**9 and end_ns >= EPOCH_NS + 7_050 * 10**9
+def test_of_what_others_executed_a_note_is_all_there_is(tmp_path: Path) -> None:
+    """Threads or a CPU limit of a backplane that does not exist are no advice; that requests wait for a cluster is."""
+    count = 100
+    start = EPOCH_NS + np.arange(count) * 100 * MS + 500 * MS
+    limits = {"threads": 16, "executed_by": "spark"}
+    recorded(
+        tmp_path, {"start": start, "wait": 500 * MS, "run": 80 * MS, "cpu": 70 * MS, "took": 80 * MS}, limits=limits
+    )
+    assert gathered(tmp_path).executed_by == "spark"
+    advice = advise(tmp_path)
+    assert advice.items == ()
+    assert advice.notes == (
+        "backplane desk: part0.work0 (priority 0) waits 500 ms on average and runs 80 ms: more cores for spark would help, or, "
+        "where its cores are idle, more `workers` in the kernel's policy",
+    )

@@ -250,7 +250,7 @@ def test_made_by_the_program_as_by_the_page(spark: Any, run_dir: Path) -> None:
     progress.step = steps.append  # type: ignore[method-assign]
     contents = gathered(spark, run_dir, progress, since_ns=None, made_ns=1, by="test")
     assert len(steps) == STEPS
-    assert set(steps[1:]) == set(questions(None, [], Overview(), None))  # type: ignore[arg-type]
+    assert set(steps[1:]) == set(questions(None, Overview()))  # type: ignore[arg-type]
     assert contents.records == 3 * COUNT - 2
     assert contents.operations and contents.slow and contents.inversions and contents.misses and contents.culprits
     assert all(sum(line.busy) > 0 for line in contents.timeline)

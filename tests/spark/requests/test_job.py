@@ -15,7 +15,7 @@ pytest.importorskip("pyspark", reason="the extra is not installed: pip install '
 from pyspark.errors import PythonException
 
 from appbackplane.runtime.requests.desk import Desk
-from appbackplane.runtime.requests.element import Element
+from appbackplane.runtime.requests.element import Done, Element
 from appbackplane.runtime.requests.kernel import specs_of
 from appbackplane.runtime.requests.owners import Rejoin
 from appbackplane.runtime.requests.policy import KernelPolicy
@@ -87,10 +87,13 @@ class Run:
         runnable: str = Deadly.__name__,
         tasks: int = 4,
         is_over: bool = False,
+        records: Any = None,
+        now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         specs = specs_of((Deadly, Opaque))
         policy = KernelPolicy(workers=1, ready=20_000, rejoin=20_000)
-        self.desk = Desk("test", policy, specs, time.monotonic_ns)
+        self.desk = Desk("test", policy, specs, now_ns)
+        self.desk.records = records
         arriving = Arriving()
         self.elements = [Element(0, request, runnable, OWNER, 0, 3) for request in requests]
         for element in self.elements:
@@ -100,7 +103,7 @@ class Run:
         gathered: Any = Gathered(arriving)
         context: Any = spark
         place = Place({name: spec.where for name, spec in specs.items()}, "", ())
-        sizing = Sizing(SparkSettings(slices=tasks), 1)
+        sizing = Sizing(SparkSettings(slices=tasks), lambda: 1)
         self.batches = Batches(context, arriving, gathered, self.desk, "one", sizing, place, lambda: is_over)
         self.batches.run(self.desk.take("one", len(requests)), 1)
 
@@ -222,3 +225,46 @@ def test_of_what_spark_says_what_happened_is_told() -> None:
     """A line, not what Spark did about it, or what one might set."""
     assert why_of(RuntimeError(CRASH)) == "Python worker exited unexpectedly (crashed)"
     assert why_of(RuntimeError("no more memory")) == "no more memory"
+
+
+class Records:
+    """What would be recorded."""
+
+    def __init__(self) -> None:
+        self.done: list[Done] = []
+
+    def ended(self, worker: str, done: Sequence[Done], policy: KernelPolicy) -> None:
+        self.done += done
+
+
+class WorkersClock:
+    """Of another machine: ten later each time that it is read."""
+
+    def __init__(self, begins_ns: int) -> None:
+        self.reads = 0
+        self._begins_ns = begins_ns
+
+    def monotonic_ns(self) -> int:
+        """Since that machine was started."""
+        self.reads += 1
+        return self._begins_ns + 10 * self.reads
+
+    def thread_time_ns(self) -> int:
+        """Half as much."""
+        return 5 * self.reads
+
+    def ours_ns(self) -> int:
+        """Of the kernel: early when requests are taken, and when the answer arrives."""
+        return 10**9 if self.reads else 1_000
+
+
+@pytest.mark.parametrize("begins_ns", [0, 10**15])
+def test_times_are_the_workers_and_placed_by_our_clock(monkeypatch: pytest.MonkeyPatch, begins_ns: int) -> None:
+    """Another machine has been up for longer, or not as long: its monotonic clock says nothing here but how much has passed."""
+    records: Any = Records()
+    clock = WorkersClock(begins_ns)
+    monkeypatch.setattr(task, "time", clock)
+    Run(range(3), Spark(), tasks=1, records=records, now_ns=clock.ours_ns)
+    # Each request reads the clock three times, the second time when it begins; the end of the task is the tenth reading.
+    assert [each.began_ns for each in records.done] == [10**9 - 10 * (10 - read) for read in (2, 5, 8)]
+    assert {(each.run_ns, each.cpu_ns) for each in records.done} == {(10, 5)}

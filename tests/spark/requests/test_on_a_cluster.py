@@ -16,6 +16,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra is not installed: pip install 'appbackplane[spark]'")
 
+from appbackplane.spark.records.found import Found
+from appbackplane.spark.records.pieces import pieces, read_all
 from appbackplane.transport import connect
 from tests.waiting import LIMIT_S
 
@@ -58,6 +60,7 @@ class App(RequestKernel):
         self.add(Asked(self))
 """
 TOML = """
+[record]
 [topic."told"]
 record = true
 [backplane.app]
@@ -127,6 +130,29 @@ def test_a_cluster_executes_what_a_kernel_is_told_to(tmp_path: Path) -> None:
             assert sorted(row["id"] for row in messages(run_dir, "told")) == list(range(1, 201))
             (driver,) = (process for process in psutil.process_iter(["cmdline"]) if is_driver(process, master))
         assert not driver.is_running()
+    check_records(run_dir)
+
+
+def check_records(run_dir: Path) -> None:
+    """What tasks executed is recorded as of a backplane beside the kernel's, with as many threads as there are cores."""
+    several = pieces(run_dir, backplanes=["app.spark"])
+    read = list(read_all(several, ("start", "wait", "run", "cpu", "took", "operation"), Found()))
+    assert {name for actions in read for _, name in actions.names} >= {"app.Double"}
+    assert sum(len(actions) for actions in read) == 100, "each once; what was lost with its worker, not at all"
+    headers = [actions.header for actions in read if actions.header is not None]
+    assert {header.backplane for header in headers} == {"app.spark"}
+    assert all(header.limits["threads"] >= 2 and header.limits["executed_by"] == "spark" for header in headers)
+    kernel = list(read_all(pieces(run_dir, backplanes=["app"]), ("start", "took"), Found()))
+    first, last = (
+        (int(each["start"].min()) for each in kernel),
+        (int((each["start"] + each["took"]).max()) for each in kernel),
+    )
+    begin_ns, end_ns = min(first), max(last)
+    for actions in read:
+        assert (actions["start"] >= begin_ns).all() and (actions["start"] + actions["took"] <= end_ns).all(), (
+            "they are not within what the operation that awaited them took"
+        )
+        assert (actions["run"] > 0).all() and (actions["cpu"] <= actions["run"]).all()
 
 
 def is_driver(process: psutil.Process, master: str) -> bool:

@@ -14,16 +14,25 @@ MS = 1_000_000
 
 def learned(request_ns: int, cores: int = 8, result_bytes: int = 0, **settings: int) -> Sizing:
     """Of requests that take so long, and bring so much."""
-    sizing = Sizing(SparkSettings(**settings), cores)
+    sizing = Sizing(SparkSettings(**settings), lambda: cores)
     sizing.learn(1, request_ns, result_bytes)
     return sizing
 
 
 def test_as_long_as_nothing_is_known_each_task_has_one_request() -> None:
     """A request may take an hour: the second one is not to wait for it while a core is idle."""
-    sizing = Sizing(SparkSettings(), 8)
+    sizing = Sizing(SparkSettings(), lambda: 8)
     assert sizing.take_count(1) == 8 * TASKS_PER_CORE
     assert sizing.tasks(20, 1) == 20
+
+
+def test_a_cluster_that_grows_is_used() -> None:
+    """The first executor of eight has registered when the session is there: a job was cut for its cores for ever."""
+    cores = [2]
+    sizing = Sizing(SparkSettings(), lambda: cores[-1])
+    assert sizing.take_count(1) == sizing.tasks(1_000, 1) == 2 * TASKS_PER_CORE
+    cores.append(16)
+    assert sizing.take_count(1) == sizing.tasks(1_000, 1) == 16 * TASKS_PER_CORE
 
 
 def test_short_requests_share_a_task() -> None:

@@ -1,0 +1,172 @@
+"""Survey: how many actions of a backplane arrived in each slice of time, and how long they waited: where to look closer.
+
+Sums that can be added up: each task makes them of its own pieces, and whoever asked adds them. If all use slices of one width,
+all of them together are hardly larger than the result, whose size has a bound. Cost: 55 ns a record, 16 bytes a slice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import msgspec
+import numpy as np
+
+from ..frames import pieces_of
+from ..records.batch import Actions
+from ..records.found import Found
+from ..records.pieces import Piece, read_all
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+#: What is asked of each record.
+FIELDS: Final = ("start", "wait")
+#: The finest slices: a burst is longer, and a day has a million of them.
+SLICE_NS: Final = 100_000_000
+#: Slices at most, 40 MB a backplane; with more they are made twice as long.
+SLICES_MAX: Final = 1 << 18
+_SCHEMA: Final = "survey binary"
+
+_Amount = TypeVar("_Amount", int, float)
+
+
+class Survey(msgspec.Struct):
+    """Of what one backplane did under one set of limits."""
+
+    node: str
+    backplane: str
+    limits: dict[str, Any]
+    #: When the latest segment with these limits was begun, Unix time.
+    limits_ns: int
+    slice_ns: int = SLICE_NS
+    counts: dict[int, int] = {}
+    waited: dict[int, float] = {}
+    #: Each piece with its first and its last arrival: which are to be read again.
+    places: list[tuple[Piece, int, int]] = []
+
+    @property
+    def count(self) -> int:
+        """Actions in all."""
+        return sum(self.counts.values())
+
+    def add_actions(self, piece: Piece, actions: Actions) -> None:
+        """Some records of a piece."""
+        arrival = actions["start"] - actions["wait"]
+        slices, which = np.unique(arrival // self.slice_ns, return_inverse=True)
+        counts, waited = np.bincount(which), np.bincount(which, weights=actions["wait"])
+        _add(self.counts, dict(zip(slices.tolist(), counts.tolist(), strict=True)))
+        _add(self.waited, dict(zip(slices.tolist(), waited.tolist(), strict=True)))
+        self._bound()
+        first, last = int(arrival.min()), int(arrival.max())
+        if self.places and self.places[-1][0] == piece:
+            _, begin, end = self.places.pop()
+            first, last = min(first, begin), max(last, end)
+        self.places.append((piece, first, last))
+
+    def add(self, other: Survey) -> None:
+        """What another task has found of the same backplane under the same limits. It is changed by that."""
+        while self.slice_ns < other.slice_ns:
+            self._coarsen()
+        while other.slice_ns < self.slice_ns:
+            other._coarsen()
+        _add(self.counts, other.counts)
+        _add(self.waited, other.waited)
+        self._bound()
+        self.places += other.places
+        self.limits_ns = max(self.limits_ns, other.limits_ns)
+
+    def window(self, window_max: int) -> tuple[int, int]:
+        """[begin, end) of the stretch with at most so many actions, or of the slice, in which was waited most."""
+        numbers = sorted(self.counts)
+        best, begins, count, waited = (-1.0, 0, 0), 0, 0, 0.0
+        for at, number in enumerate(numbers):
+            count += self.counts[number]
+            waited += self.waited[number]
+            while count > window_max and begins < at:
+                count -= self.counts[numbers[begins]]
+                waited -= self.waited[numbers[begins]]
+                begins += 1
+            if waited >= best[0]:
+                best = (waited, numbers[begins], number + 1)
+        return best[1] * self.slice_ns, best[2] * self.slice_ns
+
+    def _bound(self) -> None:
+        while len(self.counts) > SLICES_MAX:
+            self._coarsen()
+
+    def _coarsen(self) -> None:
+        self.slice_ns *= 2
+        self.counts, self.waited = _halved(self.counts), _halved(self.waited)
+
+
+def surveys(pieces: DataFrame, slice_ns: int) -> list[Survey]:
+    """Of each backplane under its latest limits, made by Spark's tasks. `slice_ns`: as `slice_for` says."""
+
+    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        read = (
+            (piece, each) for piece, keep in pieces_of(batches) for each in read_all([piece], FIELDS, Found(), keep)
+        )
+        told = [msgspec.msgpack.encode(survey) for survey in surveyed(read, slice_ns)]
+        yield pa.record_batch({"survey": pa.array(told, type=pa.binary())})
+
+    rows = pieces.mapInArrow(look, _SCHEMA).collect()
+    return latest(msgspec.msgpack.decode(row.survey, type=Survey) for row in rows)
+
+
+def surveyed(read: Iterable[tuple[Piece, Actions]], slice_ns: int = SLICE_NS) -> list[Survey]:
+    """Of each backplane, one for each set of limits that it had; records that say no backplane are left out."""
+    found: dict[tuple[str, str, bytes], Survey] = {}
+    for piece, actions in read:
+        header = actions.header
+        if header is None or not len(actions):
+            continue
+        key = (header.node, header.backplane, _packed(header.limits))
+        if key not in found:
+            found[key] = Survey(header.node, header.backplane, header.limits, header.created_ns, slice_ns)
+        found[key].limits_ns = max(found[key].limits_ns, header.created_ns)
+        found[key].add_actions(piece, actions)
+    return list(found.values())
+
+
+def latest(several: Iterable[Survey]) -> list[Survey]:
+    """Added up, and of each backplane the one under its latest limits: before, it was another system. Sorted by name."""
+    found: dict[tuple[str, str, bytes], Survey] = {}
+    for survey in several:
+        key = (survey.node, survey.backplane, _packed(survey.limits))
+        if key in found:
+            found[key].add(survey)
+        else:
+            found[key] = survey
+    newest: dict[tuple[str, str], Survey] = {}
+    for survey in sorted(found.values(), key=lambda each: each.limits_ns):
+        newest[survey.node, survey.backplane] = survey
+    return [newest[whose] for whose in sorted(newest)]
+
+
+def slice_for(first_ns: int, last_ns: int) -> int:
+    """The width of slices for records over this time, so that no task has to make its own coarser than those of others."""
+    slice_ns = SLICE_NS
+    while (last_ns - first_ns) // slice_ns >= SLICES_MAX:
+        slice_ns *= 2
+    return slice_ns
+
+
+def _packed(limits: dict[str, Any]) -> bytes:
+    return msgspec.json.encode(limits, order="deterministic")
+
+
+def _add(sums: dict[int, _Amount], more: dict[int, _Amount]) -> None:
+    for number, amount in more.items():
+        sums[number] = sums[number] + amount if number in sums else amount
+
+
+def _halved(slices: dict[int, _Amount]) -> dict[int, _Amount]:
+    """Two neighbours as one."""
+    found: dict[int, _Amount] = {}
+    for number, amount in slices.items():
+        found[number >> 1] = found[number >> 1] + amount if number >> 1 in found else amount
+    return found
