@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from appbackplane.transport.errors import BackplaneError, Busy
 
-from ..objects.action import DONE, WAITING, Action, Outcome
+from ..objects.action import DONE, WAITING, Outcome
 from ..objects.app_object import AppObject
 from . import locking
 from .accessor import finished
@@ -27,7 +27,6 @@ from .observed import Observed, given_back, messages_of, taken
 
 if TYPE_CHECKING:
     from .dispatcher import Dispatcher
-    from .eavesdroppers import Hearing
     from .registration import Entry
     from .served import Served
 
@@ -36,8 +35,7 @@ class Delivery(Holding):
     """Made by the dispatcher (dispatcher.py)."""
 
     __slots__ = (
-        "changed", "claims", "entries", "handle", "hearings", "index", "is_calling", "message", "reached", "served", "thread",
-        "values",
+        "changed", "claims", "entries", "handle", "index", "is_calling", "message", "reached", "served", "thread", "values",
     )  # fmt: skip
 
     def __init__(
@@ -48,8 +46,6 @@ class Delivery(Holding):
         self.served = served
         #: What holds for it once its turn has come.
         self.entries: Sequence[Entry] | None = None
-        #: Eavesdroppers that are to hear it first.
-        self.hearings: list[Hearing] = []
         #: None: the message is there already.
         self.handle = handle
         self.message = message
@@ -85,8 +81,9 @@ class Delivery(Holding):
         if entries is None:
             served = self.served
             entries = self.entries = served.entries
-            if served.is_eavesdropped and self._tell_eavesdroppers():
-                return WAITING
+            if served.is_eavesdropped:
+                assert self.message is not None
+                self.dispatcher._eavesdropping.tell(self.message, has_blocks=served.has_blocks)
         elif self.waited_from_ns:
             self.book_wait()
         while self.index < len(entries):
@@ -224,13 +221,6 @@ class Delivery(Holding):
                     self.changed = {}
                 self.changed[lock] = before | self.changed.get(lock, {})
 
-    def _tell_eavesdroppers(self) -> bool:
-        """Whether one of them has to hear it before it goes on."""
-        assert self.message is not None
-        if self.held and self.dispatcher.keeps_threads:
-            self.take(())  # its source: all threads might wait for it, and none be left for who is to hear this
-        return self.dispatcher._eavesdropping.tell(self, self.message)
-
     def _failed(self, entry: Entry, error: BaseException, *, is_chosen: bool = True) -> None:
         """The first failure is what the caller is told; each is reported."""
         if isinstance(error, BackplaneError):
@@ -298,20 +288,6 @@ class Delivery(Holding):
             waited_ns = self.dispatcher._now_ns() - self.waited_from_ns
             self.entries[self.index].wait_ns += waited_ns
         self.waited_from_ns = 0
-
-    def waits_for(self) -> Sequence[Action]:
-        """Who is to hear it first, or holds what it waits for."""
-        with self.dispatcher._mutex:
-            if self.hearings:
-                return [*self.hearings]
-        return super().waits_for()
-
-    def waits_because(self) -> str:
-        """The eavesdropper, or the lock."""
-        with self.dispatcher._mutex:
-            if self.hearings:
-                return f"eavesdropper {self.hearings[0].eavesdropper.name} to hear it"
-        return super().waits_because()
 
     def doing(self) -> str:
         """The handler, and the data that it keeps from others."""

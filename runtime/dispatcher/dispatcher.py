@@ -22,7 +22,7 @@ from ..objects.endpoint import Request
 from ..objects.module_state import ModuleState
 from ..objects.operation import operation
 from .delivery import Delivery
-from .eavesdroppers import SLOW_AFTER_S, Eavesdropper, Eavesdropping
+from .eavesdroppers import Eavesdropper, Eavesdropping
 from .errors import NoHandler, RegistrationError
 from .handles import Handle, lane_of
 from .lanes import Lane, Lanes
@@ -90,15 +90,13 @@ class Dispatcher(Registrar, Component):
 
     # -- what users call ----------------------------------------------------------------------------------------------
 
-    def eavesdrop(
-        self, function: Callable[[Any], object], *, category: int, slow_after: float = SLOW_AFTER_S
-    ) -> Eavesdropper:
-        """Have `function` hear each message of a category before its handlers do, in `setup`.
+    def eavesdrop(self, function: Callable[[Any], object], *, category: int) -> Eavesdropper:
+        """Have `function` hear each message of a category, one after the other, in a thread of its own. In `setup`.
 
-        It gets the message alone, holds no locks, and cannot change it. If it raises, or takes longer than `slow_after`
-        seconds over one message, it is cut off and reported. Raises `RegistrationError`.
+        It gets the message alone, holds no locks, and cannot change it. 1,000 messages wait for it; what comes then is lost
+        to it, counted and reported. If it raises, it is cut off and reported. Raises `RegistrationError`.
         """
-        return self._eavesdropping.add(function, category, slow_after)
+        return self._eavesdropping.add(function, category)
 
     def attach(self, source: S) -> S:
         """Have a source, or what protects it, emit its messages here; it starts and stops with this component.
@@ -161,6 +159,11 @@ class Dispatcher(Registrar, Component):
             for each in self.entries
         ]
 
+    @operation(priority=0, idempotent=True)
+    def eavesdroppers(self) -> list[dict[str, Any]]:
+        """Which eavesdroppers there are, and how many messages each has heard, has still to hear, and has lost."""
+        return self._eavesdropping.figures()
+
     # -- registrations ------------------------------------------------------------------------------------------------
 
     @property
@@ -186,12 +189,13 @@ class Dispatcher(Registrar, Component):
                 self.expose(MessageEndpoint(self, spec, priority, served.entries))
 
     def _enters(self, state: ModuleState) -> None:
-        if state is ModuleState.DOWN:
-            self._eavesdropping.watch_again()
         self._sources.enters(state)
 
     def _drains(self) -> None:
         self._sources.drain()
+
+    def _ends(self, limit_s: float) -> None:
+        self._eavesdropping.end(limit_s)
 
     def _register(self, handler: Callable[..., Any], arguments: Sequence[Any]) -> None:
         if self._hosted_by is not None:
@@ -305,13 +309,6 @@ class Dispatcher(Registrar, Component):
     def _report(self, action: Action, error: BaseException) -> None:
         """Say what went wrong, in the log."""
         self._host.report(action, error)
-
-    def _look_at_eavesdroppers_in(self, delay_ns: int) -> None:
-        """At a priority that even busy workers do not keep waiting."""
-        self._host.after(self, delay_ns, self._look_at_eavesdroppers, (), 0, is_counted=False)
-
-    def _look_at_eavesdroppers(self) -> None:
-        self._eavesdropping.look()
 
     def _inner(self, object: Inner, name: str) -> Inner:
         """Take in an object of the dispatcher's own, which serves no route."""

@@ -27,5 +27,5 @@ class Served:
         self.is_eavesdropped = False
 
     def settle(self, route: str, priority: int, *, is_eavesdropped: bool) -> None:
-        """What its statistics are called, how urgent it is by itself, and whether somebody hears it before its handlers."""
+        """What its statistics are called, how urgent it is by itself, and whether somebody eavesdrops on it."""
         self.route, self.priority, self.is_eavesdropped = route, priority, is_eavesdropped

@@ -513,38 +513,3 @@ def test_a_thread_that_waits_leaves_its_work_to_others(
     house.dispatch(UseNothing("free"))
     wait.until(done, "the third worker")
     let_go.set()
-
-
-def test_what_an_eavesdropper_is_to_hear_keeps_no_thread_from_it(running: Callable[..., Any], wait: Any) -> None:
-    """A source's message is parked until it was heard. Did it keep its source locked, the only thread would wait for that."""
-    from appbackplane.runtime.dispatcher.locking import Lock
-
-    lock = Lock((0, 0, 0), "source")
-
-    class FromSource(Handle):
-        def resolve(self) -> Message:
-            return UseNothing("from source")
-
-    house, heard, all_done = House(has_accessor=True), threading.Event(), threading.Event()
-    holding, let_go = threading.Event(), threading.Event()
-    setup = house.setup
-
-    def with_eavesdropper() -> None:
-        setup()
-        house.eavesdrop(lambda message: heard.set(), category=70)
-
-    def last() -> None:
-        if house.order.count("from source") == 2:
-            all_done.set()
-        else:
-            house.script["from source"] = last
-
-    house.setup = with_eavesdropper  # type: ignore[method-assign]
-    house.script |= {"first": lambda: (holding.set(), wait.until(let_go, "the test"))[1], "from source": last}
-    running(house, threads=1)
-    house.dispatch(UseNothing("first"))
-    wait.until(holding, "the first")
-    for _ in range(2):
-        house.dispatch(FromSource(UseNothing.__message__, lock=lock))
-    let_go.set()
-    wait.until(all_done, "both of the source")
