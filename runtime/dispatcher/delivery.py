@@ -35,7 +35,8 @@ class Delivery(Holding):
     """Made by the dispatcher (dispatcher.py)."""
 
     __slots__ = (
-        "changed", "claims", "entries", "handle", "index", "is_calling", "message", "reached", "served", "thread", "values",
+        "changed", "claims", "entries", "handle", "index", "is_calling", "kept", "message", "reached", "served", "thread",
+        "values",
     )  # fmt: skip
 
     def __init__(
@@ -51,6 +52,8 @@ class Delivery(Holding):
         self.message = message
         #: The handler it has come to.
         self.index = 0
+        #: What it holds for all its handlers.
+        self.kept: Sequence[Claim] = ()
         #: What this one is given; None: not worked out yet.
         self.values: tuple[Any, ...] | None = None
         #: What its handler is registered for, what that one has reached for besides, and in which thread it runs.
@@ -71,8 +74,7 @@ class Delivery(Holding):
         assert self.waits_on is None, "resumed without what it waits for"
         if self.message is None:
             assert self.handle is not None
-            lock = self.handle.lock
-            if lock is not None and not self.held and not self.take([Claim(lock, False)]):
+            if self.handle.lock is not None and not self.held and not self.take(self._to_keep()):
                 return WAITING
             self.waited_from_ns = 0  # no handler's
             if not self._resolve():
@@ -81,6 +83,8 @@ class Delivery(Holding):
         if entries is None:
             served = self.served
             entries = self.entries = served.entries
+            if served.has_accessor or self.handle is not None:
+                self.kept = self._to_keep()
             if served.is_eavesdropped:
                 assert self.message is not None
                 self.dispatcher._eavesdropping.tell(self.message, has_blocks=served.has_blocks)
@@ -92,8 +96,8 @@ class Delivery(Holding):
             if values is None:
                 try:
                     claims, values = entry.fixed or entry.prepare(self.message, self)
-                    if self.handle is not None and self.handle.lock is not None:
-                        claims = locking.ordered([*claims, Claim(self.handle.lock, False)])
+                    if self.kept:
+                        claims = locking.ordered([*claims, *self.kept])
                     self.claims = claims
                 except BaseException as error:  # the edge: what chooses data is a user's, and may not know the key
                     self._failed(entry, error, is_chosen=False)
@@ -125,6 +129,13 @@ class Delivery(Holding):
             self.release()
 
     # -- a handler's turn ---------------------------------------------------------------------------------------------
+
+    def _to_keep(self) -> list[Claim]:
+        """In ascending rank: its place among those whose handlers may wait in their threads, and the lock of its source."""
+        kept = [Claim(self.dispatcher._places, True)] if self.served.has_accessor else []
+        if self.handle is not None and self.handle.lock is not None:
+            kept.append(Claim(self.handle.lock, False))
+        return kept
 
     def _resolve(self) -> bool:
         handle = self.handle
@@ -255,7 +266,7 @@ class Delivery(Holding):
         before = {claim.lock: claim.lock.written_count for claim in self.held}
         claim = Claim(lock, is_shared)
         self.reached.append(claim)
-        self.take(locking.ordered([*self.claims, *self.reached]))
+        self.wait_for(locking.ordered([*self.claims, *self.reached]))
         # What was taken again to write has been counted once more for it.
         disturbed = [
             each.name
@@ -275,7 +286,7 @@ class Delivery(Holding):
         if lock.observed is not None and self._holds(lock) and not any(each.lock is lock for each in wanted):
             assert self.entries is not None
             self._tell_changes(self.entries[self.index], lock, lock.observed)
-        self.take(wanted)
+        self.wait_for(wanted)  # which it has
 
     def _holds(self, lock: Lock) -> bool:
         return any(claim.lock is lock and not claim.is_shared for claim in self.held)
@@ -295,5 +306,6 @@ class Delivery(Holding):
         if entries is None or index >= len(entries):
             return ""
         with self.dispatcher._mutex:
-            locked = ", ".join(claim.lock.name for claim in self.held)
+            places = self.dispatcher._places
+            locked = ", ".join(claim.lock.name for claim in self.held if claim.lock is not places)
         return f"in handler {entries[index].name}" + (f" with {locked} locked" if locked else "")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Final, Self, TypeVar
 
 from appbackplane.transport.errors import FailedPrecondition
 
@@ -26,7 +26,7 @@ from .eavesdroppers import Eavesdropper, Eavesdropping
 from .errors import NoHandler, RegistrationError
 from .handles import Handle, lane_of
 from .lanes import Lane, Lanes
-from .locking import NOBODY
+from .locking import FIRST, NOBODY, Lock
 from .message import Message, MessageSpec, undeclared
 from .priorities import declared, rate_monotonic
 from .protectors import DataProtector, Protector
@@ -44,6 +44,11 @@ Inner = TypeVar("Inner", bound=AppObject)
 S = TypeVar("S", bound=Source | Protector[Any])
 
 
+#: Messages at a time that have a handler with an accessor. Each may wait in its thread, and the backplane then has a spare
+#: thread in its place: without a bound, as many as there are messages. Fewer, and one datum that all reach for keeps those
+#: waiting that reach for another; a backplane has 256 threads at most.
+REACHING_MAX: Final = 32
+
 log = logging.getLogger("appbackplane.runtime")
 
 
@@ -54,9 +59,6 @@ class Dispatcher(Registrar, Component):
     frozen: ClassVar[bool] = False
     #: "declared", by `@message(priority=…)`; or "rate_monotonic", by `@message(rate=…)`.
     priorities: ClassVar[str] = "declared"
-    #: Whether deliveries wait for locks in their threads, as they must where a handler has an accessor (holding.py). True
-    #: from the first accessor that is registered in `setup`; declare it where one may be registered later.
-    keeps_threads: bool = False
     #: Whether its data are spread by key over the backplanes that have it, its replicas (shards.py).
     sharded: ClassVar[bool] = False
 
@@ -68,6 +70,8 @@ class Dispatcher(Registrar, Component):
     vanished_count: int
     _eavesdropping: Eavesdropping
     _lanes: Lanes
+    #: Held by each message that has a handler with an accessor: so many of them at a time.
+    _places: Lock
     _shards: Shards | None
     _served: dict[type[Message], Served]
     #: `_ended`, bound once and not for each message.
@@ -81,6 +85,7 @@ class Dispatcher(Registrar, Component):
         self.vanished_count = 0
         self._eavesdropping = Eavesdropping(self)
         self._lanes = Lanes(self)
+        self._places = Lock(FIRST, f"accessors ({REACHING_MAX} messages at a time)", REACHING_MAX)
         self._shards = Shards(self) if cls.sharded else None
         self._served = {}
         self._on_end = self._ended
@@ -212,11 +217,6 @@ class Dispatcher(Registrar, Component):
             raise FailedPrecondition(
                 f"{entry.name}: {entry.spec.type.__name__} has no route in {self.name}: a message needs a handler in setup()"
             )
-        if entry.has_accessor and not self.keeps_threads:
-            raise FailedPrecondition(
-                f"{entry.name} has an accessor, and none was registered in setup(): declare keeps_threads = True in "
-                f"{type(self).__qualname__}"
-            )
         self._enter(entry)
 
     def _enter(self, entry: Entry) -> None:
@@ -227,10 +227,9 @@ class Dispatcher(Registrar, Component):
             served = self._served.get(kind) or Served(entry.spec)
             problem = conflict(entry, served.entries) or self._clash(entry)
             if problem is None:
+                served.has_accessor |= entry.has_accessor  # before `entries`, which is read without the mutex
                 served.entries = (*served.entries, entry)
                 self._served[kind] = served
-                if entry.has_accessor:
-                    self.keeps_threads = True
         if problem is not None:
             raise RegistrationError(problem)
         for parameter in entry.parameters:

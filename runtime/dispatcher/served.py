@@ -14,12 +14,14 @@ if TYPE_CHECKING:
 class Served:
     """One type of message. Its handlers change under the dispatcher's mutex, the rest is settled when that is set up."""
 
-    __slots__ = ("entries", "has_blocks", "is_eavesdropped", "priority", "route", "spec")
+    __slots__ = ("entries", "has_accessor", "has_blocks", "is_eavesdropped", "priority", "route", "spec")
 
     def __init__(self, spec: MessageSpec) -> None:
         self.spec = spec
         #: Its handlers, in the order in which they are called; none when all have been taken out.
         self.entries: tuple[Entry, ...] = ()
+        #: Whether one of them has, or had, an accessor.
+        self.has_accessor = False
         #: Whether it may have bodies in shared memory.
         self.has_blocks = has_blocks(spec.type)
         self.route = ""
