@@ -190,6 +190,8 @@ class Backplane:
         engine.watch.wake_all()
         engine.lead.release()
         has_ended = all([worker.join(left_s()) for worker in workers])
+        for component in engine.registry.components.values():
+            component._ends(left_s())
         # The lead is kept: whoever comes back late finds nothing to do any more.
         if not engine.lead.acquire(timeout=max(left_s(), LEAD_TIMEOUT_S)):
             return False

@@ -94,7 +94,7 @@ def set_up_logging(config: ProcessConfig) -> None:
     if config.log_fd is None:
         logging.basicConfig(level=config.log_level, format="%(levelname)s %(name)s: %(message)s")
     else:
-        ring = RingWriter(config.log_fd, config.log_wake_fd)
+        ring = RingWriter(config.log_fd, config.log_wake_fd, waits=config.log_waits)
         LogHandler.install(ring, config.backplane, config.generation, config.log_level)
 
 

@@ -61,6 +61,8 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     #: The memory of its log ring, and the eventfd that wakes its reader (execution/log_ring.py); None: standard error.
     log_fd: int | None = None
     log_wake_fd: int = -1
+    #: Whether a log call waits for room in it; else the line is lost.
+    log_waits: bool = False
     #: Of the root logger, by Python's number.
     log_level: int = 20
     #: Read end of a pipe whose write end only the supervisor holds: end of file means it died.

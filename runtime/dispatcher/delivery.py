@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from appbackplane.transport.errors import BackplaneError, Busy
 
-from ..objects.action import DONE, WAITING, Action, Outcome
+from ..objects.action import DONE, WAITING, Outcome
 from ..objects.app_object import AppObject
 from . import locking
 from .accessor import finished
@@ -27,7 +27,6 @@ from .observed import Observed, given_back, messages_of, taken
 
 if TYPE_CHECKING:
     from .dispatcher import Dispatcher
-    from .eavesdroppers import Hearing
     from .registration import Entry
     from .served import Served
 
@@ -36,7 +35,7 @@ class Delivery(Holding):
     """Made by the dispatcher (dispatcher.py)."""
 
     __slots__ = (
-        "changed", "claims", "entries", "handle", "hearings", "index", "is_calling", "message", "reached", "served", "thread",
+        "changed", "claims", "entries", "handle", "index", "is_calling", "kept", "message", "reached", "served", "thread",
         "values",
     )  # fmt: skip
 
@@ -48,13 +47,13 @@ class Delivery(Holding):
         self.served = served
         #: What holds for it once its turn has come.
         self.entries: Sequence[Entry] | None = None
-        #: Eavesdroppers that are to hear it first.
-        self.hearings: list[Hearing] = []
         #: None: the message is there already.
         self.handle = handle
         self.message = message
         #: The handler it has come to.
         self.index = 0
+        #: What it holds for all its handlers.
+        self.kept: Sequence[Claim] = ()
         #: What this one is given; None: not worked out yet.
         self.values: tuple[Any, ...] | None = None
         #: What its handler is registered for, what that one has reached for besides, and in which thread it runs.
@@ -75,8 +74,7 @@ class Delivery(Holding):
         assert self.waits_on is None, "resumed without what it waits for"
         if self.message is None:
             assert self.handle is not None
-            lock = self.handle.lock
-            if lock is not None and not self.held and not self.take([Claim(lock, False)]):
+            if self.handle.lock is not None and not self.held and not self.take(self._to_keep()):
                 return WAITING
             self.waited_from_ns = 0  # no handler's
             if not self._resolve():
@@ -85,8 +83,11 @@ class Delivery(Holding):
         if entries is None:
             served = self.served
             entries = self.entries = served.entries
-            if served.is_eavesdropped and self._tell_eavesdroppers():
-                return WAITING
+            if served.has_accessor or self.handle is not None:
+                self.kept = self._to_keep()
+            if served.is_eavesdropped:
+                assert self.message is not None
+                self.dispatcher._eavesdropping.tell(self.message, has_blocks=served.has_blocks)
         elif self.waited_from_ns:
             self.book_wait()
         while self.index < len(entries):
@@ -95,8 +96,8 @@ class Delivery(Holding):
             if values is None:
                 try:
                     claims, values = entry.fixed or entry.prepare(self.message, self)
-                    if self.handle is not None and self.handle.lock is not None:
-                        claims = locking.ordered([*claims, Claim(self.handle.lock, False)])
+                    if self.kept:
+                        claims = locking.ordered([*claims, *self.kept])
                     self.claims = claims
                 except BaseException as error:  # the edge: what chooses data is a user's, and may not know the key
                     self._failed(entry, error, is_chosen=False)
@@ -128,6 +129,13 @@ class Delivery(Holding):
             self.release()
 
     # -- a handler's turn ---------------------------------------------------------------------------------------------
+
+    def _to_keep(self) -> list[Claim]:
+        """In ascending rank: its place among those whose handlers may wait in their threads, and the lock of its source."""
+        kept = [Claim(self.dispatcher._places, True)] if self.served.has_accessor else []
+        if self.handle is not None and self.handle.lock is not None:
+            kept.append(Claim(self.handle.lock, False))
+        return kept
 
     def _resolve(self) -> bool:
         handle = self.handle
@@ -224,13 +232,6 @@ class Delivery(Holding):
                     self.changed = {}
                 self.changed[lock] = before | self.changed.get(lock, {})
 
-    def _tell_eavesdroppers(self) -> bool:
-        """Whether one of them has to hear it before it goes on."""
-        assert self.message is not None
-        if self.held and self.dispatcher.keeps_threads:
-            self.take(())  # its source: all threads might wait for it, and none be left for who is to hear this
-        return self.dispatcher._eavesdropping.tell(self, self.message)
-
     def _failed(self, entry: Entry, error: BaseException, *, is_chosen: bool = True) -> None:
         """The first failure is what the caller is told; each is reported."""
         if isinstance(error, BackplaneError):
@@ -265,7 +266,7 @@ class Delivery(Holding):
         before = {claim.lock: claim.lock.written_count for claim in self.held}
         claim = Claim(lock, is_shared)
         self.reached.append(claim)
-        self.take(locking.ordered([*self.claims, *self.reached]))
+        self.wait_for(locking.ordered([*self.claims, *self.reached]))
         # What was taken again to write has been counted once more for it.
         disturbed = [
             each.name
@@ -285,7 +286,7 @@ class Delivery(Holding):
         if lock.observed is not None and self._holds(lock) and not any(each.lock is lock for each in wanted):
             assert self.entries is not None
             self._tell_changes(self.entries[self.index], lock, lock.observed)
-        self.take(wanted)
+        self.wait_for(wanted)  # which it has
 
     def _holds(self, lock: Lock) -> bool:
         return any(claim.lock is lock and not claim.is_shared for claim in self.held)
@@ -299,25 +300,12 @@ class Delivery(Holding):
             self.entries[self.index].wait_ns += waited_ns
         self.waited_from_ns = 0
 
-    def waits_for(self) -> Sequence[Action]:
-        """Who is to hear it first, or holds what it waits for."""
-        with self.dispatcher._mutex:
-            if self.hearings:
-                return [*self.hearings]
-        return super().waits_for()
-
-    def waits_because(self) -> str:
-        """The eavesdropper, or the lock."""
-        with self.dispatcher._mutex:
-            if self.hearings:
-                return f"eavesdropper {self.hearings[0].eavesdropper.name} to hear it"
-        return super().waits_because()
-
     def doing(self) -> str:
         """The handler, and the data that it keeps from others."""
         entries, index = self.entries, self.index  # of a running action: each is read once
         if entries is None or index >= len(entries):
             return ""
         with self.dispatcher._mutex:
-            locked = ", ".join(claim.lock.name for claim in self.held)
+            places = self.dispatcher._places
+            locked = ", ".join(claim.lock.name for claim in self.held if claim.lock is not places)
         return f"in handler {entries[index].name}" + (f" with {locked} locked" if locked else "")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Final, Self, TypeVar
 
 from appbackplane.transport.errors import FailedPrecondition
 
@@ -22,11 +22,11 @@ from ..objects.endpoint import Request
 from ..objects.module_state import ModuleState
 from ..objects.operation import operation
 from .delivery import Delivery
-from .eavesdroppers import SLOW_AFTER_S, Eavesdropper, Eavesdropping
+from .eavesdroppers import Eavesdropper, Eavesdropping
 from .errors import NoHandler, RegistrationError
 from .handles import Handle, lane_of
 from .lanes import Lane, Lanes
-from .locking import NOBODY
+from .locking import FIRST, NOBODY, Lock
 from .message import Message, MessageSpec, undeclared
 from .priorities import declared, rate_monotonic
 from .protectors import DataProtector, Protector
@@ -44,6 +44,11 @@ Inner = TypeVar("Inner", bound=AppObject)
 S = TypeVar("S", bound=Source | Protector[Any])
 
 
+#: Messages at a time that have a handler with an accessor. Each may wait in its thread, and the backplane then has a spare
+#: thread in its place: without a bound, as many as there are messages. Fewer, and one datum that all reach for keeps those
+#: waiting that reach for another; a backplane has 256 threads at most.
+REACHING_MAX: Final = 32
+
 log = logging.getLogger("appbackplane.runtime")
 
 
@@ -54,9 +59,6 @@ class Dispatcher(Registrar, Component):
     frozen: ClassVar[bool] = False
     #: "declared", by `@message(priority=…)`; or "rate_monotonic", by `@message(rate=…)`.
     priorities: ClassVar[str] = "declared"
-    #: Whether deliveries wait for locks in their threads, as they must where a handler has an accessor (holding.py). True
-    #: from the first accessor that is registered in `setup`; declare it where one may be registered later.
-    keeps_threads: bool = False
     #: Whether its data are spread by key over the backplanes that have it, its replicas (shards.py).
     sharded: ClassVar[bool] = False
 
@@ -68,6 +70,8 @@ class Dispatcher(Registrar, Component):
     vanished_count: int
     _eavesdropping: Eavesdropping
     _lanes: Lanes
+    #: Held by each message that has a handler with an accessor: so many of them at a time.
+    _places: Lock
     _shards: Shards | None
     _served: dict[type[Message], Served]
     #: `_ended`, bound once and not for each message.
@@ -81,6 +85,7 @@ class Dispatcher(Registrar, Component):
         self.vanished_count = 0
         self._eavesdropping = Eavesdropping(self)
         self._lanes = Lanes(self)
+        self._places = Lock(FIRST, f"accessors ({REACHING_MAX} messages at a time)", REACHING_MAX)
         self._shards = Shards(self) if cls.sharded else None
         self._served = {}
         self._on_end = self._ended
@@ -90,15 +95,13 @@ class Dispatcher(Registrar, Component):
 
     # -- what users call ----------------------------------------------------------------------------------------------
 
-    def eavesdrop(
-        self, function: Callable[[Any], object], *, category: int, slow_after: float = SLOW_AFTER_S
-    ) -> Eavesdropper:
-        """Have `function` hear each message of a category before its handlers do, in `setup`.
+    def eavesdrop(self, function: Callable[[Any], object], *, category: int) -> Eavesdropper:
+        """Have `function` hear each message of a category, one after the other, in a thread of its own. In `setup`.
 
-        It gets the message alone, holds no locks, and cannot change it. If it raises, or takes longer than `slow_after`
-        seconds over one message, it is cut off and reported. Raises `RegistrationError`.
+        It gets the message alone, holds no locks, and cannot change it. 1,000 messages wait for it; what comes then is lost
+        to it, counted and reported. If it raises, it is cut off and reported. Raises `RegistrationError`.
         """
-        return self._eavesdropping.add(function, category, slow_after)
+        return self._eavesdropping.add(function, category)
 
     def attach(self, source: S) -> S:
         """Have a source, or what protects it, emit its messages here; it starts and stops with this component.
@@ -161,6 +164,11 @@ class Dispatcher(Registrar, Component):
             for each in self.entries
         ]
 
+    @operation(priority=0, idempotent=True)
+    def eavesdroppers(self) -> list[dict[str, Any]]:
+        """Which eavesdroppers there are, and how many messages each has heard, has still to hear, and has lost."""
+        return self._eavesdropping.figures()
+
     # -- registrations ------------------------------------------------------------------------------------------------
 
     @property
@@ -186,12 +194,13 @@ class Dispatcher(Registrar, Component):
                 self.expose(MessageEndpoint(self, spec, priority, served.entries))
 
     def _enters(self, state: ModuleState) -> None:
-        if state is ModuleState.DOWN:
-            self._eavesdropping.watch_again()
         self._sources.enters(state)
 
     def _drains(self) -> None:
         self._sources.drain()
+
+    def _ends(self, limit_s: float) -> None:
+        self._eavesdropping.end(limit_s)
 
     def _register(self, handler: Callable[..., Any], arguments: Sequence[Any]) -> None:
         if self._hosted_by is not None:
@@ -208,11 +217,6 @@ class Dispatcher(Registrar, Component):
             raise FailedPrecondition(
                 f"{entry.name}: {entry.spec.type.__name__} has no route in {self.name}: a message needs a handler in setup()"
             )
-        if entry.has_accessor and not self.keeps_threads:
-            raise FailedPrecondition(
-                f"{entry.name} has an accessor, and none was registered in setup(): declare keeps_threads = True in "
-                f"{type(self).__qualname__}"
-            )
         self._enter(entry)
 
     def _enter(self, entry: Entry) -> None:
@@ -223,10 +227,9 @@ class Dispatcher(Registrar, Component):
             served = self._served.get(kind) or Served(entry.spec)
             problem = conflict(entry, served.entries) or self._clash(entry)
             if problem is None:
+                served.has_accessor |= entry.has_accessor  # before `entries`, which is read without the mutex
                 served.entries = (*served.entries, entry)
                 self._served[kind] = served
-                if entry.has_accessor:
-                    self.keeps_threads = True
         if problem is not None:
             raise RegistrationError(problem)
         for parameter in entry.parameters:
@@ -305,13 +308,6 @@ class Dispatcher(Registrar, Component):
     def _report(self, action: Action, error: BaseException) -> None:
         """Say what went wrong, in the log."""
         self._host.report(action, error)
-
-    def _look_at_eavesdroppers_in(self, delay_ns: int) -> None:
-        """At a priority that even busy workers do not keep waiting."""
-        self._host.after(self, delay_ns, self._look_at_eavesdroppers, (), 0, is_counted=False)
-
-    def _look_at_eavesdroppers(self) -> None:
-        self._eavesdropping.look()
 
     def _inner(self, object: Inner, name: str) -> Inner:
         """Take in an object of the dispatcher's own, which serves no route."""

@@ -1,109 +1,218 @@
-"""Eavesdroppers: who hears all messages of a category before their handlers do: loggers, monitors, recorders.
+"""Eavesdroppers: functions that hear all messages of a category: loggers, monitors, recorders.
 
 Seed 003, section 4.3. They hold no locks and cannot change what they hear: messages are frozen, and one that has a list or a
-map in it is copied for them. Each runs as work of its own, on an object of its own, so that it hears the messages of one
-priority in their order; the message goes on when all have heard it. An eavesdropper that raises, or takes longer than
-`slow_after`, is cut off and reported; the message goes on without it.
+map in it is copied for them. Each has a thread and a bounded queue of its own, so that no message, no worker and no other
+eavesdropper ever waits for it, even if it never returns. What its queue has no room for is lost to it, counted and reported.
+One that raises is cut off and reported. A virtual backplane has no threads: there each hears a message before its handlers do.
+A message costs its worker a step of a queue for each eavesdropper, and a copy where it has a list or a map in it.
 """
 
 from __future__ import annotations
 
 import copy
 import logging
-import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from appbackplane.transport.errors import Busy, FailedPrecondition, text_of
+from appbackplane.transport.errors import FailedPrecondition, text_of
 
-from ..objects.action import DONE, Action, Outcome
-from ..objects.app_object import AppObject
 from ..objects.operation import DeclarationError
+from ..observation.rate_limit import RateLimit
 from .checks.choosing import check_function
 from .checks.data import is_value
 from .errors import RegistrationError
 from .message import Message
 from .protectors import shortened
+from .sources.block import Block, blocks_in
+from .sources.block_memory import MAPPINGS
 
 if TYPE_CHECKING:
-    from .delivery import Delivery
     from .dispatcher import Dispatcher
 
-#: How long an eavesdropper may take over one message. Every message of its category waits for it: what logs or counts takes
-#: microseconds, and a machine that stands still for a moment is not its fault.
-SLOW_AFTER_S: Final = 0.1
-
+#: Messages that wait to be heard by one eavesdropper. It bridges a disk that stands still for a tenth of a second at 10,000
+#: messages/s; more would be memory for an eavesdropper that is too slow in any case.
+QUEUE_MAX: Final = 1_000
+#: Bytes of shared memory that stay mapped for messages with blocks which wait to be heard by one eavesdropper. One message is
+#: always taken, however large.
+BLOCK_BYTES_MAX: Final = 64 << 20
 
 log = logging.getLogger("appbackplane.runtime")
 
 
+class Told(NamedTuple):
+    """A message that is to be heard, and the blocks that are mapped until then."""
+
+    message: Message
+    blocks: Sequence[Block]
+
+    @property
+    def bytes(self) -> int:
+        """Of its blocks."""
+        return sum(block.size for block in self.blocks)
+
+
 class Eavesdropper:
-    """One function that listens to a category."""
+    """One function that listens to a category, with its queue and its thread, which begins with the first message."""
 
-    __slots__ = ("category", "function", "heard_count", "is_cut_off", "name", "slow_ns")
-
-    def __init__(self, function: Callable[[Any], object], category: int, slow_ns: int) -> None:
-        self.function, self.category, self.slow_ns = function, category, slow_ns
+    def __init__(self, dispatcher: Dispatcher, function: Callable[[Any], object], category: int) -> None:
+        self._dispatcher, self.function, self.category = dispatcher, function, category
         self.name = str(getattr(function, "__qualname__", function))
-        self.is_cut_off = False
-        self.heard_count = 0
+        #: Messages that it has heard, and that it never will.
+        self.heard_count = self.lost_count = 0
+        #: The error for which it hears no more; None: it listens.
+        self.cut_off: str | None = None
+        # Under `_changed`. Nobody takes another lock while holding it.
+        self._changed = threading.Condition(threading.Lock())
+        self._queue: deque[Told] = deque()
+        self._block_bytes = 0
+        self._thread: threading.Thread | None = None
+        self._is_ending = False
+        self._reports = RateLimit()
 
+    @property
+    def waiting_count(self) -> int:
+        """Messages in its queue."""
+        return len(self._queue)
 
-class Ear(AppObject):
-    """Where one eavesdropper's work of one priority is queued."""
+    def tell(self, message: Message, blocks: Sequence[Block]) -> None:
+        """Have it hear a message soon; it is lost where the queue is full. Never waits. Raises what copying it raises."""
+        if self.cut_off is not None:
+            return
+        told = Told(message, blocks)
+        if not self._has_room(told):  # before the copy: also one that never returns is to cost little
+            self._loses()
+            return
+        told = Told(_own(message), blocks)
+        for block in blocks:
+            MAPPINGS.map(block)
+        problem, is_due = None, False
+        with self._changed:
+            is_taken = self._has_room(told) and self.cut_off is None
+            if is_taken:
+                self._queue.append(told)
+                self._block_bytes += told.bytes
+                if self._thread is None:
+                    problem = self._start()
+                    is_due = problem is not None and self._is_report_due()
+                self._changed.notify()
+        if not is_taken:
+            _let_go(told)
+            self._loses()
+        elif is_due:
+            log.warning("%s: %s has no thread yet, and hears nothing: %s", self._dispatcher.name, self, problem)
 
-    __slots__ = ()
-
-
-class Hearing(Action):
-    """One eavesdropper hears one message."""
-
-    __slots__ = ("delivery", "dispatcher", "eavesdropper", "heard_from_ns", "is_over", "message")
-
-    def __init__(
-        self, ear: AppObject, dispatcher: Dispatcher, eavesdropper: Eavesdropper, delivery: Delivery, message: Message
-    ) -> None:
-        super().__init__(ear, f"{dispatcher.component_name}.eavesdropping", delivery.priority)
-        self.dispatcher, self.eavesdropper, self.delivery, self.message = dispatcher, eavesdropper, delivery, message
-        #: When it began to run; 0: not yet.
-        self.heard_from_ns = 0
-        #: Whether the message waits for it no more.
-        self.is_over = False
-
-    def run(self) -> Outcome:
-        """Let it hear."""
-        eavesdropper = self.eavesdropper
-        if eavesdropper.is_cut_off:
-            return DONE
-        now_ns = self.dispatcher._now_ns
-        self.heard_from_ns = now_ns()
+    def hear(self, message: Message) -> None:
+        """Call the function."""
         try:
-            eavesdropper.function(self.message)
-        except BaseException as error:  # the edge: sys.exit() in it ends it, not the worker
-            self.dispatcher._eavesdropping.cut_off(self, f"it raised {type(error).__name__}: {text_of(error)}", error)
+            self.function(message)
+        except BaseException as error:  # the edge: sys.exit() in it ends it, and nothing else
+            self._cuts_off(error)
         else:
-            eavesdropper.heard_count += 1
-            took_ns = now_ns() - self.heard_from_ns
-            if took_ns > eavesdropper.slow_ns:
-                self.dispatcher._eavesdropping.cut_off(self, f"it took {took_ns / 1e6:.0f} ms over one message", None)
-        return DONE
+            self.heard_count += 1
+
+    def end(self) -> None:
+        """It is to hear what waits, and then its thread ends."""
+        with self._changed:
+            self._is_ending = True
+            self._changed.notify()
+
+    def wait_ended(self, limit_s: float) -> None:
+        """Wait so long for what it has not heard yet; report what it never will."""
+        thread = self._thread
+        if thread is not None:
+            thread.join(limit_s)
+        if self._queue:
+            log.warning(
+                "%s: the backplane ends before %s has heard %d messages", self._dispatcher.name, self, len(self._queue)
+            )
+
+    def __str__(self) -> str:
+        return f"eavesdropper {self.name} of category {self.category}"
+
+    # -- in its thread ------------------------------------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        while (told := self._next()) is not None:
+            try:
+                self.hear(told.message)
+            finally:
+                _let_go(told)
+
+    def _next(self) -> Told | None:
+        """The next message, once there is one; None: the thread is to end."""
+        with self._changed:
+            while not self._queue:
+                if self._is_ending or self.cut_off is not None:
+                    self._thread = None
+                    return None
+                self._changed.wait()
+            told = self._queue.popleft()
+            self._block_bytes -= told.bytes
+            return told
+
+    def _cuts_off(self, error: BaseException) -> None:
+        because = f"it raised {type(error).__name__}: {text_of(error)}"
+        with self._changed:
+            self.cut_off = because
+            unheard, self._queue = self._queue, deque()
+            self.lost_count += len(unheard)
+        for told in unheard:
+            _let_go(told)
+        # Without a limit: it happens to each eavesdropper once.
+        log.error(
+            "%s: %s is cut off: %s; messages go on without it", self._dispatcher.name, self, because, exc_info=error
+        )
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _has_room(self, told: Told) -> bool:
+        if len(self._queue) >= QUEUE_MAX:
+            return False
+        return not told.blocks or not self._block_bytes or self._block_bytes + told.bytes <= BLOCK_BYTES_MAX
+
+    def _start(self) -> RuntimeError | None:
+        """Begin its thread; the error where there is none to be had. The next message tries again."""
+        thread = threading.Thread(target=self._listen, name=f"eavesdropper-{self.name}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            return error
+        self._thread = thread
+        return None
+
+    def _loses(self) -> None:
+        with self._changed:
+            self.lost_count += 1
+            is_due = self._is_report_due()
+        if is_due:
+            log.warning(
+                "%s: %s does not keep up: %d messages wait for it, and %d are lost to it so far",
+                self._dispatcher.name, self, self.waiting_count, self.lost_count,
+            )  # fmt: skip
+
+    def _is_report_due(self) -> bool:
+        """At most one report an interval: a disk that stands still makes it lose every message."""
+        return self._reports.admit(self.name, self._dispatcher._now_ns()) is not None
 
 
 class Eavesdropping:
-    """Who listens to a dispatcher."""
+    """The eavesdroppers of a dispatcher."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
         self.of_category: dict[int, tuple[Eavesdropper, ...]] = {}
-        self._ears: dict[tuple[Eavesdropper, int], Ear] = {}
-        #: Those that messages wait for, and when somebody will look how long they take; None: nobody will. Under the mutex.
-        self._hearings: set[Hearing] = set()
-        self._looks_ns: int | None = None
         #: Types of messages that could not be copied, of which the log has been told.
         self._uncopied: set[type[Message]] = set()
 
-    def add(self, function: Any, category: Any, slow_after: Any) -> Eavesdropper:
-        """Have it listen. Raises `RegistrationError`."""
+    @property
+    def all(self) -> list[Eavesdropper]:
+        """By category, in the order in which they were added."""
+        return [each for listening in self.of_category.values() for each in listening]
+
+    def add(self, function: Any, category: Any) -> Eavesdropper:
+        """Have a function listen. Raises `RegistrationError`."""
         where = f"eavesdrop({shortened(function)})"
         if self._dispatcher._hosted_by is not None:
             raise FailedPrecondition(f"{where}: {self._dispatcher.name} runs: eavesdrop in setup()")
@@ -113,43 +222,46 @@ class Eavesdropping:
             raise RegistrationError(str(error)) from None
         if not isinstance(category, int) or isinstance(category, bool):
             raise RegistrationError(f"{where}: category={category!r}, expected the number of a category")
-        if not isinstance(slow_after, (int, float)) or not 0 < slow_after < math.inf:
-            raise RegistrationError(f"{where}: slow_after={slow_after!r}, expected seconds above 0")
-        added = Eavesdropper(function, category, round(slow_after * 1e9))
+        added = Eavesdropper(self._dispatcher, function, category)
         self.of_category[category] = (*self.of_category.get(category, ()), added)
         return added
 
-    def tell(self, delivery: Delivery, message: Message) -> bool:
-        """Have all hear a message; False: nobody listens (any more). `over` is called when all have heard it."""
-        listening = [e for e in self.of_category[message.__message__.category] if not e.is_cut_off]
-        if not listening:
-            return False
-        dispatcher = self._dispatcher
+    def tell(self, message: Message, *, has_blocks: bool) -> None:
+        """Have all hear a message whose category somebody listens to. Never waits, never fails."""
+        has_threads = self._dispatcher._host.stand_in is None  # a test of a virtual backplane has but its own
         try:
-            hearings = [
-                Hearing(self._ear(e, delivery.priority), dispatcher, e, delivery, _own(message)) for e in listening
-            ]
+            blocks = blocks_in(message) if has_blocks else ()
+            for each in self.of_category[message.__message__.category]:
+                if has_threads:
+                    each.tell(message, blocks)
+                elif each.cut_off is None:
+                    each.hear(_own(message))
         except Exception as error:  # nested too deep, or made in this process of what is not copied
             self._not_copied(message, error)
-            return False
-        with dispatcher._mutex:
-            # Whoever is cut off from now on finds them; what has been cut off meanwhile may never hear anything again.
-            hearings = [each for each in hearings if not each.eavesdropper.is_cut_off]
-            delivery.hearings = list(hearings)
-            self._hearings.update(hearings)
-        if not hearings:
-            return False
-        for number, hearing in enumerate(hearings):
-            hearing.on_end = self._ended
-            try:
-                dispatcher.post(hearing)
-            except Busy as error:  # what the component may have outstanding is all there is
-                dispatcher._report(delivery, error)
-                if not self._waits_for_others(delivery, hearings[number:]):
-                    return False
-                break
-        self._watch(min(e.slow_ns for e in listening))
-        return True
+
+    def end(self, limit_s: float) -> None:
+        """Nothing comes any more: wait so long, for all together, until everything has been heard."""
+        now_ns = self._dispatcher._now_ns
+        end_ns = now_ns() + round(limit_s * 1e9)
+        for each in self.all:
+            each.end()
+        for each in self.all:
+            each.wait_ended(max(0.0, (end_ns - now_ns()) / 1e9))
+
+    def figures(self) -> list[dict[str, Any]]:
+        """What each has heard, and what was lost to it."""
+        return [
+            {
+                "eavesdropper": each.name,
+                "category": each.category,
+                "heard": each.heard_count,
+                "waiting": each.waiting_count,
+                "lost": each.lost_count,
+                "cut_off": each.cut_off,
+                "backplane": self._dispatcher.name.partition("/")[0],
+            }
+            for each in self.all
+        ]
 
     def _not_copied(self, message: Message, error: Exception) -> None:
         if type(message) not in self._uncopied:
@@ -159,90 +271,12 @@ class Eavesdropping:
                 self._dispatcher.name, type(message).__name__, type(error).__name__, text_of(error),
             )  # fmt: skip
 
-    def _waits_for_others(self, delivery: Delivery, unheard: list[Hearing]) -> bool:
-        """Some will not hear it: whether others still have to, or the last of them has resumed it."""
-        with self._dispatcher._mutex:
-            left_out = [each for each in unheard if not each.is_over]  # the others have been cut off
-            for hearing in left_out:
-                hearing.is_over = True
-                self._hearings.discard(hearing)
-                delivery.hearings.remove(hearing)
-            return bool(delivery.hearings) or not left_out
-
-    def cut_off(self, hearing: Hearing, because: str, error: BaseException | None) -> None:
-        """It hears no more, and no message waits for it."""
-        eavesdropper, dispatcher = hearing.eavesdropper, self._dispatcher
-        with dispatcher._mutex:
-            if eavesdropper.is_cut_off:
-                return
-            eavesdropper.is_cut_off = True
-            waiting = [each for each in self._hearings if each.eavesdropper is eavesdropper]
-        words = (dispatcher.name, eavesdropper.name, eavesdropper.category, because)
-        # Said in any case: it happens to each of them once.
-        log.error(
-            "%s: eavesdropper %s of category %d is cut off: %s; messages go on without it", *words, exc_info=error
-        )
-        for each in waiting:
-            self._over(each)
-
-    def _ear(self, eavesdropper: Eavesdropper, priority: int) -> Ear:
-        with self._dispatcher._mutex:
-            ear = self._ears.get((eavesdropper, priority))
-            if ear is None:
-                ear = self._ears[eavesdropper, priority] = self._dispatcher._inner(Ear(), eavesdropper.name)
-            return ear
-
-    def _ended(self, action: Action) -> None:
-        assert isinstance(action, Hearing)
-        self._over(action)
-
-    def _over(self, hearing: Hearing) -> None:
-        """One has heard its message, or never will."""
-        delivery = hearing.delivery
-        with self._dispatcher._mutex:
-            if hearing.is_over:
-                return
-            hearing.is_over = True
-            self._hearings.discard(hearing)
-            delivery.hearings.remove(hearing)
-            is_last = not delivery.hearings
-        if is_last:
-            self._dispatcher._host.resume(delivery)
-
-    def _watch(self, slow_ns: int) -> None:
-        """See to it that somebody looks by then."""
-        now_ns = self._dispatcher._now_ns()
-        with self._dispatcher._mutex:
-            # One that should have looked by now may have been taken back: its component went down.
-            if self._looks_ns is not None and now_ns <= self._looks_ns <= now_ns + slow_ns:
-                return
-            self._looks_ns = now_ns + slow_ns
-        self._dispatcher._look_at_eavesdroppers_in(slow_ns)
-
-    def watch_again(self) -> None:
-        """The component has gone down, and with it the timer. What has come before is still waiting to be heard."""
-        with self._dispatcher._mutex:
-            self._looks_ns = None
-            slow_ns = min((each.eavesdropper.slow_ns for each in self._hearings), default=None)
-        if slow_ns is not None:
-            self._watch(slow_ns)
-
-    def look(self) -> None:
-        """Cut off who has been at one message for too long."""
-        now_ns = self._dispatcher._now_ns()
-        with self._dispatcher._mutex:
-            # In one step: what comes later sees that nobody will look, what came before is looked at.
-            if self._looks_ns is not None and self._looks_ns <= now_ns:
-                self._looks_ns = None
-            pending = list(self._hearings)
-        for each in pending:
-            slow_ns = each.eavesdropper.slow_ns
-            if each.heard_from_ns and not each.is_over and now_ns - each.heard_from_ns >= slow_ns:
-                self.cut_off(each, f"it has been at one message for {slow_ns / 1e6:.0f} ms", None)
-        if pending := [each for each in pending if not each.is_over]:
-            self._watch(min(each.eavesdropper.slow_ns for each in pending))
-
 
 def _own(message: Message) -> Message:
     """What an eavesdropper may do with as it likes."""
     return message if is_value(message) else copy.deepcopy(message)
+
+
+def _let_go(told: Told) -> None:
+    for block in told.blocks:
+        MAPPINGS.unmap(block)

@@ -4,9 +4,8 @@ What becomes of locks is decided in locking.py, under the dispatcher's mutex; he
 thread: the action is put aside (execution/parking.py), and whoever releases the lock hands it over. Meanwhile those that hold
 it inherit its priority (law 10).
 
-Only a handler that reaches for more (accessor.py) has to wait in its thread. Where one is registered, all deliveries of the
-dispatcher keep their threads while they wait: were a holder put aside, all threads might wait for it, and none be left to
-run it.
+Only a handler that reaches for more (accessor.py) waits in its thread, because its stack cannot be put aside. Meanwhile the
+backplane has a spare thread in its place (execution/parking.py), so that whoever it waits for finds a thread to go on.
 """
 
 from __future__ import annotations
@@ -46,10 +45,10 @@ class Holding(ParkableAction):
         #: What became of others at its end; they go on once it has ended.
         self.left = NOBODY
 
-    def take(self, claims: Sequence[Claim]) -> bool:
-        """Hold exactly these; False: it has to wait, without its thread."""
+    def take(self, claims: Sequence[Claim], gate: threading.Lock | None = None) -> bool:
+        """Hold exactly these; False: it has to wait. Without its thread, unless that waits at the `gate`, which is closed."""
         dispatcher = self.dispatcher
-        is_free, others, gate = False, NOBODY, None
+        is_free, others = False, NOBODY
         with dispatcher._mutex:
             if self.held:
                 is_free, others = locking.change(self, claims)
@@ -57,20 +56,23 @@ class Holding(ParkableAction):
                 return True
             if not is_free:
                 self.waited_from_ns = dispatcher._now_ns()
-                if dispatcher.keeps_threads:
-                    gate = self.gate = threading.Lock()
-                    gate.acquire()
+                self.gate = gate
         if others is not NOBODY:
             self.tell(others)
-        if gate is None:
-            return is_free
-        host = dispatcher._host
+        return is_free
+
+    def wait_for(self, claims: Sequence[Claim]) -> None:
+        """Hold exactly these; waits in its thread, if it has to."""
+        gate = threading.Lock()
+        gate.acquire()
+        if self.take(claims, gate):
+            return
+        host = self.dispatcher._host
         host.begins_to_block(self)
         gate.acquire()
         host.blocks_no_more(self)
         self.gate = None
         self.book_wait()
-        return True
 
     def tell(self, others: Others) -> None:
         """What has become of those that waited. Without the mutex."""

@@ -37,8 +37,14 @@ class Holder(Protocol):
     waits_on: Lock | None
 
 
+#: Before all others: whoever waits for it holds nothing.
+FIRST: Final[Rank] = (-(1 << 80), 0, 0)
+#: No bound: any number of readers.
+MANY: Final = 1 << 60
+
+
 class Lock:
-    """The right to use one datum."""
+    """The right to use one datum; or one of `readers_max` places."""
 
     __slots__ = (
         "arrived_count",
@@ -48,14 +54,16 @@ class Lock:
         "passed_count",
         "rank",
         "readers",
+        "readers_max",
         "waiting",
         "writer",
         "written_count",
     )
 
-    def __init__(self, rank: Rank, name: str) -> None:
+    def __init__(self, rank: Rank, name: str, readers_max: int = MANY) -> None:
         self.rank = rank
         self.name = name
+        self.readers_max = readers_max
         #: The datum, if it tells what has changed in it (observed.py).
         self.observed: Observed | None = None
         self.writer: Holder | None = None
@@ -137,7 +145,7 @@ def take(holder: Holder, wanted: Sequence[Claim]) -> bool:  # hot: scripts/bench
     for claim in wanted:
         lock, is_shared = claim
         if is_shared:
-            if lock.writer is not None:
+            if lock.writer is not None or len(lock.readers) >= lock.readers_max:
                 break
             if lock.waiting:
                 if lock.waiting[0][0] <= holder.priority or lock.passed_count >= PASSED_MAX:
@@ -225,7 +233,7 @@ def _free(holder: Holder, claim: Claim) -> None:
 def _hand_on(lock: Lock, others: Others) -> None:
     """Let in those that wait, as far as they go together."""
     waiting = lock.waiting
-    while waiting and lock.writer is None:
+    while waiting and lock.writer is None and len(lock.readers) < lock.readers_max:
         is_oldest_next = lock.passed_count >= PASSED_MAX
         entry = min(waiting, key=_by_age) if is_oldest_next else waiting[0]
         holder = entry[2]

@@ -85,13 +85,8 @@ class EngineHost:
         function: Callable[..., Any],
         arguments: tuple[Any, ...],
         priority: int | None = None,
-        *,
-        is_counted: bool = True,
     ) -> Timer:
-        """A bound method of the object, later; `priority`: default that of the running action.
-
-        `is_counted`: in `max_posted`; not what guards a component, of which there is one. Raises `Busy`.
-        """
+        """A bound method of the object, later; `priority`: default that of the running action. Raises `Busy`."""
         if getattr(function, "__self__", None) is not object:
             raise TypeError(f"after() runs methods of {object.name} itself: got {function!r}")
         engine, action = self._engine, current.action
@@ -103,10 +98,9 @@ class EngineHost:
             priority = action.priority if action is not None else PRIORITY_DEFAULT
         timer = Timer(object, name, method, arguments, priority, 0)
         with engine.lead:
-            if is_counted:
-                account = engine.intake.own_work[component.component_name]
-                account.admit(name, component.name)
-                timer.account = account
+            account = engine.intake.own_work[component.component_name]
+            account.admit(name, component.name)
+            timer.account = account
             engine.scheduler.timers.set(timer, engine.clock.now_ns() + max(0, delay_ns))
             engine.nudge()  # the poller must not sleep past it
         return timer

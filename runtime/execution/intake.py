@@ -232,9 +232,7 @@ class Intake:
         if engine.scheduler.withdraw(action):
             engine.endings.refuse(action, error, now_ns)
         elif isinstance(action, ParkableAction):
-            action.taken_back = (
-                error  # it runs: if it waits in its thread, or is about to wait, it learns it afterwards
-            )
+            action.taken_back = error  # it runs: if it is about to wait, it learns it afterwards
         elif isinstance(action, MethodAction):
             machine = action.object
             if isinstance(machine, StateMachine) and action in machine._deferred:

@@ -59,7 +59,7 @@ class LogHandler(logging.Handler):
         return bool(wanted)
 
     def emit(self, record: logging.LogRecord) -> None:  # hot: scripts/bench log_call
-        """Into the ring; never blocks, never fails."""
+        """Into the ring; never fails, and waits only for room there, if it is configured to."""
         if self._ring is None:
             _say_in_child(record)
             return

@@ -4,6 +4,9 @@ Bytes between a head and a tail in memory that both processes have mapped. Whoev
 reads at the head; neither waits for the other, and what the dead have said is still there. Full means that the line is not
 taken, and counted in the ring itself; the last eighth is kept for warnings and worse, so that chatter does not cost the
 reason. Each line bears its length and checksum: what is not whole (yet) is not read. About 1 us a line.
+
+By configuration (`when_full = "wait"`) whoever logs waits for room instead, as in seed 001: a line is lost only if the reader
+has read nothing for WAIT_MAX_S.
 """
 
 from __future__ import annotations
@@ -23,6 +26,11 @@ RING_BYTES_MAX: Final = 1 << 30
 #: Lines that wait for a thread which was interrupted while it wrote. One that is not running for long enough that a
 #: thousand are said meanwhile has lost the processor; then they are counted.
 PENDING_MAX: Final = 1_000
+#: How long a log call waits for room, where it waits. A supervisor that runs makes some within a tenth of a second. One that
+#: has been stopped for longer does not read: until it does again, lines are lost without waiting.
+WAIT_MAX_S: Final = 10.0
+#: Between two looks whether there is room: some hundred lines are read in this time.
+WAIT_STEP_S: Final = 0.001
 #: Looks at a line that is not whole, until it is given up: the first may have come between two stores.
 TORN_LOOKS_MAX: Final = 3
 #: The share that is kept for what is urgent.
@@ -32,6 +40,17 @@ _HEADER_WORDS: Final = 24
 _TAIL, _WRITTEN, _LOST, _HEAD, _SLEEPS = 0, 1, 2, 8, 16
 _LENGTHS: Final = struct.Struct("<II")
 _PADDING: Final = tuple(bytes(count) for count in range(8))
+
+
+class _Line:
+    """A line on its way into the ring."""
+
+    __slots__ = ("data", "is_settled", "is_urgent")
+
+    def __init__(self, data: bytes, is_urgent: bool) -> None:
+        self.data, self.is_urgent = data, is_urgent
+        #: It is in the ring, or counted as lost.
+        self.is_settled = False
 
 
 class _Mapped:
@@ -55,25 +74,34 @@ class _Mapped:
 class RingWriter(_Mapped):
     """The end of those who log, for all threads of one process."""
 
-    def __init__(self, fd: int, wake_fd: int) -> None:
-        """Takes both descriptors over."""
+    def __init__(self, fd: int, wake_fd: int, *, waits: bool = False) -> None:
+        """Takes both descriptors over. `waits`: for room, instead of losing a line."""
         super().__init__(fd)
+        self._waits = waits
+        #: The head when somebody had waited in vain: until it moves, nobody waits.
+        self._unread_head = -1
         os.close(fd)
         os.set_inheritable(wake_fd, False)
         self._wake_fd = wake_fd
-        self._pending: deque[tuple[bytes, bool]] = deque()
+        self._pending: deque[_Line] = deque()
         self._refused: deque[None] = deque()
         self._is_written = threading.Lock()
+        #: The thread that holds it; 0: none.
+        self._written_by = 0
         self._tail = self._words[_TAIL]
 
     def write(self, line: bytes, *, is_urgent: bool = False) -> None:
-        """Put a line behind the others, or count it; never blocks, whoever else is at it, a signal handler too."""
+        """Put a line behind the others, or count it; waits only for room, if at all, whoever else is at it."""
         pending = self._pending
-        if len(pending) < PENDING_MAX:
-            pending.append((line, is_urgent))
-        else:
+        if len(pending) >= PENDING_MAX:
             self._refused.append(None)
+            self._write_what_waits()
+            return
+        entry = _Line(line, is_urgent)
+        pending.append(entry)
         self._write_what_waits()
+        if self._waits and not entry.is_settled:
+            self._wait_for_room(entry)
 
     def count_lost(self, count: int) -> None:
         """Lines that were lost before they came here."""
@@ -83,31 +111,56 @@ class RingWriter(_Mapped):
     def _write_what_waits(self) -> None:
         pending = self._pending
         # Whoever holds the lock looks for more after letting go of it: what was appended before our try failed is seen.
-        while (pending or self._refused) and self._is_written.acquire(False):
+        is_full = False
+        while (pending or self._refused) and not is_full and self._is_written.acquire(False):
+            self._written_by = threading.get_ident()
             try:
-                self._write_pending()
+                is_full = self._write_pending()
             finally:
+                self._written_by = 0
                 self._is_written.release()
         words = self._words
         if words[_SLEEPS]:
             words[_SLEEPS] = 0
             os.eventfd_write(self._wake_fd, 1)
 
-    def _write_pending(self) -> None:
+    def _wait_for_room(self, line: _Line) -> None:
+        gate = threading.Lock()  # of its own: an event is one lock for all, also for a signal handler in its middle
+        gate.acquire()
+        for _ in range(round(WAIT_MAX_S / WAIT_STEP_S)):
+            if self._written_by == threading.get_ident():
+                return  # a signal handler, in the middle of `_write_pending`, which goes on when this has returned
+            gate.acquire(timeout=WAIT_STEP_S)
+            self._write_what_waits()
+            if line.is_settled:
+                return
+        self._unread_head = self._words[_HEAD]
+        self._write_what_waits()
+
+    def _write_pending(self) -> bool:
+        """Whether there are lines left that wait for room."""
         while self._refused:
             self._refused.popleft()
             self._words[_LOST] += 1
         while self._pending:
-            self._put(*self._pending.popleft())
+            line = self._pending.popleft()
+            if not self._put(line.data, line.is_urgent):
+                self._pending.appendleft(line)
+                return True
+            line.is_settled = True
+        return False
 
-    def _put(self, line: bytes, is_urgent: bool) -> None:
+    def _put(self, line: bytes, is_urgent: bool) -> bool:
+        """False: it is to wait for room."""
         words, tail, capacity = self._words, self._tail, self.capacity
         entry = _LENGTHS.pack(len(line), crc32(line)) + line + _PADDING[-len(line) % 8]
         size = len(entry)
-        room = capacity - (tail - words[_HEAD])
-        if size > (room if is_urgent else room - capacity // _RESERVE):
+        reserve = 0 if is_urgent else capacity // _RESERVE
+        if size > capacity - (tail - words[_HEAD]) - reserve:
+            if self._waits and words[_HEAD] != self._unread_head and size <= capacity - reserve:
+                return False
             words[_LOST] += 1
-            return
+            return True
         at = tail % capacity
         if at + size <= capacity:
             self._data[at : at + size] = entry
@@ -117,6 +170,7 @@ class RingWriter(_Mapped):
             self._data[: size - first] = entry[first:]
         self._tail = words[_TAIL] = tail + size
         words[_WRITTEN] += 1  # behind the tail: the reader never misses a line that he cannot see yet
+        return True
 
 
 class RingReader(_Mapped):

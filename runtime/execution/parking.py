@@ -27,7 +27,7 @@ class Parking:
         self._engine = engine
         #: What waits, by identity: an action may compare equal to others.
         self.parked: dict[int, ParkableAction] = {}
-        #: Operations that wait in their threads now, and the most there ever were: as many threads are spare.
+        #: Actions that wait in their threads now, and the most there ever were: as many threads are spare.
         self._blocked_count = self.spares = 0
         #: For what these wait, and others that run and wait in their threads, by identity, as far as they say.
         self.blocked_by: dict[int, str] = {}
@@ -88,7 +88,7 @@ class Parking:
         engine.endings.refuse(action, error, now_ns)
         return True
 
-    # -- who waits in his thread: he runs, to the scheduler -----------------------------------------------------------
+    # -- blocking waiters: to the scheduler they run ------------------------------------------------------------------
 
     def begins_to_block(self, action: Action, now_ns: int, what: str = "") -> None:
         """`action` is about to wait in its thread; what else that one would have done is somebody else's."""
@@ -102,8 +102,7 @@ class Parking:
             if action.priority != asked:
                 action.boosted()
             self.hurry(action, now_ns)
-        else:
-            self._spare()
+        self._spare()
         worker = current.worker
         if worker is not None and worker.engine is engine:
             worker.is_blocked = True
@@ -122,11 +121,10 @@ class Parking:
             engine.presence.show(worker)
         engine.inheritance.goes_on(action)
         engine.inheritance.blocked_count -= 1
-        if not isinstance(action, ParkableAction):
-            self._blocked_count -= 1
+        self._blocked_count -= 1
 
     def _spare(self) -> None:
-        """An operation waits in its thread, which nobody has reckoned with: another does what that one would have done."""
+        """An action waits in its thread: a spare one does what that one would have done, or nobody might be left to do it."""
         self._blocked_count += 1
         if self._blocked_count > self.spares:
             self.spares = self._blocked_count

@@ -52,8 +52,6 @@ class Host(Protocol):
         function: Callable[..., Any],
         arguments: tuple[Any, ...],
         priority: int | None = None,
-        *,
-        is_counted: bool = True,
     ) -> TimerHandle: ...
     def later(
         self, component: Component, name: str, delay_ns: int, interval_ns: int, make: Callable[[], Action | None]

@@ -111,6 +111,9 @@ class Component(AppObject):
     def _drains(self) -> None:
         """Its backplane is drained: what has begun may end, but it is to begin nothing by itself."""
 
+    def _ends(self, limit_s: float) -> None:
+        """Its backplane ends, and its workers have ended: what it has still to do in threads of its own may take so long."""
+
     def _requests(self) -> dict[str, Any] | None:
         """Of a request kernel that runs: its figures, for the statistics of its backplane. Any thread, without the lead."""
         return None

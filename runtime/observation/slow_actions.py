@@ -16,7 +16,7 @@ from .rate_limit import RateLimit
 #: Frames shown, innermost last; the worker's own outermost frames are cut.
 FRAMES_MAX = 12
 #: The files that call the user's code: frames up to them are ours.
-_OUTERMOST = ("execution/method_action.py", "dispatcher/delivery.py", "dispatcher/eavesdroppers.py")
+_OUTERMOST = ("execution/method_action.py", "dispatcher/delivery.py")
 
 
 class SlowAction(NamedTuple):

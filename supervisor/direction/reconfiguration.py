@@ -50,7 +50,7 @@ SYSTEM_KEYS: Mapping[str, Takes] = {
     "name": _N, "role": _S, "run_dir": _N, "nice": _N, "start_limit": _S, "stop_limit": _S, "restart": _S,
     "drain_limit": _S, "stuck_after": _S, "metrics": _N, "metrics_public": _N,
 }  # fmt: skip
-LOG_KEYS: Mapping[str, Takes] = {"level": _B, "dir": _N, "file_size": _S, "files": _S, "ring": _R}
+LOG_KEYS: Mapping[str, Takes] = {"level": _B, "dir": _N, "file_size": _S, "files": _S, "ring": _R, "when_full": _R}
 #: Of [backplane.NAME].
 BACKPLANE_KEYS: Mapping[str, Takes] = {
     "components": _R, "replicas": _S, "threads": _B, "priorities": _R, "quotas": _B, "order": _R, "tick": _B, "cpu_limit": _B,

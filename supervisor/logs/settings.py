@@ -36,6 +36,8 @@ class LogSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     files: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 5
     #: What a backplane may have said that has not been read: five thousand lines, a tenth of a second of the worst flood.
     ring: Size = Size(1 << 20)
+    #: What a log call does when the ring is full: lose the line, which is counted, or wait until there is room.
+    when_full: Literal["lose", "wait"] = "lose"
 
 
 def size_bytes(value: Any) -> int:

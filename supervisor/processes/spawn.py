@@ -155,6 +155,7 @@ def process_config(
         dies_with_parent=config.cluster is not None,
         log_fd=None if ring is None else ring.fd,
         log_wake_fd=-1 if ring is None else ring.wake_fd,
+        log_waits=config.system.log.when_full == "wait",
         log_level=LEVELS["DEBUG" if config.debug else config.system.log.level],
         threads=share.threads,
         priorities=share.priorities,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from appbackplane.runtime.dispatcher.locking import Holder
+from appbackplane.runtime.dispatcher.locking import MANY, Holder
 
 #: (number of the lock, whether it is shared); the number is its rank.
 Want = tuple[int, bool]
@@ -31,6 +31,8 @@ class LockTwin:
 
     queue: list[Twin] = field(default_factory=list)
     passed: int = 0
+    #: How many may share it.
+    readers_max: int = MANY
 
 
 class LockingModel:
@@ -109,7 +111,8 @@ class LockingModel:
 
     def is_compatible(self, number: int, shared: bool) -> bool:
         """With those that have the lock."""
-        return not self.writers(number) and (shared or not self.readers(number))
+        readers = len(self.readers(number))
+        return not self.writers(number) and (readers < self.locks[number].readers_max if shared else not readers)
 
     def writers(self, number: int) -> list[Twin]:
         """Who has it for himself."""

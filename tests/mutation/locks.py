@@ -16,8 +16,13 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("who waits keeps locks of higher rank", "return held.lock.rank >= new.lock.rank", "return False"),
         (
             "readers look while somebody writes",
-            "        if is_shared:\n            if lock.writer is not None:\n",
-            "        if is_shared:\n            if False:\n",
+            "        if is_shared:\n            if lock.writer is not None or len",
+            "        if is_shared:\n            if len",
+        ),
+        (
+            "more share a lock than it has room for",
+            " or len(lock.readers) >= lock.readers_max:",
+            ":",
         ),
         (
             "somebody writes while others look",
@@ -92,12 +97,26 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
+        f"{RULES}/eavesdroppers.py",
+        (f"{TESTS}/test_eavesdroppers.py",),
+        ("the queue of an eavesdropper has no bound", "if len(self._queue) >= QUEUE_MAX:", "if False:"),
+        ("a block is let go of before it was heard", "            MAPPINGS.map(block)", "            pass"),
+        ("what is lost to an eavesdropper is not counted", "            self.lost_count += 1\n", ""),
+        ("what waits to be heard is forgotten at the end", "            thread.join(limit_s)", "            pass"),
+    ),
+    *mutations(
+        AREA,
         f"{RULES}/delivery.py",
         (f"{TESTS}/test_waiting_for_locks.py",),
         (
             "a message that was taken back is handled",
             "            if self.taken_back is not None and not self.index:",
             "            if False:",
+        ),
+        (
+            "any number of messages wait in accessors",
+            "            if served.has_accessor or self.handle is not None:",
+            "            if self.handle is not None:",
         ),
     ),
     *mutations(

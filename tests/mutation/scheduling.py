@@ -221,6 +221,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "runtime/execution/parking.py",
         ("tests/runtime/dispatcher/test_waiting_for_locks.py",),
         ("what has begun is taken back", "if action.has_begun or self.parked.pop", "if self.parked.pop"),
+        ("nobody is left to run who accessors wait for", "        self._spare()\n", ""),
     ),
     *mutations(
         AREA,

@@ -124,6 +124,24 @@ def test_a_supervisor_that_does_not_read_holds_nobody_up_and_what_is_lost_is_cou
     assert (written + told, told) == (count, lost)
 
 
+def test_where_no_line_may_be_lost_who_logs_waits_for_the_supervisor(up: Up) -> None:
+    """`when_full = "wait"`: a supervisor that stands still for a moment costs time, and no line."""
+    system, count = up(ARCHIVE.format(log='log = { ring = "128KiB", when_full = "wait" }')), 20_000
+    with system.connect() as client:
+        client.call("gong.ring", timeout=LIMIT_S)
+        os.kill(system.pid, signal.SIGSTOP)
+        try:
+            flood = client.submit("scribe.write", count=count, text="x" * 100, timeout=4 * LIMIT_S)
+            for _ in range(RINGS_MIN):  # urgent work does not wait with who logs
+                client.call("gong.ring", priority=0, timeout=LIMIT_S)
+        finally:
+            os.kill(system.pid, signal.SIGCONT)
+        flood.result()
+    system.interrupt()
+    assert system.wait_down() == 0
+    assert count_of(system.folder) == (count, 0)
+
+
 def test_what_a_backplane_said_before_it_was_killed_is_there(system: System) -> None:
     """All of it: the last line is the one that somebody needs. And it is in the reason that people are shown."""
     with system.connect() as client:

@@ -31,23 +31,30 @@ def wait() -> type[Wait]:
     return Wait
 
 
+def started(dispatcher: Dispatcher, *, threads: int, slow_action_s: float = 1000.0, name: str = "test") -> Backplane:
+    """A backplane that runs the dispatcher; whoever starts it stops it."""
+    config = ProcessConfig(
+        system="test", backplane="real", run_dir="/nowhere", components=(), preempt=False,
+        slow_action_ns=round(slow_action_s * 1e9),
+    )  # fmt: skip
+    backplane = Backplane(config, [dispatcher], clock=RealClock(), link=Link(name))
+    backplane.start(threads)
+    return backplane
+
+
 @pytest.fixture
 def running() -> Iterator[Callable[..., Backplane]]:
     """Brings a dispatcher up on so many threads; stopped when the test has ended."""
-    started: list[Backplane] = []
+    backplanes: list[Backplane] = []
 
     def start(dispatcher: Dispatcher, *, threads: int, slow_action_s: float = 1000.0) -> Backplane:
-        config = ProcessConfig(
-            system="test", backplane="real", run_dir="/nowhere", components=(), preempt=False,
-            slow_action_ns=round(slow_action_s * 1e9),
-        )  # fmt: skip
-        backplane = Backplane(config, [dispatcher], clock=RealClock(), link=Link(f"test-{len(started)}"))
-        backplane.start(threads)
-        started.append(backplane)
+        name = f"test-{len(backplanes)}"
+        backplane = started(dispatcher, threads=threads, slow_action_s=slow_action_s, name=name)
+        backplanes.append(backplane)
         return backplane
 
     yield start
-    for backplane in started:
+    for backplane in backplanes:
         backplane.stop(LIMIT_S)
 
 

@@ -124,7 +124,7 @@ class Numbers(Dispatcher):
 
 def held_by(delivery: Delivery) -> list[str]:
     """Names of the data, in the order in which they were locked."""
-    return [claim.lock.name for claim in delivery.held]
+    return [claim.lock.name for claim in delivery.held if claim.lock is not delivery.dispatcher._places]
 
 
 @pytest.mark.usefixtures("replaceable")
@@ -186,7 +186,8 @@ class Rooms(Dispatcher):
         def held() -> dict[str, bool]:
             delivery = current.action
             assert isinstance(delivery, Delivery)
-            return {claim.lock.name: claim.is_shared for claim in delivery.held}
+            names = held_by(delivery)
+            return {claim.lock.name: claim.is_shared for claim in delivery.held if claim.lock.name in names}
 
         def read(message: Pair, here: Read[Datum], others: SelectiveAccessor[str, Datum]) -> None:
             self.script(others, held)

@@ -1,17 +1,31 @@
-"""Eavesdroppers hear first, change nothing, and never stand in the way of a message for long."""
+"""Eavesdroppers change nothing and keep nobody waiting: each has a thread and a bounded queue of its own."""
 
 from __future__ import annotations
 
 import logging
+import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
-from appbackplane.runtime.dispatcher import DataProtector, Dispatcher, Message, RegistrationError, message
+from appbackplane.runtime.dispatcher import (
+    DataProtector,
+    Dispatcher,
+    Message,
+    RegistrationError,
+    eavesdroppers,
+    message,
+)
+from appbackplane.runtime.dispatcher.eavesdroppers import QUEUE_MAX
+from appbackplane.runtime.dispatcher.sources import Block
+from appbackplane.runtime.dispatcher.sources.block_memory import MAPPINGS, make
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.errors import FailedPrecondition
+from tests.waiting import wait_until
+
+from .conftest import LIMIT_S, started
 
 
 @message(category=910, id=1)
@@ -51,8 +65,8 @@ class Post(Dispatcher):
             self.eavesdrop(ear, **options)
 
 
-def test_it_hears_its_category_before_the_handlers_do() -> None:
-    """And no other category."""
+def test_it_hears_its_category_and_no_other() -> None:
+    """In a virtual backplane, which has no threads, before the handlers do."""
     heard: list[str] = []
     post = Post((lambda parcel: heard.append(parcel.content), {"category": 910}))
     backplane = VirtualBackplane(post)
@@ -61,7 +75,7 @@ def test_it_hears_its_category_before_the_handlers_do() -> None:
     assert heard == []
     call = backplane.call("post.parcel", content="tea")
     ran = backplane.run_until_idle()
-    assert ran == ["parcel", "eavesdropping", "parcel"] and heard == ["tea"]
+    assert ran == ["parcel"] and heard == ["tea"]
     assert call.result() is None
 
 
@@ -95,101 +109,247 @@ def test_one_that_raises_is_cut_off_and_reported_and_the_message_goes_on(caplog:
     assert "clumsy of category 910" in caplog.text
 
 
-def test_one_that_is_slow_is_cut_off(caplog: pytest.LogCaptureFixture) -> None:
-    """By its own time: it has let each message of its category wait."""
-    held: list[VirtualBackplane] = []
+class Recorder:
+    """An eavesdropper that stays in its first message until the test has ended, or lets it go on."""
 
-    def slow(parcel: Parcel) -> None:
-        held[0].clock.move(held[0].clock.now_ns() + 300_000_000)
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self.is_there, self.let_go = threading.Event(), threading.Event()
 
-    post = Post((slow, {"category": 910, "slow_after": 0.2}))
-    held.append(VirtualBackplane(post))
-    with caplog.at_level(logging.ERROR):
-        held[0].call("post.parcel", content="tea").result()
-        held[0].call("post.parcel", content="rice").result()
-    assert "it took 300 ms over one message" in caplog.text
-    assert post._eavesdropping.of_category[910][0].heard_count == 1
+    def __call__(self, parcel: Parcel) -> None:
+        self.is_there.set()
+        self.let_go.wait(60.0)  # longer than a test waits for anything
+        self.heard.append(parcel.content)
 
 
-def test_one_that_does_not_come_back_is_left_behind(
+@pytest.fixture
+def recorder() -> Iterator[Recorder]:
+    made = Recorder()
+    yield made
+    made.let_go.set()
+
+
+def test_one_that_never_returns_keeps_nobody_waiting(
+    running: Callable[..., Any], wait: Any, recorder: Recorder
+) -> None:
+    """On one thread, the default: neither the messages nor other eavesdroppers."""
+    others: list[str] = []
+    all_heard = threading.Event()
+
+    def hear(parcel: Parcel) -> None:
+        others.append(parcel.content)
+        if len(others) == 3:
+            all_heard.set()
+
+    post = Post((recorder, {"category": 910}), (hear, {"category": 910}))
+    running(post, threads=1)
+    for content in ("tea", "rice", "salt"):
+        post.dispatch(Parcel(content))
+    wait.until(all_heard, "the other eavesdropper")
+    wait_until(lambda: len(post.order) == 3, "the messages do not go on")
+    wait.until(recorder.is_there, "it has begun to hear")
+
+
+def test_what_its_queue_has_no_room_for_is_lost_counted_and_reported(
+    running: Callable[..., Any], wait: Any, recorder: Recorder, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without a bound an eavesdropper that is too slow would fill the memory; without the report nobody would know."""
+    post = Post((recorder, {"category": 910}))
+    running(post, threads=1)
+    (ear,) = post._eavesdropping.all
+    with caplog.at_level(logging.WARNING):
+        post.dispatch(Parcel("first"))
+        wait.until(recorder.is_there, "it has begun to hear")
+        for number in range(QUEUE_MAX + 3):
+            post.dispatch(Parcel(str(number)))
+        wait_until(lambda: len(post.order) == QUEUE_MAX + 4, "the messages do not go on")
+        recorder.let_go.set()
+        wait_until(lambda: ear.heard_count == QUEUE_MAX + 1, "what is in the queue is not heard")
+    assert recorder.heard == ["first", *map(str, range(QUEUE_MAX))]
+    assert ear.lost_count == 3
+    (text,) = [each.getMessage() for each in caplog.records]
+    assert f"does not keep up: {QUEUE_MAX} messages wait for it, and 1 are lost to it so far" in text
+
+
+def test_what_each_has_heard_and_lost_is_asked_by_a_call() -> None:
+    """Beside the figures of the handlers."""
+
+    def hear(parcel: Parcel) -> None:
+        raise KeyError("where")
+
+    backplane = VirtualBackplane(Post((hear, {"category": 910}), (lambda letter: None, {"category": 911})))
+    backplane.call("post.parcel", content="tea").result()
+    backplane.call("post.letter", text="hello").result()
+    told = backplane.call("post.eavesdroppers").result()
+    assert [(each["category"], each["heard"], each["waiting"], each["lost"]) for each in told] == [
+        (910, 0, 0, 0),
+        (911, 1, 0, 0),
+    ]
+    assert [each["cut_off"] for each in told] == ["it raised KeyError: 'where'", None]
+    assert {each["backplane"] for each in told} == {"virtual"}
+
+
+def test_what_waits_is_heard_before_the_backplane_ends() -> None:
+    """A recorder has the end of the story as well. Its thread ends with the backplane."""
+    heard: list[str] = []
+
+    def hear(parcel: Parcel) -> None:
+        wait_until(lambda: ear._is_ending, "the backplane does not end")
+        heard.append(parcel.content)
+
+    post = Post((hear, {"category": 910}))
+    backplane = started(post, threads=1)
+    (ear,) = post._eavesdropping.all
+    for number in range(100):
+        post.dispatch(Parcel(str(number)))
+    wait_until(lambda: len(post.order) == 100, "the messages do not go on")
+    thread = ear._thread
+    assert thread is not None
+    assert backplane.stop(LIMIT_S)
+    assert heard == [str(number) for number in range(100)]
+    assert not thread.is_alive()
+
+
+def test_what_was_not_heard_when_the_backplane_ends_is_told(
+    running: Callable[..., Any], wait: Any, recorder: Recorder, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is lost silently."""
+    post = Post((recorder, {"category": 910}))
+    running(post, threads=1)
+    for number in range(3):
+        post.dispatch(Parcel(str(number)))
+    wait.until(recorder.is_there, "it has begun to hear")
+    wait_until(lambda: len(post.order) == 3, "the messages do not go on")
+    with caplog.at_level(logging.WARNING):
+        post._ends(0.0)  # as the backplane does when its time is over
+    assert "ends before eavesdropper" in caplog.text
+    assert "of category 910 has heard 2 messages" in caplog.text
+
+
+def test_one_that_raises_loses_what_waits_and_its_thread_ends(
     running: Callable[..., Any], wait: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It keeps its worker; the message goes on with another one, and the next ones do not even ask it."""
-    hanging, let_go, stored = threading.Event(), threading.Event(), threading.Event()
+    """It is called no more, and costs nothing any more."""
+    called: list[str] = []
+    may_raise = threading.Event()
 
-    def hang(parcel: Parcel) -> None:
-        hanging.set()
-        let_go.wait(20.0)
+    def hear(parcel: Parcel) -> None:
+        called.append(parcel.content)
+        may_raise.wait(LIMIT_S)
+        raise KeyError(parcel.content)
 
-    class Store(Dispatcher):
-        def setup(self) -> None:
-            def store(parcel: Parcel) -> None:
-                if parcel.content == "rice":
-                    stored.set()
-
-            self.register(store)
-            self.eavesdrop(hang, category=910, slow_after=0.05)
-
-    store = Store()
-    with caplog.at_level(logging.ERROR):
-        running(store, threads=2)
-        store.dispatch(Parcel("tea"))
-        store.dispatch(Parcel("rice"))
-        wait.until(stored, "the messages go on")
-    assert hanging.is_set() and not let_go.is_set()
-    assert "it has been at one message for 50 ms" in caplog.text
-    let_go.set()
+    post = Post((hear, {"category": 910}))
+    running(post, threads=1)
+    for number in range(3):
+        post.dispatch(Parcel(str(number)))
+    wait_until(lambda: len(post.order) == 3, "the messages do not go on")
+    (ear,) = post._eavesdropping.all
+    may_raise.set()
+    wait_until(lambda: ear._thread is None, "its thread goes on")
+    post.dispatch(Parcel("3"))
+    wait_until(lambda: len(post.order) == 4, "the messages do not go on")
+    assert called == ["0"] and ear.lost_count == 2 and ear.waiting_count == 0 and ear._thread is None
 
 
-@pytest.mark.parametrize("room", [1, 2])
-def test_where_there_is_no_room_for_them_the_message_goes_on(room: int, caplog: pytest.LogCaptureFixture) -> None:
-    """`max_posted` bounds what a component gives itself to do; those that it leaves out are in the log."""
+def test_where_there_is_no_thread_for_it_the_next_message_tries_again(
+    running: Callable[..., Any], wait: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that is out of threads for a moment loses neither the message nor the eavesdropper."""
     heard: list[str] = []
-    ears = [(lambda parcel: heard.append(parcel.content), {"category": 910}) for _ in range(2)]
+    both = threading.Event()
 
-    class Small(Post):
-        component_name = "post"
-        max_posted = room
+    def hear(parcel: Parcel) -> None:
+        heard.append(parcel.content)
+        if len(heard) == 2:
+            both.set()
 
-    post = Small(*ears)
-    backplane = VirtualBackplane(post)
-    _ = backplane.backplane
-    with caplog.at_level(logging.ERROR):
+    def start(thread: threading.Thread) -> None:
+        if thread.name.startswith("eavesdropper-"):
+            raise RuntimeError("can't start new thread")
+        start_thread(thread)
+
+    start_thread = threading.Thread.start
+    post = Post((hear, {"category": 910}))
+    running(post, threads=1)
+    with caplog.at_level(logging.WARNING), monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
         post.dispatch(Parcel("tea"))
-        backplane.run_until_idle()
-    assert post.order == ["stored tea "] and heard == ["tea"] * (room - 1)
-    assert "max_posted" in caplog.text
-    backplane.call("post.parcel", content="rice").result()
-    assert post.order[-1] == "stored rice " and heard[room - 1 :] == ["rice"] * room
+        wait_until(lambda: bool(post.order), "the message does not go on")
+    assert "has no thread yet, and hears nothing: can't start new thread" in caplog.text
+    post.dispatch(Parcel("rice"))
+    wait.until(both, "both messages are heard")
+    assert heard == ["tea", "rice"]
 
 
-def test_where_there_is_no_room_for_anything_else_who_does_not_come_back_is_cut_off(
+@message(category=912, id=1)
+class Photo(Message):
+    pixels: Block
+
+
+#: Of a block that does not travel as it is.
+BIG = 1 << 20
+
+
+@pytest.fixture
+def big_block() -> Iterator[Callable[[], Block]]:
+    """Makes blocks in shared memory."""
+    made: list[int] = []
+
+    def make_block() -> Block:
+        fd, token = make(BIG, lambda view: view.__setitem__(slice(None), b"x" * BIG))
+        made.append(fd)
+        return Block(BIG, b"", os.getpid(), fd, token=token)
+
+    yield make_block
+    for fd in made:
+        os.close(fd)
+
+
+class Gallery(Dispatcher):
+    def __init__(self, ear: Callable[[Any], object]) -> None:
+        self.ear, self.seen_count = ear, 0
+
+    def setup(self) -> None:
+        def show(photo: Photo) -> None:
+            assert photo.pixels.view[:1] == b"x"
+            self.seen_count += 1
+
+        self.register(show)
+        self.eavesdrop(self.ear, category=912)
+
+
+def test_the_blocks_of_a_message_stay_mapped_until_it_was_heard(
+    running: Callable[..., Any], wait: Any, big_block: Callable[[], Block], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its handlers have returned long before. They are bounded: a queue of large bodies would fill the memory."""
+    monkeypatch.setattr(eavesdroppers, "BLOCK_BYTES_MAX", 2 * BIG)
+    seen: list[bytes] = []
+    is_there, let_go = threading.Event(), threading.Event()
+
+    def hear(photo: Photo) -> None:
+        is_there.set()
+        let_go.wait(LIMIT_S)
+        seen.append(bytes(photo.pixels.view[-3:]))
+
+    gallery = Gallery(hear)
+    running(gallery, threads=1)
+    (ear,) = gallery._eavesdropping.all
+    mapped_before = len(MAPPINGS)
+    gallery.dispatch(Photo(big_block()))
+    wait.until(is_there, "it has begun to hear")
+    for number in range(1, 4):  # one waits, and one more; the third would be above the bound
+        gallery.dispatch(Photo(big_block()))
+        wait_until(lambda n=number: gallery.seen_count == n + 1, "the messages do not go on")
+    assert ear.lost_count == 1
+    let_go.set()
+    wait_until(lambda: ear.heard_count == 3, "what waits is not heard")
+    assert seen == [b"xxx"] * 3
+    wait_until(lambda: len(MAPPINGS) == mapped_before, "blocks stay mapped")
+
+
+def test_it_hears_messages_in_the_order_in_which_they_come_to_their_handlers(
     running: Callable[..., Any], wait: Any
 ) -> None:
-    """Who looks after them needs no place: without him the message, and its caller, would wait for ever."""
-    come_back, handled = threading.Event(), threading.Event()
-
-    class Small(Post):
-        max_posted = 2  # the message, and who is to hear it
-
-        def setup(self) -> None:
-            super().setup()
-
-            def unpack(parcel: Parcel) -> None:
-                handled.set()
-
-            self.register(unpack)
-
-    post = Small((lambda parcel: come_back.wait(), {"category": 910, "slow_after": 0.05}))
-    running(post, threads=2)
-    try:
-        post.dispatch(Parcel("tea"))
-        wait.until(handled, "the message goes on")
-    finally:
-        come_back.set()
-
-
-def test_it_hears_messages_of_one_priority_in_their_order(running: Callable[..., Any], wait: Any) -> None:
     """A recorder that writes what it hears writes it in order."""
     heard: list[int] = []
     done = threading.Event()
@@ -267,10 +427,7 @@ def two(parcel: Parcel, other: Parcel) -> None: ...
             r"eavesdrop\(two\) takes \(parcel: .*, other: .*\).*: expected a function of the message",
         ),
         (print, {"category": True}, "category=True, expected the number"),
-        (print, {"category": 910, "slow_after": float("nan")}, "slow_after=nan, expected seconds above 0"),
-        (print, {"category": 910, "slow_after": float("inf")}, "slow_after=inf, expected seconds above 0"),
         (print, {"category": "post"}, "category='post', expected the number"),
-        (print, {"category": 910, "slow_after": 0}, "slow_after=0, expected seconds above 0"),
     ],
 )
 def test_a_wrong_one_is_refused_when_it_is_registered(ear: Any, options: dict[str, Any], says: str) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from appbackplane.runtime.dispatcher import locking
-from appbackplane.runtime.dispatcher.locking import Claim, Lock
+from appbackplane.runtime.dispatcher.locking import MANY, Claim, Lock
 from tests.models.locking_model import LockingModel, Twin, Want, is_in_a_circle
 from tests.profiles import examples
 
@@ -50,12 +50,18 @@ def test_claims_are_taken_in_the_order_of_rank_each_lock_once() -> None:
 class LockingMachine(RuleBasedStateMachine):
     """Whatever is done to the locks is done to the twin; who has what, and who waits, must be the same after each step."""
 
-    @initialize(count=st.integers(1, 5), users=st.integers(2, 6), passed_max=st.sampled_from([0, 1, 2, 64]))
-    def start(self, count: int, users: int, passed_max: int) -> None:
+    @initialize(
+        count=st.integers(1, 5),
+        users=st.integers(2, 6),
+        passed_max=st.sampled_from([0, 1, 2, 64]),
+        readers_max=st.sampled_from([1, 2, MANY]),
+    )
+    def start(self, count: int, users: int, passed_max: int, readers_max: int) -> None:
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(locking, "PASSED_MAX", passed_max)
         self.locks = locks(count)
         self.model = LockingModel(count, passed_max)
+        self.locks[0].readers_max = self.model.locks[0].readers_max = readers_max
         self.users = [User(number, number % 3) for number in range(users)]
         self.model.everybody = [Twin(user.number, user.priority) for user in self.users]
         self.let_in: list[int] = []
@@ -118,11 +124,12 @@ class LockingMachine(RuleBasedStateMachine):
 
     @invariant()
     def exclusive_or_shared(self) -> None:
-        """One who writes, or any number who read; and the lock knows what they know."""
+        """One who writes, or as many who read as there is room for; and the lock knows what they know."""
         for lock in self.locks:
             having = [(user, claim.is_shared) for user in self.users for claim in user.held if claim.lock is lock]
             writers = [user for user, is_shared in having if not is_shared]
             assert len(writers) + bool(len(having) > len(writers)) <= 1
+            assert len(having) <= lock.readers_max
             assert (lock.writer and [lock.writer]) == (writers or None)
             assert sorted(map(id, lock.readers)) == sorted(id(user) for user, is_shared in having if is_shared)
 

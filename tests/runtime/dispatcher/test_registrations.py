@@ -47,7 +47,9 @@ def ring_loudly(_: Ring, bell: Bell) -> None:
     bell.rings.append("RING")
 
 
-def ring_far_away(_: Ring, bell: Accessor[Bell]) -> None: ...
+def ring_far_away(message: Ring, bell: Accessor[Bell]) -> None:
+    with bell.lock() as found:
+        found.rings.append("far away")
 
 
 def hear(_: Unheard) -> None: ...
@@ -82,10 +84,10 @@ def test_handlers_change_what_is_registered() -> None:
     """The paper's future work: the dispatcher as protected data."""
     house = House()
     backplane = VirtualBackplane(house)
-    for mode in ("loud", "quiet"):
+    for mode in ("loud", "quiet", "far"):
         backplane.call("house.mode", name=mode).result()
         backplane.call("house.ring").result()
-    assert house.bell.rings == ["ring", "RING", "ring"]
+    assert house.bell.rings == ["ring", "RING", "ring", "ring", "far away"]
 
 
 def test_what_holds_is_looked_up_when_the_turn_of_a_message_has_come() -> None:
@@ -102,7 +104,6 @@ def test_what_holds_is_looked_up_when_the_turn_of_a_message_has_come() -> None:
     ("mode", "error", "says"),
     [
         ("quiet", NotFound, "ring_loudly is not registered with virtual/house"),
-        ("far", FailedPrecondition, "declare keeps_threads = True in House"),
         ("new", FailedPrecondition, "Unheard has no route in virtual/house: a message needs a handler in setup"),
         ("nonsense", None, "nothing is registered for parameter 'bell'"),
     ],

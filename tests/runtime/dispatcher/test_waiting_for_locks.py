@@ -20,6 +20,7 @@ from appbackplane.runtime.objects.action import Action
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.envelope import BOOST, Envelope
 from appbackplane.transport.errors import Cancelled, DeadlineExceeded, Unavailable
+from tests.waiting import wait_until
 
 
 class Datum:
@@ -152,7 +153,7 @@ def backplane(house: House) -> VirtualBackplane:
     return backplane
 
 
-def meanwhile(backplane: VirtualBackplane) -> None:
+def meanwhile(backplane: VirtualBackplane, before_it_is_put_aside: Callable[[], object] = lambda: None) -> None:
     """What another worker does while this handler is in the middle of something: all there is."""
     engine = backplane.backplane.engine
     other, outer = Worker(engine, 99), current.worker
@@ -160,7 +161,10 @@ def meanwhile(backplane: VirtualBackplane) -> None:
     try:
         engine.drain(backplane.clock.now_ns())
         while (action := engine.choose(other)) is not None:
-            engine.complete(action, *engine.execute(other, action))
+            ended = engine.execute(other, action)
+            before_it_is_put_aside()
+            engine.drain(backplane.clock.now_ns())
+            engine.complete(action, *ended)
     finally:
         current.worker = outer
 
@@ -297,6 +301,24 @@ def test_who_waits_can_be_taken_back(house: House, backplane: VirtualBackplane) 
     backplane.run_until_idle()
     assert isinstance(errors[0], Cancelled)
     assert house.order == ["holds one", "next"]
+    assert_nothing_is_left(house, backplane)
+
+
+def test_who_is_about_to_wait_is_taken_back_as_well(house: House, backplane: VirtualBackplane) -> None:
+    """It has asked for the lock and is not put aside yet: its handler need not begin, for nobody wants the answer."""
+    calls: list[Any] = []
+
+    def holds_one() -> None:
+        calls.append(backplane.call("house.use_one", name="waits"))
+        meanwhile(backplane, calls[0].cancel)
+
+    house.script["holds one"] = holds_one
+    house.dispatch(UseOne("holds one"))
+    backplane.run_until_idle()
+    house.dispatch(UseOne("next"))
+    backplane.run_until_idle()
+    assert house.order == ["holds one", "next"]
+    assert isinstance(calls[0].error(), Cancelled)
     assert_nothing_is_left(house, backplane)
 
 
@@ -463,34 +485,87 @@ def test_who_waits_in_its_thread_is_inherited_from_as_well(
     assert not house.failures
 
 
-def test_who_waits_in_its_thread_is_taken_back_as_well(
-    running: Callable[..., Any], wait: Any, blocking: threading.Semaphore
+def test_who_waits_for_its_data_holds_no_thread_though_others_have_accessors(
+    running: Callable[..., Any], wait: Any
 ) -> None:
-    """It cannot be put aside, but its handler need not begin: nobody wants the answer."""
+    """One accessor in a dispatcher once made all messages wait in their threads: a few for one datum stopped the others."""
     house = House(has_accessor=True)
-    holding, let_go, done = threading.Event(), threading.Event(), threading.Event()
+    holding, let_go, free, done = threading.Event(), threading.Event(), threading.Event(), threading.Event()
 
     def holds_one() -> None:
         holding.set()
         wait.until(let_go, "the test")
 
-    house.script |= {"holds one": holds_one, "last": done.set}
-    engine = running(house, threads=2).engine
+    house.script |= {"holds one": holds_one, "free": free.set, "last": done.set}
+    backplane = running(house, threads=2)
     house.dispatch(UseOne("holds one"))
     wait.until(holding, "it holds one")
-    action = house._action_of(UseOne("waits"), None, None)
-    action.peer, action.call_id = b"caller", 1
-    with engine.lead:
-        engine.intake.accepted[b"caller", 1] = action
-        engine.post(action, engine.clock.now_ns())
-    assert blocking.acquire(timeout=20.0)
-    with engine.lead:
-        engine.intake.cancel(b"caller", 1, engine.clock.now_ns())
+    for number in range(3):
+        house.dispatch(UseOne(f"waits {number}"))
+    house.dispatch(UseNothing("free"))
+    wait.until(free, "what needs no data")
+    assert backplane.engine.parking.spares == 0
     let_go.set()
     house.dispatch(UseOne("last"))
-    wait.until(done, "who comes after it")
-    assert house.order == ["holds one", "last"]
-    assert isinstance(action.error, Cancelled)
+    wait.until(done, "all of them")
+    assert house.order == ["holds one", "free", "waits 0", "waits 1", "waits 2", "last"]
+
+
+def test_when_all_threads_wait_in_accessors_a_spare_one_runs_who_they_wait_for(
+    running: Callable[..., Any], wait: Any, blocking: threading.Semaphore
+) -> None:
+    """Who was put aside may get its locks when no other thread is left; without a spare one all would wait for ever."""
+    house = House(has_accessor=True)
+    holding, let_go, done = threading.Event(), threading.Event(), threading.Event()
+
+    def holds_two() -> None:
+        holding.set()
+        wait.until(let_go, "the test")
+
+    house.script |= {"holds two": holds_two, "last": done.set}
+    backplane = running(house, threads=2)
+    house.dispatch(UseTwo("holds two"))
+    wait.until(holding, "it holds two")
+    both = house._action_of(UseBoth("has one, waits for two"), None, None)
+    house.post(both)
+    wait_until(lambda: id(both) in backplane.engine.parking.parked, "it is not put aside")
+    house.dispatch(ReachForOne("first"))
+    assert blocking.acquire(timeout=20.0)
+    house.dispatch(ReachForOne("last"), priority=0)  # before what two is handed to
+    assert blocking.acquire(timeout=20.0)
+    let_go.set()
+    wait.until(done, "all of them")
+    assert backplane.engine.parking.spares == 2
+
+
+def test_so_many_messages_at_a_time_may_wait_in_accessors(
+    running: Callable[..., Any], wait: Any, blocking: threading.Semaphore
+) -> None:
+    """Each has a spare thread. The others are put aside until one has ended; what has no accessor goes on."""
+    house = House(has_accessor=True)
+    house._places.readers_max = 1
+    holding, let_go, free, done = threading.Event(), threading.Event(), threading.Event(), threading.Event()
+
+    def holds_one() -> None:
+        holding.set()
+        wait.until(let_go, "the test")
+
+    house.script |= {"holds one": holds_one, "free": free.set, "last": done.set}
+    backplane = running(house, threads=2)
+    house.dispatch(UseOne("holds one"))
+    wait.until(holding, "it holds one")
+    house.dispatch(ReachForOne("first"))
+    assert blocking.acquire(timeout=20.0)
+    last = house._action_of(ReachForOne("last"), None, None)
+    house.post(last)
+    wait_until(lambda: id(last) in backplane.engine.parking.parked, "it is not put aside")
+    assert last.waits_because() == "the lock of accessors (32 messages at a time)"
+    house.dispatch(UseNothing("free"))
+    wait.until(free, "what has no accessor")
+    assert backplane.engine.parking.spares == 1
+    let_go.set()
+    wait.until(done, "all of them")
+    assert house.order == ["holds one", "free", "first", "last"]
 
 
 def test_a_thread_that_waits_leaves_its_work_to_others(
@@ -513,38 +588,3 @@ def test_a_thread_that_waits_leaves_its_work_to_others(
     house.dispatch(UseNothing("free"))
     wait.until(done, "the third worker")
     let_go.set()
-
-
-def test_what_an_eavesdropper_is_to_hear_keeps_no_thread_from_it(running: Callable[..., Any], wait: Any) -> None:
-    """A source's message is parked until it was heard. Did it keep its source locked, the only thread would wait for that."""
-    from appbackplane.runtime.dispatcher.locking import Lock
-
-    lock = Lock((0, 0, 0), "source")
-
-    class FromSource(Handle):
-        def resolve(self) -> Message:
-            return UseNothing("from source")
-
-    house, heard, all_done = House(has_accessor=True), threading.Event(), threading.Event()
-    holding, let_go = threading.Event(), threading.Event()
-    setup = house.setup
-
-    def with_eavesdropper() -> None:
-        setup()
-        house.eavesdrop(lambda message: heard.set(), category=70)
-
-    def last() -> None:
-        if house.order.count("from source") == 2:
-            all_done.set()
-        else:
-            house.script["from source"] = last
-
-    house.setup = with_eavesdropper  # type: ignore[method-assign]
-    house.script |= {"first": lambda: (holding.set(), wait.until(let_go, "the test"))[1], "from source": last}
-    running(house, threads=1)
-    house.dispatch(UseNothing("first"))
-    wait.until(holding, "the first")
-    for _ in range(2):
-        house.dispatch(FromSource(UseNothing.__message__, lock=lock))
-    let_go.set()
-    wait.until(all_done, "both of the source")

@@ -10,12 +10,15 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from appbackplane.runtime.execution import log_ring
 from appbackplane.runtime.execution.log_ring import RING_BYTES_MIN, TORN_LOOKS_MAX, RingReader, RingWriter
+from tests.waiting import wait_until
 
 LIMIT_S = 20.0
 ALL = 1 << 30
@@ -91,6 +94,110 @@ def test_room_is_kept_for_what_is_urgent(ends: tuple[RingReader, RingWriter]) ->
     reason = b"the reason" * 1_000
     writer.write(reason, is_urgent=True)
     assert reader.read(ALL)[-1] == reason
+
+
+@pytest.fixture
+def waiting() -> Iterator[tuple[RingReader, RingWriter]]:
+    """Both ends; who logs waits for room."""
+    reader = RingReader(RING_BYTES_MIN)
+    writer = RingWriter(os.dup(reader.fd), os.dup(reader.wake_fd), waits=True)
+    yield reader, writer
+    writer.unmap()
+    reader.close()
+
+
+@pytest.mark.parametrize("threads_count", [1, 4])
+def test_who_is_to_wait_for_room_loses_nothing(waiting: tuple[RingReader, RingWriter], threads_count: int) -> None:
+    """`when_full = "wait"`: ten times what there is room for, and every line is read, each thread's in order."""
+    reader, writer = waiting
+    count, found = 10 * RING_BYTES_MIN // 1_000 // threads_count, list[bytes]()
+
+    def log(thread: int) -> None:
+        for number in range(count):
+            writer.write(b"%d %d " % (thread, number) + b"x" * 1_000, is_urgent=not number % 7)
+
+    threads = [threading.Thread(target=log, args=(number,)) for number in range(threads_count)]
+    for thread in threads:
+        thread.start()
+
+    def has_read_all() -> bool:
+        found.extend(reader.read(30_000))
+        return len(found) == count * threads_count
+
+    wait_until(has_read_all, lambda: f"{len(found)} lines are read, {reader.lost_count} are lost")
+    for thread in threads:
+        thread.join(LIMIT_S)
+    assert reader.lost_count == 0
+    for thread in range(threads_count):
+        own = [int(line.split()[1]) for line in found if line.startswith(b"%d " % thread)]
+        assert own == list(range(count))
+
+
+def test_who_has_waited_for_long_loses_the_line_and_the_next_do_not_wait(
+    waiting: tuple[RingReader, RingWriter], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A supervisor that is stopped must not stop its system. Once it reads again, lines wait again."""
+    reader, writer = waiting
+    monkeypatch.setattr(log_ring, "WAIT_MAX_S", 5 * log_ring.WAIT_STEP_S)
+    waits: list[object] = []
+    wait_for_room = RingWriter._wait_for_room
+
+    def waited(self: RingWriter, line: Any) -> None:
+        waits.append(line)
+        wait_for_room(self, line)
+
+    monkeypatch.setattr(RingWriter, "_wait_for_room", waited)
+
+    def fill() -> None:
+        before = len(waits)
+        while len(waits) == before:
+            writer.write(b"x" * 1_000)
+
+    fill()
+    assert reader.lost_count == 1
+    for _ in range(3):
+        writer.write(b"x" * 1_000)
+    assert (len(waits), reader.lost_count) == (1, 4)
+    assert reader.read(ALL)
+    fill()
+    assert (len(waits), reader.lost_count) == (2, 5)
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """One for each time that a writer has looked for room."""
+    found: list[None] = []
+    write_what_waits = RingWriter._write_what_waits
+
+    def looked(self: RingWriter) -> None:
+        found.append(None)
+        write_what_waits(self)
+
+    monkeypatch.setattr(RingWriter, "_write_what_waits", looked)
+    monkeypatch.setattr(log_ring, "WAIT_MAX_S", 5 * log_ring.WAIT_STEP_S)
+    return found
+
+
+def test_a_line_that_never_fits_is_not_waited_for(waiting: tuple[RingReader, RingWriter], looks: list[None]) -> None:
+    """Though the ring is empty."""
+    reader, writer = waiting
+    writer.write(b"x" * reader.capacity)
+    assert (reader.lost_count, len(looks)) == (1, 1)
+
+
+def test_a_signal_handler_does_not_wait_for_the_code_that_it_interrupts(
+    waiting: tuple[RingReader, RingWriter], looks: list[None]
+) -> None:
+    """That one would put its line into the ring, and goes on when the handler has returned."""
+    reader, writer = waiting
+    with writer._is_written:
+        writer._written_by = threading.get_ident()
+        writer.write(b"of the handler")
+        writer._written_by = 0
+    assert len(looks) == 1
+    assert not reader.read(ALL)
+    writer.write(b"the next")
+    assert reader.read(ALL) == [b"of the handler", b"the next"]
 
 
 def test_threads_that_log_at_once_lose_nothing(ends: tuple[RingReader, RingWriter]) -> None:

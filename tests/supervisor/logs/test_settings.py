@@ -21,9 +21,12 @@ def settings(text: str) -> LogSettings:
 
 def test_defaults_and_all_that_can_be_said() -> None:
     """A system that says nothing keeps 80 MiB."""
-    assert settings("{}") == LogSettings() == LogSettings("INFO", None, 16 << 20, 5, 1 << 20)  # type: ignore[arg-type]
-    told = settings('{ level = "DEBUG", dir = "log", file_size = "1.5MiB", files = 2, ring = 200000 }')
+    assert settings("{}") == LogSettings() == LogSettings("INFO", None, 16 << 20, 5, 1 << 20, "lose")  # type: ignore[arg-type]
+    told = settings(
+        '{ level = "DEBUG", dir = "log", file_size = "1.5MiB", files = 2, ring = 200000, when_full = "wait" }'
+    )
     assert (told.level, told.dir, told.file_size, told.files, told.ring) == ("DEBUG", "log", 1_572_864, 2, 200_000)
+    assert told.when_full == "wait"
 
 
 WRONG = {
@@ -33,6 +36,7 @@ WRONG = {
     "{ file_size = 1 }": "system.log.file_size: expected 64KiB to 1GiB, got 1B",
     '{ ring = "2GiB" }': "system.log.ring: expected 128KiB to 1GiB, got 2GiB",
     "{ ring = true }": "system.log.ring: expected a size",
+    '{ when_full = "block" }': "system.log.when_full: expected one of 'lose', 'wait'",
     '{ dir = "" }': "system.log.dir: expected a path",
     "{ size = 1 }": "system.log.size: unknown key",
     '"INFO"': "system.log: expected a table, got 'INFO'",
