@@ -48,6 +48,7 @@ TIER_OF = {
     "tests/supervisor/test_restart_processes.py": "systems",
     "tests/supervisor/test_system.py": "systems",
     "tests/supervisor/test_top.py": "systems",
+    "tests/supervisor/test_trials.py": "systems",
     "tests/transport/test_exports.py": "systems",
     "tests/transport/test_link_left_behind.py": "systems",
     "tests/docs": "calm",

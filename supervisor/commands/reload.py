@@ -1,5 +1,7 @@
 """reload: have a running system be what its TOML says now; first what that takes is shown, then it is done.
 
+Settings are compared, code is not: whoever has deployed new code restarts its backplanes.
+
 A file that is in any way wrong changes nothing: it is checked here as `check` does it, components included, before anything
 is touched, and once more by the supervisor, whose plan it is.
 """
@@ -107,6 +109,7 @@ def _show_plan(told: dict[str, Any]) -> None:
     steps = told["plan"]
     if not _is_any(steps):
         click.echo(f"nothing has changed: the system is what {told['file']} says")
+        click.echo("the code was not compared: where it is new, appbackplane restart BACKPLANE takes it")
         return
     rows = [
         (

@@ -20,6 +20,7 @@ from . import status
 from .control_socket import Asked, ControlSocket
 from .questions import Questions
 from .reconfiguring import Reconfiguring
+from .trials import Trials
 
 
 class Desk:
@@ -31,6 +32,7 @@ class Desk:
         director: Director,
         questions: Questions,
         reconfiguring: Reconfiguring,
+        trials: Trials,
         *,
         take: Callable[[events.Event], None],
         status_now: Callable[[], dict[str, Any]],
@@ -51,7 +53,7 @@ class Desk:
             "supervisor.routes": self._routes,
             "supervisor.move": self._move,
             "supervisor.hand_over": self._hand_over,
-            "supervisor.restart": self._restart,
+            "supervisor.restart": trials.restart,
             "supervisor.reload": reconfiguring.reload,
             "supervisor.scale": reconfiguring.scale,
             "supervisor.down": self._down,
@@ -101,9 +103,6 @@ class Desk:
             raise FailedPrecondition("this system is in no cluster: a table [cluster] in its TOML puts it into one")
         self._tenure.name_primary(meaning.node(asked))
         self._control.reply(asked.caller, self._tenure.describe())
-
-    def _restart(self, asked: Asked) -> None:
-        self._take(events.RestartOrdered(asked.caller, *meaning.restart(asked)))
 
     def _down(self, asked: Asked) -> None:
         self._control.reply(asked.caller, {})

@@ -77,7 +77,7 @@ class OrderedRestarts:
         try:
             if is_going_down:
                 raise Unavailable("the system is going down")
-            names = tuple(dict.fromkeys(name for word in event.backplanes for name in self._meant(word)))
+            names = self._names(event)
             rolling = Rolling(self._children, names, is_forced=event.is_forced) if event.is_rolling else None
             if len(self._orders) >= ORDERS_MAX:
                 raise Busy(f"{ORDERS_MAX} orders to restart have not ended yet", retry_after=1.0)
@@ -86,6 +86,17 @@ class OrderedRestarts:
         order = RestartOrder(event.caller, names, now_ns + event.limit_ns, event.is_now, rolling=rolling)
         self._orders.append(order)
         return []
+
+    def concerned(self, event: RestartOrdered) -> tuple[str, ...]:
+        """Backplanes that would get a new process by this order, those that their strategies name included.
+
+        Raises `NotFound`.
+        """
+        names = self._names(event)
+        if event.is_rolling:
+            return names
+        others = [group_restart.others_of(self._children, self._children[name]) for name in names]
+        return tuple(dict.fromkeys((*names, *(other.name for group in others for other in group))))
 
     def advance(self, now_ns: int) -> list[Effect]:
         """Everything that can be begun or ended now."""
@@ -116,6 +127,9 @@ class OrderedRestarts:
         waits = [order.ends_ns for order in self._orders]
         waits += [order.looks_at_ns for order in self._orders if order.looks_at_ns is not None]
         return min(waits, default=None)
+
+    def _names(self, event: RestartOrdered) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for word in event.backplanes for name in self._meant(word)))
 
     def _meant(self, word: str) -> list[str]:
         """A backplane, or all replicas that have the name in common."""
