@@ -40,6 +40,7 @@ TIER_OF = {
     "tests/supervisor/test_drain_processes.py": "systems",
     "tests/supervisor/test_health_processes.py": "systems",
     "tests/supervisor/test_interrupts.py": "systems",
+    "tests/supervisor/test_late_readers.py": "systems",
     "tests/supervisor/test_limits.py": "systems",
     "tests/supervisor/test_move_command.py": "systems",
     "tests/supervisor/test_new.py": "systems",

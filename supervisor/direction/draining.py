@@ -58,6 +58,7 @@ def ended(child: Child, event: Drained) -> list[effects.Effect]:
     if not child.is_at(event.generation, Phase.DRAINING) or child.drain is not Drain.RUNNING:
         return []
     child.drain, child.deadline_ns = Drain.DONE, None
+    child.has_finished = not (event.error or event.running)
     left = []
     if event.error:
         left.append(f"did not say how far it came: {event.error}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.supervisor.direction import draining, effects, events
 from appbackplane.supervisor.direction.child import Drain, Phase
@@ -220,3 +222,18 @@ def test_each_backplane_has_a_limit_of_its_own() -> None:
     world.do_what_is_asked()
     done = world.tell(events.DownOrdered("SIGTERM"))
     assert effects.Drain("third", 1, 3 * SECOND_NS, STOP_LIMIT_NS, draining.GOING_DOWN) in done
+
+
+@pytest.mark.parametrize(("running", "has_finished"), [((), True), (("base.work",), False)])
+def test_callers_can_tell_who_ended_with_all_its_work_done(running: tuple[str, ...], has_finished: bool) -> None:
+    """An answer may be lost on its way; then its caller is told that the work was done, and not that nobody knows."""
+    world = up_world()
+    world.order_restart("third")
+    world.finish_draining("third", running=running)
+    world.finish_hook("third", "top")
+    assert not world.director.directory.backplanes["third"].has_finished, "it has not ended"
+    done = world.die("third", 0)
+    sent = [effect.directory for effect in done if isinstance(effect, effects.SendDirectory)]
+    assert [one.backplanes["third"].has_finished for one in sent] == [has_finished]
+    world.do_what_is_asked()
+    assert not world.director.directory.backplanes["third"].has_finished, "another generation, which has just begun"
