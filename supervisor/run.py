@@ -177,14 +177,14 @@ class Supervisor:
             take=self._take, status_now=self._status, tenure=self._tenure, change_limit=self._limits.change, say=self._say,
         )  # fmt: skip
         self._events: deque[events.Event] = deque()
+        stack.callback(self._desk.close)
         self._outcome: Outcome | None = None
-        self._signals = signal_pipe
+        self._guarding, self._service, self._signals = guarding, service, signal_pipe
         self._poller.watch(signal_pipe.fd, self._on_signals)
         self._poller.watch(self._control.fileno(), lambda: None)  # each turn looks there anyway
         guarding.watch(self._poller)
         if self._tenure is not None:
             self._tenure.watch(self._poller)
-        self._guarding, self._service = guarding, service
 
     def run(self) -> Outcome:
         """Until nothing is left."""

@@ -86,6 +86,7 @@ def command(file: Path | None, system: str | None, dry_run: bool, timeout: float
     else:
         again = ", ".join(f"{name} (generation {number})" for name, number in answer["generations"].items())
         click.echo(f"done: {again} up" if again and not answer["problems"] else "done")
+        show.unfinished(answer)
     if answer["problems"]:
         raise NotDone([f"but {problem}" for problem in answer["problems"]])
 

@@ -66,3 +66,4 @@ def command(
         return
     for name, generation in answer["backplanes"].items():
         click.echo(f"backplane {name!r} is up again, generation {generation}")
+    show.unfinished(answer)

@@ -90,6 +90,8 @@ class Child:
     #: Its restart was ordered: it is started again whatever its type, and that counts for nothing.
     is_ordered: bool = False
     drain: Drain = Drain.NONE
+    #: What was refused or cut off when its last process went down on purpose.
+    unfinished: list[str] = field(default_factory=list)
     #: Its last process has been drained, and nothing was left: all calls that it had taken in were done or refused.
     has_finished: bool = False
     #: Its components are above `start` on the primary node of a cluster alone.

@@ -9,7 +9,7 @@ runtime/execution/draining.py.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from appbackplane.runtime.objects.module_state import ModuleState
 
@@ -28,7 +28,7 @@ _SERVING = (ModuleState.PRIMARY, ModuleState.SECONDARY)
 def order(child: Child) -> None:
     """It is to go down. What has nothing to finish, or is at it already, is left alone."""
     if child.phase is Phase.UP and child.drain is Drain.NONE and _serves(child):
-        child.drain = Drain.DUE
+        child.drain, child.unfinished = Drain.DUE, []
 
 
 def begin(children: Mapping[str, Child], now_ns: int, *, is_going_down: bool) -> list[effects.Effect]:
@@ -59,13 +59,15 @@ def ended(child: Child, event: Drained) -> list[effects.Effect]:
         return []
     child.drain, child.deadline_ns = Drain.DONE, None
     child.has_finished = not (event.error or event.running)
-    left = []
+    left = child.unfinished
     if event.error:
         left.append(f"did not say how far it came: {event.error}")
     if event.refused_count:
         left.append(f"{event.refused_count} not begun within {child.drain_limit_ns / 1e9:g} s, and refused")
     if event.running:
-        left.append(f"not ended: {', '.join(event.running)}")
+        left.append(f"not ended, and cut off: {', '.join(event.running)}")
+    if event.unread_count:
+        left.append(f"{event.unread_count} callers do not read, and lose what they were answered last")
     return [effects.Say(f"backplane {child.name!r}: drained, but {'; '.join(left)}", is_error=True)] if left else []
 
 
@@ -95,8 +97,9 @@ def cut(children: Mapping[str, Child], died: Child) -> list[effects.Effect]:
             child.drain, child.deadline_ns = Drain.DONE, None
         else:
             child.drain = Drain.NONE
-        because = f"{died.name!r} has died, and comes back only after it has gone"
-        said.append(effects.Say(f"backplane {name!r}: does not finish what it has: {because}", is_error=True))
+        because = f"does not finish what it has: {died.name!r} has died, and comes back only after it has gone"
+        child.unfinished.append(because)
+        said.append(effects.Say(f"backplane {name!r}: {because}", is_error=True))
     return said
 
 
@@ -111,10 +114,18 @@ def limit_hooks(child: Child, now_ns: int) -> None:
 
 
 def too_late(child: Child) -> str:
-    """Why one that goes down is killed at its limit."""
+    """Why one that goes down is killed at its limit; noted as unfinished."""
+    because = f"did not stop within {child.stop_limit_ns / 1e9:g} s"
     if child.drain is Drain.RUNNING:
-        return f"did not answer within {(child.drain_limit_ns + child.stop_limit_ns + ANSWER_NS) / 1e9:g} s of being drained"
-    return f"did not stop within {child.stop_limit_ns / 1e9:g} s"
+        limit_ns = child.drain_limit_ns + child.stop_limit_ns + ANSWER_NS
+        because = f"did not answer within {limit_ns / 1e9:g} s of being drained"
+    child.unfinished.append(f"{because}: killed")
+    return because
+
+
+def unfinished(children: Iterable[Child]) -> list[str]:
+    """What these have refused or cut off as they went down the last time, a line each."""
+    return [f"backplane {child.name!r}: {'; '.join(child.unfinished)}" for child in children if child.unfinished]
 
 
 def _limits(child: Child, now_ns: int) -> tuple[int, int]:

@@ -137,7 +137,7 @@ def test_a_caller_that_hears_late_of_a_drain_is_waited_for(up: Up) -> None:
             ask_until(client, "supervisor.status", has_drained_for_a_while)
         finally:
             os.kill(program.pid, signal.SIGCONT)
-        assert rolling.result() == {"backplanes": {"web-1": 2}}
+        assert rolling.result() == {"backplanes": {"web-1": 2}, "unfinished": []}
     assert_none_failed([program])
 
 

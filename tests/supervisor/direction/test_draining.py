@@ -169,7 +169,7 @@ def test_what_was_left_is_said() -> None:
     world.order_down()
     world.finish_draining("third", refused_count=7, running=("top.dig",))
     assert world.said[-1] == (
-        "backplane 'third': drained, but 7 not begun within 10 s, and refused; not ended: top.dig"
+        "backplane 'third': drained, but 7 not begun within 10 s, and refused; not ended, and cut off: top.dig"
     )
     world.finish_hook("third", "top")
     world.die("third", 0)
@@ -237,3 +237,35 @@ def test_callers_can_tell_who_ended_with_all_its_work_done(running: tuple[str, .
     assert [one.backplanes["third"].has_finished for one in sent] == [has_finished]
     world.do_what_is_asked()
     assert not world.director.directory.backplanes["third"].has_finished, "another generation, which has just begun"
+
+
+def test_whoever_ordered_it_is_told_what_was_not_finished() -> None:
+    """A job of half a minute was cut off, and the order was answered as done; those who are taken along count, too."""
+    world = up_world(policies={"first": policy(strategy="rest_for_one")})
+    caller = world.order_restart("first")
+    world.finish_draining("third", refused_count=7, running=("top.dig",))
+    world.do_what_is_asked()
+    told = world.answers[caller]
+    assert isinstance(told, effects.Answer), told
+    assert told.result["unfinished"] == [
+        "backplane 'third': 7 not begun within 10 s, and refused; not ended, and cut off: top.dig"
+    ]
+    caller = world.order_restart("first")
+    world.do_what_is_asked()
+    told = world.answers[caller]
+    assert isinstance(told, effects.Answer), told
+    assert told.result["unfinished"] == [], "this time nothing was"
+
+
+def test_so_is_it_of_one_that_was_killed_at_its_limit() -> None:
+    """Its hook hangs, or its process does not end: what it had then is cut off without a word of its own."""
+    world = up_world()
+    caller = world.order_restart("third")
+    world.finish_draining("third")
+    world.finish_hook("third", "top")
+    while not world.processes["third"].is_killed:
+        assert world.pass_time()
+    world.do_what_is_asked()
+    told = world.answers[caller]
+    assert isinstance(told, effects.Answer), told
+    assert told.result["unfinished"] == ["backplane 'third': did not stop within 10 s: killed"]
