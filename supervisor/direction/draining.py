@@ -42,7 +42,9 @@ def begin(children: Mapping[str, Child], now_ns: int, *, is_going_down: bool) ->
     above = dependants(registrations(children))
     begun: list[effects.Effect] = []
     for child in due:
-        before = [children[name] for name in above[child.name] if child.name not in _all_above(name, above)]
+        before = [
+            children[name] for name in _users(child.name, children, above) if child.name not in _all_above(name, above)
+        ]
         if all(other.holds_nothing() for other in before if is_going_down or other.is_leaving):
             child.drain = Drain.RUNNING
             limit_ns, stop_limit_ns = _limits(child, now_ns)
@@ -143,6 +145,17 @@ def _serves(child: Child) -> bool:
 def _is_at_rest(child: Child) -> bool:
     """No hook runs: one on its way up ends first, or the process is killed at its limit."""
     return child.phase is Phase.UP and not child.moving
+
+
+def _users(name: str, children: Mapping[str, Child], above: Mapping[str, Collection[str]]) -> set[str]:
+    """Those that depend on it; through one that is gone, also those that depend on that one."""
+    found, ahead = set(above[name]), list(above[name])
+    while ahead:
+        if not children[other := ahead.pop()].is_movable:
+            news = set(above[other]) - found
+            found |= news
+            ahead += news
+    return found
 
 
 def _all_above(name: str, above: Mapping[str, Collection[str]]) -> set[str]:

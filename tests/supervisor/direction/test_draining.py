@@ -269,3 +269,29 @@ def test_so_is_it_of_one_that_was_killed_at_its_limit() -> None:
     told = world.answers[caller]
     assert isinstance(told, effects.Answer), told
     assert told.result["unfinished"] == ["backplane 'third': did not stop within 10 s: killed"]
+
+
+@pytest.mark.parametrize("on_give_up", ["shutdown", "down"])
+def test_the_order_holds_across_one_that_is_gone(on_give_up: str) -> None:
+    """Whoever needs what is gone goes before what that needed. The base went first, while the top still worked on it."""
+    strategy = "one_for_one" if on_give_up == "shutdown" else "one_for_all"
+    world = up_world(policies={"second": policy(strategy=strategy, max=0, on_give_up=on_give_up)})
+    begun = len(world.moves)
+    world.die("second", -9)
+    assert on_give_up != "shutdown" or world.drains == ["third"]
+    world.do_what_is_asked()
+    downs = [component for component, to in world.moves[begun:] if to is ModuleState.DOWN]
+    assert downs == ["top", "base"]
+
+
+def test_so_it_does_in_a_restart_beside_one_that_is_gone() -> None:
+    """The base is drained when those above have gone, also those that need it through one that is not there now."""
+    world = up_world(
+        policies={"first": policy(strategy="rest_for_one"), "second": policy(max=0, on_give_up="secondary")}
+    )
+    world.die("second", -9)
+    world.do_what_is_asked()
+    world.order_restart("first")
+    assert world.drains == ["third"]
+    world.do_what_is_asked()
+    assert world.drains == ["third", "first"]
