@@ -27,8 +27,11 @@ _SERVING = (ModuleState.PRIMARY, ModuleState.SECONDARY)
 
 def order(child: Child) -> None:
     """It is to go down. What has nothing to finish, or is at it already, is left alone."""
-    if child.phase is Phase.UP and child.drain is Drain.NONE and _serves(child):
-        child.drain, child.unfinished = Drain.DUE, []
+    if child.drain is not Drain.NONE:
+        return
+    child.unfinished = []
+    if child.phase is Phase.UP and _serves(child):
+        child.drain = Drain.DUE
 
 
 def begin(children: Mapping[str, Child], now_ns: int, *, is_going_down: bool) -> list[effects.Effect]:

@@ -244,9 +244,8 @@ def begin(
     with_whom = f", and with it {', '.join(one.name for one in others)} ({child.policy.strategy})" if others else ""
     effects: list[Effect] = [Say(f"backplane {child.name!r}: ordered to restart{with_whom}")]
     for one in (child, *others):
-        one.unfinished = []
         if is_now or one.phase is Phase.STARTING:  # that serves nobody yet
-            one.reason = "killed: ordered to restart at once"
+            one.reason, one.unfinished = "killed: ordered to restart at once", []
             one.enter(Phase.KILLED, now_ns)
             effects.append(Kill(one.name, one.generation))
         else:

@@ -6,6 +6,7 @@ Each call is a frame of its own: more of them than a socket and a link read ahea
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -52,8 +53,7 @@ class Asking(Component):
     @operation(priority=7)
     def block(self) -> None:
         (HERE / "blocked").touch()
-        while not (HERE / "go").exists():
-            time.sleep(0.01)
+        (HERE / "go").read_bytes()  # a pipe
 '''
 
 
@@ -115,6 +115,7 @@ def test_so_does_one_with_asyncio(begin: Callable[..., RunningSystem], words: tu
 
 def test_so_does_a_backplane_whose_threads_are_busy(begin: Callable[..., RunningSystem], tmp_path: Path) -> None:
     """Its sentinel hears that the other one has ended, while nobody has looked at what that answered."""
+    os.mkfifo(tmp_path / "go")
     system = begin('[backplane.asking]\ncomponents = ["demo:Asking"]\npreempt = false')
     with connect(system.run_dir) as client:
         asked = [
@@ -124,6 +125,6 @@ def test_so_does_a_backplane_whose_threads_are_busy(begin: Callable[..., Running
         client.call("backplane.index.statistics", timeout=LIMIT_S)
         wait_until((tmp_path / "blocked").exists)
         assert run("restart", "index", "--timeout=600").exit_code == 0
-        (tmp_path / "go").touch()
+        (tmp_path / "go").write_bytes(b"go")
         blocked.result(LIMIT_S)
         assert [call.result(LIMIT_S) for call in asked] == [2 * n for n in range(600)]
