@@ -33,7 +33,8 @@ def load_component(name: str, config: ProcessConfig) -> Component:
     try:
         module = importlib.import_module(module_name)
     except ImportError as error:
-        raise DeclarationFault(f"component {name!r}: {first_line(error)}{place(error, config)}") from error
+        where = place(error, config) or _gone(config)
+        raise DeclarationFault(f"component {name!r}: {first_line(error)}{where}") from error
     except Exception as error:
         raise DeclarationFault(f"component {name!r}: importing {module_name} failed: {told(error, config)}") from error
     cls = getattr(module, class_name, None)
@@ -76,6 +77,13 @@ def place(error: BaseException, config: ProcessConfig) -> str:
     theirs = [f for f in frames if f.filename.startswith(folder) and "/site-packages/" not in f.filename]
     last = (theirs or frames)[-1:]
     return "".join(f" ({frame.filename.removeprefix(folder)}:{frame.lineno})" for frame in last)
+
+
+def _gone(config: ProcessConfig) -> str:
+    """That the TOML's folder is not there any more, if that is so."""
+    if config.import_dir is None or Path(config.import_dir).is_dir():
+        return ""
+    return f" (folder {config.import_dir} is gone: deploy it again there)"
 
 
 def _hidden(module: ModuleType, config: ProcessConfig) -> str:

@@ -39,6 +39,7 @@ from .control.drains import drain_body, drained
 from .control.limits import Limits
 from .control.questions import Questions
 from .control.reconfiguring import Reconfiguring
+from .control.trials import Trials
 from .direction import effects, events
 from .direction.child import MOVABLE, Phase
 from .direction.director import Director
@@ -169,20 +170,21 @@ class Supervisor:
             config, control=self._control, director=self._director, board=self._board, placement=placement,
             spawner=self._spawner, logs=logs, take=self._take, place=self._limits.place, now_ns=self._now_ns,
         )  # fmt: skip
+        self._poller = Poller()
+        self._trials = Trials(self._control, self._director, self._spawner, self._poller, self._take, self._now_ns)
         self._desk = Desk(
-            self._control, self._director, self._questions, self._reconfiguring,
+            self._control, self._director, self._questions, self._reconfiguring, self._trials,
             take=self._take, status_now=self._status, tenure=self._tenure, change_limit=self._limits.change, say=self._say,
         )  # fmt: skip
         self._events: deque[events.Event] = deque()
+        stack.callback(self._desk.close)
         self._outcome: Outcome | None = None
-        self._poller = Poller()
-        self._signals = signal_pipe
+        self._guarding, self._service, self._signals = guarding, service, signal_pipe
         self._poller.watch(signal_pipe.fd, self._on_signals)
         self._poller.watch(self._control.fileno(), lambda: None)  # each turn looks there anyway
         guarding.watch(self._poller)
         if self._tenure is not None:
             self._tenure.watch(self._poller)
-        self._guarding, self._service = guarding, service
 
     def run(self) -> Outcome:
         """Until nothing is left."""
@@ -204,9 +206,8 @@ class Supervisor:
         if wakes_at_ns is not None and wakes_at_ns <= now_ns and self._outcome is None:
             self._take(events.TimePassed())
         self._looks.turn(now_ns, (running.process for running in self._running.values()), self._take)
-        self._logs.turn(now_ns)
-        self._reconfiguring.turn(now_ns)
-        self._service.turn(now_ns)
+        for turn in (self._logs.turn, self._reconfiguring.turn, self._trials.turn, self._service.turn):
+            turn(now_ns)
         self._guarding.turn(now_ns)
         if self._tenure is not None and self._outcome is None:
             self._tenure.turn()
@@ -215,9 +216,9 @@ class Supervisor:
 
     def _wait(self) -> None:
         now_ns = self._now_ns()
-        wakes = [self._director.wakes_at_ns(), self._control.next_wake_ns(now_ns), self._logs.next_wake_ns()]
-        wakes.append(self._reconfiguring.next_wake_ns())
-        wakes += [self._looks.due_ns, self._service.next_wake_ns(now_ns), self._guarding.next_wake_ns()]
+        wakes = [self._director.wakes_at_ns(), self._control.next_wake_ns(now_ns), self._service.next_wake_ns(now_ns)]
+        wakes += [self._looks.due_ns, self._logs.next_wake_ns(), self._guarding.next_wake_ns()]
+        wakes += [self._reconfiguring.next_wake_ns(), self._trials.next_wake_ns()]
         wakes.append(None if self._tenure is None else self._tenure.next_wake_ns(now_ns))
         nearest_ns = min((wake for wake in wakes if wake is not None), default=None)
         self._poller.wait(nearest_ns, now_ns, lambda: self._outcome is None, room_in=self._logs.waits_for_fd())
@@ -231,7 +232,7 @@ class Supervisor:
                 is_final = self._director.mode == "stopping" and number is not signal.SIGHUP
                 self._say(f"{number.name}: {'killing everything' if is_final else 'going down (again: kill at once)'}")
                 self._take(events.DownOrdered(number.name, is_final=is_final))
-        orphans.bury({running.process.pid for running in self._running.values()} | {self._guarding.pid})
+        orphans.bury({each.process.pid for each in self._running.values()} | self._trials.pids | {self._guarding.pid})
 
     def _on_exit(self, running: _Running) -> None:
         process = running.process

@@ -22,7 +22,7 @@ from .directory import Directory
 from .errors import Cancelled, DeadlineExceeded, FailedPrecondition, PeerDown, SystemNotRunning, Unavailable
 from .events import Ended, Events
 from .retrying import RetryAccount, RetryBudget
-from .session import ClientSession
+from .session import FRAMES_MAX, ClientSession
 from .topics import check_pattern
 from .ways import Way, is_back_soon, is_remote, not_in_time, way_to
 
@@ -313,12 +313,12 @@ class AsyncClient:
             self._is_turn_due = True
             self._loop.call_soon(self._turn)
 
-    def _turn(self) -> None:  # hot: scripts/bench call_rtt
+    def _turn(self, frames_max: int = FRAMES_MAX) -> None:  # hot: scripts/bench call_rtt
         self._is_turn_due = False
         if self._is_closed:
             return
         now_ns = time.monotonic_ns()
-        self._deliver(self._session.turn(now_ns))
+        self._deliver(self._session.turn(now_ns, frames_max))
         wake_ns = self._session.next_wake_ns(now_ns)
         if wake_ns is None:
             return
@@ -364,7 +364,7 @@ class AsyncClient:
 
     def _system_gone(self) -> None:
         self._watch(None)
-        self._turn()  # what it said last
+        self._turn(self._session.ahead_frames_max)  # what it said last
         error = self._way.gone()
         if self._session.system_gone(error, is_back_soon=is_back_soon(self._way, error)):
             self._open(request.duration_ns(CONNECT_TIMEOUT_S))

@@ -370,7 +370,7 @@ class Calling:
             del events[:done]
 
     def _system_gone(self) -> None:
-        self._look(_monotonic_ns())  # what it said last
+        self._look(_monotonic_ns(), self.session.ahead_frames_max)  # what it said last
         error = self.way.gone()
         if self.session.system_gone(error, is_back_soon=is_back_soon(self.way, error)):
             self._connecting.begin(_monotonic_ns(), request.duration_ns(CONNECT_TIMEOUT_S))

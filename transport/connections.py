@@ -6,11 +6,15 @@ port it is given.
 """
 
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from .batching import Sent
 from .codec import Frame
 from .directory import Directory, Place
+from .errors import PeerDown
+
+#: Calls whose answers a link reads ahead as it is made: half of link.READ_AHEAD, since topics come by it, too.
+ANSWERS_AHEAD: Final = 32
 
 
 class LinkPort(Protocol):
@@ -25,6 +29,9 @@ class LinkPort(Protocol):
     def send(self, peer: bytes, frame: bytes) -> Sent:
         """Offer one frame."""
 
+    def read_ahead(self, frames: int) -> None:
+        """Keep room for so many frames of each peer that are not received yet."""
+
     def receive(self) -> tuple[bytes, Frame] | None:
         """The next (peer, frame), if there is one."""
 
@@ -37,10 +44,16 @@ class Connections:
         self._peers: dict[str, bytes] = {}
         self._generations: dict[str, int] = {}
         self._names: dict[bytes, str] = {}
+        #: The last generation of each place that was drained, and left nothing.
+        self._finished: dict[str, int] = {}
 
     def peer(self, name: str) -> bytes | None:
         """The peer that a place is; None: not connected."""
         return self._peers.get(name)
+
+    def place_name(self, peer: bytes) -> str | None:
+        """The place that a peer is; None: it is no place that we have connected to."""
+        return self._names.get(peer)
 
     def name(self, peer: bytes) -> str:
         """The place that a peer is, for messages to people."""
@@ -64,6 +77,18 @@ class Connections:
             del self._generations[name], self._names[peer]
             self._link.disconnect(peer)
         return peer
+
+    def note(self, directory: Directory) -> None:
+        """A new version, whether it is followed or a newer one is: which generations have finished all that they had."""
+        self._finished |= {name: place.generation for name, place in directory.backplanes.items() if place.has_finished}
+
+    def finished(self, name: str) -> PeerDown | None:
+        """The end of calls whose answers are lost, although the place has finished all that it had; None: it has not."""
+        if self._generations.get(name) != self._finished.get(name, 0):
+            return None
+        return PeerDown(
+            f"backplane {name!r} has ended, and its answer was lost on the way: the work was done, unless it was refused"
+        )
 
     def outdated(self, directory: Directory, keep: str) -> list[str]:
         """Connected places whose generation has ended by this directory; `keep` is not in any directory."""

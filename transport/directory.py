@@ -80,6 +80,8 @@ class Place(msgspec.Struct, frozen=True):
     is_draining: bool = False
     #: Its components are where they are to be, and it is not about to go. Who has a choice calls such a place.
     is_ready: bool = True
+    #: It has ended after a drain that left nothing: all calls that it had taken in were done or refused, and answered.
+    has_finished: bool = False
 
 
 class Directory(msgspec.Struct, frozen=True):
@@ -160,11 +162,12 @@ def build(
     unready: Collection[str] = (),
     node: str = "",
     missing: Collection[str] = (),
+    finished: Collection[str] = (),
 ) -> Directory:
     """The directory of all registered backplanes; those in `down` keep their routes but cannot be reached. `cgroups`: the
     folders of those that have a group of their own. `draining`: those that are up, and take nothing new. `unready`: those
     that are not to be called where another can be. `node`: the one that carries what is for other nodes, if there is one.
-    `missing`: those that have never registered.
+    `missing`: those that have never registered. `finished`: those in `down` that were drained.
     """
     folders = cgroups or {}
     routes: dict[str, list[str]] = {}
@@ -205,6 +208,7 @@ def build(
                 slot=r.slot,
                 is_draining=r.backplane in draining,
                 is_ready=r.backplane not in unready,
+                has_finished=r.backplane in finished,
             )
             for r in registrations
         },

@@ -13,7 +13,7 @@ from .addressing import FAREWELL, backplane_route
 from .batching import Outbox
 from .calls import OutstandingCalls
 from .codec import Encoder, decode, renumbered
-from .connections import Connections, LinkPort
+from .connections import ANSWERS_AHEAD, Connections, LinkPort
 from .directory import Place
 from .envelope import BOOST, CALL, CANCEL, CAST, Envelope
 from .errors import Busy, DeadlineExceeded, InvalidArgument, MalformedFrame
@@ -25,8 +25,10 @@ OUTSTANDING_MAX, OUTSTANDING_BYTES_MAX = 4096, 64 << 20
 #: What its owner wants back; the route; the bytes that it takes; and these themselves, if it may be made again.
 Call = tuple[object, str, int, bytes | None]
 #: Frames that are read before a directory that has come is followed, while there are more: what four peers have sent ahead
-#: (link.READ_AHEAD), since answers of one that has ended may be among them. A flood of topics must not put it off for long.
+#: (link.READ_AHEAD), since answers of one that has ended may be among them; or four a call that is outstanding, as peers
+#: take turns. A flood of topics must not put it off for long.
 HELD_FRAMES_MAX: Final = 256
+HELD_FRAMES_PER_CALL: Final = 4
 
 
 class Exchange:
@@ -34,7 +36,8 @@ class Exchange:
 
     def __init__(self, link: LinkPort) -> None:
         self.connections = Connections(link)
-        self._held_frames = 0
+        self._held_frames = self._held_frames_max = 0
+        self._answers_ahead = ANSWERS_AHEAD
         #: Whether the link must be read before it is waited on.
         self.has_more = False
         #: Envelopes put since the last flush.
@@ -216,6 +219,9 @@ class Exchange:
         self.gathered_count = 0
         if not self._outbox:
             return []
+        if len(self.calls) > self._answers_ahead:  # each answer may be a frame: its callee may end before we look again
+            self._answers_ahead = 2 * len(self.calls)
+            self._link.read_ahead(2 * self._answers_ahead)
         return [self.connections.name(peer) for peer in self._outbox.flush(self._link.send)]
 
     def receive(self) -> list[Envelope] | None:  # hot: scripts/bench call_rtt
@@ -234,12 +240,19 @@ class Exchange:
         self.share_bytes = len(frame) // max(1, len(envelopes))
         return envelopes
 
+    @property
+    def ahead_frames_max(self) -> int:
+        """Frames after which all answers that have come are read, if the peers have sent little else."""
+        return max(HELD_FRAMES_MAX, HELD_FRAMES_PER_CALL * len(self.calls))
+
     def has_read_on(self, frames: int) -> bool:
         """Asked after each turn of so many `frames` since a directory came: whether what came with it has been read, and so
         what a place answered before it ended.
         """
+        if not self._held_frames:
+            self._held_frames_max = self.ahead_frames_max
         self._held_frames += frames
-        if self.has_more and self._held_frames <= HELD_FRAMES_MAX:
+        if self.has_more and self._held_frames <= self._held_frames_max:
             return False
         self._held_frames = 0
         return True

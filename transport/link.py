@@ -22,7 +22,7 @@ from .errors import MalformedFrame
 HIGH_WATER_MARK: Final = 1000
 #: Frames read ahead from one peer, for an owner that does not come: ZeroMQ counts frames and not bytes (TRAPS 4), and a
 #: frame is a whole batch of up to 1 MiB. With 1000, who did not read took a gigabyte of its own memory; calls, topics and
-#: large bodies are no slower with 64 (scripts/bench).
+#: large bodies are no slower with 64 (scripts/bench). More only for answers that are outstanding (`read_ahead`).
 READ_AHEAD: Final = 64
 #: How long what was said last may take to leave. A living peer needs well under a millisecond; with 200 ms, a cast from a
 #: program that exits at once was lost now and then on a machine whose cores were all busy. A frozen peer gets no more.
@@ -181,6 +181,14 @@ class Link:
         if count:
             raise MalformedFrame(f"message of {count + 1} frames from {peer!r}, one is expected")
         return peer, frame.bytes if len(frame) < LARGE_BYTES else frame.buffer
+
+    def read_ahead(self, frames: int) -> None:
+        """From now on read so many frames ahead from each peer; never fewer than before.
+
+        What its owner has not taken in time stays with the peer, and is lost when that ends: ZeroMQ reads no further once a
+        connection is cut. Never fewer: what was read beyond a lower mark would count until more is read, and nothing comes.
+        """
+        self._socket.setsockopt(zmq.RCVHWM, frames)
 
     def expect(self) -> None:
         """`fileno()` has just been found readable: the next `receive` does not ask first, which saves 1.4 us."""

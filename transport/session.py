@@ -190,7 +190,7 @@ class ClientSession:
         if not is_back_soon:
             self._resolver = None  # so that nothing is tried again
         for name in self._connections.names():
-            self._lose(name, error, self._events)
+            self._lose(name, self._connections.finished(name) or error, self._events)
         self.directory = self._newest = self._resolver = None
         _, waiters = self._hearing.update({})
         self._events += [Ended(waiter, None, error) for waiter in waiters]
@@ -234,6 +234,11 @@ class ClientSession:
     def gathered_count(self) -> int:
         """Envelopes that the next turn will offer to the link."""
         return self._exchange.gathered_count
+
+    @property
+    def ahead_frames_max(self) -> int:
+        """Frames that a turn has to read, at most, to take all answers that have come (exchange.py)."""
+        return self._exchange.ahead_frames_max
 
     @property
     def is_full(self) -> bool:
@@ -337,6 +342,7 @@ class ClientSession:
         except msgspec.ValidationError:
             self._exchange.malformed_count += 1
             return False
+        self._connections.note(directory)
         known = self._newest or self.directory
         if known is None or directory.version > known.version or (is_fetched and directory != known):
             self._newest = directory
@@ -349,7 +355,8 @@ class ClientSession:
         if self._exchange.waiting_count:
             self._attempts.hurry(self._now_ns)
         for name in self._connections.outdated(directory, keep=self._home):
-            self._lose(name, PeerDown(f"backplane {name!r} died; whether the work ran is not known"), events)
+            died = PeerDown(f"backplane {name!r} died; whether the work ran is not known")
+            self._lose(name, self._connections.finished(name) or died, events)
         places = {name: place.generation for name, place in directory.backplanes.items() if place.is_up}
         asks, waiters = self._hearing.update(places)
         events += [Ended(waiter, None, None) for waiter in waiters]

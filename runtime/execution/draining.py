@@ -80,10 +80,11 @@ class Draining:
                 self._engine.watch.notify()  # the refusals are to leave
                 return
             running = self._running()
+            unread = len(self._engine.outbox.stalled)  # it has had the whole limit for them: else it would not be quiet
             is_busy = bool(running) or self._engine.scheduler.queued_count > 0
         if not is_busy or now_ns >= self._ends_ns:
             self.is_over = True
-            self._answer({"refused": self._refused_count, "running": sorted(running)}, None)
+            self._answer({"refused": self._refused_count, "running": sorted(running), "unread": unread}, None)
 
     def _is_quiet(self, now_ns: int) -> bool:
         """Whether there is nothing to do, and there has been nothing for a while."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from appbackplane.transport import addressing
 from appbackplane.transport.calls import OutstandingCalls
+from appbackplane.transport.connections import ANSWERS_AHEAD, Connections
 from appbackplane.transport.directory import Directory, Place
 from appbackplane.transport.envelope import CALL, CANCEL, CAST, REFUSED, STATUS, Envelope
 from appbackplane.transport.errors import (
@@ -54,7 +54,8 @@ class Outgoing:
         self.calls: OutstandingCalls[MethodAction] = OutstandingCalls()
         self.directory = Directory(system="")
         self._resolver = Resolver(self.directory)
-        self._peers: dict[str, tuple[int, bytes]] = {}  # backplane: generation, peer
+        self._connections = Connections(engine.link)
+        self._answers_ahead = ANSWERS_AHEAD
         self.again = TryingAgain()
         #: Calls that found no place, by the id of their wait.
         self._unplaced: dict[int, MethodAction] = {}
@@ -180,12 +181,16 @@ class Outgoing:
             self._go_on(action, now_ns)
             self._engine.watch.notify()
 
-    def fail_peer(self, peer: bytes, now_ns: int) -> None:
+    def fail_peer(self, peer: bytes, now_ns: int, error: PeerDown | None = None) -> None:
         """A peer is dead: the calls it held end in PEER_DOWN."""
+        because = "the process that held the call died" if error is None else error.message
         for _, action in self.calls.fail_peer(peer):
             assert isinstance(action.request, CallRequest)
-            died = PeerDown(f"{action.request.route}: the process that held the call died")
-            self._failed(action, died, now_ns)
+            self._failed(action, PeerDown(f"{action.request.route}: {because}"), now_ns)
+
+    def ends(self, directory: Directory) -> bool:
+        """Whether a backplane has ended, by this version, that calls were made to."""
+        return bool(self._connections.outdated(directory, keep=""))
 
     def update(self, directory: Directory, now_ns: int) -> None:
         """A new version of the map: calls to places that have died end now; new places are connected when first used."""
@@ -194,14 +199,13 @@ class Outgoing:
         self._engine.callers.update(self.directory, directory)
         leaving = directory.newly_draining(self.directory)
         self.directory, self._resolver = directory, Resolver(directory)
-        for name, (generation, peer) in list(self._peers.items()):
-            place = directory.backplanes.get(name)
-            if place is None or not place.is_up or place.generation != generation:
-                del self._peers[name]
-                self._engine.outbox.forget(peer)
-                self._engine.publishing.forget(peer)
-                self._engine.link.disconnect(peer)
-                self.fail_peer(peer, now_ns)
+        self._connections.note(directory)
+        for name in self._connections.outdated(directory, keep=""):
+            finished, peer = self._connections.finished(name), self._connections.drop(name)
+            assert peer is not None
+            self._engine.outbox.forget(peer)
+            self._engine.publishing.forget(peer)
+            self.fail_peer(peer, now_ns, finished)
         self._engine.publishing.update(directory)
         for name in leaving:
             self._say_farewell(name, now_ns)
@@ -212,20 +216,17 @@ class Outgoing:
 
     def _say_farewell(self, name: str, now_ns: int) -> None:
         """It is drained: from now on we ask elsewhere. This comes there after all that we have asked."""
-        known = self._peers.get(name)
-        if known is not None:
+        peer = self._connections.peer(name)
+        if peer is not None:
             route = addressing.backplane_route(name, addressing.FAREWELL)
-            self._engine.say(known[1], Envelope(CAST, 0, None, route, None, None, None, {}), now_ns)
+            self._engine.say(peer, Envelope(CAST, 0, None, route, None, None, None, {}), now_ns)
 
     def peer_of(self, backplane: str) -> bytes | None:
         """The peer that a backplane is, connected if need be; None while it is down."""
         place = self.directory.backplanes.get(backplane)
         if place is None or not place.is_up:
             return None
-        known = self._peers.get(backplane)
-        if known is None:
-            known = self._peers[backplane] = (place.generation, self._engine.link.connect(Path(place.path)))
-        return known[1]
+        return self._connections.peer(backplane) or self._connections.connect(backplane, place)
 
     def is_draining(self, backplane: str) -> bool:
         """Whether a backplane finishes what it has, and takes nothing new."""
@@ -245,7 +246,7 @@ class Outgoing:
         """Which backplane a peer is; None for the clock, and for what is no backplane."""
         if peer is LOCAL:
             return self._engine.backplane
-        return next((name for name, (_, known) in self._peers.items() if known == peer), None)
+        return self._connections.place_name(peer)
 
     @property
     def own_identity(self) -> bytes:
@@ -271,6 +272,9 @@ class Outgoing:
         place = self._resolve(route, options.key, idempotency_key, action.chain)
         peer = LOCAL if place is None else self._peer(place)
         action.awaiting_id = id = self.calls.open(peer, deadline_ns, action)
+        if len(self.calls) > self._answers_ahead:  # as a client does (transport/exchange.py)
+            self._answers_ahead = 2 * len(self.calls)
+            self._engine.link.read_ahead(2 * self._answers_ahead)
         chain: Sequence[Sequence[str]] = (*action.chain, (action.object.name, action.name))
         priority = action.priority if options.priority is None else options.priority
         envelope = Envelope(

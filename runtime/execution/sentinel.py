@@ -25,7 +25,7 @@ from ..objects.module_state import ModuleState
 from .board import OwnSlot
 from .control import Answer, Control
 from .draining import LOOK_NS, Draining
-from .engine import Engine
+from .engine import STOP_LOOKS_MAX, Engine
 from .os_priority import OsPriority
 from .progress import Progress, is_long
 from .unseen import Unseen
@@ -246,8 +246,11 @@ class Sentinel:
         directory = Directory.from_body(body["directory"])
         engine = self._engine
         with engine.lead:
-            now_ns = engine.clock.now_ns()
-            engine.outgoing.update(directory, now_ns)
+            for _ in range(STOP_LOOKS_MAX if engine.outgoing.ends(directory) else 0):
+                engine.drain(engine.clock.now_ns())  # what has ended may have answered before
+                if not engine.link.has_input():
+                    break
+            engine.outgoing.update(directory, engine.clock.now_ns())
             engine.watch.notify()
         answer({}, None)
 

@@ -40,6 +40,9 @@ class MemoryLink:
         """The next frame for the backplane."""
         return self._inbox.popleft() if self._inbox else None
 
+    def read_ahead(self, frames: int) -> None:
+        """All that is delivered has room."""
+
     def expect(self) -> None:
         """It is no cheaper to know."""
 

@@ -18,6 +18,7 @@ from appbackplane.transport.errors import FailedPrecondition
 
 from ..config import Config, ConfigError, load
 from ..direction import plan
+from ..processes.description import Undescribed, registration_of
 from ..processes.spawn import process_config, start
 from . import cluster_store, node_keys, show
 from .cli import debug_option, is_debug, json_option
@@ -71,12 +72,12 @@ def describe(config: Config) -> tuple[list[Registration], list[str]]:
                 printed, errors = process.communicate(timeout=max(0.0, end_s - time.monotonic()))
                 if config.debug and process.returncode:
                     click.echo(errors, nl=False, err=True)
-                described = _registration(process.returncode, printed, errors)
+                described = registration_of(process.returncode, printed, errors)
                 alike = config.replicas.get(config.replica_of.get(name, ""), (name,))
                 registrations += [msgspec.structs.replace(described, backplane=each) for each in alike]
             except subprocess.TimeoutExpired:
                 problems.append(f"backplane.{name}: not constructed within {config.system.start_limit_ns / 1e9:g} s")
-            except _Undescribed as error:
+            except Undescribed as error:
                 problems.append(f"backplane.{name}: {error}")
     except OSError as error:
         raise FailedPrecondition(f"no process could be started: {error.strerror}") from error
@@ -85,21 +86,6 @@ def describe(config: Config) -> tuple[list[Registration], list[str]]:
             process.kill()
             process.wait()
     return registrations, problems
-
-
-class _Undescribed(Exception):
-    """It did not describe itself; the message says why."""
-
-
-def _registration(code: int, printed: bytes, errors: bytes) -> Registration:
-    if code != 0:
-        last = [line for line in errors.decode(errors="replace").splitlines() if line.strip()][-1:]
-        how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
-        raise _Undescribed(last[0].strip() if last else how)
-    try:
-        return msgspec.json.decode(printed.splitlines()[-1], type=Registration)
-    except (IndexError, msgspec.DecodeError) as error:
-        raise _Undescribed(f"it described itself in words that are not understood: {error}") from error
 
 
 def _sizes(registrations: list[Registration]) -> dict[str, Any]:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import select
-from contextlib import suppress
+from contextlib import closing
 
 import click
 
 from appbackplane.transport.discovery import Location
-from appbackplane.transport.errors import BackplaneError, DeadlineExceeded, PeerDown
+from appbackplane.transport.errors import BackplaneError, DeadlineExceeded
 
 from . import show
-from .asking import ask
+from .asking import Asker, ask
 from .cli import debug_option, json_option
 from .quantities import Seconds
-from .systems import check_running, find, system_option
+from .systems import find, system_option
 
 #: A drain has `drain_limit`, and what has begun, a hook and a process have `stop_limit` each (10 s): one that is stuck in all
 #: of them is done by then. Most are done within a second.
@@ -43,25 +42,19 @@ ANSWER_S = 1.0
 def command(system: str | None, now: bool, timeout: float, as_json: bool) -> None:
     """Take the system down."""
     location = find(system)
-    pid = check_running(location)
-    try:
-        pidfd = os.pidfd_open(pid)
-    except ProcessLookupError:  # it has gone down just now
-        raise location.not_running() from None
-    try:
-        with suppress(PeerDown):  # gone before it could answer: that is what was asked for
-            ask(location, "supervisor.down", {"now": now})
-        if not _is_down(pidfd, location, timeout * 1e3):
+    with closing(Asker(location)) as asker:
+        asker.send("supervisor.down", {"now": now, "wait": True}, TIMEOUT_S_MAX)
+        if not _is_down(asker.pidfd, location, timeout * 1e3):
             raise DeadlineExceeded(
-                f"{location.system!r} (pid {pid}) is still going down after {timeout:g} s; "
+                f"{location.system!r} (pid {asker.pid}) is still going down after {timeout:g} s; "
                 "see appbackplane status, or kill it: appbackplane down --now"
             )
-    finally:
-        os.close(pidfd)
+        answer = {"unfinished": [], **(asker.take() or {})}  # none: it has been killed
     if as_json:
-        show.as_json({"system": location.system, "pid": pid})
-    else:
-        click.echo(f"system {location.system!r} is down")
+        show.as_json({"system": location.system, "pid": asker.pid, **answer})
+        return
+    click.echo(f"system {location.system!r} is down")
+    show.unfinished(answer)
 
 
 def _is_down(pidfd: int, location: Location, timeout_ms: float) -> bool:

@@ -1,5 +1,7 @@
 """reload: have a running system be what its TOML says now; first what that takes is shown, then it is done.
 
+Settings are compared, code is not: whoever has deployed new code restarts its backplanes.
+
 A file that is in any way wrong changes nothing: it is checked here as `check` does it, components included, before anything
 is touched, and once more by the supervisor, whose plan it is.
 """
@@ -84,6 +86,7 @@ def command(file: Path | None, system: str | None, dry_run: bool, timeout: float
     else:
         again = ", ".join(f"{name} (generation {number})" for name, number in answer["generations"].items())
         click.echo(f"done: {again} up" if again and not answer["problems"] else "done")
+        show.unfinished(answer)
     if answer["problems"]:
         raise NotDone([f"but {problem}" for problem in answer["problems"]])
 
@@ -107,6 +110,7 @@ def _show_plan(told: dict[str, Any]) -> None:
     steps = told["plan"]
     if not _is_any(steps):
         click.echo(f"nothing has changed: the system is what {told['file']} says")
+        click.echo("the code was not compared: where it is new, appbackplane restart BACKPLANE takes it")
         return
     rows = [
         (

@@ -13,7 +13,7 @@ from .completing import backplanes
 from .quantities import Seconds
 from .systems import find, system_option
 
-#: A drain, a last hook, a process that ends and one that starts: most take a second, and by default 10 + 10 + 10 + 60 at most.
+#: A trial, a drain, a last hook, a process that ends and one that starts: most take a second, a start at most 60 by default.
 TIMEOUT_S = 90.0
 #: A day: whoever needs longer looks again.
 TIMEOUT_S_MAX = 86_400
@@ -28,7 +28,7 @@ _ANSWER_S = 2.0
 @system_option
 @click.option("--rolling", is_flag=True, help="Replicas: each only while all the others answer.")
 @click.option("--force", is_flag=True, help="With --rolling: also what has no replicas.")
-@click.option("--now", is_flag=True, help="Kill it at once instead of letting it finish what it has.")
+@click.option("--now", is_flag=True, help="Kill it at once: nothing is constructed aside, and nothing finished.")
 @click.option(
     "--timeout",
     type=Seconds(0, TIMEOUT_S_MAX, min_open=True),
@@ -43,8 +43,9 @@ def command(
 ) -> None:
     """Restart backplanes in order, one after the other.
 
-    Each finishes what it has been asked, its components go down, and its process ends and is started again. The name that
-    replicas have in common means all of them.
+    First their new code is constructed aside: where that fails, nothing is restarted. Then each finishes what it has been
+    asked, its components go down, and its process ends and is started again. The name that replicas have in common means all
+    of them.
     """
     if now and rolling:
         raise click.UsageError("--now kills, and loses the calls that --rolling is there to keep: one of them only")
@@ -65,3 +66,4 @@ def command(
         return
     for name, generation in answer["backplanes"].items():
         click.echo(f"backplane {name!r} is up again, generation {generation}")
+    show.unfinished(answer)

@@ -28,6 +28,12 @@ def as_json(value: Any) -> None:
     click.echo(text)
 
 
+def unfinished(answer: dict[str, Any]) -> None:
+    """What was refused or cut off by what was ordered, for a person."""
+    for line in answer.get("unfinished", ()):
+        click.echo(f"but {line}", err=True)
+
+
 def result(value: Any) -> None:
     """What a call returned, for a person: text as it is, all else as indented JSON; of a table each row on one line."""
     if isinstance(value, str):

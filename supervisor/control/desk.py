@@ -12,14 +12,16 @@ from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.transport.errors import BackplaneError, FailedPrecondition, UnknownRoute
 
 from ..cluster.tenure import Tenure
-from ..direction import events
+from ..direction import draining, events
 from ..direction.director import Director
 from ..direction.effects import Caller
+from ..direction.orders import ORDERS_MAX
 from . import asked as meaning
 from . import status
 from .control_socket import Asked, ControlSocket
 from .questions import Questions
 from .reconfiguring import Reconfiguring
+from .trials import Trials
 
 
 class Desk:
@@ -31,6 +33,7 @@ class Desk:
         director: Director,
         questions: Questions,
         reconfiguring: Reconfiguring,
+        trials: Trials,
         *,
         take: Callable[[events.Event], None],
         status_now: Callable[[], dict[str, Any]],
@@ -42,6 +45,7 @@ class Desk:
         self._control, self._director, self._questions = control, director, questions
         self._tenure = tenure
         self._take, self._status_now, self._change_limit, self._say = take, status_now, change_limit, say
+        self._awaiting_end: list[Caller] = []
         self._served: dict[str, Callable[[Asked], None]] = {
             "supervisor.register": self._register,
             "supervisor.limit": self._limit,
@@ -51,7 +55,7 @@ class Desk:
             "supervisor.routes": self._routes,
             "supervisor.move": self._move,
             "supervisor.hand_over": self._hand_over,
-            "supervisor.restart": self._restart,
+            "supervisor.restart": trials.restart,
             "supervisor.reload": reconfiguring.reload,
             "supervisor.scale": reconfiguring.scale,
             "supervisor.down": self._down,
@@ -102,11 +106,16 @@ class Desk:
         self._tenure.name_primary(meaning.node(asked))
         self._control.reply(asked.caller, self._tenure.describe())
 
-    def _restart(self, asked: Asked) -> None:
-        self._take(events.RestartOrdered(asked.caller, *meaning.restart(asked)))
+    def close(self) -> None:
+        """The system is down: answer those who wait for that."""
+        for caller in self._awaiting_end:
+            self._control.reply(caller, {"unfinished": draining.unfinished(self._director.children.values())})
 
     def _down(self, asked: Asked) -> None:
-        self._control.reply(asked.caller, {})
+        if asked.body.get("wait") and len(self._awaiting_end) < ORDERS_MAX:
+            self._awaiting_end.append(asked.caller)
+        else:
+            self._control.reply(asked.caller, {})
         is_final = bool(asked.body.get("now"))
         self._say("ordered to kill everything" if is_final else "ordered to go down")
         self._take(events.DownOrdered("ordered by a client", is_final=is_final))

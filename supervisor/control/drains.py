@@ -28,4 +28,5 @@ def drained(effect: Drain, answered: Answered) -> Drained:
     names = [str(name) for name in result.get("running") or ()]
     more = (f"and {len(names) - NAMES_MAX} more",) if len(names) > NAMES_MAX else ()
     running = (*names[:NAMES_MAX], *more)
-    return Drained(effect.backplane, effect.generation, int(result.get("refused") or 0), running)
+    refused_count, unread_count = (int(result.get(key) or 0) for key in ("refused", "unread"))
+    return Drained(effect.backplane, effect.generation, refused_count, running, unread_count)

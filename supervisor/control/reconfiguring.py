@@ -23,7 +23,7 @@ from appbackplane.runtime.process_config import LiveSettings, ProcessConfig
 from appbackplane.transport.errors import Busy, FailedPrecondition, InvalidArgument, Unavailable
 
 from ..config import Config, ConfigError, parse
-from ..direction import group_restart
+from ..direction import draining, group_restart
 from ..direction.child import Child, Phase
 from ..direction.director import Director
 from ..direction.effects import Caller
@@ -232,6 +232,7 @@ class Reconfiguring:
             return
         self._job = None
         problems = job.problems + [line for name in job.before for line in self._problems_of(name)]
+        again = [self._director.children[name] for name in job.before]
         if missing:
             problems.append(f"not done yet, and goes on: {', '.join(missing)}")
         self._control.reply(
@@ -240,7 +241,8 @@ class Reconfiguring:
                 "file": self._file.file,
                 "plan": job.plan.as_data(),
                 "problems": problems,
-                "generations": {name: self._director.children[name].generation for name in job.before},
+                "unfinished": draining.unfinished(again),
+                "generations": {child.name: child.generation for child in again},
                 "differs": self.describe()["differs"],
             },
         )

@@ -90,6 +90,10 @@ class Child:
     #: Its restart was ordered: it is started again whatever its type, and that counts for nothing.
     is_ordered: bool = False
     drain: Drain = Drain.NONE
+    #: What was refused or cut off when its last process went down on purpose.
+    unfinished: list[str] = field(default_factory=list)
+    #: Its last process has been drained, and nothing was left: all calls that it had taken in were done or refused.
+    has_finished: bool = False
     #: Its components are above `start` on the primary node of a cluster alone.
     is_primary_only: bool = False
     #: It carries what is for other nodes, on each node of a cluster alike.
@@ -189,7 +193,7 @@ class Child:
 
     def register(self, registration: Registration, now_ns: int) -> None:
         self.enter(Phase.UP, now_ns)
-        self.registration, self.is_outdated = registration, False
+        self.registration, self.is_outdated, self.has_finished = registration, False, False
         self.states = {component.name: ModuleState.START for component in registration.components}
         self._forget_hooks()
 

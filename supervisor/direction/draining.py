@@ -9,7 +9,7 @@ runtime/execution/draining.py.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from appbackplane.runtime.objects.module_state import ModuleState
 
@@ -27,7 +27,10 @@ _SERVING = (ModuleState.PRIMARY, ModuleState.SECONDARY)
 
 def order(child: Child) -> None:
     """It is to go down. What has nothing to finish, or is at it already, is left alone."""
-    if child.phase is Phase.UP and child.drain is Drain.NONE and _serves(child):
+    if child.drain is not Drain.NONE:
+        return
+    child.unfinished = []
+    if child.phase is Phase.UP and _serves(child):
         child.drain = Drain.DUE
 
 
@@ -42,7 +45,9 @@ def begin(children: Mapping[str, Child], now_ns: int, *, is_going_down: bool) ->
     above = dependants(registrations(children))
     begun: list[effects.Effect] = []
     for child in due:
-        before = [children[name] for name in above[child.name] if child.name not in _all_above(name, above)]
+        before = [
+            children[name] for name in _users(child.name, children, above) if child.name not in _all_above(name, above)
+        ]
         if all(other.holds_nothing() for other in before if is_going_down or other.is_leaving):
             child.drain = Drain.RUNNING
             limit_ns, stop_limit_ns = _limits(child, now_ns)
@@ -58,13 +63,16 @@ def ended(child: Child, event: Drained) -> list[effects.Effect]:
     if not child.is_at(event.generation, Phase.DRAINING) or child.drain is not Drain.RUNNING:
         return []
     child.drain, child.deadline_ns = Drain.DONE, None
-    left = []
+    child.has_finished = not (event.error or event.running)
+    left = child.unfinished
     if event.error:
         left.append(f"did not say how far it came: {event.error}")
     if event.refused_count:
         left.append(f"{event.refused_count} not begun within {child.drain_limit_ns / 1e9:g} s, and refused")
     if event.running:
-        left.append(f"not ended: {', '.join(event.running)}")
+        left.append(f"not ended, and cut off: {', '.join(event.running)}")
+    if event.unread_count:
+        left.append(f"{event.unread_count} callers do not read, and lose what they were answered last")
     return [effects.Say(f"backplane {child.name!r}: drained, but {'; '.join(left)}", is_error=True)] if left else []
 
 
@@ -94,8 +102,9 @@ def cut(children: Mapping[str, Child], died: Child) -> list[effects.Effect]:
             child.drain, child.deadline_ns = Drain.DONE, None
         else:
             child.drain = Drain.NONE
-        because = f"{died.name!r} has died, and comes back only after it has gone"
-        said.append(effects.Say(f"backplane {name!r}: does not finish what it has: {because}", is_error=True))
+        because = f"does not finish what it has: {died.name!r} has died, and comes back only after it has gone"
+        child.unfinished.append(because)
+        said.append(effects.Say(f"backplane {name!r}: {because}", is_error=True))
     return said
 
 
@@ -110,10 +119,18 @@ def limit_hooks(child: Child, now_ns: int) -> None:
 
 
 def too_late(child: Child) -> str:
-    """Why one that goes down is killed at its limit."""
+    """Why one that goes down is killed at its limit; noted as unfinished."""
+    because = f"did not stop within {child.stop_limit_ns / 1e9:g} s"
     if child.drain is Drain.RUNNING:
-        return f"did not answer within {(child.drain_limit_ns + child.stop_limit_ns + ANSWER_NS) / 1e9:g} s of being drained"
-    return f"did not stop within {child.stop_limit_ns / 1e9:g} s"
+        limit_ns = child.drain_limit_ns + child.stop_limit_ns + ANSWER_NS
+        because = f"did not answer within {limit_ns / 1e9:g} s of being drained"
+    child.unfinished.append(f"{because}: killed")
+    return because
+
+
+def unfinished(children: Iterable[Child]) -> list[str]:
+    """What these have refused or cut off as they went down the last time, a line each."""
+    return [f"backplane {child.name!r}: {'; '.join(child.unfinished)}" for child in children if child.unfinished]
 
 
 def _limits(child: Child, now_ns: int) -> tuple[int, int]:
@@ -131,6 +148,17 @@ def _serves(child: Child) -> bool:
 def _is_at_rest(child: Child) -> bool:
     """No hook runs: one on its way up ends first, or the process is killed at its limit."""
     return child.phase is Phase.UP and not child.moving
+
+
+def _users(name: str, children: Mapping[str, Child], above: Mapping[str, Collection[str]]) -> set[str]:
+    """Those that depend on it; through one that is gone, also those that depend on that one."""
+    found, ahead = set(above[name]), list(above[name])
+    while ahead:
+        if not children[other := ahead.pop()].is_movable:
+            news = set(above[other]) - found
+            found |= news
+            ahead += news
+    return found
 
 
 def _all_above(name: str, above: Mapping[str, Collection[str]]) -> set[str]:

@@ -143,6 +143,8 @@ class Drained:
     refused_count: int = 0
     #: What had begun, and has not ended in its time.
     running: tuple[str, ...] = ()
+    #: Callers that have not taken their answers.
+    unread_count: int = 0
     #: Why it does not know.
     error: str = ""
 

@@ -19,7 +19,7 @@ from .restart import group
 
 def begin(children: Mapping[str, Child], died: Child, at_ns: int, now_ns: int) -> list[Child]:
     """`died` is to be spawned at `at_ns`, once those that are returned have gone down."""
-    others = _others(children, died)
+    others = others_of(children, died)
     leaving = [other for other in others if other.has_begun()]
     names = frozenset(other.name for other in leaving)
     died.enter(Phase.WAITING, now_ns, at_ns)
@@ -35,7 +35,7 @@ def begin(children: Mapping[str, Child], died: Child, at_ns: int, now_ns: int) -
 
 def begin_ordered(children: Mapping[str, Child], child: Child, now_ns: int, *, is_alone: bool = False) -> list[Child]:
     """`child`, which lives, is to start again, and with it those that are returned; each begins to leave."""
-    others = [] if is_alone else [other for other in _others(children, child) if other.has_begun()]
+    others = [] if is_alone else [other for other in others_of(children, child) if other.has_begun()]
     names = frozenset((child.name, *(other.name for other in others)))
     for one in (child, *others):
         one.is_leaving, one.spawns_after = True, names
@@ -53,7 +53,8 @@ def has_gone(child: Child, now_ns: int) -> None:
         child.enter(Phase.WAITING, now_ns, now_ns)
 
 
-def _others(children: Mapping[str, Child], child: Child) -> list[Child]:
+def others_of(children: Mapping[str, Child], child: Child) -> list[Child]:
+    """Those that the strategy of `child` names, whether they have begun or not."""
     above: dict[str, set[str]] = {name: set() for name in children}
     above |= dependants(registrations(children))
     return [children[name] for name in sorted(group(child.policy, child.name, above))]

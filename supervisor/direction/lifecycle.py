@@ -4,6 +4,7 @@ Nobody is to be higher than what it depends on: a component that is moved to sec
 it. Up: a component moves when all it depends on have reached the state, and are to stay there. Down: when all that depend
 on it, and are to come down, are there. The steps are those of the module table (runtime/objects/module_state.py), and
 nothing else decides the order: no list is kept, so a process that comes back late, or twice, is fitted in by the same rule.
+One that is gone keeps its place in the order: those above it go down before those below it.
 Who is driven by its backplane knows no edge that leaves it. A component of replicas is a node in each (replicas.py): who
 depends on it may be as high as the highest of them, and on its way up waits for all of them, but for those missed by nobody.
 """
@@ -123,7 +124,7 @@ def waits_for(
         return [other for places in _needs(name, standings) for other in _missed(places, height, standings, targets)]
     return [
         other
-        for other in dependants[name]
+        for other in _users(name, standings, dependants)
         if standings[other].holds > height
         and HEIGHT[targets[other]] <= height
         and not (standing.is_driven_by_backplane and standings[other].backplane != standing.backplane)
@@ -167,6 +168,18 @@ def all_above(names: Collection[str], standings: Standings) -> set[str]:
         found |= news
         is_settled = not news
     return found
+
+
+def _users(name: str, standings: Standings, dependants: Mapping[str, Collection[str]]) -> list[str]:
+    """Those that depend on it directly; in the place of one that is gone, those that depend on that one."""
+    found: dict[str, None] = {}
+    ahead = list(dependants[name])
+    while ahead:
+        other = ahead.pop(0)
+        if other not in found:
+            found[other] = None
+            ahead += [] if standings[other].is_reachable else dependants[other]
+    return list(found)
 
 
 def _missed(places: list[str], height: int, standings: Standings, targets: Mapping[str, ModuleState]) -> list[str]:

@@ -42,6 +42,8 @@ class RestartOrder:
     caller: Caller
     #: In this order.
     backplanes: tuple[str, ...]
+    #: These, and those that their strategies name.
+    concerned: tuple[str, ...]
     ends_ns: int
     is_now: bool
     #: How many are done.
@@ -77,15 +79,26 @@ class OrderedRestarts:
         try:
             if is_going_down:
                 raise Unavailable("the system is going down")
-            names = tuple(dict.fromkeys(name for word in event.backplanes for name in self._meant(word)))
+            names, concerned = self._names(event), self.concerned(event)
             rolling = Rolling(self._children, names, is_forced=event.is_forced) if event.is_rolling else None
             if len(self._orders) >= ORDERS_MAX:
                 raise Busy(f"{ORDERS_MAX} orders to restart have not ended yet", retry_after=1.0)
         except BackplaneError as error:
             return [Refuse(event.caller, error)]
-        order = RestartOrder(event.caller, names, now_ns + event.limit_ns, event.is_now, rolling=rolling)
+        order = RestartOrder(event.caller, names, concerned, now_ns + event.limit_ns, event.is_now, rolling=rolling)
         self._orders.append(order)
         return []
+
+    def concerned(self, event: RestartOrdered) -> tuple[str, ...]:
+        """Backplanes that would get a new process by this order, those that their strategies name included.
+
+        Raises `NotFound`.
+        """
+        names = self._names(event)
+        if event.is_rolling:
+            return names
+        others = [group_restart.others_of(self._children, self._children[name]) for name in names]
+        return tuple(dict.fromkeys((*names, *(other.name for group in others for other in group))))
 
     def advance(self, now_ns: int) -> list[Effect]:
         """Everything that can be begun or ended now."""
@@ -116,6 +129,9 @@ class OrderedRestarts:
         waits = [order.ends_ns for order in self._orders]
         waits += [order.looks_at_ns for order in self._orders if order.looks_at_ns is not None]
         return min(waits, default=None)
+
+    def _names(self, event: RestartOrdered) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for word in event.backplanes for name in self._meant(word)))
 
     def _meant(self, word: str) -> list[str]:
         """A backplane, or all replicas that have the name in common."""
@@ -179,7 +195,8 @@ class OrderedRestarts:
     def _answer(self, order: RestartOrder) -> None:
         there = [self._children[name] for name in order.backplanes if name in self._children]
         generations = {child.name: child.generation for child in there}
-        self._effects.append(Answer(order.caller, {"backplanes": generations}))
+        unfinished = draining.unfinished(self._children[name] for name in order.concerned if name in self._children)
+        self._effects.append(Answer(order.caller, {"backplanes": generations, "unfinished": unfinished}))
         self._orders.remove(order)
 
     def _is_removed(self, name: str) -> bool:
@@ -217,7 +234,7 @@ def begin(
     children: Mapping[str, Child], child: Child, now_ns: int, *, is_now: bool = False, is_alone: bool = False
 ) -> list[Effect]:
     """Restart `child`, and (unless `is_alone`) those that its strategy names, in order. Not while it is leaving."""
-    child.is_ordered = True
+    child.is_ordered, child.unfinished = True, []
     if not child.is_living:
         child.history, child.hook_histories = RestartHistory(), {}
         child.spawns_after = frozenset()
@@ -228,7 +245,7 @@ def begin(
     effects: list[Effect] = [Say(f"backplane {child.name!r}: ordered to restart{with_whom}")]
     for one in (child, *others):
         if is_now or one.phase is Phase.STARTING:  # that serves nobody yet
-            one.reason = "killed: ordered to restart at once"
+            one.reason, one.unfinished = "killed: ordered to restart at once", []
             one.enter(Phase.KILLED, now_ns)
             effects.append(Kill(one.name, one.generation))
         else:

@@ -29,4 +29,5 @@ def directory_of(
     cgroups = {name: child.cgroup for name, child in children.items()}
     known = standing_by.offered(registrations(children), children, ceiling)
     missing = [name for name, child in children.items() if child.registration is None]
-    return directory.build(system, version, known, down, cgroups, draining, unready(children), node, missing)
+    finished = [name for name in down if children[name].has_finished]
+    return directory.build(system, version, known, down, cgroups, draining, unready(children), node, missing, finished)

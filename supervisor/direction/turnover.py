@@ -66,7 +66,7 @@ def begin(children: dict[str, Child], movement: Movement, event: Reconfigured, n
 
 
 def _let_go(child: Child, now_ns: int, *, is_removed: bool) -> list[Effect]:
-    child.is_removed, child.is_outdated = is_removed, True
+    child.is_removed, child.is_outdated, child.unfinished = is_removed, True, []
     child.is_ordered, child.history, child.hook_histories = True, RestartHistory(), {}
     if child.is_movable or child.phase in (Phase.STOPPING, Phase.KILLED):
         child.is_leaving = True

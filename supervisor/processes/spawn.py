@@ -100,6 +100,12 @@ class Spawner:
             popen = start(config, pass_fds=fds, environment=self._environment)
         return Process(config, popen, lambda: placement.lift(backplane))
 
+    def describe(self, backplane: str) -> Process:
+        """Start a process that constructs the next generation, prints what it would register, and ends. Raises OSError."""
+        config = process_config(self.config, backplane, lifeline_fd=self._lifeline_fd, describe=True)
+        popen = start(config, pass_fds=(self._lifeline_fd,), environment=self._environment)
+        return Process(config, popen, lambda: None)
+
 
 def start(
     config: ProcessConfig, pass_fds: Sequence[int] = (), environment: Mapping[str, str] = MappingProxyType({})

@@ -51,6 +51,7 @@ ALLOWED = {
         "tests/supervisor/test_health_processes.py",
         SLEEP,
     ): "an operation that blocks until the test says that it is enough",
+    ("tests/supervisor/test_late_readers.py", SLEEP): "an operation that takes so long that its answer leaves alone",
     ("tests/system/bulk.py", SLEEP): "a request that takes longer than others take to be posted",
     ("tests/system/cluster/orders.py", SLEEP): "a component that writes a line now and then, until it is stopped",
     (

@@ -159,6 +159,12 @@ MUTATIONS: tuple[Mutation, ...] = (
         "transport/exchange.py",
         (f"{TESTS}/test_session.py",),
         (
+            "answers beyond some frames are lost",
+            "max(HELD_FRAMES_MAX, HELD_FRAMES_PER_CALL * len(self.calls))",
+            "HELD_FRAMES_MAX",
+        ),
+        ("no answers are read ahead", "if len(self.calls) > self._answers_ahead:", "if False:"),
+        (
             "who is taken back works on",
             "        token = self.end(id)\n        self._say_cancel(peer, id)",
             "        token = self.end(id)",

@@ -24,6 +24,11 @@ MUTATIONS: tuple[Mutation, ...] = (
             "min(HEIGHT[self.state], HEIGHT[self.moving_to])",
         ),
         (
+            "the order ends at one that is gone",
+            "ahead += [] if standings[other].is_reachable else dependants[other]",
+            "ahead += []",
+        ),
+        (
             "a component rises on what is about to leave",
             "min(standings[place].reached, HEIGHT[targets[place]]) < height",
             "standings[place].reached < height",
@@ -160,8 +165,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "one that was removed comes back",
-            "child.is_removed, child.is_outdated = is_removed, True",
-            "child.is_removed, child.is_outdated = False, True",
+            "child.is_removed, child.is_outdated, child.unfinished = is_removed,",
+            "child.is_removed, child.is_outdated, child.unfinished = False,",
         ),
     ),
     *mutations(

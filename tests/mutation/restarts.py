@@ -86,8 +86,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("orders have no bound", "if len(self._orders) >= ORDERS_MAX:", "if False:"),
         (
             "a temporary one that is ordered to restart stays away",
-            "    child.is_ordered = True\n    if not child.is_living:",
-            "    if not child.is_living:",
+            "    child.is_ordered, child.unfinished = True, []\n",
+            "    child.unfinished = []\n",
         ),
         (
             "an order goes on although one is not well again",
@@ -167,6 +167,16 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
+        f"{RULES}/ordered_restart.py",
+        (f"{TESTS}/test_draining.py",),
+        (
+            "what those had left who were taken along is not told",
+            "for name in order.concerned if name",
+            "for name in order.backplanes if name",
+        ),
+    ),
+    *mutations(
+        AREA,
         f"{RULES}/draining.py",
         (f"{TESTS}/test_draining.py",),
         (
@@ -179,7 +189,23 @@ MUTATIONS: tuple[Mutation, ...] = (
             "return child.phase is Phase.UP and not child.moving",
             "return child.phase is Phase.UP",
         ),
-        ("backplanes that need each other wait for each other", " if child.name not in _all_above(name, above)]", "]"),
+        (
+            "backplanes that need each other wait for each other",
+            " if child.name not in _all_above(name, above)\n",
+            "\n",
+        ),
+        (
+            "the order of drains ends at one that is gone",
+            "if not children[other := ahead.pop()].is_movable:",
+            "if ahead.pop() is None:",
+        ),
+        (
+            "what was cut off counts as done",
+            "child.has_finished = not (event.error or event.running)",
+            "child.has_finished = True",
+        ),
+        ("what was refused or cut off is told again with the next order", "    child.unfinished = []\n", ""),
+        ("who was killed at his limit is not told of", '    child.unfinished.append(f"{because}: killed")\n', ""),
         (
             "whom a dead one waits for finishes at leisure",
             "    if died.phase is not Phase.WAITING:\n",

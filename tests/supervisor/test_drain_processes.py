@@ -90,6 +90,11 @@ def error_of(result: Result, code: int) -> str:
     return line.removeprefix("appbackplane: ")
 
 
+def but(result: Result) -> list[str]:
+    """What it says of what was not finished."""
+    return [line for line in result.stderr.splitlines() if line.startswith("but ")]
+
+
 class Booked:
     """A system that books, and what became of each call."""
 
@@ -233,11 +238,13 @@ def test_at_the_limit_the_rest_is_refused_with_a_hint(booked: Callable[..., Book
     one = booked('drain_limit = "300ms"')
     with one.connect() as client:
         calls = one.submit(client, "index.book", 200, 0.02)
-        assert run("restart", "index").exit_code == DONE
+        restarted = run("restart", "index")
+        assert restarted.exit_code == DONE
         one.end(calls)
     one.check()
     assert one.answered
     assert len(one.refused) > 50
+    assert but(restarted) == [f"but backplane 'index': {len(one.refused)} not begun within 0.3 s, and refused"]
     assert {error.message for _, error in one.refused} == {"index.book: backplane index is being restarted; not begun"}
     line = one.system.wait_said("not begun within 0.3 s, and refused")
     assert line.endswith(f"backplane 'index': drained, but {len(one.refused)} not begun within 0.3 s, and refused")
@@ -252,10 +259,49 @@ def test_an_action_that_never_ends_ends_with_its_process(booked: Callable[..., B
         since = len(one.system.said)
         restarted = run("restart", "index")
         assert restarted.exit_code == DONE, restarted.stderr
+        (line,) = but(restarted)
+        assert line.startswith("but backplane 'index': not ended, and cut off: index.hang")
         end = hanging.exception(LIMIT_S)
         assert isinstance(end, PeerDown), end
-    one.system.wait_said("drained, but not ended: index.hang", since)
+    one.system.wait_said("drained, but not ended, and cut off: index.hang", since)
     one.system.wait_said("backplane 'index': up again, generation 2", since)
+
+
+def test_a_reload_says_what_it_cut_off(booked: Callable[..., Booked]) -> None:
+    """What takes a restart ends what runs, whatever the order was called."""
+    one = booked('drain_limit = "100ms"\nstop_limit = "400ms"', "threads = 2")
+    toml = one.folder / "demo.toml"
+    toml.write_text(toml.read_text().replace("threads = 2", "threads = 2\npriorities = 6"))
+    with one.connect() as client:
+        hanging = client.submit("index.hang", timeout=LIMIT_S, retry=False)
+        client.call("backplane.index.statistics")
+        reloaded = run("reload", str(toml))
+        assert isinstance(hanging.exception(LIMIT_S), PeerDown)
+    assert reloaded.exit_code == DONE, reloaded.stderr
+    (line,) = but(reloaded)
+    assert line.startswith("but backplane 'index': not ended, and cut off: index.hang")
+
+
+@pytest.mark.parametrize("words", [("down",), ("down", "--json")], ids=" ".join)
+def test_down_says_what_it_cut_off(booked: Callable[..., Booked], words: tuple[str, ...]) -> None:
+    """As a restart does. It is the last word of a supervisor that has ended when it is read."""
+    one = booked('drain_limit = "100ms"\nstop_limit = "400ms"', "threads = 2")
+    with one.connect() as client:
+        hanging = client.submit("index.hang", timeout=LIMIT_S, retry=False)
+        client.call("backplane.index.statistics")
+        pid = one.system.process.pid
+        down = run(*words)
+        assert isinstance(hanging.exception(LIMIT_S), PeerDown)
+    one.system.wait_down()
+    assert down.exit_code == DONE, down.stderr
+    if "--json" in words:
+        told = json.loads(down.stdout)
+        assert (told["system"], told["pid"]) == ("demo", pid)
+        (line,) = told["unfinished"]
+    else:
+        assert down.stdout == "system 'demo' is down\n"
+        line = but(down)[0].removeprefix("but ")
+    assert line.startswith("backplane 'index': not ended, and cut off: index.hang")
 
 
 def test_nobody_finishes_what_needs_one_that_has_died_and_waits_for_him_to_go(booked: Callable[..., Booked]) -> None:
@@ -321,7 +367,7 @@ def test_json_tells_the_generations(booked: Callable[..., Booked]) -> None:
     """For scripts that look whether it is the new one that answers."""
     one = booked()
     told = json.loads(run("restart", "query", "index", "--json").stdout)
-    assert told == {"system": "demo", "backplanes": {"query": 2, "index": 2}}
+    assert told == {"system": "demo", "backplanes": {"query": 2, "index": 2}, "unfinished": []}
     assert {entry["generation"] for entry in one.system.status()["backplanes"]} == {2}
 
 
@@ -349,11 +395,18 @@ def test_one_that_was_given_up_is_started_again(booked: Callable[..., Booked]) -
 
 def test_its_time_over_it_says_what_is_missing_and_goes_on(booked: Callable[..., Booked]) -> None:
     """A script that waits has an end; what was ordered is not taken back by that."""
-    one = booked()
+    one = booked('drain_limit = "600s"', "threads = 2")
     with one.connect() as client:
-        calls = one.submit(client, "index.book", 60, 0.02)
-        said = error_of(run("restart", "index", "--timeout", "0.2"), FAILED)
+        calls = one.submit(client, "index.book", 1, 0.0)
+        hanging = client.submit("index.hang", timeout=2 * LIMIT_S, retry=False)
+        client.call("backplane.index.statistics", timeout=LIMIT_S)
+        limit, timeout_s = Limit(), 1.0
+        while (said := error_of(run("restart", "index", f"--timeout={timeout_s}"), FAILED)).endswith("was restarted"):
+            limit.check(said)  # its new process is constructed first, and that takes longer here
+            timeout_s *= 2
         assert said == "backplane 'index' is not up again yet, and goes on: it is draining"
+        os.kill(one.system.backplane("index")["pid"], signal.SIGKILL)
+        assert isinstance(hanging.exception(LIMIT_S), PeerDown)
         one.end(calls)
     one.system.wait_said("backplane 'index': up again, generation 2")
     one.check()

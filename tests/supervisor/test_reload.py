@@ -208,7 +208,10 @@ def test_nothing_to_do_is_said_and_nobody_is_disturbed(up: RunningSystem) -> Non
     before = ids(up)
     result = run("reload", str(up.toml))
     assert result.exit_code == DONE
-    assert result.stdout == f"nothing has changed: the system is what {up.toml} says\n"
+    assert result.stdout.splitlines() == [
+        f"nothing has changed: the system is what {up.toml} says",
+        "the code was not compared: where it is new, appbackplane restart BACKPLANE takes it",
+    ]
     assert ids(up) == before
 
 

@@ -136,10 +136,12 @@ class Bystander(Component):
 
 
 class Till(Component):
-    """Serves in several places; a new one cannot be made while a file `closed` lies beside this module."""
+    """Serves in several places; a new one does not come up while a file `closed` lies beside this module."""
 
     def __init__(self) -> None:
         self.heard: list[int] = []
+
+    def on_initializing(self) -> None:
         if Path(__file__).with_name("closed").exists():
             raise RuntimeError("the shop is closed")
 

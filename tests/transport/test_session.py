@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from appbackplane.transport.batching import PEER_BYTES_MAX, Sent
 from appbackplane.transport.codec import FRAME_BYTES_MAX, Encoder, batch, decode
+from appbackplane.transport.connections import ANSWERS_AHEAD
 from appbackplane.transport.directory import Directory, Place
 from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, PUBLISH, Envelope, reply, status
 from appbackplane.transport.errors import (
@@ -47,7 +48,7 @@ class ListLink:
     def __init__(self) -> None:
         self.peers: dict[bytes, str] = {}
         self.sent: list[tuple[str, Envelope]] = []
-        self.frames_count = 0
+        self.frames_count = self.ahead_frames = 0
         self.coming: list[tuple[bytes, bytes]] = []
         self.answers: dict[str, Sent] = {}
         self.connected_count = 0
@@ -70,6 +71,10 @@ class ListLink:
             self.frames_count += 1
             self.sent += [(self.peers[peer], envelope) for envelope in decode(frame)]
         return answer
+
+    def read_ahead(self, frames: int) -> None:
+        """Note how many."""
+        self.ahead_frames = frames
 
     def receive(self) -> tuple[bytes, bytes] | None:
         """The next that was fed."""
@@ -433,6 +438,55 @@ def test_what_a_place_answered_before_it_ended_counts(world: World) -> None:
     assert [event.error for event in ended if isinstance(event, Ended)] == [None] * 100
     world.turn()
     assert world.session.directory == new
+
+
+def test_all_answers_that_were_outstanding_are_read_before_a_directory_is_followed(world: World) -> None:
+    """A thousand calls, read when their backplane has been restarted: beyond some frames, they seemed to have died.
+
+    Peers take turns on a link: a topic beside each answer must not count against them.
+    """
+    ids = [world.call(f"{number}") for number in range(1_000)]
+    world.turn()
+    new = directory(2, query=2)
+    world.link.feed("supervisor", Envelope(PUBLISH, 2, None, DIRECTORY_TOPIC, body=new.to_body()))
+    for number, id in enumerate(ids):
+        world.link.feed("index-1", peer=b"flood")
+        world.link.feed("query-1", reply(id, number))
+    ended: list[Ended | Heard] = []
+    while world.session.outstanding_count:
+        ended += world.turn()
+    assert [event.error for event in ended if isinstance(event, Ended)] == [None] * 1_000
+
+
+def test_the_link_reads_as_far_ahead_as_answers_are_outstanding(world: World) -> None:
+    """What stays with a peer until we read it is lost when that peer ends."""
+    for number in range(ANSWERS_AHEAD):
+        world.call(f"{number}")
+    world.turn()
+    assert world.link.ahead_frames == 0, "a link has room for so many as it is made"
+    for number in range(1_000):
+        world.call(f"more-{number}")
+    world.turn()
+    assert world.link.ahead_frames >= 1_000 + ANSWERS_AHEAD
+
+
+def test_a_lost_answer_of_work_that_was_done_is_told_as_that(world: World) -> None:
+    """Nobody should do it again because of it. The version that says so may be followed by another before we look."""
+    world.call("mine")
+    world.turn()
+    ended = directory(2, query=None)
+    place = msgspec.structs.replace(ended.backplanes["query"], has_finished=True)
+    ended = msgspec.structs.replace(ended, backplanes={**ended.backplanes, "query": place})
+    for new in (ended, directory(3, query=2)):
+        world.link.feed("supervisor", Envelope(PUBLISH, new.version, None, DIRECTORY_TOPIC, body=new.to_body()))
+    error = only_error(world.turn())
+    assert type(error) is PeerDown
+    assert error.message == (
+        "backplane 'query' has ended, and its answer was lost on the way: the work was done, unless it was refused"
+    )
+    world.call("next")
+    world.turn()
+    assert "is not known" in only_error(world.push(directory(4, query=3))).message, "of another generation"
 
 
 def test_a_flood_does_not_keep_a_directory_from_being_followed(world: World) -> None:

@@ -88,6 +88,9 @@ class RemoteLink:
 
     # -- what a session asks of a link ---------------------------------------------------------------------------------
 
+    def read_ahead(self, frames: int) -> None:
+        """It reads all that comes (`_Line.dial`)."""
+
     def connect(self, path: Path) -> bytes:
         """Dial, as soon as that may be done again. There is but one place to connect to, whatever `path` says."""
         self._peer = os.urandom(8)

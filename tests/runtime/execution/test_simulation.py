@@ -373,7 +373,7 @@ class World(VirtualBackplane):
         engine.outgoing.update(directory, self.clock.now_ns())
 
     def peers(self) -> list[bytes]:
-        return [*CLIENTS, *(peer for _, peer in self.backplane.engine.outgoing._peers.values())]
+        return [*CLIENTS, *self.backplane.engine.outgoing._connections._names]
 
     def full(self) -> None:
         self.link.full = {peer for peer in self.peers() if self.random.random() < 0.3}

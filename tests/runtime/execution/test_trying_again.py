@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from appbackplane.runtime import AppObject, BackplaneError, Busy, Component, PeerDown, Unavailable, operation
@@ -72,6 +73,33 @@ def test_what_may_have_begun_is_tried_again_only_where_it_does_no_harm(temple: V
     temple.run_until_idle()
     temple.kill_outside()
     assert asked.result() == ["PeerDown", 1]
+
+
+def test_work_that_was_done_is_not_told_to_have_died() -> None:
+    """Its backplane had finished all that it had, and only the answer was lost: nobody should do it again because of it."""
+
+    class Teller(AppObject):
+        @operation()
+        async def tell(self) -> str:
+            try:
+                return str(await self.call("oracle.answer", retry=False))
+            except PeerDown as error:
+                return error.message
+
+    backplane = VirtualBackplane(outside=("oracle.answer",))
+    backplane.add(Teller())
+    told = backplane.call("bench.tell")
+    backplane.run_until_idle()
+    outgoing = backplane.backplane.engine.outgoing
+    place = msgspec.structs.replace(outgoing.directory.backplanes["outside"], is_up=False, has_finished=True)
+    places = {**outgoing.directory.backplanes, "outside": place}
+    new = msgspec.structs.replace(outgoing.directory, version=outgoing.directory.version + 1, backplanes=places)
+    outgoing.update(new, backplane.clock.now_ns())
+    backplane.run_until_idle()
+    assert told.result() == (
+        "oracle.answer: backplane 'outside' has ended, and its answer was lost on the way: the work was done, unless it "
+        "was refused"
+    )
 
 
 @pytest.mark.parametrize("is_keyed", [True, False])

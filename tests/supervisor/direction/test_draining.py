@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.supervisor.direction import draining, effects, events
 from appbackplane.supervisor.direction.child import Drain, Phase
@@ -167,7 +169,7 @@ def test_what_was_left_is_said() -> None:
     world.order_down()
     world.finish_draining("third", refused_count=7, running=("top.dig",))
     assert world.said[-1] == (
-        "backplane 'third': drained, but 7 not begun within 10 s, and refused; not ended: top.dig"
+        "backplane 'third': drained, but 7 not begun within 10 s, and refused; not ended, and cut off: top.dig"
     )
     world.finish_hook("third", "top")
     world.die("third", 0)
@@ -220,3 +222,76 @@ def test_each_backplane_has_a_limit_of_its_own() -> None:
     world.do_what_is_asked()
     done = world.tell(events.DownOrdered("SIGTERM"))
     assert effects.Drain("third", 1, 3 * SECOND_NS, STOP_LIMIT_NS, draining.GOING_DOWN) in done
+
+
+@pytest.mark.parametrize(("running", "has_finished"), [((), True), (("base.work",), False)])
+def test_callers_can_tell_who_ended_with_all_its_work_done(running: tuple[str, ...], has_finished: bool) -> None:
+    """An answer may be lost on its way; then its caller is told that the work was done, and not that nobody knows."""
+    world = up_world()
+    world.order_restart("third")
+    world.finish_draining("third", running=running)
+    world.finish_hook("third", "top")
+    assert not world.director.directory.backplanes["third"].has_finished, "it has not ended"
+    done = world.die("third", 0)
+    sent = [effect.directory for effect in done if isinstance(effect, effects.SendDirectory)]
+    assert [one.backplanes["third"].has_finished for one in sent] == [has_finished]
+    world.do_what_is_asked()
+    assert not world.director.directory.backplanes["third"].has_finished, "another generation, which has just begun"
+
+
+def test_whoever_ordered_it_is_told_what_was_not_finished() -> None:
+    """A job of half a minute was cut off, and the order was answered as done; those who are taken along count, too."""
+    world = up_world(policies={"first": policy(strategy="rest_for_one")})
+    caller = world.order_restart("first")
+    world.finish_draining("third", refused_count=7, running=("top.dig",))
+    world.do_what_is_asked()
+    told = world.answers[caller]
+    assert isinstance(told, effects.Answer), told
+    assert told.result["unfinished"] == [
+        "backplane 'third': 7 not begun within 10 s, and refused; not ended, and cut off: top.dig"
+    ]
+    caller = world.order_restart("first")
+    world.do_what_is_asked()
+    told = world.answers[caller]
+    assert isinstance(told, effects.Answer), told
+    assert told.result["unfinished"] == [], "this time nothing was"
+
+
+def test_so_is_it_of_one_that_was_killed_at_its_limit() -> None:
+    """Its hook hangs, or its process does not end: what it had then is cut off without a word of its own."""
+    world = up_world()
+    caller = world.order_restart("third")
+    world.finish_draining("third")
+    world.finish_hook("third", "top")
+    while not world.processes["third"].is_killed:
+        assert world.pass_time()
+    world.do_what_is_asked()
+    told = world.answers[caller]
+    assert isinstance(told, effects.Answer), told
+    assert told.result["unfinished"] == ["backplane 'third': did not stop within 10 s: killed"]
+
+
+@pytest.mark.parametrize("on_give_up", ["shutdown", "down"])
+def test_the_order_holds_across_one_that_is_gone(on_give_up: str) -> None:
+    """Whoever needs what is gone goes before what that needed. The base went first, while the top still worked on it."""
+    strategy = "one_for_one" if on_give_up == "shutdown" else "one_for_all"
+    world = up_world(policies={"second": policy(strategy=strategy, max=0, on_give_up=on_give_up)})
+    begun = len(world.moves)
+    world.die("second", -9)
+    assert on_give_up != "shutdown" or world.drains == ["third"]
+    world.do_what_is_asked()
+    downs = [component for component, to in world.moves[begun:] if to is ModuleState.DOWN]
+    assert downs == ["top", "base"]
+
+
+def test_so_it_does_in_a_restart_beside_one_that_is_gone() -> None:
+    """The base is drained when those above have gone, also those that need it through one that is not there now."""
+    world = up_world(
+        policies={"first": policy(strategy="rest_for_one"), "second": policy(max=0, on_give_up="secondary")}
+    )
+    world.die("second", -9)
+    world.do_what_is_asked()
+    world.order_restart("first")
+    assert world.drains == ["third"]
+    world.do_what_is_asked()
+    assert world.drains == ["third", "first"]

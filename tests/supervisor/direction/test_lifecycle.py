@@ -168,6 +168,18 @@ def test_who_is_not_brought_down_does_not_hold_up_one_that_is() -> None:
     assert moves(standings, {"a": DOWN, "b": DOWN}) == [("b", DOWN)]
 
 
+def test_one_that_is_gone_keeps_its_place_in_the_order() -> None:
+    """The top needs the middle, and the middle the base: with the middle dead, the base still goes after the top."""
+    standings = {
+        "base": Standing(PRIMARY),
+        "middle": Standing(DOWN, ("base",), is_reachable=False),
+        "top": Standing(PRIMARY, ("middle",)),
+    }
+    goals = dict.fromkeys(standings, DOWN)
+    assert waits_for("base", DOWN, standings, goals, dependants(standings)) == ["top"]
+    assert moves(standings, goals) == [("top", DOWN)]
+
+
 def test_a_hook_that_is_not_to_be_tried_now_does_not_keep_its_component_from_going_down() -> None:
     """What cannot become primary can still let go."""
     standings = {"a": Standing(INITIALIZING, refuses=PRIMARY)}

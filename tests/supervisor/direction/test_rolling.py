@@ -221,7 +221,9 @@ def test_ordered_for_the_name_in_common_all_replicas_are_restarted() -> None:
     world = up_world(REPLICATED, dict.fromkeys(REPLICATED, policy(strategy="one_for_all")))
     caller = world.order_restart("second", is_rolling=True)
     run_until_answered(world, caller)
-    assert world.answers[caller] == effects.Answer(caller, {"backplanes": {"second-1": 2, "second-2": 2}})
+    assert world.answers[caller] == effects.Answer(
+        caller, {"backplanes": {"second-1": 2, "second-2": 2}, "unfinished": []}
+    )
     assert {name: process.generation for name, process in world.processes.items()} == {
         "first": 1, "second-1": 2, "second-2": 2, "third": 1,
     }  # fmt: skip
@@ -271,7 +273,9 @@ def test_two_orders_for_one_family_go_one_after_the_other() -> None:
     assert second not in world.answers
     run_until_answered(world, second)
     assert world.drains == ["second-1", "second-2", "second-1"]
-    assert world.answers[second] == effects.Answer(second, {"backplanes": {"second-1": 3, "second-2": 2}})
+    assert world.answers[second] == effects.Answer(
+        second, {"backplanes": {"second-1": 3, "second-2": 2}, "unfinished": []}
+    )
 
 
 def test_what_cannot_roll_is_refused_in_one_line() -> None:

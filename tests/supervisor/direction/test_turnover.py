@@ -168,7 +168,7 @@ def test_a_restart_that_was_done_before_its_backplane_went_is_no_failure() -> No
     world.do_what_is_asked()
     answer = world.answers[caller]
     assert isinstance(answer, effects.Answer)
-    assert answer.result == {"backplanes": {"first": 2}}
+    assert answer.result == {"backplanes": {"first": 2}, "unfinished": []}
 
 
 def test_a_rolling_restart_ends_when_one_of_the_replicas_goes() -> None:

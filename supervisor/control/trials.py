@@ -1,0 +1,175 @@
+"""Trials: before a restart, the components of each backplane concerned are imported and constructed in a process aside.
+
+Without it, code that cannot be imported or constructed turns an ordered restart into an outage: the process that serves is
+ended first. The order reaches the director only when each backplane has described itself and fits the others as they are
+(direction/plan.py); else it is refused, and nothing was done. `now` is not tried: it ends what hangs, whatever comes after.
+
+A trial has the supervisor's environment, as the next generation will. An order has one process at a time, since it shares
+the machine with those that serve, and of replicas one stands for all. Cost: the imports happen twice, and what a
+constructor loads is in memory twice meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from appbackplane.transport.directory import Registration
+from appbackplane.transport.errors import BackplaneError, Busy, DeadlineExceeded, FailedPrecondition, Unavailable
+
+from ..direction import group_restart, plan, replicas
+from ..direction.director import Director
+from ..direction.events import Event, RestartOrdered
+from ..direction.orders import ORDERS_MAX
+from ..poller import Poller
+from ..processes.description import Describing, Undescribed
+from ..processes.spawn import Spawner
+from . import asked as meaning
+from .control_socket import Asked, ControlSocket
+
+
+@dataclass(slots=True)
+class _Trial:
+    """One order that is being tried."""
+
+    order: RestartOrdered
+    #: When its caller waits no longer.
+    ends_ns: int
+    #: Backplanes to be constructed yet, the present one first.
+    left: list[str]
+    present: Describing | None = None
+    #: When the present process is killed.
+    due_ns: int = 0
+    described: list[Registration] = field(default_factory=list)
+    #: Why it is refused once its process, which was killed, has ended.
+    error: BackplaneError | None = None
+
+
+class Trials:
+    """Those of one system. Main thread only. What is left of them at its end is killed with other orphans (orphans.py)."""
+
+    def __init__(
+        self,
+        control: ControlSocket,
+        director: Director,
+        spawner: Spawner,
+        poller: Poller,
+        take: Callable[[Event], None],
+        now_ns: Callable[[], int],
+    ) -> None:
+        """`take`: have the director judge an event."""
+        self._control, self._director, self._spawner, self._poller = control, director, spawner, poller
+        self._take, self._now_ns = take, now_ns
+        self._trials: list[_Trial] = []
+
+    def restart(self, asked: Asked) -> None:
+        """Serve `supervisor.restart`. Raises `InvalidArgument`, `NotFound`, `Busy`."""
+        order = RestartOrdered(asked.caller, *meaning.restart(asked))
+        if order.is_now or self._director.mode == "stopping":
+            self._take(order)
+            return
+        names = self._director.restarts.concerned(order)
+        if len(self._trials) >= ORDERS_MAX:
+            raise Busy(f"{ORDERS_MAX} orders to restart are being tried already", retry_after=1.0)
+        trial = _Trial(order, self._now_ns() + order.limit_ns, self._one_of_each_family(names))
+        self._trials.append(trial)
+        self._go_on(trial)
+
+    def turn(self, now_ns: int) -> None:
+        """End what takes too long; and everything when the system goes down."""
+        for trial in [trial for trial in self._trials if trial.error is None and trial.present is not None]:
+            if self._director.mode == "stopping":
+                self._kill(trial, Unavailable("the system is going down"))
+            elif trial.due_ns <= now_ns:
+                waited = "in the time given" if trial.due_ns == trial.ends_ns else "within its start_limit"
+                self._kill(trial, DeadlineExceeded(f"backplane {trial.left[0]!r}: not constructed {waited}"))
+
+    def next_wake_ns(self) -> int | None:
+        """When the next one has taken too long."""
+        return min((trial.due_ns for trial in self._trials if trial.error is None), default=None)
+
+    @property
+    def pids(self) -> set[int]:
+        """Processes whose ends are seen here."""
+        return {trial.present.pid for trial in self._trials if trial.present is not None}
+
+    def _one_of_each_family(self, names: Iterable[str]) -> list[str]:
+        families: dict[str, str] = {}
+        for name in names:
+            families.setdefault(self._director.children[name].replica_of or name, name)
+        return list(families.values())
+
+    def _go_on(self, trial: _Trial) -> None:
+        """Construct the next one; after the last, give the order."""
+        if not trial.left:
+            self._end(trial)
+            return
+        name = trial.left[0]
+        child = self._director.children.get(name)
+        if child is None or child.is_removed:
+            self._refuse(trial, FailedPrecondition(f"backplane {name!r} is gone: the configuration has changed"))
+            return
+        try:
+            present = trial.present = Describing(self._spawner.describe(name))
+        except OSError as error:
+            because = f"backplane {name!r}: no process could be started: {error.strerror}"
+            self._refuse(trial, FailedPrecondition(because))
+            return
+        trial.due_ns = min(trial.ends_ns, self._now_ns() + child.start_limit_ns)
+        self._poller.watch(present.pidfd, lambda: self._on_exit(trial, present))
+        for pipe in present.pipes:
+            self._poller.watch(pipe.fd, lambda pipe=pipe: None if pipe.read() else self._poller.unwatch(pipe.fd))  # type: ignore[misc]
+
+    def _kill(self, trial: _Trial, error: BackplaneError) -> None:
+        assert trial.present is not None
+        trial.error = error
+        trial.present.kill()
+
+    def _on_exit(self, trial: _Trial, present: Describing) -> None:
+        for fd in (present.pidfd, *(pipe.fd for pipe in present.pipes)):
+            self._poller.unwatch(fd)
+        trial.present = None
+        try:
+            described = present.end()
+        except Undescribed as error:
+            name = trial.left[0]
+            because = str(error).removeprefix(f"backplane {name}: ")
+            self._refuse(trial, trial.error or FailedPrecondition(f"backplane {name!r}: {because}"))
+            return
+        if trial.error is not None:
+            self._refuse(trial, trial.error)
+            return
+        trial.described.append(described)
+        del trial.left[0]
+        self._go_on(trial)
+
+    def _end(self, trial: _Trial) -> None:
+        if misfits := self._misfits(trial.described):
+            self._refuse(trial, FailedPrecondition("\n".join(misfits)))
+            return
+        self._trials.remove(trial)
+        self._take(replace(trial.order, limit_ns=max(1, trial.ends_ns - self._now_ns())))
+
+    def _misfits(self, described: Iterable[Registration]) -> list[str]:
+        """What would be wrong with all backplanes together that is not wrong now."""
+        children = self._director.children
+        in_common, has_node = replicas.in_common(children), bool(self._director.directory.node)
+        now = {each.backplane: each for each in group_restart.registrations(children)}
+        then = dict(now)
+        for new in described:
+            family = in_common.get(new.backplane)
+            alike = [name for name in now if family is not None and in_common.get(name) == family]
+            then |= {name: msgspec.structs.replace(new, backplane=name) for name in (new.backplane, *alike)}
+        known = plan.find(now.values(), in_common, has_node=has_node)
+        return [
+            finding.text
+            for finding in plan.find(then.values(), in_common, has_node=has_node)
+            if finding.is_error and finding not in known
+        ]
+
+    def _refuse(self, trial: _Trial, error: BackplaneError) -> None:
+        self._trials.remove(trial)
+        error.message += "; nothing was restarted"
+        self._control.refuse(trial.order.caller, error)
