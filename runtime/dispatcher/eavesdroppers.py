@@ -70,6 +70,10 @@ class Hearing(Action):
         #: Whether the message waits for it no more.
         self.is_over = False
 
+    def urgency_behind(self) -> int | None:
+        """The message waits for it until it is over."""
+        return None if self.is_over else self.delivery.priority
+
     def run(self) -> Outcome:
         """Let it hear."""
         eavesdropper = self.eavesdropper

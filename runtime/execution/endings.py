@@ -100,6 +100,7 @@ class Endings:
     def refuse(self, action: Action, error: BackplaneError, now_ns: int) -> None:
         """End an action that is in no queue and will not run (again)."""
         self._let_go(action, error, now_ns)
+        self._engine.inheritance.left(action, now_ns)
         self.end(action, now_ns)
 
     def never_posted(self, action: Action, error: BackplaneError, now_ns: int) -> None:

@@ -224,6 +224,7 @@ class Intake:
         engine.statistics.of(name).cancelled_count += 1
         if isinstance(action, MethodAction) and action.coroutine is not None:
             action.cancel()
+            self._wanted_by_nobody(action, now_ns)
             return engine.outgoing.give_up(action, now_ns) if action.awaiting_id else 0
         error = Cancelled(f"{name}: taken back before it began")
         # Of what has begun nothing is left out: half of a message's handlers is worse than an answer that nobody wants.
@@ -241,16 +242,24 @@ class Intake:
                 self.drop(action, Cancelled(f"{action.name}: taken back before it was accepted"), now_ns)
             else:
                 action.cancel()  # it runs: if it is to await something, it learns it there
+                self._wanted_by_nobody(action, now_ns)
         return 0
 
+    def _wanted_by_nobody(self, action: Action, now_ns: int) -> None:
+        """What has begun goes on without its caller, and without what that one inherited since."""
+        self._engine.inheritance.called(action, max(action.priority_own, action.priority_asked), now_ns)
+
     def boost(self, peer: bytes, id: int, priority: int, now_ns: int) -> None:
-        """Something more urgent waits for this call of its caller's (law 10)."""
+        """The caller gives this call another priority: something more urgent waits for it, or does not any more (law 10)."""
         action = self.accepted.get((peer, id))
         if action is None:
             if self.foreign is not None:
                 self.foreign(peer, Envelope(BOOST, id, priority), now_ns)
         elif priority >= 0:
-            self._engine.inheritance.boost(action, min(priority, self._engine.scheduler.priorities - 1), now_ns)
+            priority = min(priority, self._engine.scheduler.priorities - 1)
+            if isinstance(action, Digest):
+                action.asked.priority = priority
+            self._engine.inheritance.called(action, priority, now_ns)
 
     def defer(self, action: MethodAction, now_ns: int) -> None:
         """A state machine does not accept this now: beside the queue with it, until the next change of state."""

@@ -272,7 +272,7 @@ class Outgoing:
         peer = LOCAL if place is None else self._peer(place)
         action.awaiting_id = id = self.calls.open(peer, deadline_ns, action)
         chain: Sequence[Sequence[str]] = (*action.chain, (action.object.name, action.name))
-        priority = action.priority if options.priority is None else options.priority
+        priority = self._engine.inheritance.call_priority(action, options.priority)
         envelope = Envelope(
             CALL,
             id,

@@ -83,9 +83,11 @@ class Parking:
         if action.has_begun or self.parked.pop(id(action), None) is None:
             return False
         engine.inheritance.goes_on(action)
+        in_its_way = [*action.waits_for()]
         engine.scheduler.resume(action, now_ns)
         engine.scheduler.withdraw(action)
         engine.endings.refuse(action, error, now_ns)
+        engine.inheritance.settle(in_its_way, now_ns)
         return True
 
     # -- who waits in his thread: he runs, to the scheduler -----------------------------------------------------------

@@ -173,7 +173,7 @@ MUTATIONS = (
     law(10, "equal work elsewhere counts", "runtime/execution/board.py", "> 255 - priority", ">= 255 - priority"),
     law(
         10, "a callee runs at its own priority", "runtime/execution/outgoing.py",
-        "priority = action.priority if options.priority is None else options.priority", "priority = options.priority",
+        "priority = self._engine.inheritance.call_priority(action, options.priority)", "priority = options.priority",
     ),
     law(
         10, "what is awaited does not inherit", "runtime/execution/inheritance.py",

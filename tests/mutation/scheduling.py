@@ -224,6 +224,54 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *mutations(
         AREA,
+        "runtime/execution/endings.py",
+        (f"{DOERS}/test_inheritance.py",),
+        (
+            "an inherited priority stays when the urgent call is taken back",
+            "        self._engine.inheritance.left(action, now_ns)\n",
+            "",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "runtime/execution/inheritance.py",
+        (f"{DOERS}/test_inheritance.py",),
+        (
+            "a call falls back although others as urgent wait",
+            "        if not here.continues:\n            return most_urgent\n",
+            "        if not here.continues:\n            return due\n",
+        ),
+        ("callees stay urgent", "            falling += self._awaited(each, now_ns) or ()\n", ""),
+        ("what queued urgent work had boosted stays so", "            falling += self._begun(each.object)\n", ""),
+        (
+            "a call with a priority of its own does not inherit",
+            "return min(explicit, action.priority) if has_inherited else explicit",
+            "return explicit",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "runtime/execution/parking.py",
+        ("tests/runtime/dispatcher/test_waiting_for_locks.py",),
+        (
+            "a holder stays urgent when who waits for its lock is taken back",
+            "        engine.inheritance.settle(in_its_way, now_ns)\n",
+            "",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "runtime/execution/intake.py",
+        (f"{DOERS}/test_inheritance.py",),
+        ("a boost is lost with a digester", "                action.asked.priority = priority\n", "                pass\n"),
+        (
+            "what runs for nobody stays urgent",
+            "        self._engine.inheritance.called(action, max(action.priority_own, action.priority_asked), now_ns)",
+            "        pass",
+        ),
+    ),
+    *mutations(
+        AREA,
         "runtime/execution/callers.py",
         (f"{DOERS}/test_callers.py",),
         ("calls of a dead process wait on, once its successor is up", " or now.generation != place.generation", ""),
