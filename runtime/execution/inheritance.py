@@ -104,6 +104,8 @@ class Inheritance:
             if due <= each.priority:
                 continue
             self._engine.scheduler.set_priority(each, due)
+            if each.throttle is not None:
+                each.throttle.has_less_urgent()
             falling += self._awaited(each, now_ns) or ()
             falling += self._begun(each.object)
 
@@ -154,7 +156,7 @@ class Inheritance:
         return action.continues or any(action is each for each in self._begun(action.object))
 
     def _awaited(self, action: Action, now_ns: int) -> list[Action] | None:
-        """Tell what `action` waits for of its new priority. Returns those of it that are here; None: it waits for nothing known."""
+        """Tell what `action` waits for its new priority. Returns those of it that are here; None: nothing is known of it."""
         if isinstance(action, MethodAction) and action.awaiting_id:
             return self._hand_on(action, now_ns)
         if isinstance(action, ParkableAction):
@@ -185,5 +187,5 @@ class Inheritance:
 
 
 def lent(priority: int, object: AppObject) -> int:
-    """The priority of an action of `object` that is called at `priority`: an object may lend a more urgent one to all its callers."""
+    """The priority of an action of `object` that is called at `priority`: the object may lend its callers a more urgent one."""
     return priority if object.lends is None else min(priority, object.lends)

@@ -32,7 +32,6 @@ from appbackplane.transport.topics import GapCounter
 
 from ..objects.action import DEADLINE_DEFAULT_NS, LOCAL, Action, ParkableAction
 from ..objects.app_object import AppObject
-from ..objects.component import Component
 from ..objects.endpoint import Request
 from ..objects.module_state import ModuleState
 from ..objects.operation_spec import OperationSpec
@@ -40,6 +39,7 @@ from ..objects.registry import Route
 from ..objects.state_machine import StateMachine
 from ..scheduling.balance import least_busy
 from ..scheduling.throttle import OwnWork, Throttle
+from .admission import Admission
 from .closing import Closing
 from .digesting import Digest, Digesting
 from .foreign import action_of
@@ -68,6 +68,7 @@ class Intake:
         self.throttles: dict[str, Throttle] = {}
         #: What components have given themselves to do.
         self.own_work: dict[str, OwnWork] = {}
+        self.admission = Admission(engine)
         self.closing = Closing(engine)
         self.gaps = GapCounter()
         self.refused_casts_count = 0
@@ -146,7 +147,7 @@ class Intake:
                 action.chain = chain
             action.trace = envelope.trace
             if route.is_counted:
-                self.count_in(action, route.component)
+                self.admission.count_in(action, route.component, peer)
         except BackplaneError as error:
             engine.endings.never_posted(action, error, now_ns)
             raise
@@ -192,7 +193,7 @@ class Intake:
                     action = MethodAction(hearer.object, name, priority, spec.function, arguments)
                 action.trace = envelope.trace
                 try:
-                    self.count_in(action, component)
+                    self.admission.count_in(action, component, peer)
                 except BackplaneError as error:
                     self._engine.endings.never_posted(action, error, now_ns)
                     raise
@@ -269,6 +270,8 @@ class Intake:
             self._engine.scheduler.requeue([action])  # the state has changed since
         else:
             machine._deferred.append(action)
+            if action.throttle is not None:
+                action.throttle.has_less_urgent()
             if action.deadline_ns is not None:
                 action.awaiting_id = self.deferred.open(LOCAL, action.deadline_ns, action)
 
@@ -278,8 +281,6 @@ class Intake:
             if isinstance(action, MethodAction) and action.awaiting_id:
                 self.deferred.end(action.awaiting_id)
                 action.awaiting_id = 0
-            if action.throttle is not None:
-                action.throttle.barren_below = None
         self._engine.scheduler.requeue([*actions])
 
     def expire(self, now_ns: int) -> None:
@@ -301,32 +302,6 @@ class Intake:
         action.wait_ns += now_ns - action.posted_ns
         self._engine.scheduler.drop(action)
         self._engine.endings.refuse(action, error, now_ns)
-
-    def shed(self, component: Component, below: int, now_ns: int) -> int:
-        """Refuse one queued request of lower priority than `below`: the least urgent, the newest of these."""
-        throttle = self.throttles[component.component_name]
-        if throttle.barren_below is not None and below >= throttle.barren_below:
-            return 0
-        worst: Action | None = None
-        for object in (component, *component._objects):
-            action = object._head
-            while action is not None:
-                is_candidate = action.throttle is throttle and not action.continues and action.priority > below
-                if is_candidate and (
-                    worst is None or (action.priority, action.posted_ns) >= (worst.priority, worst.posted_ns)
-                ):
-                    worst = action
-                action = action.next
-        if worst is None or not self._engine.scheduler.withdraw(worst):
-            throttle.barren_below = below
-            return 0
-        throttle.refused_count += 1
-        self._engine.endings.refuse(
-            worst,
-            Busy(f"{worst.name}: made room for more urgent work", retry_after=throttle.retry_after()),
-            now_ns,
-        )
-        return 1
 
     def nearest(self, name: str) -> str | None:
         """The known route most like `name`, for an error message."""
@@ -381,27 +356,3 @@ class Intake:
                     f"call cycle: {' -> '.join(steps)}, which waits for this very call; "
                     f"declare {action.name} reentrant=True, or call without waiting (cast)"
                 )
-
-    def count_in(self, action: Action, component: Component) -> None:
-        """Have it count as outstanding of `component`, which is asked to make room if need be. Raises `Busy` (law 9)."""
-        throttle = self.throttles.get(component.component_name)
-        if throttle is None:
-            return
-        if throttle.is_full and action.object.is_refusable:
-            try:
-                component.make_room(action)
-            except BaseException as error:
-                log.exception("%s.make_room failed", component.name)
-                raise InternalError(f"{component.name}.make_room: {type(error).__name__}: {text_of(error)}") from error
-            if throttle.is_full:
-                throttle.refused_count += 1
-                self._engine.statistics.of(action.name).refused_count += 1
-                has = "1 request" if throttle.outstanding == 1 else f"{throttle.outstanding} requests"
-                raise Busy(
-                    f"{action.name}: {component.name} has {has} outstanding (max_requests = {throttle.limit})",
-                    retry_after=throttle.retry_after(),
-                )
-        throttle.outstanding += 1
-        action.throttle = throttle
-        if throttle.barren_below is not None and action.priority > throttle.barren_below:
-            throttle.barren_below = None

@@ -49,6 +49,8 @@ class Parking:
             engine.scheduler.resume_first(action, now_ns)
             return
         self.parked[id(action)] = action
+        if action.throttle is not None and not action.has_begun:
+            action.throttle.has_less_urgent()
         asked = action.priority
         engine.inheritance.awaits(action)
         if action.priority != asked:  # something more urgent has queued behind it

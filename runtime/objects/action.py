@@ -28,9 +28,8 @@ DEADLINE_DEFAULT_NS: Final = 30_000_000_000
 class Throttle(Protocol):
     """The account in which an admitted request counts until it ends (scheduling/throttle.py)."""
 
-    barren_below: int | None
-
     def ended(self, now_ns: int) -> None: ...
+    def has_less_urgent(self) -> None: ...
 
 
 class Outcome(Enum):

@@ -95,7 +95,7 @@ def remove(object: Schedulable, action: Action) -> bool:
 
 
 def set_priority(object: Schedulable, action: Action, priority: int, priorities: int) -> bool:
-    """Change the priority of an action at its place in the queue; False if it is not queued. Linear in the length of this queue."""
+    """Change the priority of an action at its place in the queue; False if it is not queued. Linear in the length of it."""
     here = object._head
     while here is not None and here is not action:
         here = here.next

@@ -263,7 +263,11 @@ MUTATIONS: tuple[Mutation, ...] = (
         AREA,
         "runtime/execution/intake.py",
         (f"{DOERS}/test_inheritance.py",),
-        ("a boost is lost with a digester", "                action.asked.priority = priority\n", "                pass\n"),
+        (
+            "a boost is lost with a digester",
+            "                action.asked.priority = priority\n",
+            "                pass\n",
+        ),
         (
             "what runs for nobody stays urgent",
             "        self._engine.inheritance.called(action, max(action.priority_own, action.priority_asked), now_ns)",
@@ -297,17 +301,45 @@ MUTATIONS: tuple[Mutation, ...] = (
             "if 0 <= asked < self._engine.scheduler.priorities:",
             "if 0 <= asked <= self._engine.scheduler.priorities:",
         ),
+        ("a cycle of calls waits for itself", "            if waiting == name:", "            if False:"),
+    ),
+    *mutations(
+        AREA,
+        "runtime/execution/admission.py",
+        (f"{DOERS}/test_admission.py",),
         (
             "the oldest request makes room",
             ">= (worst.priority, worst.posted_ns)",
             "< (worst.priority, worst.posted_ns)",
         ),
         (
-            "no room is made for urgent work any more",
-            "action.priority > throttle.barren_below:",
-            "action.priority < throttle.barren_below:",
+            "a caller at its bound takes the places of others",
+            "if share.is_full and not self._shed(component, share, action.priority):",
+            "if share.is_full and not self.shed(component, action.priority):",
         ),
-        ("a cycle of calls waits for itself", "            if waiting == name:", "            if False:"),
+        ("deferred requests keep their places", "                yield from object._deferred", "                pass"),
+        ("a digester keeps what it has not begun", "*([] if digester is None else [digester])", "*([])"),
+    ),
+    *mutations(
+        AREA,
+        "runtime/scheduling/throttle.py",
+        (f"{DOERS}/test_admission.py",),
+        (
+            "no room is made for urgent work any more",
+            "        self.outstanding += 1\n        if self.barren_below is not None and priority > self.barren_below:\n"
+            "            self.barren_below = None\n\n    def has_less",
+            "        self.outstanding += 1\n\n    def has_less",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "runtime/execution/inheritance.py",
+        (f"{DOERS}/test_admission.py",),
+        (
+            "what has become less urgent is never refused",
+            "                each.throttle.has_less_urgent()",
+            "                pass",
+        ),
     ),
     *mutations(
         AREA,
