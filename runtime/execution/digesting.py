@@ -76,7 +76,8 @@ class Digesting:
             intake.accepted.pop((peer, envelope.id), None)
             error = action.thrown or ended.error  # taken back while it ran, or refused, or whatever it ended in
             is_refused = ended.account is None  # it was never chosen
-            if error is not None and (is_refused or isinstance(error, (Cancelled, DeadlineExceeded, Unavailable))):
+            is_told = is_refused or isinstance(error, (Cancelled, DeadlineExceeded, Unavailable))
+            if is_told and isinstance(error, BackplaneError):
                 if isinstance(error, DeadlineExceeded):
                     self._engine.statistics.of(route.name).expired_count += 1
                 intake.turn_away(peer, envelope, error, then_ns)

@@ -81,11 +81,11 @@ class Inheritance:
             awaited = self._awaited(each, now_ns)
             in_the_way += self.awaiting(each.object) if awaited is None else awaited
 
-    def called(self, action: Action, priority: int, now_ns: int) -> None:
-        """The caller of `action` gives it this priority from now on, which may be more urgent than before, or less."""
-        action.priority_own = lent(priority, action.object)
-        if action.priority_own < action.priority:
-            self.boost(action, action.priority_own, now_ns)
+    def changed(self, action: Action, now_ns: int) -> None:
+        """What `action` has by its caller has changed: it becomes more urgent, or less, and so does whatever it waits for."""
+        due = self._due(action)
+        if due < action.priority:
+            self.boost(action, due, now_ns)
         else:
             self.settle([action], now_ns)
 
@@ -123,10 +123,10 @@ class Inheritance:
 
     def _due(self, action: Action) -> int:
         """The priority that an action should have: its own, or that of the most urgent which waits for it."""
-        due = action.priority_own
-        behind = action.urgency_behind()
-        if behind is not None and behind < due:
-            due = behind
+        due, replays = action.priority_own, self._engine.intake.replays
+        for behind in (action.urgency_behind(), replays.urgency_behind(action) if replays.running else None):
+            if behind is not None and behind < due:
+                due = behind
         here, most_urgent = action.object._head, action.object._priority
         if here is None or most_urgent >= due or not self._has_begun(action):
             return due
@@ -174,11 +174,8 @@ class Inheritance:
             return []  # its next attempt will say so
         priority = self.call_priority(action, request.options.priority)
         if peer is LOCAL:
-            awaited = engine.intake.accepted.get((LOCAL, id))
-            if awaited is None:
-                return []
-            awaited.priority_own = lent(priority, awaited.object)
-            return [awaited]
+            awaited = engine.intake.reprioritise(LOCAL, id, priority)
+            return [] if awaited is None else [awaited]
         engine.say(peer, Envelope(BOOST, id, priority), now_ns)
         place = engine.outgoing.place_of(peer)
         if place is not None:

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Final
 
 from appbackplane.transport.calls import OutstandingCalls
 from appbackplane.transport.directory import nearest
-from appbackplane.transport.envelope import BOOST, CALL, CANCEL, Envelope, status
+from appbackplane.transport.envelope import CALL, CANCEL, Envelope, status
 from appbackplane.transport.errors import (
     BackplaneError,
     Busy,
     Cancelled,
     DeadlineExceeded,
-    FailedPrecondition,
     InternalError,
     InvalidArgument,
     NotFound,
@@ -43,8 +42,10 @@ from .admission import Admission
 from .closing import Closing
 from .digesting import Digest, Digesting
 from .foreign import action_of
+from .inheritance import lent
 from .method_action import MethodAction
 from .replays import KeyedAction, Replays
+from .rings import Rings, check_return
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -78,6 +79,7 @@ class Intake:
         self.foreign_gone: Callable[[bytes], None] | None = None
         self.digesting = Digesting(engine)
         self.replays = Replays(engine)
+        self.rings = Rings(engine)
 
     def accept(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:  # hot: scripts/bench call_pipelined
         """Admit a call or a cast, or tell its caller why not."""
@@ -118,7 +120,11 @@ class Intake:
                 engine.statistics.of(name).expired_count += 1
                 raise DeadlineExceeded(f"{name}: the deadline passed {(now_ns - deadline_ns) / 1e6:.1f} ms ago")
         is_keyed = envelope.idempotency_key is not None and kind == CALL
-        if is_keyed and (key is not None or not route.has_digest) and self.replays.has_answered(peer, envelope, now_ns):
+        if (
+            is_keyed
+            and (key is not None or not route.has_digest)
+            and self.replays.has_answered(peer, envelope, priority, now_ns)
+        ):
             return
         spec: OperationSpec | None = None
         if route.endpoint is not None:
@@ -138,12 +144,13 @@ class Intake:
             else:
                 action = MethodAction(object, name, priority, spec.function, arguments, deadline_ns)
             action.spec, action.sender = spec, peer
-        lent = action.object.lends
-        if lent is not None and lent < action.priority:
-            action.priority = lent
+        lends = action.object.lends
+        if lends is not None and lends < action.priority:
+            action.priority = lends
         try:
             if chain:
-                self._check_cycle(action, chain, is_reentrant=spec is not None and spec.mark.reentrant)
+                is_reentrant = spec is not None and spec.mark.reentrant
+                action.continues = check_return(action, chain, is_reentrant=is_reentrant)
                 action.chain = chain
             action.trace = envelope.trace
             if route.is_counted:
@@ -158,6 +165,8 @@ class Intake:
                 self.replays.began(action, envelope)
         engine.scheduler.post(action, now_ns)
         engine.inheritance.queued(action, now_ns)
+        if chain and kind == CALL:
+            self.rings.queued(action)
 
     def accept_topic(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
         """Post a topic's message to whoever of this backplane hears it. Its key names the node that it comes from, if any."""
@@ -214,7 +223,7 @@ class Intake:
         if self.foreign is not None and (peer, id) not in self.accepted:
             self.foreign(peer, Envelope(CANCEL, id), now_ns)
         while (action := self.accepted.get((peer, id))) is not None:  # None: the answer and the cancellation crossed
-            if self.replays.running and self.replays.taken_back(action, peer, id):
+            if self.replays.running and self.replays.taken_back(action, peer, id, now_ns):
                 return
             peer, id = LOCAL, self._cancel(action, now_ns)
 
@@ -248,19 +257,33 @@ class Intake:
 
     def _wanted_by_nobody(self, action: Action, now_ns: int) -> None:
         """What has begun goes on without its caller, and without what that one inherited since."""
-        self._engine.inheritance.called(action, max(action.priority_own, action.priority_asked), now_ns)
+        action.priority_own = max(action.priority_own, lent(action.priority_asked, action.object))
+        self._engine.inheritance.settle([action], now_ns)
 
-    def boost(self, peer: bytes, id: int, priority: int, now_ns: int) -> None:
+    def boost(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
         """The caller gives this call another priority: something more urgent waits for it, or does not any more (law 10)."""
+        id, priority = envelope.id, envelope.priority
+        assert priority is not None
+        if envelope.chain is not None:
+            self.rings.heard(peer, envelope)
+        elif (peer, id) not in self.accepted:
+            if self.foreign is not None:
+                self.foreign(peer, envelope, now_ns)
+        elif priority >= 0:
+            action = self.reprioritise(peer, id, min(priority, self._engine.scheduler.priorities - 1))
+            assert action is not None
+            self._engine.inheritance.changed(action, now_ns)
+
+    def reprioritise(self, peer: bytes, id: int, priority: int) -> Action | None:
+        """Note the priority that a call has from now on. Returns the action that is to follow; None: the call has ended."""
         action = self.accepted.get((peer, id))
         if action is None:
-            if self.foreign is not None:
-                self.foreign(peer, Envelope(BOOST, id, priority), now_ns)
-        elif priority >= 0:
-            priority = min(priority, self._engine.scheduler.priorities - 1)
-            if isinstance(action, Digest):
-                action.asked.priority = priority
-            self._engine.inheritance.called(action, priority, now_ns)
+            return None
+        if not (self.replays.running and self.replays.reprioritised(action, peer, id, priority)):
+            action.priority_own = lent(priority, action.object)
+        if isinstance(action, Digest):
+            action.asked.priority = priority
+        return action
 
     def defer(self, action: MethodAction, now_ns: int) -> None:
         """A state machine does not accept this now: beside the queue with it, until the next change of state."""
@@ -343,16 +366,3 @@ class Intake:
         if found is None:
             raise Unavailable(f"{route.name}: {route.component.name} has no object that serves it now")
         return found, route.specs[type(found)]
-
-    def _check_cycle(self, action: Action, chain: Sequence[Sequence[str]], *, is_reentrant: bool) -> None:
-        name = action.object.name
-        for index, (waiting, _) in enumerate(chain):
-            if waiting == name:
-                if is_reentrant:
-                    action.continues = True
-                    return
-                steps = [f"{route} on {object}" for object, route in chain[index:]] + [f"{action.name} on {name}"]
-                raise FailedPrecondition(
-                    f"call cycle: {' -> '.join(steps)}, which waits for this very call; "
-                    f"declare {action.name} reentrant=True, or call without waiting (cast)"
-                )

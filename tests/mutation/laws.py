@@ -49,7 +49,8 @@ MUTATIONS = (
         "elif state == READY and object._priority < old_priority:", "elif False:",
     ),
     law(
-        2, "an object stays urgent", OBJECT_QUEUE, "if priority == object._priority and not counts[priority]:", "if False:"
+        2, "an object stays urgent", OBJECT_QUEUE,
+        "while counts is not None and not counts[object._priority]:", "while False:",
     ),
     law(
         2, "a withdrawn action leaves its priority behind", SCHEDULER,
@@ -194,7 +195,7 @@ MUTATIONS = (
         10, "who runs is not boosted by what queues behind", PRESENCE,
         "if object._head is not None and object._priority < highest:", "if False:",
     ),
-    law(10, "nothing is lent", INTAKE, "if lent is not None and", "if False and"),
+    law(10, "nothing is lent", INTAKE, "if lends is not None and", "if False and"),
     law(
         10, "who steps aside goes to the end", SCHEDULER,
         "            self.queued_count += 1\n            object_queue.prepend",

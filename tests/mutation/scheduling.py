@@ -265,13 +265,13 @@ MUTATIONS: tuple[Mutation, ...] = (
         (f"{DOERS}/test_inheritance.py",),
         (
             "a boost is lost with a digester",
-            "                action.asked.priority = priority\n",
-            "                pass\n",
+            "            action.asked.priority = priority\n",
+            "            pass\n",
         ),
         (
             "what runs for nobody stays urgent",
-            "        self._engine.inheritance.called(action, max(action.priority_own, action.priority_asked), now_ns)",
-            "        pass",
+            "        action.priority_own = max(action.priority_own, lent(action.priority_asked, action.object))\n",
+            "",
         ),
     ),
     *mutations(
@@ -301,7 +301,29 @@ MUTATIONS: tuple[Mutation, ...] = (
             "if 0 <= asked < self._engine.scheduler.priorities:",
             "if 0 <= asked <= self._engine.scheduler.priorities:",
         ),
-        ("a cycle of calls waits for itself", "            if waiting == name:", "            if False:"),
+    ),
+    *mutations(
+        AREA,
+        "runtime/execution/replays.py",
+        (f"{DOERS}/test_rings.py",),
+        (
+            "a chain that returns with its own key waits for itself",
+            "        if envelope.chain:\n",
+            "        if False:\n",
+        ),
+    ),
+    *mutations(
+        AREA,
+        "runtime/execution/rings.py",
+        (f"{DOERS}/test_rings.py",),
+        ("a cycle of calls waits for itself", "        if waiting != name:", "        if True:"),
+        ("two chains that cross wait for each other", "engine.endings.take_out(action, error, now_ns)", "True"),
+        (
+            "both calls of a ring are refused",
+            "each.posted_ns <= since",
+            "True",
+        ),
+        ("a search ends at the edge of a backplane", "        engine.say(peer, ", "        (lambda *_: None)(peer, "),
     ),
     *mutations(
         AREA,
